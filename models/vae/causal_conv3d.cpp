@@ -4,15 +4,27 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace sparsereel::models {
 namespace {
 
+// The border of frames [frames, height, width, in], of which it is part, becomes the edge within it.
+void repeat_edges(const at::Tensor& frames, int64_t border) {
+  for (const int64_t axis : {1, 2}) {  // the corners in the second turn
+    const int64_t last = frames.size(axis) - border;
+    for (const auto& [to, from] : {std::pair{int64_t{0}, border}, std::pair{last, last - 1}}) {
+      at::Tensor strip = frames.narrow(axis, to, border);
+      strip.copy_(frames.narrow(axis, from, 1).expand_as(strip));
+    }
+  }
+}
+
 // buffer [2 + frames, H, W, in] -> [frames, H, W, out].
 at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, bool with_bias) {
   const at::Tensor bias = with_bias ? conv.bias : at::Tensor();
-  const int64_t around = conv.weight.size(3) / 2;
+  const int64_t around = conv.weight.size(3) / 2 - conv.border();
   const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, bias, {0, around, around});
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
@@ -62,15 +74,18 @@ CausalConv3d with_padded_outputs(CausalConv3d conv) {
 }
 
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
-                         const at::TensorOptions& options) {
-  return at::empty({kHistoryFrames + frames, height, width, channels}, options);
+                         const at::TensorOptions& options, int64_t border) {
+  return at::empty({kHistoryFrames + frames, height + 2 * border, width + 2 * border, channels}, options);
 }
 
-at::Tensor new_frames(const at::Tensor& buffer) {
-  return buffer.narrow(0, kHistoryFrames, buffer.size(0) - kHistoryFrames);
+at::Tensor new_frames(const at::Tensor& buffer, int64_t border) {
+  return buffer.narrow(0, kHistoryFrames, buffer.size(0) - kHistoryFrames)
+      .narrow(1, border, buffer.size(1) - 2 * border)
+      .narrow(2, border, buffer.size(2) - 2 * border);
 }
 
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history, bool with_bias) {
+  if (const int64_t border = conv.border()) repeat_edges(new_frames(buffer), border);
   at::Tensor& remembered = history.frames[&conv];
   fill_history(buffer, remembered, history.starts_on_zeros);
   const at::Tensor last = buffer.narrow(0, buffer.size(0) - kHistoryFrames, kHistoryFrames);

@@ -19,9 +19,12 @@ inline constexpr int64_t kHistoryFrames = 2;
 inline constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
 
 struct CausalConv3d {
-  at::Tensor weight;  // [out, in, 3, side, side], channels-last
-  at::Tensor bias;    // [out]
+  at::Tensor weight;           // [out, in, 3, side, side], channels-last
+  at::Tensor bias;             // [out]
+  bool repeats_edges = false;  // what stands around each frame: its own edge, in the buffer, or zeros
 
+  /// Pixels around each frame in the convolution's buffer.
+  int64_t border() const { return repeats_edges ? weight.size(3) / 2 : 0; }
   /// Stored as `name`.weight and `name`.bias; the visitor lays the weight out.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
 };
@@ -42,14 +45,16 @@ CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, i
 /// eight.
 CausalConv3d with_padded_outputs(CausalConv3d conv);
 
-/// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels]. The caller fills new_frames().
+/// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels], height and width with a border
+/// on either side. The caller fills new_frames().
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
-                         const at::TensorOptions& options);
-/// The part of a causal_buffer behind the history: [frames, height, width, channels], a view.
-at::Tensor new_frames(const at::Tensor& buffer);
+                         const at::TensorOptions& options, int64_t border = 0);
+/// The part of a causal_buffer behind the history and within the border: [frames, height, width, channels], a view.
+at::Tensor new_frames(const at::Tensor& buffer, int64_t border = 0);
 
 /// Fills the buffer's history (as it starts where there is none yet), remembers its last frames and convolves: [frames,
-/// height, width, out]. Zeros around each frame, none in time. with_bias off: what follows adds the bias.
+/// height, width, out]. Around each frame are zeros, or its edge in the buffer's border, which is filled here; none in
+/// time. with_bias off: what follows adds the bias.
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history,
                          bool with_bias = true);
 

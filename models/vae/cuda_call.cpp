@@ -23,15 +23,9 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-}  // namespace
-
-bool has_vae_kernels(const at::Tensor& x) {
-  return is_half_on_cuda(x) && x.is_contiguous() && on_16_bytes(x) && x.numel() > 0 && x.size(3) % kVector == 0 &&
-         x.size(3) <= cuda::kMaxStatisticsChannels;
-}
-
-void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
-                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out) {
+// out = silu(group_norm(x + input_bias) * y + b), all frames by the same statistics; out's rows may lie farther apart.
+void norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& y,
+                       const at::Tensor& b, const at::Tensor& out) {
   const c10::DeviceGuard guard(x.device());
   const auto stream = current_stream(x.device());
   const int64_t channels = x.size(3);
@@ -48,7 +42,7 @@ void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Te
                                             .pixels = x.numel() / channels,
                                             .channels = static_cast<int>(channels),
                                             .groups = static_cast<int>(norm.groups),
-                                            .eps = static_cast<float>(eps),
+                                            .eps = static_cast<float>(norm.eps),
                                             .element = element_of(x)};
   check_launch(cuda::group_statistics(statistics, stream), "group statistics");
   const cuda::ModulateSilu modulate = {.x = x.const_data_ptr(),
@@ -64,8 +58,28 @@ void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Te
                                        .latent_frames = static_cast<int>(y.size(0)),
                                        .latent_height = static_cast<int>(y.size(1)),
                                        .latent_width = static_cast<int>(y.size(2)),
+                                       .out_row = out.stride(1),
                                        .element = element_of(x)};
-  check_launch(cuda::modulate_silu(modulate, stream), "spatial norm");
+  check_launch(cuda::modulate_silu(modulate, stream), "group norm");
+}
+
+}  // namespace
+
+bool has_vae_kernels(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.is_contiguous() && on_16_bytes(x) && x.numel() > 0 && x.size(3) % kVector == 0 &&
+         x.size(3) <= cuda::kMaxStatisticsChannels;
+}
+
+void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
+                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out) {
+  norm_silu_on_cuda({norm.norm, norm.groups, eps}, x, input_bias, y, b, out);
+}
+
+void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
+                             const at::Tensor& out) {
+  const at::Tensor y = at::ones({1, 1, 1, x.size(3)}, x.options()), b = at::zeros_like(y);
+  for (int64_t t = 0; t < x.size(0); ++t)
+    norm_silu_on_cuda(norm, x.narrow(0, t, 1), input_bias, y, b, out.narrow(0, t, 1));
 }
 
 void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,

@@ -35,6 +35,10 @@ TileAxis tile_axis(int64_t sample, int64_t scale, double overlap) {
   return {.size = size, .stride = std::max<int64_t>(1, stride)};
 }
 
+TileAxis fixed_tile_axis(int64_t pixels_a_latent) {
+  return {.size = std::max<int64_t>(1, 256 / pixels_a_latent), .stride = std::max<int64_t>(1, 192 / pixels_a_latent)};
+}
+
 at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileDecoder& decode) {
   const int64_t height = latents.size(3), width = latents.size(4);
   const int64_t row_overlap = (plan.height.size - plan.height.stride) * plan.scale;

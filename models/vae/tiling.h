@@ -23,6 +23,9 @@ struct TileAxis {
 /// wherever the reference's is right.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
+/// Tiles of 256 frame pixels every 192, whatever the model's usual frame.
+TileAxis fixed_tile_axis(int64_t pixels_a_latent);
+
 struct TilePlan {
   TileAxis height, width;
   int64_t scale = 8;  // frame pixels a latent pixel

@@ -15,14 +15,6 @@
 namespace sparsereel::models {
 namespace {
 
-// Pixels of a tile and from one tile to the next, whatever the model's usual frame.
-constexpr int64_t kTileSample = 256, kTileStride = 192;
-
-TileAxis tile_axis_of(int64_t pixels_a_latent) {
-  return {.size = std::max<int64_t>(1, kTileSample / pixels_a_latent),
-          .stride = std::max<int64_t>(1, kTileStride / pixels_a_latent)};
-}
-
 // frames [1, colours p p, F, H, W] -> [1, colours, F, p H, p W]: channels hold (colour, column, row) of a patch.
 at::Tensor unpatchify(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames;
@@ -33,7 +25,7 @@ class WanVae final : public Vae {
  public:
   WanVae(const WanVaeConfig& config, WanDecoder decoder) : config_(config), decoder_(std::move(decoder)) {
     tiles_.scale = config.pixels_a_latent() / config.patch_size;
-    tiles_.height = tiles_.width = tile_axis_of(config.pixels_a_latent());
+    tiles_.height = tiles_.width = fixed_tile_axis(config.pixels_a_latent());
   }
 
   at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;

@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constan
   }
   const int64_t first = group * repeat * p.channels + channel;
   const T* x = static_cast<const T*>(p.x) + first;
-  T* out = static_cast<T*>(p.out) + first;
+  const int64_t out_row = p.out_row > 0 ? p.out_row : static_cast<int64_t>(p.width) * p.channels;
+  T* out = static_cast<T*>(p.out) + row * out_row + static_cast<int64_t>(latent_x) * repeat * p.channels + channel;
 #pragma unroll 4
   for (int i = 0; i < repeat; ++i) {
     float value[kLaneElements];

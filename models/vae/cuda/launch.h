@@ -41,6 +41,7 @@ struct ModulateSilu {
   const void* b = nullptr;       // the same
   int frames = 0, height = 0, width = 0, channels = 0;
   int latent_frames = 0, latent_height = 0, latent_width = 0;  // the latter two divide height and width
+  int64_t out_row = 0;                                         // elements from one row of out to the next; 0: as in x
   Element element = Element::bf16;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "models/vae/causal_conv3d.h"
+#include "models/vae/group_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "tests/support/golden.h"
 
@@ -44,6 +45,44 @@ TEST_F(CausalConv, GivesTheSameFramesBatchByBatch) {
   const at::Tensor batches = at::cat(
       {run(video.narrow(0, 0, 1), parts), run(video.narrow(0, 1, 4), parts), run(video.narrow(0, 5, 2), parts)});
   EXPECT_TRUE(test::close_to(batches, expected, 1e-6));
+}
+
+TEST_F(CausalConv, SeesItsOwnEdgeAroundAFrameWhereAskedTo) {
+  CausalConv3d repeating = conv;
+  repeating.repeats_edges = true;
+  ASSERT_EQ(repeating.border(), 1);
+  const auto convolved = [&](const at::Tensor& frames, ConvHistory& history) {
+    const at::Tensor buffer =
+        causal_buffer(frames.size(0), frames.size(1), frames.size(2), frames.size(3), frames.options(), 1);
+    new_frames(buffer, 1).copy_(frames);
+    return causal_conv3d(repeating, buffer, history);
+  };
+  const at::Tensor padded = at::replication_pad3d(video.permute({3, 0, 1, 2}).unsqueeze(0), {1, 1, 1, 1, 2, 0});
+  const at::Tensor expected = at::conv3d(padded, conv.weight, conv.bias)[0].permute({1, 2, 3, 0});
+  ConvHistory whole, parts;
+  EXPECT_TRUE(test::close_to(convolved(video, whole), expected, 1e-6));
+  const at::Tensor batches =
+      at::cat({convolved(video.narrow(0, 0, 3), parts), convolved(video.narrow(0, 3, 4), parts)});
+  EXPECT_TRUE(test::close_to(batches, expected, 1e-6));
+}
+
+TEST(GroupNormSilu, NormalisesEachFrameByItself) {
+  const c10::InferenceMode inference;
+  for (const int64_t groups : {1, 4, 12}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const GroupNorm norm = {.norm = {at::randn({12}, dtype), at::randn({12}, dtype)}, .groups = groups};
+      const at::Tensor x = (at::randn({3, 5, 7, 12}) + 30).to(dtype), bias = at::randn({12}, dtype);
+      const at::Tensor buffer = at::full({3, 9, 8, 12}, 5, dtype), out = buffer.narrow(1, 2, 5).narrow(2, 1, 7);
+      group_norm_silu(norm, x, out, bias);
+      const at::Tensor frames = (x + bias).to(at::kDouble).permute({0, 3, 1, 2});
+      const at::Tensor expected = at::silu(
+          at::group_norm(frames, groups, norm.norm.weight.to(at::kDouble), norm.norm.bias.to(at::kDouble), norm.eps));
+      EXPECT_TRUE(test::close_to(out.to(at::kFloat), expected.permute({0, 2, 3, 1}).to(at::kFloat),
+                                 dtype == at::kFloat ? 1e-4 : 1e-2))
+          << groups << " " << dtype;
+      EXPECT_EQ(buffer.eq(5).sum().item<int64_t>(), 3 * (9 * 8 - 5 * 7) * 12) << "what lies between rows changed";
+    }
+  }
 }
 
 TEST(LatentFrameOf, RepeatsAllFramesOfAnEvenBatchAndAllButTheFirstOfAnOddOne) {

@@ -1,0 +1,119 @@
+// One pass for the statistics, one for the rest: our own loops for fp32 on a CPU and for half precision on a GPU,
+// torch's operators elsewhere.
+#include "models/vae/group_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "models/vae/norm_kernels.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/vae/cuda_call.h"
+#endif
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kPixelsPerTask = 4096;  // at least, for a thread of its own
+
+bool is_fp32_on_cpu(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat;
+}
+
+ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& mean, const at::Tensor& variance) {
+  const int64_t per_group = norm.norm.weight.numel() / norm.groups;
+  const at::Tensor reciprocal =
+      (variance.to(at::kDouble) + norm.eps).rsqrt().to(at::kFloat).repeat_interleave(per_group);
+  const at::Tensor scale = norm.norm.weight.to(at::kFloat) * reciprocal;
+  return {.scale = scale,
+          .shift = norm.norm.bias.to(at::kFloat) - mean.to(at::kFloat).repeat_interleave(per_group) * scale};
+}
+
+// Mean and variance of each group in fp32, a frame at a time so that the fp32 copy stays small.
+ChannelAffine group_statistics(const GroupNorm& norm, const at::Tensor& x) {
+  const int64_t frames = x.size(0), channels = x.size(3);
+  std::vector<at::Tensor> means, variances;
+  for (int64_t t = 0; t < frames; ++t) {
+    const at::Tensor frame = x[t].to(at::kFloat).view({-1, norm.groups, channels / norm.groups});
+    auto [variance, mean] = at::var_mean(frame, at::IntArrayRef{0, 2}, /*correction=*/at::Scalar(0));
+    means.push_back(mean.to(at::kDouble));
+    variances.push_back(variance.to(at::kDouble));
+  }
+  const at::Tensor frame_means = at::stack(means);
+  const at::Tensor mean = frame_means.mean(0);
+  const at::Tensor variance = at::stack(variances).mean(0) + (frame_means - mean).square().mean(0);
+  return to_channel_affine(norm, mean, variance);
+}
+
+ChannelAffine group_statistics_cpu(const GroupNorm& norm, const at::Tensor& x) {
+  const int64_t channels = x.size(3), pixels = x.numel() / channels;
+  const float* data = x.const_data_ptr<float>();
+  // One slot a task, added in order: the sums are the same whatever the number of threads.
+  const int64_t tasks = (pixels + kPixelsPerTask - 1) / kPixelsPerTask;
+  at::Tensor parts = at::zeros({tasks, 2, channels}, at::kDouble);
+  auto* slots = parts.mutable_data_ptr<double>();
+  at::parallel_for(0, tasks, 1, [&](int64_t start, int64_t end) {
+    for (int64_t task = start; task < end; ++task) {
+      const int64_t first = task * kPixelsPerTask;
+      double* slot = slots + task * 2 * channels;
+      add_channel_moments({.x = data + first * channels,
+                           .origin = data,
+                           .sum = slot,
+                           .squares = slot + channels,
+                           .pixels = std::min(kPixelsPerTask, pixels - first),
+                           .channels = channels});
+    }
+  });
+  at::Tensor moments = parts.sum(0);
+  moments.div_(static_cast<double>(pixels));  // mean and mean square of x - origin
+  const at::Tensor channel_mean = moments[0] + x.view({-1, channels})[0].to(at::kDouble);
+  const at::Tensor channel_variance = moments[1] - moments[0].square();
+  const at::Tensor mean = channel_mean.view({norm.groups, -1}).mean(1);
+  const at::Tensor spread = (channel_mean.view({norm.groups, -1}) - mean.unsqueeze(1)).square();
+  return to_channel_affine(norm, mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1));
+}
+
+// frame, out [H, W, C], out's rows wherever they lie.
+void scale_silu_cpu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor& out) {
+  const int64_t width = frame.size(1), channels = frame.size(2), out_row = out.stride(0);
+  const float *source = frame.const_data_ptr<float>(), *scale = affine.scale.const_data_ptr<float>(),
+              *shift = affine.shift.const_data_ptr<float>();
+  auto* destination = out.mutable_data_ptr<float>();
+  at::parallel_for(0, frame.size(0), std::max<int64_t>(1, kPixelsPerTask / width), [&](int64_t start, int64_t end) {
+    for (int64_t row = start; row < end; ++row) {
+      modulate_silu({.x = source + row * width * channels,
+                     .out = destination + row * out_row,
+                     .scale = scale,
+                     .shift = shift,
+                     .latent_width = 1,
+                     .repeat = width,
+                     .channels = channels});
+    }
+  });
+}
+
+}  // namespace
+
+ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x) {
+  return is_fp32_on_cpu(x) ? group_statistics_cpu(norm, x) : group_statistics(norm, x);
+}
+
+void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, at::Tensor out, const at::Tensor& input_bias) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, x, input_bias, out);
+#endif
+  if (input_bias.defined()) return group_norm_silu(norm, x + input_bias, out);
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    const ChannelAffine affine = group_affine(norm, x.narrow(0, t, 1));
+    at::Tensor to = out[t];
+    if (is_fp32_on_cpu(x))
+      scale_silu_cpu(x[t], affine, to);
+    else
+      to.copy_(at::silu(at::addcmul(affine.shift, x[t].to(at::kFloat), affine.scale)));
+  }
+}
+
+}  // namespace sparsereel::models
