@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/engine/components.h"
@@ -33,8 +35,10 @@ Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenI
   std::vector<Conditioning> passes;
   for (const TokenIds& prompt : prompts) {
     const auto length = static_cast<int64_t>(prompt.ids.size());
-    at::Tensor row = ids_of(prompt, rules.encodes_padding ? length : prompt.token_count);
-    if (!rules.encodes_padding) row = at::constant_pad_nd(encoder.forward(row), {0, 0, 0, length - prompt.token_count});
+    const int64_t count = prompt.token_count;
+    at::Tensor row = ids_of(prompt, rules.encodes_padding ? length : std::max<int64_t>(count, 1));
+    if (!rules.encodes_padding)
+      row = at::constant_pad_nd(encoder.forward(row).narrow(1, 0, count), {0, 0, 0, length - count});
     passes.push_back({.text = row, .text_lengths = {prompt.token_count}});
   }
   Conditioning all = join(passes);
@@ -106,8 +110,9 @@ void TextStage::load_tokenizer() {
 TokenIds TextStage::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                               std::vector<std::string>* warnings) {
   load_tokenizer();
-  if (!tokenizer_) return random_tokens(text, length, vocab_size);
-  TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);
+  TokenIds tokens = tokenizer_ ? tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length)
+                               : random_tokens(text, length, vocab_size);
+  if (text.empty() && spec_.empty_prompt_has_no_tokens) tokens.token_count = 0;
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
                         std::string(whole_characters(text, 60)) + "...\"");

@@ -46,7 +46,8 @@ SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string
 SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file) {
   const ConfigFields fields(json, file);
   SchedulerConfig config = parse_common(fields);
-  for (const char* field : {"invert_sigmas", "stochastic_sampling"}) require(fields, field, false, false);
+  require(fields, "stochastic_sampling", false, false);
+  config.invert_sigmas = fields.boolean("invert_sigmas", false);
   config.flow_shift = fields.positive_number("shift", 1);
   return config;
 }

@@ -33,6 +33,14 @@ at::Tensor with_clean_end(std::vector<double> sigmas) {
   return at::tensor(sigmas, at::kFloat);
 }
 
+/// Levels and timesteps of a model to which 0 is noise and 1 is clean, in fp32.
+void invert(FlowSchedule& schedule, double train_steps) {
+  schedule.sigmas = 1 - schedule.sigmas;
+  const at::Tensor timesteps = (schedule.sigmas * train_steps).to(at::kDouble);
+  for (size_t step = 0; step < schedule.timesteps.size(); ++step)
+    schedule.timesteps[step] = timesteps[static_cast<int64_t>(step)].item<double>();
+}
+
 bool fall(const at::Tensor& sigmas) {
   return (sigmas.diff() < 0).all().item<bool>();
 }
@@ -66,6 +74,7 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
     for (const double timestep : linspace(first * train_steps, last * train_steps, num_inference_steps))
       add(shifted(timestep / train_steps, config.flow_shift));
   schedule.sigmas = with_clean_end(std::move(sigmas));
+  if (config.invert_sigmas) invert(schedule, train_steps);
   if (!at::isfinite(schedule.sigmas).all().item<bool>()) throw no_room(config, num_inference_steps);
   return schedule;
 }

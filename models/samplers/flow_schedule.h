@@ -15,7 +15,7 @@ namespace sparsereel::models {
 /// becomes shift sigma / (1 + (shift - 1) sigma).
 struct FlowSchedule {
   std::vector<double> timesteps;  // as the reference rounds them
-  at::Tensor sigmas;              // [steps + 1] fp32 on the CPU, falling to 0
+  at::Tensor sigmas;              // [steps + 1] fp32 on the CPU, falling to 0, or where inverted rising to 1
 };
 
 /// FlowMatchEulerDiscreteScheduler's, whose timesteps are fractions. Throws Error naming the field, flow_shift or

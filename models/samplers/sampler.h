@@ -20,8 +20,8 @@ class Sampler {
   explicit Sampler(std::vector<double> timesteps) : timesteps_(std::move(timesteps)) {}
   virtual ~Sampler() = default;
 
-  /// Timesteps of the run, noisiest first; size = num_inference_steps. Real-valued, rounded as the reference rounds
-  /// them.
+  /// Timesteps of the run, of the noisiest step first; size = num_inference_steps. Real-valued, rounded as the
+  /// reference rounds them.
   const std::vector<double>& timesteps() const { return timesteps_; }
   /// Draws what step(prediction, index, sample, generator) would draw, so that the host draws while a GPU still works
   /// on the prediction. May be left out.

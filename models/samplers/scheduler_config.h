@@ -31,6 +31,7 @@ struct SchedulerConfig {
   double snr_shift_scale = 3.0;
   double flow_shift = 1.0;                 // UniPC's flow_shift, FlowMatchEuler's shift
   std::vector<double> sigmas;              // a flow's noise levels before the shift, one a step; empty: evenly spaced
+  bool invert_sigmas = false;              // of FlowMatchEuler: counted from noise, 0, to the clean end, 1
   std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result stays uncorrected
 };
 

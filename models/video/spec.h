@@ -82,7 +82,8 @@ struct ModelSpec {
   std::vector<ExpertSpec> experts = {ExpertSpec{}};  // that of the noisiest timesteps first, the last one from 0 on
   std::vector<SamplerSpec> samplers;                 // that the family runs
   PromptRules prompt;
-  SchedulerConfig scheduler;  // the checkpoint's, whichever of them a run takes
+  bool empty_prompt_has_no_tokens = false;  // not even that of its end
+  SchedulerConfig scheduler;                // the checkpoint's, whichever of them a run takes
   Defaults defaults;
 };
 

@@ -6,6 +6,7 @@ import json
 import numpy
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
+from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
 from make_schedulers import DATA, SEED, SHAPE
 from safetensors.torch import save_file
 
@@ -36,6 +37,11 @@ def cases():
         yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # of models distilled to four steps
         yield f"{short}_odd_sigmas", short, config_of(short, 2.7), [0.9, 0.83, 0.31, 0.3, 0.001], torch.float32
         yield f"{short}_one_sigma", short, config_of(short, 1.0), [0.7], torch.float32
+    inverted = config_of("euler", 1.0, invert_sigmas=True)
+    yield "euler_inverted", "euler", inverted, 8, torch.float32
+    yield "euler_inverted_shift", "euler", {**inverted, "shift": 3.0}, 8, torch.float32
+    yield "euler_inverted_linear_quadratic", "euler", inverted, linear_quadratic_schedule(64, 0.025), torch.float32
+    yield "euler_inverted_linear_quadratic_odd", "euler", inverted, linear_quadratic_schedule(7, 0.025), torch.float32
     for name, steps in {"first": [0], "some": [0, 1, 4], "all": list(range(8))}.items():
         yield f"unipc_disable_corrector_{name}", "unipc", config_of("unipc", 3.0, disable_corrector=steps), 8, torch.float32
 

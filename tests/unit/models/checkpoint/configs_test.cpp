@@ -218,13 +218,14 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"flow_euler", "use_karras_sigmas", true, "true is not supported"},
         Bad{"flow_euler", "use_exponential_sigmas", true, "true is not supported"},
         Bad{"flow_euler", "use_beta_sigmas", 1, "not true or false"},
-        Bad{"flow_euler", "invert_sigmas", true, "true is not supported"},
+        Bad{"flow_euler", "invert_sigmas", 1, "not true or false"},
         Bad{"flow_euler", "stochastic_sampling", true, "true is not supported"},
         Bad{"flow_euler", "shift_terminal", 0.1, "not supported"}));
 
 TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
   EXPECT_EQ(parse_unipc_config(unipc(), "f").flow_shift, 1);
   EXPECT_EQ(parse_flow_euler_config(flow_euler(), "f").flow_shift, 1);
+  EXPECT_FALSE(parse_flow_euler_config(flow_euler(), "f").invert_sigmas);
   EXPECT_TRUE(throws_error([] { parse_unipc_config(json::object(), "some/file.json"); },
                            {"some/file.json", "prediction_type", "epsilon"}));
 }

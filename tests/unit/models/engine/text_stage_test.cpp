@@ -57,5 +57,14 @@ TEST(EncodePrompts, ElseZerosStandBehindWhatEachPromptBecame) {
   EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
 }
 
+TEST(EncodePrompts, APromptWithoutTokensIsAllZeros) {
+  const Counting encoder;
+  const auto [text, lengths] =
+      encoded(encoder, {{.ids = {1, 0, 0, 0}, .token_count = 0}, kPrompts[1]}, {.encodes_padding = false});
+  EXPECT_THAT(lengths, ElementsAre(0, 3));
+  EXPECT_TRUE(text[0].equal(at::zeros({4, 2})));
+  EXPECT_TRUE(channel(text, 1)[1].equal(at::tensor({5, 6, 1, 0}, at::kFloat)));
+}
+
 }  // namespace
 }  // namespace sparsereel::models
