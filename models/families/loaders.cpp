@@ -1,6 +1,7 @@
 // Classes of the components of all published families -> what loads them.
 #include "models/families/cogvideox/loaders.h"
 #include "models/engine/components.h"
+#include "models/families/mochi/loaders.h"
 #include "models/families/wan/loaders.h"
 #include "models/text/encoder/t5_encoder.h"
 
@@ -9,8 +10,11 @@ namespace sparsereel::models {
 ComponentLoaders published_loaders() {
   return {.text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
           .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_transformer},
+                           {"MochiTransformer3DModel", load_mochi_transformer},
                            {"WanTransformer3DModel", load_wan_transformer}},
-          .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae}, {"AutoencoderKLWan", load_wan_vae}}};
+          .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae},
+                   {"AutoencoderKLMochi", load_mochi_vae},
+                   {"AutoencoderKLWan", load_wan_vae}}};
 }
 
 }  // namespace sparsereel::models

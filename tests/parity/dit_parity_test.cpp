@@ -36,7 +36,9 @@ class DitParity : public ::testing::TestWithParam<test::ParityCase> {
     run_.policy.defaults.topk = 1.0;
     run_.policy.defaults.pv_threshold = 50;  // never skips
     const at::Tensor text = how.text.defined() ? how.text : tensor("text");
-    return dit->forward(tensor("latents").to(how.dtype), {text.to(how.dtype)}, tensor("timesteps"), run_);
+    const auto lengths = GetParam().content.value("text_lengths", std::vector<int64_t>());
+    return dit->forward(tensor("latents").to(how.dtype), {.text = text.to(how.dtype), .text_lengths = lengths},
+                        tensor("timesteps"), run_);
   }
   static double relative_l1(const at::Tensor& output, const at::Tensor& exact) {
     return ((output.to(at::kFloat) - exact).abs().sum() / exact.abs().sum()).item<double>();
@@ -80,7 +82,8 @@ TEST_P(DitParity, Bfloat16MatchesDiffusers) {
 }
 
 // Rounding to three bits of mantissa costs a product 3 to 4%; the residual stream keeps a forward below that: 1.2 to
-// 2.3% here, two to four times what bf16 costs. Some small models are too narrow for 8 bits: they stay as they are.
+// 2.3% here, two to four times what bf16 costs; up to 3.0% where updates are normalised. Some small models are too
+// narrow for 8 bits: they stay as they are.
 TEST_P(DitParity, EightBitWeightsErrByLittle) {
   const at::Tensor exact = tensor("output");
   const double fp8 = relative_l1(run({.fp8 = true}), exact);
@@ -88,8 +91,8 @@ TEST_P(DitParity, EightBitWeightsErrByLittle) {
   const double both = relative_l1(run({.dtype = at::kBFloat16, .fp8 = true}), exact);
   RecordProperty("relative_l1",
                  "fp8 " + std::to_string(fp8) + ", bf16 " + std::to_string(bf16) + ", both " + std::to_string(both));
-  EXPECT_LT(fp8, 0.025);
-  EXPECT_LT(both, 0.025);
+  EXPECT_LT(fp8, GetParam().family->fp8_error);
+  EXPECT_LT(both, GetParam().family->fp8_error);
 }
 
 // A weight or an input that is not in 8 bits costs 7e-3 and more (case wide), a sum's last bit that tips an activation

@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_lora.py: writes LoRA files of a few KB for data/pipeline and data/wan/pipeline*, into data/lora and data/wan/lora, and beside these folders
-lora_cases.json and lora_golden.safetensors: the latents that diffusers makes once load_lora_weights() and fuse_lora() have merged them. Needs torch, diffusers, peft,
+"""python tests/parity/make_lora.py: writes LoRA files of a few KB for data/pipeline, data/mochi/pipeline and data/wan/pipeline*, into data/lora, data/mochi/lora and
+data/wan/lora, and beside these folders lora_cases.json and lora_golden.safetensors: the latents that diffusers makes once load_lora_weights() and fuse_lora() have merged them. Needs torch, diffusers, peft,
 transformers, safetensors and what make_pipeline.py needs."""
 import json
 import shutil
 
 import torch
-from diffusers import CogVideoXPipeline, WanPipeline
+from diffusers import CogVideoXPipeline, MochiPipeline, WanPipeline
 from safetensors.torch import save_file
 
 from make_pipeline import DATA, PROMPT
 
 WIDTH, FEED_FORWARD, TEXT, BLOCKS = 32, 24, 32, 2  # of Wan's transformer
 COMMON = {"prompt": PROMPT, "seed": 7, "num_inference_steps": 2, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 5}
+MOCHI_COMMON = {**COMMON, "num_frames": 7}
 # Case: (checkpoint, [(file, scale, expert)]). Of a "text_" case diffusers has no loader: peft's own merge stands for it.
 COGVIDEOX = {
     "lora_metadata": ("pipeline", [("metadata", 1.0, "")]),
     "lora_two": ("pipeline", [("metadata", 0.8, ""), ("plain", -0.5, "")]),
     "lora_kohya": ("pipeline", [("kohya", 1.0, "")]),
     "lora_text": ("pipeline", [("text", 1.5, "")]),
+}
+MOCHI = {
+    "lora_metadata": ("pipeline", [("metadata", 1.0, "")]),
+    "lora_two": ("pipeline", [("metadata", 0.8, ""), ("plain", -0.5, "")]),
 }
 WAN = {
     "lora_diffusers": ("pipeline", [("diffusers", 1.0, "")]),
@@ -69,6 +74,25 @@ def cogvideox_files(folder):
     save_file(text, folder / "text.safetensors", metadata={"lora_adapter_metadata": json.dumps({"text_encoder.lora_alpha": 5})})
 
 
+def mochi_files(folder):
+    layers = Layers(3)
+    width, text, inner = 32, 16, 85  # of the streams, and of the video's feed-forward
+    names = {"transformer_blocks.0.attn1.to_q": (width, width), "transformer_blocks.1.attn1.to_v": (width, width), "transformer_blocks.0.attn1.to_out.0": (width, width),
+             "transformer_blocks.0.attn1.add_k_proj": (width, text), "transformer_blocks.1.attn1.add_v_proj": (width, text), "transformer_blocks.0.attn1.to_add_out": (text, width),
+             "transformer_blocks.0.ff.net.0.proj": (2 * inner, width), "transformer_blocks.1.ff.net.2": (width, inner)}
+    metadata = {"transformer.r": 4, "transformer.lora_alpha": 6, "transformer.target_modules": sorted({name.split(".", 2)[2] for name in names})}
+    tensors = {}
+    for name, (out, into) in names.items():
+        down, up = layers.pair(out, into, 4)
+        tensors |= {f"transformer.{name}.lora_A.weight": down, f"transformer.{name}.lora_B.weight": up}
+    save_file(tensors, folder / "metadata.safetensors", metadata={"lora_adapter_metadata": json.dumps(metadata)})
+    plain = {}
+    for name, (out, into) in {"transformer_blocks.1.attn1.to_k": (width, width), "transformer_blocks.0.ff_context.net.2": (text, 8 * text // 3)}.items():
+        down, up = layers.pair(out, into, 2)
+        plain |= {f"transformer.{name}.lora_A.weight": down, f"transformer.{name}.lora_B.weight": up}
+    save_file(plain, folder / "plain.safetensors")
+
+
 def wan_files(folder):
     layers = Layers(2)
     attention = {f"{kind}.{layer}": (WIDTH, WIDTH) for kind in ("self_attn", "cross_attn") for layer in "qkvo"}
@@ -114,7 +138,7 @@ def merge_text(pipeline, tensors, factor):
     pipeline.text_encoder = model.merge_and_unload()
 
 
-def run(make, data, folder, loras):
+def run(make, data, folder, loras, common):
     pipeline = make.from_pretrained(data / folder, torch_dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     if loras[0][0] == "text":
@@ -133,21 +157,21 @@ def run(make, data, folder, loras):
             transformer = getattr(pipeline, component)
             transformer.set_adapters(list(adapters), list(adapters.values()))
             transformer.fuse_lora()
-    arguments = dict(COMMON)
+    arguments = dict(common)
     seed = arguments.pop("seed")
     return pipeline(**arguments, guidance_scale=1.0, output_type="latent", generator=torch.Generator().manual_seed(seed)).frames
 
 
-def make(pipeline, data, write_files, cases):
+def make(pipeline, data, write_files, cases, common=COMMON):
     folder = data / "lora"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     write_files(folder)
     golden, listing = {}, {}
     for name, (checkpoint, loras) in cases.items():
-        golden[f"{name}.latents"] = run(pipeline, data, checkpoint, loras)
+        golden[f"{name}.latents"] = run(pipeline, data, checkpoint, loras, common)
         text = ",".join(f"lora/{file}.safetensors" + (f"@{expert}" if expert else "") + f":{scale}" for file, scale, expert in loras)
-        listing[name] = {**COMMON, "guidance_scale": 1.0, "folder": checkpoint, "lora": text}
+        listing[name] = {**common, "guidance_scale": 1.0, "folder": checkpoint, "lora": text}
         print(name, f"std {golden[f'{name}.latents'].std():.3f}")
     (data / "lora_cases.json").write_text(json.dumps(listing, indent=1) + "\n")
     save_file({key: value.float().contiguous() for key, value in golden.items()}, data / "lora_golden.safetensors")
@@ -156,6 +180,7 @@ def make(pipeline, data, write_files, cases):
 def main():
     torch.set_num_threads(1)
     make(CogVideoXPipeline, DATA, cogvideox_files, COGVIDEOX)
+    make(MochiPipeline, DATA / "mochi", mochi_files, MOCHI, MOCHI_COMMON)
     make(WanPipeline, DATA / "wan", wan_files, WAN)
 
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_step_cache.py: runs the pipelines of make_pipeline.py and make_wan_pipeline.py with diffusers' first-block cache and writes
-data/step_cache_cases.json and data/wan/step_cache_cases.json, with the steps that were reused, and the latents after every step in
-data/step_cache_golden.safetensors and data/wan/step_cache_golden.safetensors. Needs torch, diffusers, transformers, ftfy, sentencepiece, safetensors."""
+"""python tests/parity/make_step_cache.py: runs the pipelines of make_pipeline.py, make_mochi_pipeline.py and make_wan_pipeline.py with diffusers' first-block cache and
+writes step_cache_cases.json, with the steps that were reused, and the latents after every step in step_cache_golden.safetensors, into data, data/mochi and data/wan. Needs torch, diffusers, transformers, ftfy, sentencepiece, safetensors."""
 import json
 
 import torch
-from diffusers import CogVideoXPipeline, WanPipeline
+from diffusers import CogVideoXPipeline, MochiPipeline, WanPipeline
 from diffusers.hooks import FirstBlockCacheConfig, apply_first_block_cache
 from diffusers.hooks.first_block_cache import FBCHeadBlockHook
 from safetensors.torch import save_file
@@ -16,6 +15,7 @@ COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inferen
 # Folder of cases -> pipeline, case -> what it asks for beside COMMON. Passes of guidance in turn decide each for itself in diffusers, and together here. A threshold near a step's change would be a coin's toss: main() refuses it.
 FAMILIES = {
     "": (CogVideoXPipeline, {"text_along": {"cache": 0.85}, "no_guidance": {"cache": 0.7, "guidance_scale": 1.0}}),
+    "mochi/": (MochiPipeline, {"no_guidance": {"cache": 0.45, "guidance_scale": 1.0, "num_frames": 7}, "no_prompt": {"cache": 0.75, "guidance_scale": 1.0, "num_frames": 7, "prompt": ""}}),
     "wan/": (WanPipeline, {"no_guidance": {"cache": 0.23, "guidance_scale": 1.0}, "two_experts": {"cache": 0.25, "guidance_scale": 1.0, "folder": "pipeline_two_experts"}}),
 }
 

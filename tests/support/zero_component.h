@@ -28,14 +28,15 @@ namespace sparsereel::test {
 class ZeroComponent {
  public:
   /// model: "config" and "rest", name -> shape. A transformer also has "block", likewise; blocks: what stands before a
-  /// block's number.
+  /// block's number. "blocks": how many are like that, where the others are part of "rest".
   ZeroComponent(const std::string& class_name, const std::string& blocks, const nlohmann::json& model) {
     component.class_name = class_name;
     component.origin = "zeros";
     component.config = model.at("config");
     component.config_file = "zeros/config.json";
     for (const auto& [name, shape] : model.at("rest").items()) add(name, shape);
-    const int64_t layers = model.contains("block") ? model.at("config").at("num_layers").get<int64_t>() : 0;
+    const int64_t all = model.contains("block") ? model.at("config").at("num_layers").get<int64_t>() : 0;
+    const int64_t layers = model.value("blocks", all);
     for (int64_t i = 0; i < layers; ++i) {
       for (const auto& [name, shape] : model.at("block").items())
         add(blocks + "." + std::to_string(i) + "." + name, shape);

@@ -37,7 +37,8 @@ json published(const std::string& list) {
 json tensors_of(const json& listed, const std::string& blocks) {
   json tensors = listed.contains("rest") ? listed["rest"] : listed["tensors"];
   if (!listed.contains("block")) return tensors;
-  for (int64_t i = 0; i < listed["config"]["num_layers"].get<int64_t>(); ++i)
+  const int64_t alike = listed.value("blocks", listed["config"]["num_layers"].get<int64_t>());
+  for (int64_t i = 0; i < alike; ++i)
     for (const auto& [name, shape] : listed["block"].items()) tensors[blocks + std::to_string(i) + "." + name] = shape;
   return tensors;
 }
@@ -106,7 +107,10 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
   is(write("a", published("umt5_names.json")["tensors"]),
      of("text_encoder", {"wan-2.1-1.3b", "wan-2.1-14b", "wan-2.2-5b", "wan-2.2-a14b"}));
   is(write("a", published("t5_names.json")["tensors"]),
-     of("text_encoder", {"cogvideox-1.5-5b", "cogvideox-2b", "cogvideox-5b"}));
+     of("text_encoder", {"cogvideox-1.5-5b", "cogvideox-2b", "cogvideox-5b", "mochi-1"}));
+  is(write("a", tensors_of(published("mochi/dit_names.json")["1 preview"], "transformer_blocks.")),
+     of("transformer", {"mochi-1"}));
+  is(write("a", published("mochi/vae_names.json")["1 preview"]["rest"]), of("vae", {"mochi-1"}));
   is(SPARSEREEL_TEST_DATA "/vae_small/diffusion_pytorch_model.safetensors", {});
 }
 

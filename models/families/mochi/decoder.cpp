@@ -1,0 +1,105 @@
+// Mochi's 3D causal decoder, a chunk of frames at a time.
+#include "models/families/mochi/decoder.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "models/vae/between_convolutions.h"
+
+namespace sparsereel::models {
+namespace {
+
+// conv(silu(norm(x + input_bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
+at::Tensor convolve_normed(const GroupNorm& norm, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
+                           const at::Tensor& input_bias, bool with_bias) {
+  const int64_t border = conv.border();
+  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options(), border);
+  group_norm_silu(norm, x, new_frames(buffer, border), input_bias);
+  x.reset();
+  return causal_conv3d(conv, buffer, history, with_bias);
+}
+
+at::Tensor residual_block(const MochiResidualBlock& block, const at::Tensor& x, ConvHistory& history) {
+  const bool carried = carries_biases(x);
+  const auto later = [&](const at::Tensor& bias) { return carried ? bias : at::Tensor(); };
+  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, history, {}, !carried);
+  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), history, later(block.conv1.bias), !carried);
+  add_residual(hidden, x, later(block.conv2.bias));
+  return hidden;
+}
+
+at::Tensor residual_blocks(const std::vector<MochiResidualBlock>& blocks, at::Tensor x, ConvHistory& history) {
+  for (const MochiResidualBlock& block : blocks) x = residual_block(block, x, history);
+  return x;
+}
+
+// x [F, H, W, in] -> [frames F, side H, side W, out].
+at::Tensor expand(const MochiExpansion& expansion, at::Tensor x) {
+  const int64_t times = expansion.frames, side = expansion.side;
+  const at::Tensor pixels = linear(x, expansion.proj).unflatten(3, {times, side, side, expansion.out});
+  x.reset();
+  return pixels.permute({0, 3, 1, 4, 2, 5, 6}).flatten(4, 5).flatten(2, 3).flatten(0, 1);
+}
+
+}  // namespace
+
+void MochiResidualBlock::weights(const Visit& visit, const std::string& name, int64_t channels) {
+  for (const auto& [norm, conv, number] : {std::tuple{&norm1, &conv1, "1"}, std::tuple{&norm2, &conv2, "2"}}) {
+    norm->groups = MochiVaeConfig::kNormGroups;
+    norm->norm.weights(visit, name + ".norm" + number + ".norm_layer", channels);
+    conv->weights(visit, name + ".conv" + number + ".conv", channels, channels);
+    conv->repeats_edges = true;
+  }
+}
+
+void MochiExpansion::weights(const Visit& visit, const std::string& name, int64_t in) {
+  proj.weights(visit, name + ".proj", out * frames * side * side, in);
+}
+
+void MochiDecoder::weights(const Visit& visit, const MochiVaeConfig& config) {
+  const std::vector<int64_t>& channels = config.block_out_channels;
+  const auto list_blocks = [&](std::vector<MochiResidualBlock>& blocks, const std::string& name, int64_t count,
+                               int64_t width) {
+    blocks.resize(static_cast<size_t>(count));
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i].weights(visit, name + ".resnets." + std::to_string(i), width);
+  };
+  conv_in.weights(visit, "decoder.conv_in", channels.back(), config.latent_channels, /*has_bias=*/true,
+                  {channels.back(), config.latent_channels, 1, 1, 1});
+  list_blocks(before, "decoder.block_in", config.layers_per_block.back(), channels.back());
+  levels.resize(channels.size());
+  for (size_t i = channels.size(); i-- > 0;) {
+    MochiLevel& level = levels[channels.size() - 1 - i];
+    const std::string name =
+        i == 0 ? "decoder.block_out" : "decoder.up_blocks." + std::to_string(channels.size() - 1 - i);
+    list_blocks(level.blocks, name, config.layers_per_block[i], channels[i]);
+    if (i == 0) break;
+    level.expansion = MochiExpansion{.proj = {},
+                                     .frames = config.temporal_expansions[i - 1],
+                                     .side = config.spatial_expansions[i - 1],
+                                     .out = channels[i - 1]};
+    level.expansion->weights(visit, name, channels[i]);
+  }
+  proj_out.weights(visit, "decoder.proj_out", config.out_channels, channels.front());
+}
+
+void MochiDecoder::finish() {
+  for (MochiLevel& level : levels) {
+    if (!level.expansion) continue;
+    MochiExpansion& expansion = *level.expansion;
+    expansion.proj = expansion.proj.in(expansion.proj.bias.scalar_type());  // its rows move
+    for (at::Tensor* rows : {&expansion.proj.weight, &expansion.proj.bias})
+      *rows = rows->unflatten(0, {expansion.out, -1}).transpose(0, 1).flatten(0, 1).contiguous();
+  }
+}
+
+at::Tensor decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {
+  at::Tensor x = residual_blocks(decoder.before, linear(latents, decoder.conv_in), history);
+  for (const MochiLevel& level : decoder.levels) {
+    x = residual_blocks(level.blocks, std::move(x), history);
+    if (level.expansion) x = expand(*level.expansion, std::move(x));
+  }
+  return linear(at::silu_(x), decoder.proj_out);
+}
+
+}  // namespace sparsereel::models

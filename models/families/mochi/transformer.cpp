@@ -1,0 +1,217 @@
+// Mochi 1 (Genmo, 2024): blocks over two streams, video and a narrower text, that attend together and go on apart.
+// Norms are RMS norms without weights, whose scale comes from timestep and text; what a block adds is normalised once
+// more and gated.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/dit/dit.h"
+#include "models/dit/patches.h"
+#include "models/families/mochi/loaders.h"
+#include "models/families/mochi/transformer_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+// All fixed by the reference.
+constexpr double kMochiEps = 1e-6, kMochiQkEps = 1e-5;
+constexpr double kPositionsArea = 192.0 * 192;  // what a frame's patches cover, however many there are
+
+/// The vectors [B, S] of a stream's modulation, which a norm's result and an update are multiplied by.
+struct StreamModulation {
+  at::Tensor attention_scale, attention_gate, feed_forward_scale, feed_forward_gate;
+};
+
+StreamModulation modulation_of(const at::Tensor& projected, bool ends) {
+  if (ends)
+    return {.attention_scale = projected + 1, .attention_gate = {}, .feed_forward_scale = {}, .feed_forward_gate = {}};
+  const std::vector<at::Tensor> v = projected.chunk(4, 1);
+  return {.attention_scale = v[0] + 1,
+          .attention_gate = at::tanh(v[1]),
+          .feed_forward_scale = v[2] + 1,
+          .feed_forward_gate = at::tanh(v[3])};
+}
+
+/// What attention and feed-forward add to a stream.
+void update(Residual& tokens, const MochiStream& stream, const StreamModulation& modulation, const at::Tensor& heads) {
+  tokens.add_normed(linear(heads, stream.to_out), kMochiEps, modulation.attention_gate);
+  const at::Tensor x = tokens.rms_norm_modulate(kMochiEps, modulation.feed_forward_scale);
+  tokens.add_normed(feed_forward_swiglu(x, stream.feed_forward_in, stream.feed_forward_out), kMochiEps,
+                    modulation.feed_forward_gate);
+}
+
+/// The centres of `count` equal parts of [-length / 2, length / 2].
+at::Tensor centres(int64_t count, double length) {
+  const at::Tensor edges = at::linspace(-length / 2, length / 2, count + 1, at::kFloat);
+  return (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2;
+}
+
+/// fp32 [frames x height x width, 3].
+at::Tensor positions_of(const hilbert::Grid& grid) {
+  const double rows = static_cast<double>(grid.height), columns = static_cast<double>(grid.width);
+  const double side = std::sqrt(kPositionsArea / (rows * columns));  // of a patch
+  const std::vector<at::Tensor> axes = at::meshgrid(
+      {at::arange(grid.frames, at::kFloat), centres(grid.height, rows * side), centres(grid.width, columns * side)},
+      "ij");
+  return at::stack(axes, -1).view({-1, 3});
+}
+
+/// bool [B, L]: which tokens of a text are no padding.
+at::Tensor mask_of(const Conditioning& conditioning) {
+  const at::Tensor& text = conditioning.text;
+  const at::Tensor places = at::arange(text.size(1), text.options().dtype(at::kLong)).unsqueeze(0);
+  if (conditioning.text_lengths.empty()) return places.expand({text.size(0), -1}) >= 0;
+  return places < at::tensor(conditioning.text_lengths, at::kLong).to(text.device()).unsqueeze(1);
+}
+
+class Mochi final : public Dit {
+ public:
+  explicit Mochi(const Component& component)
+      : config_(parse_mochi_config(component.config, component.config_file)),
+        config_file_(component.config_file),
+        blocks_(static_cast<size_t>(config_.num_layers)) {
+    blocks_.back().ends_text = true;
+  }
+
+  size_t layers() const override { return blocks_.size(); }
+  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
+  void weights(size_t layer, const Visit& visit) override {
+    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
+  }
+  hilbert::Grid grid_of(const DitInput& input) const override;
+  TokenTables tables(const hilbert::Grid& grid) const override;
+  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  void block(size_t layer, Tokens& tokens, Attend& attend) const override;
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
+
+ private:
+  PatchSize patch() const { return {.frames = 1, .height = config_.patch_size, .width = config_.patch_size}; }
+  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
+  at::Tensor split_heads(const at::Tensor& x) const {
+    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
+  }
+  at::Tensor pool(const at::Tensor& text, const at::Tensor& mask) const;
+  at::Tensor attended(const MochiBlock& block, const at::Tensor& video, const at::Tensor& text, Attend& attend) const;
+
+  MochiConfig config_;
+  std::string config_file_;
+  MochiEnds ends_;
+  std::vector<MochiBlock> blocks_;
+};
+
+hilbert::Grid Mochi::grid_of(const DitInput& input) const {
+  const at::Tensor& latents = input.latents;
+  const int64_t side = config_.patch_size;
+  if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(3) % side != 0 ||
+      latents.size(4) % side != 0 || latents.numel() == 0) {
+    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, " +
+                        std::to_string(config_.in_channels) + " channels, frames, height and width in " +
+                        std::to_string(side) + "s] are needed",
+                    "check the size of the video, and the saved latents where such are used");
+  }
+  check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
+  check_text_alone(input, config_file_);
+  return {latents.size(2), latents.size(3) / side, latents.size(4) / side};
+}
+
+TokenTables Mochi::tables(const hilbert::Grid& grid) const {
+  const at::Tensor frequencies = ends_.pos_frequencies.to(at::kFloat);
+  const at::Tensor angles = at::matmul(positions_of(grid).to(frequencies.device()), frequencies.flatten(1));
+  return {.video_positions = {},
+          .text_positions = {},
+          .rotary = {},
+          .rotary_by_head = at::polar(at::ones_like(angles), angles).unflatten(1, frequencies.sizes().slice(1))};
+}
+
+// text [B, L, T] -> [B, C]. Where there is no text the query is zero, and all it attends to.
+at::Tensor Mochi::pool(const at::Tensor& text, const at::Tensor& mask) const {
+  const MochiPooler& pooler = ends_.pooler;
+  const at::Tensor kept = mask.to(text.scalar_type()).unsqueeze(2);
+  const at::Tensor share = kept / kept.sum(1, /*keepdim=*/true).clamp_min(1);
+  const at::Tensor mean = (text * share).sum(1, /*keepdim=*/true);
+  const auto heads = [](const at::Tensor& x) {
+    return x.unflatten(2, {MochiConfig::kPoolerHeads, -1}).transpose(1, 2);
+  };
+  const std::vector<at::Tensor> kv = linear(at::cat({mean, text}, 1), pooler.to_kv).chunk(2, 2);
+  const at::Tensor seen = at::constant_pad_nd(mask, {1, 0}, 1).unsqueeze(1).unsqueeze(2);  // [B, 1, 1, 1 + L]
+  const at::Tensor pooled =
+      at::scaled_dot_product_attention(heads(linear(mean, pooler.to_q)), heads(kv[0]), heads(kv[1]), seen);
+  return linear(pooled.transpose(1, 2).flatten(2).squeeze(1), pooler.to_out);
+}
+
+Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
+  const auto dtype = input.latents.scalar_type();
+  const Conditioning& given = input.conditioning;
+  // The reference's pipeline rounds timesteps to the run's dtype.
+  const at::Tensor sinusoids = timestep_sinusoids(input.timesteps.to(dtype), config_.time_embed_dim,
+                                                  /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
+  const at::Tensor time = embed_timesteps(sinusoids.to(dtype), ends_.time_embedding);
+  const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch(), plan);
+  Tokens tokens = {.hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
+                   .text_tokens = 0,
+                   .time = at::silu(time + pool(given.text, mask_of(given)))};
+  // No token of the video ever sees padding: what all texts of the batch have of it is left out.
+  const std::vector<int64_t>& lengths = given.text_lengths;
+  const auto [shortest, longest] = std::ranges::minmax_element(lengths);
+  tokens.text_tokens = lengths.empty() ? given.text.size(1) : *longest;
+  if (!lengths.empty() && *shortest < *longest)
+    tokens.key_lengths = at::tensor(lengths, at::kLong).add(patches.size(1)).to(patches.device());
+  if (tokens.text_tokens > 0) {
+    const at::Tensor text = linear(given.text.narrow(1, 0, tokens.text_tokens), ends_.text);
+    tokens.text.emplace(text, tokens.text_tokens);
+  }
+  return tokens;
+}
+
+// video [B, N, C] and text [B, L, W], or undefined -> the heads' outputs side by side [B, N + L, C].
+at::Tensor Mochi::attended(const MochiBlock& block, const at::Tensor& video, const at::Tensor& text,
+                           Attend& attend) const {
+  at::Tensor qkv = split_heads(linear(video, block.video.qkv));
+  if (text.defined()) qkv = at::cat({qkv, split_heads(linear(text, block.text.qkv))}, 1);
+  attention::Prologue prologue;
+  prologue.norm = attention::Prologue::Norm::rms;
+  prologue.eps = kMochiQkEps;
+  prologue.q_weight = block.video.norm_q;
+  prologue.k_weight = block.video.norm_k;
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue), {},
+                {.q_weight = block.text.norm_q, .k_weight = block.text.norm_k})
+      .values;
+}
+
+void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
+  const MochiBlock& block = blocks_[layer];
+  const std::vector<at::Tensor> projected =
+      linear_few_rows(tokens.time, {&block.video.modulation, &block.text.modulation});
+  const StreamModulation of_video = modulation_of(projected[0], /*ends=*/false),
+                         of_text = modulation_of(projected[1], block.ends_text);
+  const at::Tensor video = tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale);
+  at::Tensor text;
+  if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale);
+  const at::Tensor heads = attended(block, video, text, attend);
+  update(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video.size(1)));
+  if (tokens.text && !block.ends_text)
+    update(*tokens.text, block.text, of_text, heads.narrow(1, video.size(1), tokens.text_tokens));
+}
+
+at::Tensor Mochi::head(Tokens& tokens, const TokenPlan& plan) const {
+  const std::vector<at::Tensor> v = linear_few_rows(tokens.time, {&ends_.norm_out_modulation})[0].chunk(2, 1);
+  const JointModulation modulation = {.video = {.shift = v[1], .scale = v[0], .gate = {}}, .text = {}};
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, kMochiEps, modulation), ends_.out)
+                                 .unflatten(2, {-1, config_.out_channels})
+                                 .transpose(2, 3)
+                                 .flatten(2);
+  return unpatchify(patches, patch(), plan).transpose(1, 2).contiguous();
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_mochi_transformer(const Component& component, at::Device device, WeightFormat format,
+                                                 bool offload) {
+  return load_denoiser(std::make_unique<Mochi>(component), component, device, format, offload);
+}
+
+}  // namespace sparsereel::models

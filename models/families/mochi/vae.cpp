@@ -1,0 +1,122 @@
+// Mochi's VAE: chunks of frames, tiles, and what they cost.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "models/families/mochi/decoder.h"
+#include "models/families/mochi/loaders.h"
+#include "models/layers/host_memory.h"
+#include "models/vae/tiling.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kLatentFramesAChunk = 2;
+
+class MochiVae final : public Vae {
+ public:
+  MochiVae(const MochiVaeConfig& config, MochiDecoder decoder) : config_(config), decoder_(std::move(decoder)) {
+    tiles_.scale = config.pixels_a_latent();
+    tiles_.height = tiles_.width = fixed_tile_axis(tiles_.scale);
+  }
+
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  int64_t frames_of(int64_t latent_frames) const override {
+    return config_.frames_a_latent() * (latent_frames - 1) + 1;
+  }
+  uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
+
+ private:
+  at::Tensor denormalised(const at::Tensor& latents) const;
+  at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& chunk_done) const;
+
+  MochiVaeConfig config_;
+  MochiDecoder decoder_;
+  TilePlan tiles_;
+};
+
+at::Tensor MochiVae::denormalised(const at::Tensor& latents) const {
+  const double factor = 1 / config_.scaling_factor;
+  if (config_.latents_mean.empty() || config_.latents_std.empty()) return latents * factor;
+  const auto column = [&](const std::vector<double>& values) {
+    return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
+  };
+  return at::addcmul(column(config_.latents_mean), latents.to(at::kFloat), column(config_.latents_std), factor)
+      .to(latents.scalar_type());
+}
+
+// latents [1, C, F, H, W] -> [1, colours, F', s H, s W], a chunk of latent frames at a time. The first latent frame
+// stands for one frame alone, the last that it is decoded to.
+at::Tensor MochiVae::decode_whole(const at::Tensor& latents, const std::function<void()>& chunk_done) const {
+  const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
+  const int64_t total = frames.size(0), scale = tiles_.scale;
+  at::Tensor video = at::empty(
+      {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
+  ConvHistory history;
+  int64_t written = 1 - config_.frames_a_latent();
+  for (const at::Tensor& chunk : frames.split(kLatentFramesAChunk)) {
+    const at::Tensor decoded = decode_frames(decoder_, chunk, history);
+    const int64_t dropped = std::max<int64_t>(0, -written), kept = decoded.size(0) - dropped;
+    video[0].narrow(1, written + dropped, kept).copy_(decoded.narrow(0, dropped, kept).permute({3, 0, 1, 2}));
+    written += decoded.size(0);
+    chunk_done();
+  }
+  return video;
+}
+
+at::Tensor MochiVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+  check_latents(latents, config_.latent_channels);
+  const int64_t chunks = (latents.size(2) + kLatentFramesAChunk - 1) / kLatentFramesAChunk;
+  return decode_by_plan(
+      tiles_, denormalised(latents), tiled, chunks, progress,
+      [this](const at::Tensor& tile, const auto& chunk_done) { return decode_whole(tile, chunk_done); });
+}
+
+// Elements alive at the worst moment: in a residual block its input, that normalised behind the history and within its
+// border, and a convolution's output; between levels what the product makes, twice, as its pixels are put into their
+// places. Besides them throughout the history of all convolutions and the video.
+uint64_t MochiVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
+  const std::vector<int64_t>& channels = config_.block_out_channels;
+  int64_t frames = std::min(kLatentFramesAChunk, latent_frames), height = latent_height, width = latent_width;
+  int64_t peak = 0, history = 0, blocks = config_.layers_per_block.back();
+  for (size_t i = channels.size(); i-- > 0;) {
+    const int64_t inner = height * width * channels[i], bordered = (height + 2) * (width + 2) * channels[i];
+    blocks += config_.layers_per_block[i];
+    if (blocks > 0) peak = std::max(peak, 2 * frames * inner + (frames + kHistoryFrames) * bordered);
+    history += 2 * blocks * kHistoryFrames * bordered;
+    blocks = 0;
+    if (i == 0) break;
+    const int64_t times = config_.temporal_expansions[i - 1], side = config_.spatial_expansions[i - 1];
+    const int64_t expanded = frames * height * width * times * side * side * channels[i - 1];
+    peak = std::max({peak, frames * inner + expanded, 2 * expanded});
+    frames *= times;
+    height *= side;
+    width *= side;
+  }
+  const int64_t video = config_.out_channels * frames_of(latent_frames) * height * width;
+  return static_cast<uint64_t>(peak + history + video) * decoder_.proj_out.bias.element_size();
+}
+
+}  // namespace
+
+std::unique_ptr<Vae> load_mochi_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                                    VaeParts /*parts: it has no encoder here*/) {
+  if (device.is_cpu()) keep_freed_host_memory();
+  const MochiVaeConfig config = parse_mochi_vae_config(component.config, component.config_file);
+  WeightReader reader(component, device, dtype);
+  reader.ignore_prefix("encoder.");
+  const auto read = [&](at::Tensor& tensor, const Parameter& parameter) {
+    tensor = reader.read(parameter);
+    if (tensor.dim() == 5) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast3d);
+  };
+  MochiDecoder decoder;
+  decoder.weights(read, config);
+  reader.check_complete();
+  decoder.finish();
+  return std::make_unique<MochiVae>(config, std::move(decoder));
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,31 @@
+// config.json of Mochi's VAE. No torch.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace sparsereel::models {
+
+/// diffusers' AutoencoderKLMochi (decoder part). Not read, as they concern the encoder alone: in_channels,
+/// encoder_block_out_channels and add_attention_block.
+struct MochiVaeConfig {
+  static constexpr int64_t kNormGroups = 32;  // fixed by the reference
+
+  int64_t out_channels = 3;
+  std::vector<int64_t> block_out_channels = {128, 256, 512, 768};  // of the decoder's levels, from pixels to latents
+  int64_t latent_channels = 12;
+  std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};  // residual blocks: of each level, and before the widest
+  std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};  // between levels
+  std::vector<double> latents_mean, latents_std;                                         // of each channel; empty: none
+  double scaling_factor = 1;
+
+  int64_t pixels_a_latent() const;
+  int64_t frames_a_latent() const;
+};
+
+/// As the parsers of text/encoder/t5_config.h.
+MochiVaeConfig parse_mochi_vae_config(const nlohmann::json& json, const std::string& file);
+
+}  // namespace sparsereel::models

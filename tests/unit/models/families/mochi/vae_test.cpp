@@ -1,0 +1,112 @@
+// What the pipeline relies on of Mochi's decoder: frame counts, progress, memory, errors.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "models/families/mochi/decoder.h"
+#include "models/families/mochi/loaders.h"
+#include "tests/support/decoder_checks.h"
+#include "tests/support/families.h"
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+class MochiDecoding : public ::testing::Test {
+ protected:
+  static Component component_of(const std::string& folder) {
+    return test::vae_component({.name = "", .folder = "mochi/", .dit_class = "", .vae_class = "AutoencoderKLMochi"},
+                               folder);
+  }
+  static std::unique_ptr<Vae> load(const std::string& folder) {
+    const Component component = component_of(folder);
+    return load_mochi_vae(component, at::kCPU, at::kFloat);
+  }
+
+  const c10::InferenceMode inference;
+};
+
+TEST_F(MochiDecoding, MakesAsManyFramesAsItSays) {
+  struct Case {
+    std::string folder;
+    int64_t channels, scale, ratio;
+  };
+  for (const auto& [folder, channels, scale, ratio] : {Case{"vae_small", 4, 8, 6}, Case{"vae_other", 3, 4, 3}}) {
+    const auto vae = load(folder);
+    for (const int64_t latent_frames : {1, 2, 3}) {
+      const at::Tensor frames = vae->decode(at::randn({1, channels, latent_frames, 2, 3}), false);
+      EXPECT_EQ(vae->frames_of(latent_frames), ratio * (latent_frames - 1) + 1);
+      EXPECT_EQ(frames.sizes(), (at::IntArrayRef{1, 3, vae->frames_of(latent_frames), 2 * scale, 3 * scale}));
+    }
+  }
+}
+
+TEST_F(MochiDecoding, ReportsEachChunkOfEachTile) {
+  const auto vae = load("vae_small");
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  const auto progress = [&](int64_t done, int64_t total) { seen.emplace_back(done, total); };
+  vae->decode(at::randn({1, 4, 5, 1, 1}), true, progress);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 3), Pair(2, 3), Pair(3, 3)));
+  seen.clear();
+  vae->decode(at::randn({1, 4, 1, 1, 33}), true, progress);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
+}
+
+TEST_F(MochiDecoding, RefusesLatentsOfAnotherModel) {
+  test::expect_other_latents_refused(*load("vae_small"));
+}
+
+TEST_F(MochiDecoding, EstimatesItsPeakMemory) {
+  for (const auto& [folder, channels] : {std::pair{"vae_small", 4}, {"vae_other", 3}}) {
+    SCOPED_TRACE(folder);
+    const auto vae = load(folder);
+    for (const auto& [frames, height, width] : {std::tuple{1, 16, 16}, std::tuple{2, 16, 24}, std::tuple{5, 20, 16}})
+      test::expect_peak_memory(*vae, at::randn({1, channels, frames, height, width}));
+  }
+}
+
+TEST_F(MochiDecoding, GivesTheSameFramesHoweverAVideoIsCut) {
+  const Component component = component_of("vae_small");
+  const MochiVaeConfig config = parse_mochi_vae_config(component.config, component.config_file);
+  MochiDecoder decoder;
+  decoder.weights(
+      [](at::Tensor& tensor, const Parameter& parameter) {
+        const int64_t inputs = at::zeros({}).expand(parameter.shape)[0].numel();
+        tensor = at::randn(parameter.shape) / std::sqrt(static_cast<double>(inputs));
+      },
+      config);
+  decoder.finish();
+  const at::Tensor latents = at::randn({6, 2, 3, config.latent_channels});
+  const auto decode = [&](const std::vector<int64_t>& cuts) {
+    ConvHistory history;
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& chunk : latents.split_with_sizes(cuts))
+      parts.push_back(decode_frames(decoder, chunk, history));
+    return at::cat(parts);
+  };
+  const at::Tensor whole = decode({6});
+  EXPECT_TRUE(test::close_to(decode({1, 1, 1, 1, 1, 1}), whole, 1e-5));
+  EXPECT_TRUE(test::close_to(decode({3, 1, 2}), whole, 1e-5));
+}
+
+TEST(MochiVaeConfiguration, RefusesWhatDoesNotFitTogether) {
+  for (const auto& [field, value] : {std::pair{"decoder_block_out_channels", nlohmann::json({48, 64})},
+                                     {"layers_per_block", nlohmann::json({1, 1})},
+                                     {"temporal_expansions", nlohmann::json({1, 2})},
+                                     {"spatial_expansions", nlohmann::json({128, 2, 2})},
+                                     {"latents_mean", nlohmann::json({0.5})},
+                                     {"act_fn", nlohmann::json("relu")}}) {
+    nlohmann::json config = {{field, value}};
+    EXPECT_TRUE(
+        test::throws_error([&] { parse_mochi_vae_config(config, "vae/config.json"); }, {"vae/config.json", field}));
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models
