@@ -24,8 +24,8 @@ class PromptSets(BatchTest):
         self.assertEqual(sorted(self.videos('set.txt.out')), ['0000-a-red-circle.mp4', '0001-a-blue-star.mp4'])
 
     def test_row_is_the_video_that_generate_makes(self):
-        self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,5,0.3\n')))
-        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '5', '--topk', '0.3', '--threads', '1', '-o', 'one.mp4'))
+        self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,13,0.3\n')))
+        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '13', '--topk', '0.3', '--threads', '1', '-o', 'one.mp4'))
         self.assertEqual((self.folder / 'one.mp4').read_bytes(), (self.folder / 'out' / '0000-a-red-circle-moving-to-the-right-on-a-blue-backg.mp4').read_bytes())
 
     def test_row_wins_over_the_command_line_and_the_seed_counts_up(self):
@@ -156,8 +156,8 @@ class PromptSets(BatchTest):
         self.assertFalse((self.folder / 'out').exists())
 
     def test_row_renders_a_recipe_again(self):
-        self.succeed(self.generate('--seed', '5', '--steps', '3', '--frames', '5', '--threads', '1', '-o', 'one.mp4'))
-        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"from": "one.mp4", "output": "again.mp4"}\n{"from": "one.mp4", "seed": 6}\n'), 'out', '--frames', '5'))
+        self.succeed(self.generate('--seed', '5', '--steps', '3', '--frames', '13', '--threads', '1', '-o', 'one.mp4'))
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"from": "one.mp4", "output": "again.mp4"}\n{"from": "one.mp4", "seed": 6}\n'), 'out', '--frames', '13'))
         self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'one.mp4').read_bytes())
         self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
 

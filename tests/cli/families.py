@@ -13,7 +13,7 @@ Family = namedtuple('Family', [
     'latents',        # shape of its latents
     'even_latents',   # frames whose latents are even in number, and frames that come out
     'multiples',      # what widths are multiples of
-    'samplers',       # two names; the first is the checkpoint's
+    'samplers',       # their names; the first is the checkpoint's
     'decoders_last',  # the bias that is added last by the decoder
 ])
 
