@@ -2,6 +2,7 @@
 #include "models/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <system_error>
 
@@ -22,9 +23,10 @@ constexpr size_t kListed = 20;  // names of each kind in one error
 constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder";
 constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
-constexpr const char* kIndexEnding = ".index.json";
-// diffusers' name, then transformers'.
-constexpr const char* kWeightFiles[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
+// diffusers' name, then transformers', as the first part of a file's name. Behind it may stand which variant the file
+// is: they are taken in this order where there is no file without any.
+constexpr const char* kWeightFiles[] = {"diffusion_pytorch_model", "model"};
+constexpr const char *kWeightEnding = ".safetensors", *kVariants[] = {"", ".bf16", ".fp16", ".fp32"};
 
 /// Collects every complaint about a sharded component, so that one error can list them all.
 class Disagreements {
@@ -136,8 +138,8 @@ Error no_weights(const fs::path& folder) {
         name.ends_with(".gguf"))
       found += (found.empty() ? "" : ", ") + name;
   }
-  const std::string cause =
-      std::string("no ") + kWeightFiles[0] + " or " + kWeightFiles[1] + ", and no index of shards of either";
+  const std::string cause = std::string("no ") + kWeightFiles[0] + kWeightEnding + " or " + kWeightFiles[1] +
+                            kWeightEnding + ", and no index of shards of either";
   if (found.empty()) return bad_file(folder, cause, kDownloadAgain);
   return bad_file(
       folder, cause + " (found " + found + ")",
@@ -146,10 +148,15 @@ Error no_weights(const fs::path& folder) {
 
 /// A component's folder's one file, or the index of its shards.
 fs::path weights_in(const fs::path& folder) {
-  for (const char* weights : kWeightFiles) {
-    const fs::path single = folder / weights, index = single.string() + kIndexEnding;
-    if (fs::exists(single)) return single;
-    if (fs::exists(index)) return index;
+  const auto exists = [](const fs::path& file) { return fs::exists(file); };
+  for (const std::string variant : kVariants) {
+    for (const std::string weights : kWeightFiles) {
+      const std::string plain = (folder / weights).string() + kWeightEnding;
+      const std::array<fs::path, 3> files = {(folder / weights).string() + variant + kWeightEnding,
+                                             plain + ".index" + variant + ".json",  // as diffusers writes it
+                                             plain + variant + ".index.json"};      // as it once did
+      if (const auto found = std::ranges::find_if(files, exists); found != files.end()) return *found;
+    }
   }
   throw no_weights(folder);
 }
@@ -249,7 +256,7 @@ std::string Component::name_in_file(const std::string& name) const {
 }
 
 StoredWeights open_weights(const fs::path& file) {
-  if (file.filename().string().ends_with(kIndexEnding)) return open_shards(file);
+  if (file.extension() == ".json") return open_shards(file);
   StoredWeights weights{.origin = file, .files = {std::make_shared<TensorFile>(file)}};
   for (const TensorEntry& entry : weights.files[0]->entries()) weights.tensors[entry.name] = {0, &entry};
   return weights;

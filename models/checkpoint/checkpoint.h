@@ -121,8 +121,9 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   /// is damaged or of other sizes than the config says.
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component: of a folder diffusion_pytorch_model.safetensors or model.safetensors, or the
-  /// shards of the *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees
-  /// with the files: one Error. What was opened once stays open: the folder may then be moved.
+  /// shards of the *.index.json beside it; where neither is there, those of a variant (*.bf16.safetensors). Missing
+  /// shards, a tensor in no shard or in two, or an index that disagrees with the files: one Error. What was opened once
+  /// stays open: the folder may then be moved.
   const Component& component(const std::string& role) const;
   /// From now on its weights are read with these added.
   void add(const std::string& role, const WeightDeltas& deltas);

@@ -174,8 +174,33 @@ TEST_F(CheckpointTest, OtherWeightFormatsAreNamedInTheError) {
   fs::remove_all(folder_ / "vae");
   write_text(folder_ / "vae/config.json", "{}");
   EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"vae", "no diffusion_pytorch_model.safetensors"}));
-  write_text(folder_ / "vae/diffusion_pytorch_model.fp16.safetensors", "");
-  EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"found diffusion_pytorch_model.fp16.safetensors"}));
+  write_text(folder_ / "vae/diffusion_pytorch_model.non_ema.safetensors", "");
+  EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"found diffusion_pytorch_model.non_ema.safetensors"}));
+}
+
+TEST_F(CheckpointTest, AVariantIsTakenWhereThePlainFileIsMissing) {
+  const auto move = [&](const std::string& from, const std::string& to) { fs::rename(folder_ / from, folder_ / to); };
+  const size_t tensors = open().component("transformer").tensors.size();
+  const fs::path plain = folder_ / "vae/diffusion_pytorch_model.safetensors";
+  fs::copy(plain, folder_ / "vae/diffusion_pytorch_model.fp16.safetensors");
+  fs::copy(plain, folder_ / "vae/diffusion_pytorch_model.bf16.safetensors");
+  EXPECT_EQ(open().component("vae").files[0]->path(), plain);
+  fs::remove(plain);
+  EXPECT_EQ(open().component("vae").files[0]->path(), folder_ / "vae/diffusion_pytorch_model.bf16.safetensors");
+  std::string index = "transformer/diffusion_pytorch_model.safetensors.index.json";
+  json content = read_json(folder_ / index);
+  for (auto& [tensor, shard] : content["weight_map"].items()) {
+    const std::string name = shard.get<std::string>(), variant = "diffusion_pytorch_model.bf16" + name.substr(23);
+    if (fs::exists(folder_ / "transformer" / name)) move("transformer/" + name, "transformer/" + variant);
+    shard = variant;
+  }
+  write_text(folder_ / index, content.dump());
+  for (const char* name : {"transformer/diffusion_pytorch_model.safetensors.index.bf16.json",
+                           "transformer/diffusion_pytorch_model.safetensors.bf16.index.json"}) {
+    move(index, name);
+    index = name;
+    EXPECT_EQ(open().component("transformer").tensors.size(), tensors) << name;
+  }
 }
 
 TEST(ParseJson, DepthIsLimitedExactly) {
