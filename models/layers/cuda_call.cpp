@@ -44,19 +44,21 @@ class Arguments {
     return tensor.defined() ? keep(tensor.to(x_.scalar_type()).contiguous()).const_data_ptr() : nullptr;
   }
 
+  /// fp32 [B, C].
+  cuda::Vectors vector(const at::Tensor& tensor) {
+    if (!tensor.defined()) return {};
+    const at::Tensor rows = tensor.to(at::kFloat);
+    const bool fits = rows.stride(1) == 1 && rows.stride(0) % 4 == 0 && on_16_bytes(rows);
+    const at::Tensor& kept = keep(fits ? rows : rows.clone(at::MemoryFormat::Contiguous));
+    return {.data = kept.const_data_ptr<float>(), .batch_stride = kept.stride(0)};
+  }
+
   cuda::PartVectors vectors(const JointModulation* modulation, at::Tensor Modulation::*member) {
     if (modulation == nullptr) return {};
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
  private:
-  cuda::Vectors vector(const at::Tensor& tensor) {
-    if (!tensor.defined()) return {};
-    const at::Tensor rows = tensor.to(at::kFloat);
-    const at::Tensor& kept = keep(rows.stride(1) == 1 ? rows : rows.contiguous());
-    return {.data = kept.const_data_ptr<float>(), .batch_stride = kept.stride(0)};
-  }
-
   const at::Tensor& keep(at::Tensor tensor) {
     kept_.push_back(std::move(tensor));
     return kept_.back();
@@ -100,6 +102,29 @@ Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .shift = arguments.vectors(modulation, &Modulation::shift),
                                    .gate = arguments.vectors(gates, &Modulation::gate)};
   check_launch(cuda::norm_modulate(call, current_stream(x.device())), "norm");
+  return out;
+}
+
+Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
+                            double eps, const at::Tensor& factor, bool fp8) {
+  const c10::DeviceGuard guard(x.device());
+  Arguments arguments(x);
+  const Activation out = !factor.defined() ? Activation(x)
+                         : fp8             ? empty_fp8(x)
+                                           : Activation(at::empty(x.sizes(), x.options()));
+  const cuda::RmsNormModulate call = {.batch = static_cast<int>(x.size(0)),
+                                      .tokens = static_cast<int>(x.size(1)),
+                                      .channels = static_cast<int>(x.size(2)),
+                                      .element = element_of(x),
+                                      .residual = rows_of(x),
+                                      .update = update.defined() ? arguments.rows(update) : cuda::Rows{},
+                                      .out = factor.defined() ? rows_of(out.values) : cuda::Rows{},
+                                      .out_scale = out.is_fp8() ? out.scale.mutable_data_ptr<float>() : nullptr,
+                                      .update_eps = static_cast<float>(update_eps),
+                                      .eps = static_cast<float>(eps),
+                                      .gate = arguments.vector(gate),
+                                      .factor = arguments.vector(factor)};
+  check_launch(cuda::rms_norm_modulate(call, current_stream(x.device())), "RMS norm");
   return out;
 }
 

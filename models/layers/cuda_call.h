@@ -20,6 +20,11 @@ Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                  const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
                                  bool fp8 = false);
 
+/// Where update is defined, x += rms_norm_modulate(update, update_eps, gate) in place; then, where factor is defined,
+/// rms_norm_modulate(x, eps, factor). fp8: as above. x as has_norm_kernel() says.
+Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
+                            double eps, const at::Tensor& factor, bool fp8 = false);
+
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
 

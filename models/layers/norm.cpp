@@ -219,6 +219,9 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
 }
 
 at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& factor) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x)) return rms_norm_on_cuda(x, {}, 0, {}, eps, factor).values;
+#endif
   if (!use_row_kernels(x)) return rms_norm_modulate_wide(x, eps, factor).to(x.scalar_type());
   at::Tensor out = at::empty(x.sizes(), x.options());
   rms_norm_all_rows(x, out, factor, eps, /*adds=*/false);
@@ -226,8 +229,21 @@ at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& 
 }
 
 void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const at::Tensor& gate) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x)) return static_cast<void>(rms_norm_on_cuda(x, update, eps, gate, 0, {}));
+#endif
   if (use_row_kernels(x) && use_row_kernels(update)) return rms_norm_all_rows(update, x, gate, eps, /*adds=*/true);
   x.add_(rms_norm_modulate_wide(update, eps, gate));
+}
+
+Activation add_rms_normed_modulate_(at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
+                                    double eps, const at::Tensor& factor, bool fp8) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x)) return rms_norm_on_cuda(x, update, update_eps, gate, eps, factor, fp8);
+#endif
+  if (update.defined()) add_rms_normed_(x, update, update_eps, gate);
+  const at::Tensor normed = rms_norm_modulate(x, eps, factor);
+  return fp8 ? quantize_rows(normed) : Activation(normed);
 }
 
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,

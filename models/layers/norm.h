@@ -60,6 +60,11 @@ at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& 
 /// x += rms_norm_modulate(update, eps, gate), in place.
 void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const at::Tensor& gate);
 
+/// add_rms_normed_(x, update, update_eps, gate) where update is defined, then rms_norm_modulate(x, eps, factor): in one
+/// pass on a GPU. fp8: its quantize_rows().
+Activation add_rms_normed_modulate_(at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
+                                    double eps, const at::Tensor& factor, bool fp8 = false);
+
 /// quantize_rows() of add_gated_norm_modulate_(), or where update is undefined of layer_norm_modulate(): one pass where
 /// those are one, with the same bits as result.
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,

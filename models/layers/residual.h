@@ -30,9 +30,12 @@ class Residual {
     update_eps_ = eps;
   }
 
-  /// rms_norm_modulate() of all tokens.
-  at::Tensor rms_norm_modulate(double eps, const at::Tensor& factor) {
-    return models::rms_norm_modulate(value(), eps, factor);
+  /// rms_norm_modulate() of all tokens, in the bits that `reader`, which multiplies it, takes.
+  Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
+    const double update_eps = update_eps_.value_or(0);
+    if (!std::exchange(update_eps_, {})) add_pending();
+    return add_rms_normed_modulate_(hidden_, std::exchange(update_, {}), update_eps, gates_.video.gate, eps, factor,
+                                    reader.is_fp8());
   }
 
   at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {

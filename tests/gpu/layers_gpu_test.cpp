@@ -109,6 +109,34 @@ void for_each_case(const std::function<void(const NormCase&, bool)>& body) {
   }
 }
 
+TEST_F(LayersOnGpu, RmsNormsAreThoseOfTheCpu) {
+  for (const Shape& shape : shapes()) {
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      SCOPED_TRACE(testing::Message() << shape.video + shape.text << " tokens of " << shape.channels << ", " << dtype);
+      const std::vector<int64_t> sizes = {shape.batch, shape.video + shape.text, shape.channels};
+      const at::Tensor x = rounded(sizes, dtype, 1), update = rounded(sizes, dtype, -2);
+      const at::Tensor gate = rounded({shape.batch, shape.channels}, dtype),
+                       factor = rounded({shape.batch, shape.channels}, dtype);
+      at::Tensor expected = x.clone(), actual = on_gpu(x, dtype);
+      add_rms_normed_(expected, update, 1e-6, gate);
+      add_rms_normed_(actual, on_gpu(update, dtype), 1e-6, on_gpu(gate, dtype));
+      EXPECT_TRUE(close_to(actual, expected, tolerance_of(dtype)));
+      const at::Tensor normed = rms_norm_modulate(actual, 1e-6, on_gpu(factor, dtype));
+      EXPECT_TRUE(close_to(normed, rms_norm_modulate(expected, 1e-6, factor), tolerance_of(dtype)));
+      at::Tensor fused = on_gpu(x, dtype), again = fused.clone();
+      const auto both = [&](at::Tensor& stream, bool fp8) {
+        return add_rms_normed_modulate_(stream, on_gpu(update, dtype), 1e-6, on_gpu(gate, dtype), 1e-6,
+                                        on_gpu(factor, dtype), fp8);
+      };
+      EXPECT_TRUE(both(fused, false).values.equal(normed));
+      EXPECT_TRUE(fused.equal(actual));
+      const Activation bits = both(again, true), twice = quantize_rows(normed);
+      EXPECT_TRUE(bits.values.view(at::kByte).equal(twice.values.view(at::kByte)));
+      EXPECT_TRUE(bits.scale.equal(twice.scale));
+    }
+  }
+}
+
 TEST_F(LayersOnGpu, NormAndModulationAreThoseOfTheCpu) {
   for_each_case([](const NormCase& test, bool fp32_vectors) {
     NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,7 @@ StreamModulation modulation_of(const at::Tensor& projected, bool ends) {
 /// What attention and feed-forward add to a stream.
 void update(Residual& tokens, const MochiStream& stream, const StreamModulation& modulation, const at::Tensor& heads) {
   tokens.add_normed(linear(heads, stream.to_out), kMochiEps, modulation.attention_gate);
-  const at::Tensor x = tokens.rms_norm_modulate(kMochiEps, modulation.feed_forward_scale);
+  const Activation x = tokens.rms_norm_modulate(kMochiEps, modulation.feed_forward_scale, stream.feed_forward_in);
   tokens.add_normed(feed_forward_swiglu(x, stream.feed_forward_in, stream.feed_forward_out), kMochiEps,
                     modulation.feed_forward_gate);
 }
@@ -95,7 +96,8 @@ class Mochi final : public Dit {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
   at::Tensor pool(const at::Tensor& text, const at::Tensor& mask) const;
-  at::Tensor attended(const MochiBlock& block, const at::Tensor& video, const at::Tensor& text, Attend& attend) const;
+  at::Tensor attended(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text,
+                      Attend& attend) const;
 
   MochiConfig config_;
   std::string config_file_;
@@ -167,11 +169,11 @@ Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
   return tokens;
 }
 
-// video [B, N, C] and text [B, L, W], or undefined -> the heads' outputs side by side [B, N + L, C].
-at::Tensor Mochi::attended(const MochiBlock& block, const at::Tensor& video, const at::Tensor& text,
+// video [B, N, C] and text [B, L, W], if any -> the heads' outputs side by side [B, N + L, C].
+at::Tensor Mochi::attended(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text,
                            Attend& attend) const {
   at::Tensor qkv = split_heads(linear(video, block.video.qkv));
-  if (text.defined()) qkv = at::cat({qkv, split_heads(linear(text, block.text.qkv))}, 1);
+  if (text) qkv = at::cat({qkv, split_heads(linear(*text, block.text.qkv))}, 1);
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
   prologue.eps = kMochiQkEps;
@@ -188,13 +190,14 @@ void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
       linear_few_rows(tokens.time, {&block.video.modulation, &block.text.modulation});
   const StreamModulation of_video = modulation_of(projected[0], /*ends=*/false),
                          of_text = modulation_of(projected[1], block.ends_text);
-  const at::Tensor video = tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale);
-  at::Tensor text;
-  if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale);
+  const Activation video = tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale, block.video.qkv);
+  std::optional<Activation> text;
+  if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale, block.text.qkv);
   const at::Tensor heads = attended(block, video, text, attend);
-  update(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video.size(1)));
+  const int64_t video_tokens = video.sizes()[1];
+  update(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video_tokens));
   if (tokens.text && !block.ends_text)
-    update(*tokens.text, block.text, of_text, heads.narrow(1, video.size(1), tokens.text_tokens));
+    update(*tokens.text, block.text, of_text, heads.narrow(1, video_tokens, tokens.text_tokens));
 }
 
 at::Tensor Mochi::head(Tokens& tokens, const TokenPlan& plan) const {

@@ -54,6 +54,23 @@ struct NormModulate {
 
 const char* norm_modulate(const NormModulate& p, Stream stream);
 
+/// residual += update / rms(update) * gate where there is an update, rounded to Element; then, where there is an out,
+/// out = residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) + eps).
+struct RmsNormModulate {
+  int batch = 0;
+  int tokens = 0;
+  int channels = 0;  // a multiple of 8, at most kMaxNormChannels
+  Element element = Element::bf16;
+  Rows residual{};
+  Rows update{};               // null: none
+  Rows out{};                  // null: none
+  float* out_scale = nullptr;  // as in NormModulate
+  float update_eps = 0, eps = 0;
+  Vectors gate{}, factor{};  // of each batch entry; on 16 bytes
+};
+
+const char* rms_norm_modulate(const RmsNormModulate& p, Stream stream);
+
 /// Rows to e4m3 (layers/e4m3.h): scale = largest / 448, out = x / scale.
 struct QuantizeRows {
   int64_t rows = 0;

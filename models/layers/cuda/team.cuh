@@ -7,12 +7,12 @@ namespace sparsereel::models::cuda {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;  // of a block
 
-/// The kTeam warps that share a row, this one among them; others of the block take other rows.
-template <int kTeam>
+/// The kTeam warps that share a row, this one among them; others of the block, of kBlockWarps, take other rows.
+template <int kTeam, int kBlockWarps = kWarps>
 class Team {
  public:
   // A constant where there is one team: of barriers whose number is not, a block claims all 16.
-  static __device__ int index() { return kTeam == kWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
+  static __device__ int index() { return kTeam == kBlockWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
   static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
   /// All threads of the team call these together and have the result.
@@ -38,7 +38,7 @@ class Team {
   /// What each warp of the team has. Two places take turns: whoever writes the first again has passed the barrier of
   /// the second, so all have read the first.
   __device__ const float* exchange(float x) {
-    __shared__ float of_warps[2][kWarps];
+    __shared__ float of_warps[2][kBlockWarps];
     turn_ ^= 1;
     if (threadIdx.x % 32 == 0) of_warps[turn_][threadIdx.x / 32] = x;
     asm volatile("bar.sync %0, %1;" ::"r"(1 + index()), "n"(32 * kTeam) : "memory");

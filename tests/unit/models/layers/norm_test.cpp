@@ -212,9 +212,12 @@ TEST_P(NormLayer, AResidualStreamAddsNormedUpdatesOnce) {
     at::Tensor expected = (x.to(at::kFloat) + rms_normed(update, 1e-6, gate)).to(dtype);
     Residual stream(x.clone(), video);
     stream.add_normed(update, 1e-6, gate);
-    EXPECT_TRUE(close_to(stream.rms_norm_modulate(1e-6, factor), rms_normed(expected, 1e-6, factor), tolerance));
+    EXPECT_TRUE(
+        close_to(stream.rms_norm_modulate(1e-6, factor, {}).values, rms_normed(expected, 1e-6, factor), tolerance));
     stream.add_normed(update, 1e-6, gate);
     stream.add(update, m);
+    EXPECT_TRUE(
+        stream.rms_norm_modulate(1e-6, factor, {}).values.equal(rms_norm_modulate(stream.value(), 1e-6, factor)));
     expected = (expected.to(at::kFloat) + rms_normed(update, 1e-6, gate)).to(dtype);
     add_gated_(expected, update, video, m);
     EXPECT_TRUE(close_to(stream.value(), expected, tolerance)) << dtype;
