@@ -25,9 +25,9 @@ class DitOnGpu : public ::testing::Test {
     const auto dit = load_dit(test::dit_component(one), at::kCUDA, dtype);
     AttentionRun how;
     how.token_order = order;
-    return dit
-        ->forward(tensor(one, "latents").to(at::kCUDA, dtype), {tensor(one, "text").to(at::kCUDA, dtype)},
-                  tensor(one, "timesteps").to(at::kCUDA), how)
+    const Conditioning text = {.text = tensor(one, "text").to(at::kCUDA, dtype),
+                               .text_lengths = one.content.value("text_lengths", std::vector<int64_t>())};
+    return dit->forward(tensor(one, "latents").to(at::kCUDA, dtype), text, tensor(one, "timesteps").to(at::kCUDA), how)
         .to(at::kCPU, at::kFloat);
   }
 

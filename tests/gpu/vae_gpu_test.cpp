@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/vae/causal_conv3d.h"
+#include "models/vae/group_norm.h"
 #include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "models/vae/vae.h"
@@ -102,6 +103,25 @@ TEST_F(VaeOnGpu, SpatialNormStaysFiniteForHugeValuesAndPassesNanOn) {
   spatial_norm_silu(norm, x, z, out);
   EXPECT_TRUE(at::isnan(out.narrow(3, 0, 8)).all().item<bool>());
   EXPECT_FALSE(at::isnan(out.narrow(3, 8, 8)).any().item<bool>());
+}
+
+TEST_F(VaeOnGpu, GroupNormIsThatOfTheCpuInsideABorder) {
+  for (const auto& [channels, groups] : {std::pair{8, 2}, std::pair{96, 32}, std::pair{768, 32}, std::pair{12, 3}}) {
+    for (const auto dtype : kHalves) {
+      SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype);
+      GroupNorm norm = {.norm = {rounded({channels}, dtype), rounded({channels}, dtype)}, .groups = groups};
+      const at::Tensor x = rounded({3, 5, 7, channels}, dtype, 3), bias = rounded({channels}, dtype);
+      const at::Tensor expected = at::empty_like(x);
+      group_norm_silu(norm, x, expected, bias);
+      const auto options = at::TensorOptions().device(at::kCUDA).dtype(dtype);
+      const at::Tensor buffer = at::full({3, 7, 9, channels}, -7, options);
+      const at::Tensor out = buffer.narrow(1, 1, 5).narrow(2, 1, 7);
+      norm.norm = {norm.norm.weight.to(at::kCUDA, dtype), norm.norm.bias.to(at::kCUDA, dtype)};
+      group_norm_silu(norm, x.to(at::kCUDA, dtype), out, bias.to(at::kCUDA, dtype));
+      EXPECT_TRUE(close_to(out, expected, vae_tolerance_of(dtype)));
+      EXPECT_EQ(buffer.eq(-7).sum().item<int64_t>(), 3 * (7 * 9 - 5 * 7) * channels) << "the border changed";
+    }
+  }
 }
 
 TEST_F(VaeOnGpu, RmsNormIsThatOfTheCpu) {

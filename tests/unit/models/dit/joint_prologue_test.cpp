@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kBatch = 2, kVideo = 9, kText = 4, kHeads = 3, kDim = 8;
+constexpr int64_t kVideo = 9, kText = 4, kDim = 8;
 
 class JointPrologue : public ::testing::Test {
  protected:
@@ -27,9 +27,9 @@ class JointPrologue : public ::testing::Test {
   }
 
   const c10::InferenceMode inference;
-  const at::Tensor angles = at::randn({kVideo, kHeads, kDim / 2}) * 20;
+  const at::Tensor angles = at::randn({kVideo, 3, kDim / 2}) * 20;
   const at::Tensor rotary = at::polar(at::ones_like(angles), angles);
-  const at::Tensor qkv = at::randn({kBatch, kVideo + kText, 3, kHeads, kDim});  // q and k are views of it
+  const at::Tensor qkv = at::randn({2, kVideo + kText, 2, 3, kDim});  // q and k are views of it
   const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1);
   attention::Prologue prologue = [] {
     attention::Prologue rms;
@@ -39,13 +39,13 @@ class JointPrologue : public ::testing::Test {
     rms.k_weight = at::randn({kDim});
     return rms;
   }();
-  const TextNorms text = {.q_weight = at::randn({kDim}), .k_weight = at::randn({kDim})};
+  const TextNorms text_norms = {.q_weight = at::randn({kDim}), .k_weight = at::randn({kDim})};
 };
 
 TEST_F(JointPrologue, TextHasItsOwnNormsAndEachHeadItsOwnPositions) {
-  const auto done = joint_prologue(q, k, prologue, text, rotary, kText);
-  EXPECT_TRUE(test::close_to(done.q, expected(q, prologue.q_weight, text.q_weight), 1e-6));
-  EXPECT_TRUE(test::close_to(done.k, expected(k, prologue.k_weight, text.k_weight), 1e-6));
+  const auto done = joint_prologue(q, k, prologue, text_norms, rotary, kText);
+  EXPECT_TRUE(test::close_to(done.q, expected(q, prologue.q_weight, text_norms.q_weight), 1e-6));
+  EXPECT_TRUE(test::close_to(done.k, expected(k, prologue.k_weight, text_norms.k_weight), 1e-6));
 }
 
 TEST_F(JointPrologue, TextSharesTheVideosNormsWhereItHasNone) {
@@ -54,20 +54,20 @@ TEST_F(JointPrologue, TextSharesTheVideosNormsWhereItHasNone) {
 }
 
 TEST_F(JointPrologue, WithoutPositionsNothingTurns) {
-  const auto done = joint_prologue(q, k, prologue, text, {}, kText);
+  const auto done = joint_prologue(q, k, prologue, text_norms, {}, kText);
   EXPECT_TRUE(test::close_to(done.k.narrow(1, 0, kVideo), normed(k.narrow(1, 0, kVideo), prologue.k_weight), 1e-6));
 }
 
 TEST_F(JointPrologue, WithoutTextAllTokensAreTheVideos) {
   const at::Tensor q_video = q.narrow(1, 0, kVideo), k_video = k.narrow(1, 0, kVideo);
-  const auto done = joint_prologue(q_video, k_video, prologue, text, rotary, 0);
+  const auto done = joint_prologue(q_video, k_video, prologue, text_norms, rotary, 0);
   EXPECT_TRUE(test::close_to(done.q, turned(normed(q_video, prologue.q_weight)), 1e-6));
 }
 
 TEST_F(JointPrologue, HalfPrecisionIsRoundedOnceAPart) {
-  const auto done = joint_prologue(q.to(at::kBFloat16), k.to(at::kBFloat16), prologue, text, rotary, kText);
+  const auto done = joint_prologue(q.to(at::kBFloat16), k.to(at::kBFloat16), prologue, text_norms, rotary, kText);
   EXPECT_EQ(done.q.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(test::close_to(done.q.to(at::kFloat), expected(q, prologue.q_weight, text.q_weight), 2e-2));
+  EXPECT_TRUE(test::close_to(done.q.to(at::kFloat), expected(q, prologue.q_weight, text_norms.q_weight), 2e-2));
 }
 
 }  // namespace
