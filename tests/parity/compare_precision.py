@@ -10,37 +10,13 @@ import sys
 import tempfile
 
 import torch
-from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel, WanTransformer3DModel
+from diffusers import AutoencoderKLCogVideoX, AutoencoderKLMochi, CogVideoXTransformer3DModel, MochiTransformer3DModel, WanTransformer3DModel
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from make_dit import rotary_of  # noqa: E402
 from make_wan_dit import in_bfloat16  # noqa: E402
 
-FP8_MOST.
-CAPTURE_OUTPUT is the built tests/bench/capture_output. Needs torch, diffusers, safetensors, and for the sizes it has a GPU."""
-import argparse
-import json
-import pathlib
-import subprocess
-import sys
-import tempfile
-
-import torch
-from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel, WanTransformer3DModel
-from safetensors.torch import load_file, save_file
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from make_dit import rotary_of  # noqa: E402
-from make_wan_dit import in_bfloat16  # noqa: E402
-
-INDEXES = {
-    "CogVideoX": {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"],
-                  "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"],
-                  "vae": ["diffusers", "AutoencoderKLCogVideoX"]},
-    "Wan": {"_class_name": "WanPipeline", "scheduler": ["diffusers", "UniPCMultistepScheduler"], "text_encoder": ["transformers", "UMT5EncoderModel"],
-            "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "WanTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLWan"]},
-}
 FP8_MOST = 0.05
 TWO_B = dict(num_attention_heads=30)
 FIVE_B = dict(num_attention_heads=48, use_rotary_positional_embeddings=True)
@@ -54,6 +30,8 @@ CASES = {
     "Wan 1.3b, one block": (WanTransformer3DModel, dict(WAN_1_3B, num_layers=1), (2, 16, 21, 60, 104)),
     "Wan 1.3b, four blocks": (WanTransformer3DModel, dict(WAN_1_3B, num_layers=4), (2, 16, 21, 60, 104)),
     "Wan 14b, one block": (WanTransformer3DModel, dict(num_layers=1), (1, 16, 21, 60, 104)),
+    "Mochi, two blocks": (MochiTransformer3DModel, dict(num_layers=2), (1, 12, 28, 60, 106)),
+    "Mochi's VAE, 3 latent frames": (AutoencoderKLMochi, dict(), (1, 12, 3, 60, 106)),
     "VAE, 5 latent frames": (AutoencoderKLCogVideoX,
                              dict(latent_channels=16, norm_num_groups=32, block_out_channels=(128, 256, 256, 512), layers_per_block=3, sample_height=480,
                                   sample_width=720, down_block_types=("CogVideoXDownBlock3D",) * 4, up_block_types=("CogVideoXUpBlock3D",) * 4),
@@ -71,9 +49,9 @@ def randomise(model):
 
 def make_inputs(model, shape):
     inputs = {"latents": torch.randn(shape).bfloat16().float()}
-    text = {CogVideoXTransformer3DModel: (226, "text_embed_dim"), WanTransformer3DModel: (512, "text_dim")}.get(type(model))
+    text = {CogVideoXTransformer3DModel: (226, "text_embed_dim"), MochiTransformer3DModel: (256, "text_embed_dim"), WanTransformer3DModel: (512, "text_dim")}.get(type(model))
     if text:
-        inputs |= {"text": torch.randn(shape[0], text[0], model.config[text[1]]).bfloat16().float(), "timesteps": torch.full((shape[0],), 499)}
+        inputs |= {"text": torch.randn(shape[0], text[0], model.config[text[1]]).bfloat16().float(), "timesteps": torch.full((shape[0],), 500)}
     return inputs
 
 
@@ -81,11 +59,16 @@ def make_inputs(model, shape):
 def run_diffusers(model, inputs, device, dtype):
     model = model.to(device)
     latents, timesteps = inputs["latents"].to(device, dtype), inputs.get("timesteps", torch.tensor(0)).to(device)
+    if isinstance(model, AutoencoderKLMochi):
+        mean, std = (torch.tensor(values, device=device).view(1, -1, 1, 1, 1) for values in (model.config.latents_mean, model.config.latents_std))
+        latents = (latents.float() * std + mean).to(dtype)  # ours does so itself
     if "text" not in inputs:
         return model.decode(latents).sample.float().cpu()
     text = inputs["text"].to(device, dtype)
     if isinstance(model, WanTransformer3DModel):
         return model(latents, timesteps, text, return_dict=False)[0].float().cpu()
+    if isinstance(model, MochiTransformer3DModel):
+        return model(latents, text, timesteps.to(dtype), torch.ones(text.shape[:2], device=device, dtype=torch.bool), return_dict=False)[0].float().cpu()
     rotary = rotary_of(model, latents)
     rotary = rotary and tuple(table.to(device) for table in rotary)
     return model(latents, text, timesteps, image_rotary_emb=rotary, return_dict=False)[0].float().cpu()
