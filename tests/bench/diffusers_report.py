@@ -15,6 +15,7 @@ import time
 import diffusers
 import torch
 import transformers
+from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
 
 GIB = 2**30
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -220,8 +221,12 @@ class Bench:
         pipeline = self.pipeline()
         pipeline.set_progress_bar_config(disable=True)
         frames = pipeline(prompt_embeds=prompt, negative_prompt_embeds=negative, guidance_scale=self.settings["cfg_scale"],
-                          num_inference_steps=self.settings["video_steps"], output_type="np", **size).frames[0]
+                          num_inference_steps=self.settings["video_steps"], output_type="np", **size, **self.masks(prompt)).frames[0]
         path.write_bytes((frames * 255).round().astype("uint8").tobytes())
+
+    def masks(self, prompt):
+        """What the pipeline takes beside embedded prompts."""
+        return {}
 
     tokenizer_folder = "pipeline/tokenizer"
     index = {"_class_name": "CogVideoXPipeline", "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
@@ -300,11 +305,58 @@ class WanBench(Bench):
             (folder / "transformer_2").symlink_to("transformer")
 
 
+class MochiBench(Bench):
+    """diffusers runs Mochi's passes of guidance together; text beside them is masked, here none."""
+    tokenizer_folder = "mochi/pipeline/tokenizer"
+    index = {"_class_name": "MochiPipeline", "force_zeros_for_empty_prompt": True, "text_encoder": ["transformers", "T5EncoderModel"],
+             "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "MochiTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLMochi"]}
+
+    def transformer(self):
+        return self.build(lambda: diffusers.MochiTransformer3DModel.from_config(self.architecture["transformer"]))
+
+    def vae(self):
+        return self.build(lambda: diffusers.AutoencoderKLMochi.from_config(self.architecture["vae"]))
+
+    def latents(self):
+        settings = self.settings
+        shape = (1, self.architecture["vae"]["latent_channels"], (settings["frames"] - 1) // 6 + 1, settings["height"] // 8, settings["width"] // 8)
+        return torch.randn(shape, device=self.device, dtype=self.dtype)
+
+    def step(self, transformer, latents):
+        scheduler = self.scheduler()
+        scheduler.set_timesteps(sigmas=linear_quadratic_schedule(64, 0.025), device=self.device)
+        batch = self.settings["batch"]
+        text = torch.randn(batch, self.settings["text_tokens"], transformer.config.text_embed_dim, device=self.device, dtype=self.dtype)
+        mask = torch.ones(text.shape[:2], dtype=torch.bool, device=self.device)
+        timestep = scheduler.timesteps[1]
+
+        def call():
+            noise = transformer(hidden_states=torch.cat([latents] * batch), encoder_hidden_states=text, timestep=timestep.expand(batch).to(self.dtype),
+                                encoder_attention_mask=mask, return_dict=False)[0].float()
+            if batch == 2:
+                unconditional, conditional = noise.chunk(2)
+                noise = unconditional + self.settings["cfg_scale"] * (conditional - unconditional)
+            scheduler._step_index = 1
+            return scheduler.step(noise, timestep, latents.float(), return_dict=False)[0].to(self.dtype)
+        return call
+
+    def decode_latents(self):
+        return self.latents()
+
+    def pipeline(self):
+        return diffusers.MochiPipeline(tokenizer=None, text_encoder=None, vae=self.vae(), transformer=self.transformer(), scheduler=self.scheduler())
+
+    def masks(self, prompt):
+        mask = torch.ones(prompt.shape[:2], dtype=torch.bool, device=self.device)
+        return {"prompt_attention_mask": mask, "negative_prompt_attention_mask": mask}
+
+
 @torch.inference_mode()
 def main():
     options = parse()
     architecture = json.loads(options.report.read_text())["architecture"]
-    bench = (WanBench if "z_dim" in architecture["vae"] else Bench)(options)
+    vae = architecture["vae"]
+    bench = (WanBench if "z_dim" in vae else MochiBench if "decoder_block_out_channels" in vae else Bench)(options)
     if options.save:
         return bench.save(options.save)
     if options.video:
