@@ -111,7 +111,7 @@ std::string attention_title(const json& report, const Rows& drawn) {
   return title + ", " + text_of(report.value("machine", json::object()), "name");
 }
 
-/// "mochi", "1,24,44776,128"
+/// The name of one, or "1,24,44776,128".
 std::string workload_of(const json& row) {
   const std::string name = text_of(row, "workload");
   return name.empty() ? row.value("shape", json()).dump() : name;

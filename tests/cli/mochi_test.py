@@ -33,7 +33,7 @@ class Mochi(CommandLineTest):
 
     def test_the_published_size_is_known_without_weights(self):
         shown = self.succeed(self.run_program('config', 'show', '--random-weights', CONFIG, '--device', 'cpu')).stdout
-        for line in ('frames: 163', 'steps: 64', 'fps: 30', 'guidance_passes: in-turn'):
+        for line in ('frames: 163 ', 'steps: 64 ', 'fps: 30.0 ', 'guidance_passes: "in-turn" ', 'topk: 0.5 '):
             self.assertIn(line, shown)
 
     def test_bench_pipeline(self):
