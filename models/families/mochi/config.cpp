@@ -6,13 +6,13 @@
 namespace sparsereel::models {
 
 MochiConfig parse_mochi_config(const nlohmann::json& json, const std::string& file) {
-  constexpr int64_t kMaxPatch = 64;
+  constexpr int64_t kMostPatchSide = 64;
   const ConfigFields fields(json, file);
   fields.require_class("MochiTransformer3DModel");
   fields.choice("qk_norm", "rms_norm", {"rms_norm"});
   fields.choice("activation_fn", "swiglu", {"swiglu"});
   MochiConfig config;
-  config.patch_size = fields.integer("patch_size", config.patch_size, 1, kMaxPatch);
+  config.patch_size = fields.integer("patch_size", config.patch_size, 1, kMostPatchSide);
   config.num_attention_heads = fields.integer("num_attention_heads", config.num_attention_heads);
   config.attention_head_dim = fields.integer("attention_head_dim", config.attention_head_dim, 16, 256);
   config.num_layers = fields.integer("num_layers", config.num_layers, 1, kMaxLayers);
