@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <thread>
 #include <type_traits>
 
 namespace sparsereel::attention::cuda {
@@ -24,10 +25,19 @@ void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_b
   note(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers, shared_bytes, stream));
 }
 
-/// Within launched(): lets a kernel have so many bytes of dynamic shared memory.
+/// Within launched(): lets a kernel have so many bytes of dynamic shared memory. The runtime (13.0) takes the thread's
+/// last error away on that occasion: where there is one, another thread asks.
 template <typename Function>
 void allow_shared_bytes(Function* kernel, int bytes) {
-  note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  const auto allow = [&] { return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); };
+  if (cudaPeekAtLastError() == cudaSuccess) return note(allow());
+  int device = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  std::thread([&] {
+    if (status == cudaSuccess) status = cudaSetDevice(device);
+    if (status == cudaSuccess) status = allow();
+  }).join();
+  note(status);
 }
 
 /// Runs enqueue(), which starts kernels with start() and notes what else may fail. Returns null, or what CUDA said

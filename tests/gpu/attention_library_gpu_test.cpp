@@ -53,7 +53,7 @@ struct GpuCall {
     models::synchronize(q.device());
   }
 
-  /// The status of the call as it is, which leaves the output alone.
+  /// The status of the call as it is, which leaves the output alone, unless CUDA fails on the way.
   sparsereel_status refusal(Attention& library, const std::string& cause) {
     size_t bytes = 0;
     sparsereel_status status = sparsereel_attention_workspace_size(library.get(), &call, &bytes);
@@ -62,7 +62,7 @@ struct GpuCall {
       status = sparsereel_attention_run(library.get(), &call, workspace.data_ptr(), bytes, nullptr);
     EXPECT_NE(std::string(sparsereel_message()).find(cause), std::string::npos) << sparsereel_message();
     models::synchronize(q.device());
-    EXPECT_TRUE(out.isnan().all().item<bool>()) << cause;
+    EXPECT_TRUE(status == SPARSEREEL_CUDA_ERROR || out.isnan().all().item<bool>()) << cause;
     return status;
   }
 

@@ -28,11 +28,15 @@
 #define SPARSEREEL_API
 #endif
 
+/* Behind an enumeration's name: to C++, too, any number may stand in one, and what the library is given is checked. */
 #ifdef __cplusplus
+#define SPARSEREEL_INT : int
 extern "C" {
+#else
+#define SPARSEREEL_INT
 #endif
 
-typedef enum sparsereel_status {
+typedef enum sparsereel_status SPARSEREEL_INT {
   SPARSEREEL_OK = 0,
   SPARSEREEL_BAD_ARGUMENT = 1,        /* a null pointer, a size, stride or policy that cannot be */
   SPARSEREEL_WORKSPACE_TOO_SMALL = 2, /* see sparsereel_attention_workspace_size() */
@@ -87,7 +91,11 @@ SPARSEREEL_API sparsereel_status sparsereel_attention_set_parallel_for(sparseree
 
 /* -- A call ------------------------------------------------------------------------------------------------------ */
 
-typedef enum sparsereel_element { SPARSEREEL_FP32 = 0, SPARSEREEL_FP16 = 1, SPARSEREEL_BF16 = 2 } sparsereel_element;
+typedef enum sparsereel_element SPARSEREEL_INT {
+  SPARSEREEL_FP32 = 0,
+  SPARSEREEL_FP16 = 1,
+  SPARSEREEL_BF16 = 2
+} sparsereel_element;
 
 /* [batch, tokens, heads, head_dim] with contiguous head_dim, in the memory of the handle's device; strides in elements,
  * so that any order of the first three will do. On a GPU rows start on 16 bytes: data does, and strides are multiples
@@ -98,7 +106,7 @@ typedef struct sparsereel_tensor {
 } sparsereel_tensor;
 
 /* Which key blocks of a query tile are computed. */
-typedef enum sparsereel_selection {
+typedef enum sparsereel_selection SPARSEREEL_INT {
   SPARSEREEL_TOPK = 0,  /* a fraction of them */
   SPARSEREEL_CDF = 1,   /* the fewest that hold a share of what they are ranked by */
   SPARSEREEL_ERROR = 2, /* the fewest with which the predicted errors of the others stay below a bound */
@@ -106,13 +114,13 @@ typedef enum sparsereel_selection {
 } sparsereel_selection;
 
 /* What stands for the others. */
-typedef enum sparsereel_dropped {
+typedef enum sparsereel_dropped SPARSEREEL_INT {
   SPARSEREEL_MEANS = 0,  /* every `cell` tokens count as one key, their mean, that weighs as much as they do */
   SPARSEREEL_NOTHING = 1 /* as published with SpargeAttn */
 } sparsereel_dropped;
 
 /* What blocks are ranked by. */
-typedef enum sparsereel_ranking {
+typedef enum sparsereel_ranking SPARSEREEL_INT {
   SPARSEREEL_BY_ERROR = 0, /* of the means in their place */
   SPARSEREEL_BY_MASS = 1   /* of the softmax of pooled queries and keys, as published */
 } sparsereel_ranking;
@@ -139,7 +147,7 @@ typedef struct sparsereel_attention_policy {
                               none is */
 } sparsereel_attention_policy;
 
-typedef enum sparsereel_norm {
+typedef enum sparsereel_norm SPARSEREEL_INT {
   SPARSEREEL_NO_NORM = 0,
   SPARSEREEL_LAYER_NORM = 1,
   SPARSEREEL_RMS_NORM = 2
@@ -220,7 +228,7 @@ SPARSEREEL_API sparsereel_status sparsereel_attention_describe(sparsereel_attent
 
 /* -- Token orders ------------------------------------------------------------------------------------------------ */
 
-typedef enum sparsereel_order {
+typedef enum sparsereel_order SPARSEREEL_INT {
   SPARSEREEL_HILBERT = 0,    /* generalised 3D Hilbert curve: what selections are best at */
   SPARSEREEL_NATIVE = 1,     /* width fastest, then height, then frames */
   SPARSEREEL_TIME_MAJOR = 2, /* frames fastest */
