@@ -150,11 +150,12 @@ std::optional<double> full_ms(const Rows& rows, const json& drawn) {
   return fastest;
 }
 
-/// The rows with a time and a PSNR; those of reports from before there were seconds have milliseconds a step.
+/// The rows with a time and a PSNR. Those of older reports have no name, and milliseconds a step in place of seconds.
 Rows rows_with_seconds(const json& report, const std::string& file) {
   const double steps = number_of(report.value("settings", json::object()), "steps").value_or(0);
   Rows drawn;
   for (json row : rows_of(report, file)) {
+    if (!row.contains("name")) row["name"] = bench::row_name(row);
     for (const std::string full : {"", "full_"})
       if (const auto ms = number_of(row, full + "step_ms"); ms && !row.contains(full + "denoise_seconds"))
         row[full + "denoise_seconds"] = *ms * steps / 1000;

@@ -93,9 +93,9 @@ void mark_beaten(Rows& rows) {
     const Row* best = nullptr;
     for (const Row& other : rows)
       if (number_of(other, "psnr") > quality && number_of(other, "denoise_seconds").value_or(*seconds) < *seconds &&
-          (best == nullptr || other["psnr"] > (*best)["psnr"]))
+          (best == nullptr || other.at("psnr") > best->at("psnr")))
         best = &other;
-    row["beaten_by"] = full && *full < *seconds ? Row("full") : best != nullptr ? (*best)["name"] : Row();
+    row["beaten_by"] = full && *full < *seconds ? Row("full") : best != nullptr ? best->at("name") : Row();
   }
 }
 

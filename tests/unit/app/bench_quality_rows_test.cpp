@@ -171,6 +171,16 @@ TEST(QualityCurves, TakeSecondsFromOldReportsOfSteps) {
   EXPECT_DOUBLE_EQ(*data.mark, 0.8);
 }
 
+TEST(QualityCurves, KeepWhatIsBeatenInOldReportsWithoutNamesOffTheFrontier) {
+  Row better = row(0.3, attention::Dropped::none, 40), beaten = row(0.5, attention::Dropped::none, 50);
+  better["psnr"] = 35;
+  beaten["psnr"] = 30;
+  for (Row* old : {&better, &beaten}) old->erase("name");
+  const CurvesData data = curves_of({{"rows", {beaten, better}}}, "r.json");
+  ASSERT_EQ(data.frontier.size(), 1U);
+  EXPECT_EQ(data.frontier.front().y, 35);
+}
+
 TEST(StepMilliseconds, OfACacheAreThoseOfComputedStepsAndItsSecondsAll) {
   const Row times = times_of_cached({10, 2, 12, 3}, {true, false, true, false});
   EXPECT_DOUBLE_EQ(times["step_ms"], 11);
