@@ -118,7 +118,8 @@ __global__ void __launch_bounds__(kRowThreads) rms_norm_kernel(const __grid_cons
 
 template <typename T, int kPacks>
 void launch(const RmsNormModulate& p, Stream stream) {
-  rms_norm_kernel<T, kPacks><<<static_cast<unsigned>(p.batch * p.tokens), kRowThreads, 0, stream>>>(p);
+  attention::cuda::start(rms_norm_kernel<T, kPacks>, static_cast<unsigned>(p.batch * p.tokens), kRowThreads, 0, stream,
+                         p);
 }
 
 template <typename T>
