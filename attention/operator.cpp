@@ -79,13 +79,15 @@ double scale_of(const at::Tensor& q, const Context& context) {
   return context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
-void check_context(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+/// The call without its tensors. Throws Error for whatever the context asks that cannot be.
+Call checked_call(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
-  check(call_of(q, k, context, scale_of(q, context)));
+  Call call = call_of(q, k, context, scale_of(q, context));
+  check(call);
   check_lengths(context, batch, keys);
   check_key_bias(context, k);
   check_prologue(context.prologue, q, k, context.text_tokens);
-  if (!context.block_map) return;
+  if (!context.block_map) return call;
   const BlockMap& map = *context.block_map;
   const bool fits = map.batch == batch && map.heads == heads && map.query_blocks == blocks_of(queries) &&
                     map.key_blocks == blocks_of(keys) &&
@@ -95,6 +97,7 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const Context& cont
     refuse("block_map does not fit", "pass bytes 0 or 1, [" + std::to_string(batch) + ", " + std::to_string(heads) +
                                          ", " + std::to_string(blocks_of(queries)) + ", " +
                                          std::to_string(blocks_of(keys)) + "]");
+  return call;
 }
 
 /// A call on the CPU, in fp32.
@@ -170,10 +173,9 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
               Workspace& workspace) {
   const auto start = std::chrono::steady_clock::now();
   check_tensors(q, k, v);
-  check_context(q, k, context);
+  const Call call = checked_call(q, k, context);
   if (const std::string reason = unsupported_reason(context.mode, q.device(), q.scalar_type()); !reason.empty())
     refuse("mode " + std::string(name(context.mode)) + " cannot run: " + reason, "use mode full");
-  const Call call = call_of(q, k, context, scale_of(q, context));
   const at::Tensor lengths = lengths_on_cpu(context);
   const cpu::Problem masks = masks_of(call, lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr);
   const bool too_short = context.mode == Mode::sparse && q.is_cuda() && is_too_short(call);
@@ -197,10 +199,10 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   check_tensors(q, k, k);
-  check_context(q, k, context);
+  [[maybe_unused]] const Call call = checked_call(q, k, context);
   if (context.mode != Mode::full) refuse("weights in mode " + std::string(name(context.mode)), "use mode full");
 #ifdef SPARSEREEL_CUDA
-  if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, scale_of(q, context));
+  if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, call.scale);
 #endif
   return std::nullopt;
 }

@@ -224,4 +224,10 @@ int64_t computed_steps(const AttentionRun& run) {
   return static_cast<int64_t>(run.per_step.size() - reused_steps(run).size());
 }
 
+int64_t computed_dense_steps(const AttentionRun& run) {
+  if (!attention::drops_blocks(run.mode)) return 0;
+  const int64_t dense = std::min(run.policy.dense_steps, std::ssize(run.per_step));
+  return dense - std::ranges::count_if(reused_steps(run), [&](int64_t step) { return step < dense; });
+}
+
 }  // namespace sparsereel::models

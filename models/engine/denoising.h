@@ -92,5 +92,7 @@ class Denoising {
 std::vector<int64_t> reused_steps(const AttentionRun& run);
 /// How many were not.
 int64_t computed_steps(const AttentionRun& run);
+/// How many of these ran with every block by the policy's dense steps: none in a mode that drops no blocks.
+int64_t computed_dense_steps(const AttentionRun& run);
 
 }  // namespace sparsereel::models

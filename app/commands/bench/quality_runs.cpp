@@ -36,12 +36,8 @@ Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
                  {"computed_steps", static_cast<double>(models::computed_steps(run))},
                  {"computed_dense_steps", nullptr}};
   if (run.mode == attention::Mode::check) figures["rel_l1"] = statistics.mean_relative_l1();
-  if (attention::drops_blocks(run.mode)) {
-    const int64_t dense = std::min(run.policy.dense_steps, std::ssize(run.per_step));
-    const std::vector<int64_t> reused = models::reused_steps(run);
-    figures["computed_dense_steps"] =
-        static_cast<double>(dense - std::ranges::count_if(reused, [&](int64_t step) { return step < dense; }));
-  }
+  if (attention::drops_blocks(run.mode))
+    figures["computed_dense_steps"] = static_cast<double>(models::computed_dense_steps(run));
   if (statistics.predicted_tiles > 0) figures["predicted_error"] = statistics.predicted_error();
   return figures;
 }

@@ -21,14 +21,6 @@ constexpr double kTimingSeconds = 3;
 constexpr int64_t kLeastTimed = 3, kMostTimed = 9;
 constexpr const char* kFullWeights = "auto";
 
-/// Steps that were computed with every block, as a row of `bench quality` has them.
-double computed_dense_steps(const models::AttentionRun& run) {
-  if (!attention::drops_blocks(run.mode)) return 0;
-  const int64_t dense = std::min(run.policy.dense_steps, std::ssize(run.per_step));
-  const std::vector<int64_t> reused = models::reused_steps(run);
-  return static_cast<double>(dense - std::ranges::count_if(reused, [&](int64_t step) { return step < dense; }));
-}
-
 }  // namespace
 
 VideoRuns::VideoRuns(const TunePlan& plan, const models::Plan& untuned, const Pipelines& pipelines,
@@ -197,7 +189,7 @@ Seen VideoRuns::compare(const Candidate& candidate, size_t prompt, const attenti
   return {.psnr = near.psnr,
           .ssim = near.ssim,
           .computed_steps = static_cast<double>(models::computed_steps(run)),
-          .computed_dense_steps = computed_dense_steps(run)};
+          .computed_dense_steps = static_cast<double>(models::computed_dense_steps(run))};
 }
 
 double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy& policy) {
