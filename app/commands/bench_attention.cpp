@@ -152,6 +152,9 @@ void add_trial(const Trial& trial, bool compared, Row& row) {
     return;
   }
   row["sparsity"] = trial.statistics.sparsity();
+  if (trial.statistics.kept_blocks > 0 && text_of(row, "mode") == name(Mode::sparse))
+    row["skipped_pv"] =
+        static_cast<double>(trial.statistics.skipped_pv_blocks) / static_cast<double>(trial.statistics.kept_blocks);
   if (!row["cell"].is_null()) row["mean_share"] = trial.statistics.mean_share();
   if (trial.statistics.predicted_tiles > 0) row["predicted_error"] = trial.statistics.predicted_error();
   if (compared) row.update({{"rel_l1", trial.accuracy.relative_l1()}, {"cosine", trial.accuracy.cosine()}});
@@ -196,10 +199,10 @@ void add_times(const Run& run, const Workload& workload, const Measurement& meas
     return;
   }
   const Spread time = spread_of(measurement, data);
-  const double computed = workload.operations() * (1 - number_of(row, "sparsity").value_or(0));
-  const double tops = computed / (time.median * 1e-3) / 1e12;
+  const double effective = workload.operations() / (time.median * 1e-3) / 1e12;
+  const double tops = effective * (1 - number_of(row, "sparsity").value_or(0));
   row.update(time_fields(time));
-  row["tops"] = tops;
+  row.update({{"tops", tops}, {"effective_tops", effective}});
   if (const auto limit = limit_of(run, attention::parse_mode(text_of(row, "mode"))))
     row["limit_percent"] = 100 * tops / *limit;
 }
@@ -247,14 +250,15 @@ Rows measure(const Run& run, const Workload& workload, RunProgress& progress) {
   try_contenders(contenders, data, workload.causal, workspace, progress, rows);
   time_rows(run, workload, contenders, data, progress, rows);
   bench::compare_with_dense(rows);
+  bench::split_prepass(rows);
   return rows;
 }
 
-/// "gaussian", "9 calls of tiny.safetensors", or both.
+/// "structured", "9 calls of tiny.safetensors", or both.
 std::string data_text(const Run& run) {
   const bench::AttentionOptions& options = run.options;
   std::string text;
-  if (!options.shapes.empty() || !options.workloads.empty()) text = options.data.value_or("gaussian");
+  if (!options.shapes.empty() || !options.workloads.empty()) text = options.data.value_or(bench::kUsualData);
   if (run.capture)
     text += (text.empty() ? "" : " and ") + counted(static_cast<int64_t>(run.capture->calls.size()), "call") + " of " +
             std::filesystem::path(options.captured).filename().string();

@@ -51,8 +51,9 @@ const std::vector<Workload>& known_workloads() {
   static const std::vector<Workload> table = {
       {"cogvideox-2b", {2, 30, 17776, 64}, 226, false},                                              // 49 x 480 x 720
       {"cogvideox-5b", {2, 48, 17776, 64}, 226, false}, {"mochi", {1, 24, 44776, 128}, 256, false},  // 163 x 480 x 848
-      {"wan-1.3b", {1, 12, 32760, 128}, 0, false},  // 81 x 480 x 832; the text has its own cross attention
-      {"wan-14b", {1, 40, 75600, 128}, 0, false},   // 81 x 720 x 1280
+      {"wan-1.3b", {1, 12, 32760, 128}, 0, false},       // 81 x 480 x 832; the text has its own cross attention
+      {"wan-14b", {1, 40, 75600, 128}, 0, false},        // 81 x 720 x 1280
+      {"open-sora-plan", {1, 24, 86400, 96}, 0, false},  // 93 x 720 x 1280
       {"llama3.1-24k", {1, 32, 24576, 128}, 0, true},   {"llama3.1-128k", {1, 32, 131072, 128}, 0, true},
       {"flux", {1, 24, 4608, 128}, 0, false},           {"sd3.5", {2, 38, 4429, 64}, 0, false},
   };

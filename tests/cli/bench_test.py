@@ -25,7 +25,7 @@ class BenchAttention(CommandLineTest):
         return json.loads(self.succeed(self.bench('--json', *arguments)).stdout)
 
     def test_json(self):
-        report = self.report(*TINY, '--data', 'structured')
+        report = self.report(*TINY)
         self.assertEqual((report['command'], report['exit']['code']), ('bench attention', 0))
         rows = report['rows']
         self.assertEqual([(row['mode'], row['topk']) for row in rows],
@@ -33,6 +33,8 @@ class BenchAttention(CommandLineTest):
         for row in rows:
             self.assertEqual((row['shape'], row['dtype'], row['device']), ([1, 2, 320, 32], 'fp32', 'cpu'))
             self.assertGreater(row['tops'], 0)
+            self.assertAlmostEqual(row['tops'], row['effective_tops'] * (1 - row['sparsity']))
+            self.assertEqual(row['skipped_pv'] is None, row['mode'] != 'sparse')
             self.assertLessEqual(row['ms_min'], row['ms'])
             self.assertLessEqual(row['ms'], row['ms_max'])
             self.assertAlmostEqual(row['speedup'], rows[0]['ms'] / row['ms'])
@@ -135,7 +137,7 @@ class BenchAttention(CommandLineTest):
 
     def test_markdown(self):
         lines = self.succeed(self.bench(*TINY)).stdout.splitlines()
-        self.assertIn('gaussian data, seed 42', lines[0])
+        self.assertIn('structured data, seed 42', lines[0])
         self.assertTrue(lines[2].startswith('| B,H,N,D | mode | topk |'), lines[2])
         self.assertEqual(len(lines), 4 + 4)
 

@@ -20,8 +20,8 @@ size_t find_row(const std::string& terms, const std::vector<Combination>& rows, 
 /// psnr_difference_se and so on.
 void compare_prompts(Rows& rows, size_t against);
 
-/// Fills beaten_by, of named rows with psnr and denoise_seconds: the name of the row that is nearest to full attention of all
-/// that are both nearer and faster; "full" of one that is slower than full attention.
+/// Fills beaten_by, of named rows with psnr and denoise_seconds: the name of the row that is nearest to full attention
+/// of all that are both nearer and faster; "full" of one that is slower than full attention.
 void mark_beaten(Rows& rows);
 
 }  // namespace sparsereel::app::bench

@@ -112,7 +112,7 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   plan.workloads = collect_workloads(options);
   plan.grid = make_grid(options, given, plan.modes);
   plan.warnings.insert(plan.warnings.end(), plan.grid.warnings.begin(), plan.grid.warnings.end());
-  plan.data = parse_data(options.data.value_or("gaussian"));
+  plan.data = parse_data(options.data.value_or(kUsualData));
   return plan;
 }
 
@@ -144,7 +144,7 @@ void add_options(CLI::App& command, AttentionOptions& options) {
                 "auto,fp32,bf16,fp16");
   measuring.add("--threads", options.threads, "CPU threads (default: all cores)", "N");
   measuring.add("--data", options.data,
-                "plain, like a trained model's, that with slow values, or loud channels (default gaussian)",
+                "plain, like a trained model's (default), that with slow values, or loud channels",
                 "gaussian,structured,smooth,loud");
   measuring.add("-s,--seed", options.seed, "seed of the data (default 42)", "N");
   measuring.add("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)", "N");

@@ -15,6 +15,9 @@ class App;
 
 namespace sparsereel::app::bench {
 
+/// Data on which errors mean something: plain noise has no block that matters more than another.
+constexpr const char* kUsualData = "structured";
+
 /// As the command line gives them; unset means the default.
 struct AttentionOptions {
   std::vector<std::string> shapes;     // --shape, each one or more of B,H,N,D
@@ -29,7 +32,7 @@ struct AttentionOptions {
   std::string device = "auto";
   std::string dtype = "auto";
   std::optional<int64_t> threads;
-  std::optional<std::string> data;  // unset: gaussian
+  std::optional<std::string> data;  // unset: kUsualData
   std::string seed = "42";
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
@@ -51,7 +54,7 @@ struct AttentionPlan {
   std::vector<attention::Mode> modes;
   Grid grid;                          // its rows of mode sparse
   std::vector<std::string> warnings;  // of options without effect
-  DataKind data = DataKind::gaussian;
+  DataKind data = DataKind::structured;
   uint64_t seed = 42;
 
   bool has(attention::Mode mode) const;

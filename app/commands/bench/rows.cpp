@@ -128,11 +128,14 @@ Columns attention_columns() {
                          {"mode", "mode"}},
                  selection_columns(), Columns{{"kernel", "kernel"}, {"dtype", "dtype"}}, time_columns("ms"),
                  Columns{{"tops", "TOPS", 4},
+                         {"effective_tops", "effective", 4},
                          {"limit_percent", "% of limit", 3},
                          {"speedup", "x dense", 3},
                          {"prepass_ms", "pre-pass ms", 3},
                          {"prepass_percent", "pre-pass %", 3},
+                         {"prediction_ms", "prediction ms", 3},
                          {"sparsity", "sparsity", 3},
+                         {"skipped_pv", "P.V skipped", 3},
                          {"mean_share", "means", 3},
                          {"predicted_error", "predicted", 3},
                          {"rel_l1", "rel. L1", 3},
@@ -146,8 +149,8 @@ Columns attention_columns() {
 
 Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy) {
   Row row = selection_fields(policy);
-  for (const char* unknown :
-       {"tops", "limit_percent", "speedup", "sparsity", "mean_share", "predicted_error", "rel_l1", "cosine"})
+  for (const char* unknown : {"tops", "effective_tops", "limit_percent", "speedup", "sparsity", "skipped_pv",
+                              "mean_share", "predicted_error", "rel_l1", "cosine"})
     row[unknown] = nullptr;
   row.update(time_fields({}));
   const Shape& shape = workload.shape;
@@ -167,6 +170,15 @@ void compare_with_dense(Rows& rows) {
       fastest = std::min(fastest.value_or(*ms), *ms);
   for (Row& row : rows)
     if (const auto ms = number_of(row, "ms"); fastest && ms.value_or(0) > 0) row["speedup"] = *fastest / *ms;
+}
+
+void split_prepass(Rows& rows) {
+  const auto quantised = std::ranges::find_if(
+      rows, [](const Row& row) { return text_of(row, "mode") == "quantized" && number_of(row, "prepass_ms"); });
+  if (quantised == rows.end()) return;
+  for (Row& row : rows)
+    if (const auto ms = number_of(row, "prepass_ms"); ms && text_of(row, "mode") == "sparse")
+      row["prediction_ms"] = std::max(0.0, *ms - *number_of(*quantised, "prepass_ms"));
 }
 
 Columns quality_columns() {

@@ -10,11 +10,13 @@
 namespace sparsereel::app::bench {
 
 /// Of `bench attention`, one contender on one workload: workload, B,H,N,D and mode; the selection of mode sparse;
-/// kernel (what ran), dtype and device; ms, of which prepass_ms before the first block; tops, 10^12 operations a second
-/// of the blocks that were computed; limit_percent, that in percent of what the tensor cores can do; speedup, over the
-/// fastest dense row; sparsity, means not counted; mean_share, what means cost, as a share of full attention's work;
-/// predicted_error, what the selection predicts; rel_l1 and cosine against exact attention, pooled over calls; note,
-/// why there is no time.
+/// kernel (what ran), dtype and device; ms, of which prepass_ms before the first block, and of these prediction_ms to
+/// choose blocks; tops, 10^12 operations a second of the blocks that were computed; effective_tops, as papers count:
+/// all operations of full attention over the time; limit_percent, tops in percent of what the tensor cores can do;
+/// speedup, over the fastest dense row; sparsity, means not counted; skipped_pv, the share of computed blocks that were
+/// left before their product with V; mean_share, what means cost, as a share of full attention's work; predicted_error,
+/// what the selection predicts; rel_l1 and cosine against exact attention, pooled over calls; note, why there is no
+/// time.
 Columns attention_columns();
 
 /// Where nothing was measured yet. `policy`: of mode sparse, else null.
@@ -22,6 +24,10 @@ Row attention_row(const Workload& workload, const std::string& mode, const atten
 
 /// Fills speedup: the fastest row of mode full over each row. All rows are of one workload.
 void compare_with_dense(Rows& rows);
+
+/// Fills prediction_ms of the sparse rows: their pre-pass less that of mode quantized, which quantises alike and
+/// chooses nothing. Without such a row it stays open.
+void split_prepass(Rows& rows);
 
 /// Of `bench quality`, a combination over all prompts beside full attention from the same noise: the fields of the
 /// combination, its name and preset; means over the prompts of psnr, ssim and ms_ssim (of the frames, psnr_lowest too),

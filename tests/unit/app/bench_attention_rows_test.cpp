@@ -113,6 +113,20 @@ TEST(Markdown, LeavesOutWhatNoRowHas) {
   EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("| causal, 226 text |"));
 }
 
+TEST(Prepass, OfSparseRowsIsQuantisingAndPrediction) {
+  Row quantised = dense_row(5), lighter = sparse_row(5), heavier = sparse_row(5), untimed = sparse_row(5);
+  quantised.update({{"mode", "quantized"}, {"prepass_ms", 0.5}});
+  lighter["prepass_ms"] = 0.75, heavier["prepass_ms"] = 0.45;
+  Rows alone = {lighter}, rows = {quantised, lighter, heavier, untimed};
+  split_prepass(alone);
+  EXPECT_FALSE(alone[0].contains("prediction_ms"));
+  split_prepass(rows);
+  EXPECT_FALSE(rows[0].contains("prediction_ms"));
+  EXPECT_DOUBLE_EQ(rows[1]["prediction_ms"], 0.25);
+  EXPECT_DOUBLE_EQ(rows[2]["prediction_ms"], 0) << "noise of the clock";
+  EXPECT_FALSE(rows[3].contains("prediction_ms"));
+}
+
 TEST(Tables, NameTheOrderOfCapturedTokens) {
   Workload captured = kWorkload;
   captured.token_order = "hilbert";
@@ -137,8 +151,9 @@ TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
 
 TEST(Json, HasTheKeysOfEveryRow) {
   for (const Row& row : {sparse_row(5), dense_row(5), failed_row()})
-    for (const char* key : {"mode", "shape", "dtype", "device", "topk", "cdf", "error_bound", "dropped", "select",
-                            "cell", "ms", "tops", "sparsity", "mean_share", "predicted_error", "rel_l1"})
+    for (const char* key :
+         {"mode", "shape", "dtype", "device", "topk", "cdf", "error_bound", "dropped", "select", "cell", "ms", "tops",
+          "effective_tops", "sparsity", "skipped_pv", "mean_share", "predicted_error", "rel_l1"})
       EXPECT_TRUE(row.contains(key)) << key;
   EXPECT_EQ(sparse_row(5)["shape"], nlohmann::json({1, 4, 2336, 64}));
   EXPECT_TRUE(failed_row()["ms"].is_null());
