@@ -18,6 +18,7 @@
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
 #include "models/configs/presets.h"
+#include "models/configs/tuned_profile.h"
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
 #include "models/engine/request.h"
@@ -102,6 +103,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "cache", request.cache);
   add(texts, "vae_tiling", request.vae_tiling);
   add(texts, "preset", request.preset);
+  add(texts, "profile", request.profile);
   return texts;
 }
 
@@ -113,27 +115,71 @@ Texts file_defaults(const models::ModelConfig& config, const models::PresetChoic
   return defaults;
 }
 
-/// What is asked for: what is given, and for what that leaves open the model's file.
-models::Request request_of(const Texts& given, const models::ModelConfig& config, const models::ModelSpec& spec) {
+/// A profile that holds: there is none beside attention full, with which alone a run is exact.
+struct HeldProfile {
+  attention::Profile content;
+  models::TunedProfile tuned;
+};
+
+std::optional<HeldProfile> profile_of(const Texts& given) {
+  const auto file = given.find("profile"), attention = given.find("attention");
+  const std::string mode = attention == given.end() ? "" : attention->second;
+  if (file == given.end() || mode == "full") return {};
+  HeldProfile profile{.content = models::read_profile(file->second), .tuned = {}};
+  profile.tuned = models::describe_profile(file->second, profile.content);
+  const bool for_all_heads = given.contains("topk") || given.contains("cdf") || given.contains("error");
+  if (for_all_heads || mode == "quantized") profile.tuned.heads = {};
+  return profile;
+}
+
+/// The value of a field that decides the picture, unless a stronger one stands there or excludes it.
+void read_weaker(const std::string& name, const std::string& value, const Texts& stronger, models::Request& request) {
+  const models::Field* field = models::find_field(name);
+  if (field == nullptr || field->decides == models::Decides::pipeline || stronger.contains(name)) return;
+  if (!models::is_excluded(name, value, stronger)) field->read(request, value);
+}
+
+/// What is asked for: what is given, for what that leaves open the profile, and for the rest the model's file.
+models::Request request_of(const Texts& given, const std::optional<HeldProfile>& profile,
+                           const models::ModelConfig& config, const models::ModelSpec& spec) {
   models::refuse_contradictions(given);
   models::Request request = models::read_request(given);
+  Texts stronger = given;
+  if (profile) {
+    const Texts options = models::options_of(profile->content, profile->tuned.file);
+    for (const auto& [name, value] : options) read_weaker(name, value, given, request);
+    stronger.insert(options.begin(), options.end());
+  }
   const Texts defaults = file_defaults(config, models::choose_preset(config, given, spec.defaults.steps));
   try {
     models::refuse_contradictions(defaults);
-    for (const auto& [name, value] : defaults) {
-      const models::Field* field = models::find_field(name);
-      if (field == nullptr || field->decides == models::Decides::pipeline || given.contains(name)) continue;
-      if (!models::is_excluded(name, value, given)) field->read(request, value);
-    }
+    for (const auto& [name, value] : defaults) read_weaker(name, value, stronger, request);
   } catch (const Error& error) {
     throw bad_file(config.file.string(), error.what(), "correct it there");
   }
+  if (profile && profile->tuned.by_head()) models::use_heads(profile->content, request);
   return request;
+}
+
+/// What to warn of beside a profile.
+std::vector<std::string> profile_warnings(const Texts& given, const std::optional<HeldProfile>& profile,
+                                          const models::Plan& plan) {
+  if (!given.contains("profile")) return {};
+  if (!profile) return {"profile " + given.at("profile") + " has no effect with attention full"};
+  std::vector<std::string> warnings;
+  if (std::string other = models::profile_warning(profile->tuned, plan); !other.empty())
+    warnings.push_back(std::move(other));
+  const auto weights = profile->content.settings.find("weights");
+  const std::string own = plan.fp8_weights ? "fp8" : "auto";
+  if (weights != profile->content.settings.end() && weights->second != own)
+    warnings.push_back("profile " + given.at("profile") + " asks for weights " + weights->second +
+                       ", which this model was opened without");
+  return warnings;
 }
 
 /// A warning for each member that has no effect beside the others.
 std::vector<std::string> idle_members(const Texts& given, const models::Request& request, const models::Plan& plan,
-                                      const models::ModelSpec& spec) {
+                                      const std::optional<HeldProfile>& profile, const models::ModelSpec& spec) {
   using models::Idle;
   const std::string mode(attention::name(plan.attention_mode));
   const std::string guidance =
@@ -144,7 +190,8 @@ std::vector<std::string> idle_members(const Texts& given, const models::Request&
       {Idle::one_transformer, models::why_idle_second_scale(spec)},
       {Idle::no_guidance, models::why_idle_without_guidance(plan.guidance_scale, guidance)},
       {Idle::no_flow, models::why_no_flow(request, spec)},
-      {Idle::no_reuse, models::why_idle_cache(request, spec)}};
+      {Idle::no_reuse, models::why_idle_cache(request, spec)},
+      {Idle::profile, profile && profile->tuned.by_head() ? "with the profile, which has a policy for each head" : ""}};
   std::vector<std::string> warnings;
   for (const models::Field& field : models::fields()) {
     const auto value = given.find(field.name);
@@ -280,10 +327,14 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
       const Texts given = texts_of(request);
-      const models::Request asked = request_of(given, state_->config, pipeline.spec());
+      const std::optional<HeldProfile> profile = profile_of(given);
+      const models::Request asked = request_of(given, profile, state_->config, pipeline.spec());
+      if (profile) models::check_profile(profile->tuned, "the opened one", pipeline.model_hash(), pipeline.heads());
       const models::Plan plan = pipeline.resolve(asked);
       std::vector<std::string> warnings = state_->warnings;
-      for (std::string& idle : idle_members(given, asked, plan, pipeline.spec())) warnings.push_back(std::move(idle));
+      for (auto& all :
+           {idle_members(given, asked, plan, profile, pipeline.spec()), profile_warnings(given, profile, plan)})
+        warnings.insert(warnings.end(), all.begin(), all.end());
       Video video = video_of(pipeline.generate(plan, {.keep_transformer = true}, watcher.run()), plan);
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;

@@ -59,11 +59,11 @@ struct ModelOptions {
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
-/// One video, resolved as the command line does: what is unset takes the value of the preset, then that of the one file
-/// of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has a member here.
-/// Without such files in it the checkpoint's defaults are all there is, which is a warning. What is impossible, out of
-/// its range or contradicts another member is refused as there, before anything is computed; a member that can have no
-/// effect is a warning.
+/// One video, resolved as the command line does: what is unset takes the value of the profile or the preset, then that
+/// of the one file of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has
+/// a member here. Without such files in it the checkpoint's defaults are all there is, which is a warning. What is
+/// impossible, out of its range or contradicts another member is refused as there, before anything is computed; a
+/// member that can have no effect is a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8, more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
@@ -91,6 +91,9 @@ struct VideoRequest {
   /// exact, near, balanced, fast, as far as the model's file has them; empty: exact beside attention full, else
   /// balanced
   std::string preset = {};
+  /// File of a profile that `sparsereel tune` made of this model, which stands for the preset; without effect beside
+  /// attention full.
+  std::string profile = {};
 };
 
 /// Belongs to the caller: it outlives the TextToVideo that made it.

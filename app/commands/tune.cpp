@@ -67,7 +67,7 @@ void check_profile_output(const std::string& what, const fs::path& path) {
   const models::AtomicFile probe(path);
   if (!fs::exists(path) || fs::is_empty(path)) return;
   try {
-    read_profile(path);
+    models::read_profile(path);
   } catch (const Error&) {
     throw bad_input(what + " holds something else than a profile", "choose another name with --output");
   }

@@ -39,8 +39,9 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents
   pipeline.check_init_latents(video.plan, video.init_latents);
   check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);
   video.recipe = make_recipe(options, video.plan, pipeline);
-  for (const std::string& warning : {profile_warning(options, video.plan), models::frame_count_warning(video.plan),
-                                     pipeline.slow_warning(video.plan)})
+  const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
+  for (const std::string& warning :
+       {other_settings, models::frame_count_warning(video.plan), pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
   for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);

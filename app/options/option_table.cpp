@@ -6,6 +6,7 @@
 
 #include "app/options/option_groups.h"
 #include "hilbert/read_text.h"
+#include "models/configs/tuned_profile.h"
 
 namespace sparsereel::app {
 namespace {
@@ -84,8 +85,8 @@ std::string option_name(std::string key) {
 }
 
 bool is_of_a_preset(const OptionSpec& option) {
-  return is_idle(option, Idle::every_block) || is_idle(option, Idle::no_reuse) || option.key == "attention" ||
-         option.key == "weights";
+  const models::Field* field = models::find_field(option.key);
+  return field != nullptr && models::is_of_a_preset(*field);
 }
 
 bool is_idle(const OptionSpec& option, Idle cause) {

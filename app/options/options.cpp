@@ -21,8 +21,6 @@
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
 #include "models/engine/request.h"
-#include "models/files/regular_file.h"
-#include "models/files/sha256.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -61,16 +59,12 @@ bool chooses_blocks(const Settings& settings) {
 }
 
 /// The request gets the profile's policy for each head, unless one for all is given beside it.
-TunedProfile apply_profile(const Settings& settings, models::Request& request) {
+models::TunedProfile apply_profile(const Settings& settings, models::Request& request) {
   const fs::path file = settings.text("profile", "");
-  const attention::Profile profile = read_profile(file);
-  TunedProfile tuned = describe_profile(file, profile);
+  const attention::Profile profile = models::read_profile(file);
+  models::TunedProfile tuned = models::describe_profile(file, profile);
   if (chooses_blocks(settings) || settings.text("attention") == "quantized") tuned.heads = {};
-  if (!tuned.by_head()) return tuned;
-  const attention::Policy untuned = models::make_policy(request);
-  attention::Policy& policy = request.policy.emplace(attention::policy_of(profile));
-  policy.defaults = untuned.defaults;
-  policy.dense_layers = untuned.dense_layers;
+  if (tuned.by_head()) models::use_heads(profile, request);
   return tuned;
 }
 
@@ -133,54 +127,6 @@ bool lacks_prompt(const Settings& settings) {
   return std::none_of(keys.begin(), keys.end(), [&](const char* key) { return settings.has(key); });
 }
 
-attention::Profile read_profile(const fs::path& file) {
-  const char* remedy = "name a profile that 'sparsereel tune' made";
-  return attention::parse_profile(models::read_regular_file(file, kMostYamlBytes, remedy), file.string());
-}
-
-TunedProfile describe_profile(const fs::path& file, const attention::Profile& profile) {
-  return {.file = file,
-          .sha256 = models::sha256(attention::to_yaml(profile)),
-          .model = profile.model,
-          .model_sha256 = profile.model_sha256,
-          .heads = {.layers = static_cast<int64_t>(profile.heads.size()),
-                    .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())},
-          .made_with = profile.made_with};
-}
-
-void check_profile(const TunedProfile& profile, const fs::path& model, const models::Pipeline& pipeline) {
-  const std::string file = profile.file.string();
-  const auto text = [](const models::HeadCount& count) {
-    return counted(count.layers, "layer") + " of " + counted(count.heads, "head");
-  };
-  if (profile.model_sha256 != pipeline.model_hash())
-    throw bad_option("profile",
-                     file + " was made for another model (" + profile.model +
-                         "): the hashes of configs and weight headers differ from those of " + model.string(),
-                     "use that model, or make a profile of this one with 'sparsereel tune'");
-  if (profile.by_head() && profile.heads != pipeline.heads())
-    throw bad_option("profile", file + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
-                     "it was changed after it was made: make it again with 'sparsereel tune'");
-}
-
-std::string profile_warning(const GenerateOptions& options, const models::Plan& plan) {
-  if (!options.profile) return {};
-  const attention::ProfileSetting& made = options.profile->made_with;
-  std::string differs;
-  const auto compare = [&](const std::string& name, const std::string& then, const std::string& now) {
-    if (then != now)
-      differs.append(differs.empty() ? "" : ", ").append(name).append(" ").append(then).append(" there, ").append(now);
-  };
-  compare("width", std::to_string(made.width), std::to_string(plan.width));
-  compare("height", std::to_string(made.height), std::to_string(plan.height));
-  compare("frames", std::to_string(made.frames), std::to_string(plan.num_frames));
-  compare("steps", std::to_string(made.steps), std::to_string(plan.num_inference_steps));
-  compare("token order", made.token_order, std::string(hilbert::name(plan.token_order)));
-  if (differs.empty()) return {};
-  return options.profile->file.string() + " was made with other settings (" + differs +
-         "): its error bounds are not known to hold here";
-}
-
 fs::path model_path(const Settings& settings) {
   if (const auto model = settings.text("model")) {
     if (model->empty()) throw bad_option("model", "is empty", "name a folder, or leave it out for the tiny model");
@@ -222,26 +168,11 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   settings.add_model_config(use);
 }
 
-std::map<std::string, std::string> options_of(const attention::Profile& profile, const fs::path& file) {
-  std::map<std::string, std::string> options = profile.settings;
-  for (const auto& [key, value] : options) {
-    const OptionSpec* option = find_option(key);
-    if (option == nullptr || option->key != key || !is_of_a_preset(*option))
-      throw bad_file(file, "settings." + key + " is no option that a profile has a say in",
-                     "correct the file, or make it anew with 'sparsereel tune'");
-  }
-  if (!profile.heads.empty()) {
-    options["dense_steps"] = std::to_string(profile.dense.steps);
-    options["dense_layers"] = std::to_string(profile.dense.layers);
-  }
-  return options;
-}
-
 void add_profile(Settings& settings) {
   settings.remove(Source::profile);
   const auto file = settings.text("profile");
   if (!file || settings.text("attention") == "full" || recipe_has_profile(settings)) return;
-  settings.add(Source::profile, options_of(read_profile(*file), *file), *file);
+  settings.add(Source::profile, models::options_of(models::read_profile(*file), *file), *file);
 }
 
 Settings with_preset(Settings settings, const std::string& preset) {
@@ -333,7 +264,8 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   const bool exact = mode == attention::Mode::full && (given == nullptr || given->source != Source::profile);
   if (exact) options.idle.push_back({Idle::exact, "attention", every_block});
   if (exact) options.profile.reset();
-  if (options.profile) check_profile(*options.profile, options.run.model, pipeline);
+  if (options.profile)
+    models::check_profile(*options.profile, options.run.model.string(), pipeline.model_hash(), pipeline.heads());
   if (options.profile && options.profile->by_head())
     options.idle.push_back(
         {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});

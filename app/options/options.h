@@ -10,7 +10,7 @@
 #include "app/media/video.h"
 #include "app/options/idle.h"
 #include "app/options/settings.h"
-#include "attention/policies/profile.h"
+#include "models/configs/tuned_profile.h"
 #include "models/engine/pipeline.h"
 #include "models/files/temporary.h"
 
@@ -40,26 +40,15 @@ struct RunOptions {
   bool quiet = false;
 };
 
-/// The file of --profile.
-struct TunedProfile {
-  std::filesystem::path file;
-  std::string sha256;               // of its content
-  std::string model, model_sha256;  // that it was made for
-  models::HeadCount heads;          // that it has policies for, which hold in this run; none: one policy for all
-  attention::ProfileSetting made_with;
-
-  bool by_head() const { return heads.layers > 0; }
-};
-
 struct GenerateOptions {
   RunOptions run;
   models::Request request;
-  bool random_seed = false;             // the request's was drawn
-  std::filesystem::path save_latents;   // empty: they are kept only until the video is written
-  std::filesystem::path init_latents;   // empty: noise
-  int64_t checkpoint_every = 0;         // steps from one denoising checkpoint to the next; 0: none
-  std::optional<TunedProfile> profile;  // where it has policies for heads, they are the request's
-  std::vector<IdleCause> idle;          // what leaves options without effect
+  bool random_seed = false;                     // the request's was drawn
+  std::filesystem::path save_latents;           // empty: they are kept only until the video is written
+  std::filesystem::path init_latents;           // empty: noise
+  int64_t checkpoint_every = 0;                 // steps from one denoising checkpoint to the next; 0: none
+  std::optional<models::TunedProfile> profile;  // where it has policies for heads, they are the request's
+  std::vector<IdleCause> idle;                  // what leaves options without effect
 };
 
 /// Adds command line, then --config, then the recipe of --from, then what add_profile() does, then the configs/*.yaml
@@ -71,10 +60,6 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
 /// Adds the options of the file of --profile, in place of those that it added before: none beside `attention: full`,
 /// with which alone a run is exact, nor beside the recipe of a video that was made with a profile, which has them.
 void add_profile(Settings& settings);
-
-/// The options of a profile, as add_profile() adds them. Throws Error naming the file where one is none that a profile
-/// has a say in.
-std::map<std::string, std::string> options_of(const attention::Profile& profile, const std::filesystem::path& file);
 
 /// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.
 Settings with_preset(Settings settings, const std::string& preset);
@@ -96,19 +81,6 @@ models::Request read_request(const Settings& settings, Command command = Command
 /// Throws Error naming the option that is out of range. `prompt_needed` is false for those who find out by themselves
 /// with lacks_prompt(), and for `config show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
-
-/// Throws Error naming the file where it is no profile.
-attention::Profile read_profile(const std::filesystem::path& file);
-
-/// What is known of the profile in that file.
-TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
-
-/// Throws Error where the profile was made for another model than the pipeline's, or has policies for other heads than
-/// it has. `model`: the pipeline's.
-void check_profile(const TunedProfile& profile, const std::filesystem::path& model, const models::Pipeline& pipeline);
-
-/// What to know where the profile was made for another size, number of steps or order of the tokens; empty: nothing.
-std::string profile_warning(const GenerateOptions& options, const models::Plan& plan);
 
 /// Completes the options of a video with what depends on the model and the device: attention's mode, by default sparse
 /// where that runs, and what is idle. Throws Error where the device cannot run the mode asked for with this dtype, and

@@ -86,12 +86,6 @@ struct Cancelled {};
 
 class Denoising;
 
-/// How many layers and heads of attention a denoiser has.
-struct HeadCount {
-  int64_t layers = 0, heads = 0;
-  bool operator==(const HeadCount&) const = default;
-};
-
 class Experts;
 class StageMeter;
 class TextStage;

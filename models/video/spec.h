@@ -63,6 +63,12 @@ struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
 };
 
+/// How many layers and heads of attention a denoiser has.
+struct HeadCount {
+  int64_t layers = 0, heads = 0;
+  bool operator==(const HeadCount&) const = default;
+};
+
 struct ModelSpec {
   std::string transformer_class;  // "SomeTransformer3DModel"
   std::string variant;            // of its family, for people: "5b layout (rotary positions)"

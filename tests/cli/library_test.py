@@ -47,10 +47,13 @@ class Library(CommandLineTest):
         (prefix / 'share' / 'sparsereel' / 'configs' / 'small.yaml').write_text(
             'match: {class: WanTransformer3DModel, layers: 2, heads: 2}\n'
             'defaults: {size: 64x32, frames: 5, fps: 16, steps: 50, cfg_scale: 5, flow_shift: 8, negative_prompt: 色调艳丽}\n')
-        for model, steps in ((MODEL, 2), (tiny, 1), (wan, 2)):
-            with self.subTest(model=model):
-                shown = self.command(example, model, PROMPT, steps, 'frames.ppm', env=environment)
-                self.command(prefix / 'bin' / 'sparsereel', 'generate', '-m', model, '-p', PROMPT, '--steps', steps, '-o', 'frames.safetensors', env=environment)
+        program = prefix / 'bin' / 'sparsereel'
+        self.command(program, 'tune', '-m', MODEL, '--device', 'cpu', '--samples', 1, '--videos', 0, '--steps', 2, '-p', PROMPT, '-o', 'p.yaml', env=environment)
+        for model, steps, profile in ((MODEL, 2, []), (MODEL, 2, ['p.yaml']), (tiny, 1, []), (wan, 2, [])):
+            with self.subTest(model=model, profile=profile):
+                shown = self.command(example, model, PROMPT, steps, 'frames.ppm', *profile, env=environment)
+                options = ['--profile', *profile] if profile else []
+                self.command(program, 'generate', '-m', model, '-p', PROMPT, '--steps', steps, '-o', 'frames.safetensors', *options, env=environment)
                 made, expected = (self.folder / 'frames.ppm').read_bytes(), self.pictures('frames.safetensors')
                 self.assertEqual(len(made), len(expected), shown)
                 # lround of a float product here, of a double there: a value on the edge may fall on the other side

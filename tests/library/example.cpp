@@ -1,4 +1,4 @@
-// example MODEL PROMPT STEPS OUTPUT: makes a video and writes its frames, one after another, as a file of PPM pictures.
+// example MODEL PROMPT STEPS OUTPUT [PROFILE]: makes a video and writes its frames, one after another, as PPM pictures.
 #include <sparsereel.h>
 
 #include <cmath>
@@ -7,12 +7,13 @@
 #include <iostream>
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 5 && argc != 6) return 2;
   try {
     sparsereel::TextToVideo model(argv[1], {});
     sparsereel::VideoRequest request;
     request.prompt = argv[2];
     request.steps = std::stoi(argv[3]);
+    if (argc == 6) request.profile = argv[5];
     const sparsereel::Video video = model.generate(request, [](int64_t step, int64_t steps) {
       std::cerr << "step " << step << " of " << steps << "\n";
       return true;  // false would cancel

@@ -513,6 +513,24 @@ TEST(Library, TakesBalancedUnlessAnotherPresetHolds) {
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
 }
 
+// tests/cli/library_test.py has one that holds.
+TEST(Library, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.path() / "p.yaml";
+  TextToVideo model(kModel, {.device = "cpu"});
+  VideoRequest request = small();
+  request.profile = file;
+  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), StartsWith(file));
+  test::write_text(file, "model: {name: other, sha256: " + std::string(64, 'a') +
+                             "}\nmade_with: {width: 32, height: 32, frames: 5, steps: 2, token_order: hilbert, "
+                             "device: cpu, dtype: fp32}\nsettings: {topk: 0.2}\nmeasured: {}\n");
+  const Failure failure = failure_of([&] { model.generate(request); });
+  EXPECT_THAT(failure.cause(), StartsWith(file + " was made for another model (other)"));
+  EXPECT_EQ(failure.field(), "profile");
+  request.attention = "full";
+  EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full"));
+}
+
 TEST(Library, SaysWhereConfigsAreMissingOrWrong) {
   const test::TemporaryFolder folder;
   const std::string place = folder.path().string();

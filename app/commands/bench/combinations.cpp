@@ -364,8 +364,8 @@ void report_choices(const Grid& grid, const std::vector<std::string>& warnings, 
 }
 
 ProfilePolicy read_profile_policy(const std::string& file) {
-  const attention::Profile profile = read_profile(file);
-  return {.file = file, .options = options_of(profile, file), .policy = attention::policy_of(profile)};
+  const attention::Profile profile = models::read_profile(file);
+  return {.file = file, .options = models::options_of(profile, file), .policy = attention::policy_of(profile)};
 }
 
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared) {

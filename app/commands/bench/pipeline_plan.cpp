@@ -56,7 +56,8 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   check_range("--steps", options.steps, 1, 1'000'000);
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   PipelinePlan plan{make_video_plan(given, options.lists), options};
-  if (given.profile) plan.profiles = {describe_profile(given.profile->file, read_profile(given.profile->file))};
+  if (given.profile)
+    plan.profiles = {models::describe_profile(given.profile->file, models::read_profile(given.profile->file))};
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.decode = !options.no_decode;
   plan.grid = contenders(settings, options, given);

@@ -31,7 +31,7 @@ std::vector<ProfilePolicy> read_profiles(const Settings& settings, const Quality
   std::vector<ProfilePolicy> policies;
   for (const std::string& file : files) {
     policies.push_back(read_profile_policy(file));
-    plan.profiles.push_back(describe_profile(file, read_profile(file)));
+    plan.profiles.push_back(models::describe_profile(file, models::read_profile(file)));
   }
   return policies;
 }

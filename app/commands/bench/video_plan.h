@@ -19,7 +19,7 @@ struct VideoPlan {
   models::Plan video = {};  // of the request, by begin_report()
   bool decode = true;       // its frames are wanted
   Grid grid = {};
-  std::vector<TunedProfile> profiles = {};
+  std::vector<models::TunedProfile> profiles = {};
   std::vector<std::string> warnings = {};  // of options without effect
   bool caches_listed = false;              // by the command line
 

@@ -1,0 +1,94 @@
+// Reads a profile, and holds it against the model and the plan.
+#include "models/configs/tuned_profile.h"
+
+#include <algorithm>
+
+#include "hilbert/error.h"
+#include "models/files/regular_file.h"
+#include "models/files/sha256.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const HeadCount& count) {
+  const auto counted = [](int64_t number, const char* one) {
+    return std::to_string(number) + " " + one + (number == 1 ? "" : "s");
+  };
+  return counted(count.layers, "layer") + " of " + counted(count.heads, "head");
+}
+
+}  // namespace
+
+attention::Profile read_profile(const fs::path& file) {
+  const char* remedy = "name a profile that 'sparsereel tune' made";
+  return attention::parse_profile(read_regular_file(file, kMostYamlBytes, remedy), file.string());
+}
+
+TunedProfile describe_profile(const fs::path& file, const attention::Profile& profile) {
+  return {.file = file,
+          .sha256 = sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .heads = {.layers = static_cast<int64_t>(profile.heads.size()),
+                    .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())},
+          .made_with = profile.made_with};
+}
+
+bool is_of_a_preset(const Field& field) {
+  const auto is_idle = [&](Idle cause) { return std::ranges::find(field.idle, cause) != field.idle.end(); };
+  return is_idle(Idle::every_block) || is_idle(Idle::no_reuse) || field.name == "attention" || field.name == "weights";
+}
+
+std::map<std::string, std::string> options_of(const attention::Profile& profile, const fs::path& file) {
+  std::map<std::string, std::string> options = profile.settings;
+  for (const auto& [name, value] : options)
+    if (const Field* field = find_field(name); field == nullptr || !is_of_a_preset(*field))
+      throw bad_file(file, "settings." + name + " is no option that a profile has a say in",
+                     "correct the file, or make it anew with 'sparsereel tune'");
+  if (!profile.heads.empty()) {
+    options["dense_steps"] = std::to_string(profile.dense.steps);
+    options["dense_layers"] = std::to_string(profile.dense.layers);
+  }
+  return options;
+}
+
+void use_heads(const attention::Profile& profile, Request& request) {
+  const attention::Policy untuned = make_policy(request);
+  attention::Policy& policy = request.policy.emplace(attention::policy_of(profile));
+  policy.defaults = untuned.defaults;
+  policy.dense_layers = untuned.dense_layers;
+}
+
+void check_profile(const TunedProfile& profile, const std::string& model, const std::string& model_sha256,
+                   const HeadCount& heads) {
+  const std::string file = profile.file.string();
+  if (profile.model_sha256 != model_sha256)
+    throw bad_option("profile",
+                     file + " was made for another model (" + profile.model +
+                         "): the hashes of configs and weight headers differ from those of " + model,
+                     "use that model, or make a profile of this one with 'sparsereel tune'");
+  if (profile.by_head() && profile.heads != heads)
+    throw bad_option("profile", file + " has " + text_of(profile.heads) + ", the model has " + text_of(heads),
+                     "it was changed after it was made: make it again with 'sparsereel tune'");
+}
+
+std::string profile_warning(const TunedProfile& profile, const Plan& plan) {
+  const attention::ProfileSetting& made = profile.made_with;
+  std::string differs;
+  const auto compare = [&](const std::string& name, const std::string& then, const std::string& now) {
+    if (then != now)
+      differs.append(differs.empty() ? "" : ", ").append(name).append(" ").append(then).append(" there, ").append(now);
+  };
+  compare("width", std::to_string(made.width), std::to_string(plan.width));
+  compare("height", std::to_string(made.height), std::to_string(plan.height));
+  compare("frames", std::to_string(made.frames), std::to_string(plan.num_frames));
+  compare("steps", std::to_string(made.steps), std::to_string(plan.num_inference_steps));
+  compare("token order", made.token_order, std::string(hilbert::name(plan.token_order)));
+  if (differs.empty()) return {};
+  return profile.file.string() + " was made with other settings (" + differs +
+         "): its error bounds are not known to hold here";
+}
+
+}  // namespace sparsereel::models
