@@ -1,5 +1,5 @@
 // Each family's pipeline against diffusers on random-weights checkpoints; CogVideoX's comes from make_pipeline.py,
-// Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py.
+// Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py, those of the Python package compare_package.py.
 #include "models/engine/pipeline.h"
 
 #include <ATen/ATen.h>
@@ -24,8 +24,9 @@ constexpr double kTolerance = 1e-4;
 
 Request request_of(const nlohmann::json& content) {
   Request request;
-  request.attention_mode = attention::Mode::full;
-  request.token_order = hilbert::TokenOrder::native;
+  const bool sparse = content.value("attention", "full") == "sparse";
+  request.attention_mode = sparse ? attention::Mode::sparse : attention::Mode::full;
+  request.token_order = sparse ? hilbert::TokenOrder::hilbert : hilbert::TokenOrder::native;
   const std::map<std::string, std::function<void(const nlohmann::json&)>> readers = {
       {"prompt", [&](const auto& value) { request.prompt = value; }},
       {"negative_prompt", [&](const auto& value) { request.negative_prompt = value; }},
@@ -37,6 +38,9 @@ Request request_of(const nlohmann::json& content) {
       {"scheduler", [&](const auto& value) { request.scheduler = value; }},
       {"flow_shift", [&](const auto& value) { request.flow_shift = value.template get<double>(); }},
       {"max_sequence_length", [&](const auto& value) { request.max_sequence_length = value.template get<int64_t>(); }},
+      {"attention", [](const auto&) {}},  // above
+      {"topk", [&](const auto& value) { request.topk = value.template get<double>(); }},
+      {"error", [&](const auto& value) { request.error = value.template get<double>(); }},
       {"folder", [](const auto&) {}},  // open()'s
       {"lora", [](const auto&) {}},    // likewise
       {"width", [&](const auto& value) { request.width = value.template get<int64_t>(); }},
@@ -85,6 +89,18 @@ TEST_P(LoraParity, MatchesDiffusers) {
 
 INSTANTIATE_TEST_SUITE_P(Families, LoraParity, ::testing::ValuesIn(test::parity_cases("lora_cases.json")),
                          test::case_name);
+
+/// diffusers' pipelines with the Python package of our attention in place of their own (compare_package.py).
+TEST(PackageParity, IsThatOfOurSparseAttentionInDiffusers) {
+  const test::Golden golden("package_golden");
+  const test::ParityFamily no_family{};
+  const nlohmann::json cases = test::read_data("package_cases.json");
+  for (const auto& [name, content] : cases.items()) {
+    const Outcome result = open(no_family, content)->generate(request_of(content), {.decode = false});
+    EXPECT_TRUE(test::close_to(result.latents, golden[name + ".latents"], kTolerance)) << name;
+    EXPECT_GT(result.attention.statistics.sparsity(), 0.2) << name;
+  }
+}
 
 /// What holds of every family, shown by the first of its cases.
 class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
