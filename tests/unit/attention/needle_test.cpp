@@ -1,0 +1,69 @@
+// A needle in a haystack: what causal sparse attention keeps of a few keys among 128K.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/unit/attention/attend_on_cpu.h"
+
+namespace sparsereel::attention {
+namespace {
+
+constexpr int64_t kKeys = 128 << 10, kNeedles = 9, kDim = 64;
+constexpr int64_t kLength = 4;   // tokens of a needle, as of a short word or number. A single one can be lost
+constexpr int64_t kAsking = 64;  // queries for each
+constexpr double kScore = 15;    // of a whole needle: nine tenths of attention beside keys whose scores are noise
+
+int64_t place_of(int64_t needle) {
+  return (needle + 1) * kKeys / (kNeedles + 1);
+}
+
+/// At each tenth of the keys a needle that kAsking of the last queries ask for, and whose value no other key has.
+struct Haystack {
+  at::Tensor q, k, v, values;  // values [kNeedles, D]
+
+  Haystack() {
+    at::manual_seed(3);
+    const auto unit = [](int64_t rows) {
+      const at::Tensor x = at::randn({rows, kDim});
+      return x / x.norm(2, -1, /*keepdim=*/true);
+    };
+    const at::Tensor directions = unit(kNeedles);
+    const double root = std::sqrt(static_cast<double>(kDim));
+    q = directions.repeat_interleave(kAsking, 0).view({1, -1, 1, kDim}) * root;
+    k = at::randn({1, kKeys, 1, kDim});
+    v = at::randn({1, kKeys, 1, kDim});
+    values = unit(kNeedles) * 8;
+    for (int64_t i = 0; i < kNeedles; ++i) {
+      k[0].narrow(0, place_of(i), kLength).copy_(directions[i] * (kScore - std::log(kLength)));
+      v[0].narrow(0, place_of(i), kLength).copy_(values[i]);
+    }
+  }
+
+  /// What share of its queries' output each needle is, [kNeedles].
+  at::Tensor weights(const Context& context) const {
+    Workspace workspace;
+    const at::Tensor out = attend(q, k, v, context, workspace).out.view({kNeedles, kAsking, kDim});
+    return (out * values.unsqueeze(1)).sum(-1).mean(1) / (values * values).sum(-1);
+  }
+};
+
+TEST(NeedleInCausalAttention, KeepsItsWeightWhereMostBlocksAreLeftOut) {
+  const Haystack hay;
+  Context context;
+  context.causal = true;
+  const at::Tensor full = hay.weights(context);
+  EXPECT_GT(full.min().item<double>(), 0.8) << full;
+  context.mode = Mode::sparse;
+  context.policy.defaults.selection = Selection::topk;
+  context.policy.defaults.topk = 0.15;
+  for (const Dropped dropped : {Dropped::mean, Dropped::none}) {
+    context.policy.dropped = dropped;
+    context.policy.ranking = dropped == Dropped::mean ? Ranking::error : Ranking::mass;
+    const at::Tensor kept = hay.weights(context) / full;
+    EXPECT_GT(kept.min().item<double>(), 0.95) << name(dropped) << "\n" << kept;
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
