@@ -83,7 +83,7 @@ std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType d
 
 std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
   auto vae = loaders().vaes.at(component.class_name)(component, device, dtype, parts);
-  if (parts == VaeParts::both && !vae->encodes())
+  if (has_encoder(parts) && !vae->encodes())
     throw bad_input("the encoder of " + component.class_name + " is not supported", "leave the image out");
   return vae;
 }

@@ -227,9 +227,9 @@ void Pipeline::check_weights() const {
 
 void Pipeline::add_image(Conditioning& conditioning, const Plan& plan, const at::Tensor& image) const {
   const c10::InferenceMode guard;
-  const auto vae = models::load_vae(folder_.component("vae"), device_, vae_dtype_, VaeParts::both);
+  const auto vae = models::load_vae(folder_.component("vae"), device_, vae_dtype_, VaeParts::encoder);
   const at::Tensor frame = fit_image(image, plan.height, plan.width).to(device_, vae_dtype_);
-  keep_first_frame(conditioning, vae->encode(frame).to(at::kFloat), plan, spec_);
+  keep_first_frame(conditioning, vae->encode(frame, /*tiled=*/false).mean.to(at::kFloat), plan, spec_);
 }
 
 Conditioning Pipeline::encode_stage(const Plan& plan, const at::Tensor& image, StageMeter& meter, Outcome& outcome) {

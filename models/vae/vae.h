@@ -10,11 +10,24 @@
 
 namespace sparsereel::models {
 
-/// Called after each finished piece of a decode: done of total.
+/// Called after each finished piece of a decode, or of an encode: done of total.
 using DecodeProgress = std::function<void(int64_t done, int64_t total)>;
 
 /// Whose weights are loaded.
-enum class VaeParts { decoder, both };
+enum class VaeParts { decoder, encoder, both };
+
+inline bool has_decoder(VaeParts parts) {
+  return parts != VaeParts::encoder;
+}
+inline bool has_encoder(VaeParts parts) {
+  return parts != VaeParts::decoder;
+}
+
+/// What an encoder says of latents [1, C, F, H, W], at the scale at which they are denoised.
+struct LatentDistribution {
+  at::Tensor mean;
+  at::Tensor deviation;  // of a family that draws from it; else undefined
+};
 
 class Vae {
  public:
@@ -22,18 +35,22 @@ class Vae {
 
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
   /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
-  /// does; less memory, slightly different pixels.
+  /// does; less memory, slightly different pixels. Throws Error where the encoder alone was asked for.
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
   /// Whether there is an encoder, and its weights were asked for.
   virtual bool encodes() const { return false; }
-  /// frames [1, 3, F', s H, s W] in [-1, 1] -> latents [1, C, F, H, W] as decode() takes them, the mode of the
-  /// encoder's distribution. Throws Error unless encodes().
-  virtual at::Tensor encode(const at::Tensor& frames);
+  /// frames [1, 3, F', s H, s W] in [-1, 1] -> latents [1, C, F, H, W] as decode() takes them, in frames' dtype, where
+  /// F' = frames_of(F) and is odd. tiled: as decode(). A single frame is encoded as the picture that it is. Throws
+  /// Error for frames of another shape, and unless encodes().
+  virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress = {});
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst
   /// moment, without what a convolution library takes for itself. For VaeTiling::automatic.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
+  /// The same of an untiled encode of frames of this size, in pixels. Throws Error where there is no encoder, whatever
+  /// was asked for.
+  virtual uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const;
 };
 
 /// Throws Error unless latents are [1, channels, F, H, W] of at least one element.

@@ -12,8 +12,11 @@ class ToyVae final : public Vae {
  public:
   ToyVae(const ToyVaeConfig& config, WeightReader& reader, VaeParts parts) : config_(config) {
     const auto& [t, h, w] = config.stride;
-    block_.weights(reader.loads(), "decoder.block", 3 * t * h * w, config.channels);
-    if (parts == VaeParts::both)
+    if (has_decoder(parts))
+      block_.weights(reader.loads(), "decoder.block", 3 * t * h * w, config.channels);
+    else
+      reader.ignore_prefix("decoder.");
+    if (has_encoder(parts))
       encoder_.weights(reader.loads(), "encoder.block", config.channels, 3 * t * h * w);
     else
       reader.ignore_prefix("encoder.");
@@ -30,7 +33,7 @@ class ToyVae final : public Vae {
     return video.narrow(2, t - 1, frames_of(latents.size(2)));
   }
   bool encodes() const override { return encoder_.weight.defined(); }
-  at::Tensor encode(const at::Tensor& frames) override {
+  LatentDistribution encode(const at::Tensor& frames, bool /*tiled*/, const DecodeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
     const at::Tensor first = frames.narrow(2, 0, 1).expand({-1, -1, t - 1, -1, -1});  // stands alone for its latent
     const at::Tensor blocks = at::cat({first, frames}, 2)
@@ -39,12 +42,17 @@ class ToyVae final : public Vae {
                                   .unflatten(2, {-1, t})  // [1, 3, F, t, H, h, W, w]
                                   .permute({0, 2, 4, 6, 1, 3, 5, 7})
                                   .flatten(4);
-    return linear(blocks, encoder_).permute({0, 4, 1, 2, 3}).contiguous();
+    const at::Tensor mean = linear(blocks, encoder_).permute({0, 4, 1, 2, 3}).contiguous();
+    if (progress) progress(1, 1);
+    return {.mean = mean, .deviation = {}};
   }
   int64_t frames_of(int64_t latent_frames) const override { return config_.stride[0] * (latent_frames - 1) + 1; }
   uint64_t untiled_bytes(int64_t frames, int64_t height, int64_t width) const override {
     const auto& [t, h, w] = config_.stride;
     return static_cast<uint64_t>(4 * 3 * frames * t * height * h * width * w);
+  }
+  uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override {
+    return static_cast<uint64_t>(4 * 3 * frames * height * width);
   }
 
  private:

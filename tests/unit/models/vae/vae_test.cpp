@@ -56,7 +56,7 @@ TEST_F(VaeTest, DoesNotTileWhatFitsInOneTile) {
 
 TEST_F(VaeTest, RefusesToEncodeWithoutAnEncoder) {
   EXPECT_FALSE(vae->encodes());
-  EXPECT_TRUE(test::throws_error([&] { vae->encode(at::zeros({1, 3, 1, 16, 16})); }, {"cannot encode"}));
+  EXPECT_TRUE(test::throws_error([&] { vae->encode(at::zeros({1, 3, 1, 16, 16}), false); }, {"cannot encode"}));
   EXPECT_TRUE(test::throws_error([&] { load_vae(component, at::kCPU, at::kFloat, VaeParts::both); },
                                  {"the encoder of AutoencoderKLCogVideoX is not supported"}));
 }
