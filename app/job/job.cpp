@@ -105,7 +105,7 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
   if (first == nullptr) {
     const auto start = Clock::now();
     models::Conditioning conditioning = pipeline.text_stage().encode(video.plan, &warnings);
-    add_image(conditioning, video.plan, pipeline);
+    add_images(conditioning, video.plan, pipeline);
     video.conditioning = conditioning.to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
     texts.bytes += video.conditioning.nbytes();

@@ -77,7 +77,7 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
   for (const models::Plan& plan : plans) {
     before(static_cast<int64_t>(texts.size()));
     models::Conditioning conditioning = text.encode(plan);
-    add_image(conditioning, plan, pipeline);
+    add_images(conditioning, plan, pipeline);
     texts.push_back(conditioning.to(at::kCPU));
   }
   text.release();

@@ -24,6 +24,7 @@
 #include "models/engine/memory_need.h"
 #include "models/engine/request.h"
 #include "models/engine/text_stage.h"
+#include "models/image/resize.h"
 #include "models/layers/fp8.h"
 #include "models/weights/device.h"
 #include "models/weights/tensor_source.h"
@@ -225,19 +226,19 @@ void Pipeline::check_weights() const {
   weights_checked_ = true;
 }
 
-void Pipeline::add_image(Conditioning& conditioning, const Plan& plan, const at::Tensor& image) const {
+void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images) const {
   const c10::InferenceMode guard;
-  const auto vae = models::load_vae(folder_.component("vae"), device_, vae_dtype_, VaeParts::encoder);
-  const at::Tensor frame = fit_image(image, plan.height, plan.width).to(device_, vae_dtype_);
-  keep_first_frame(conditioning, vae->encode(frame, /*tiled=*/false).mean.to(at::kFloat), plan, spec_);
+  const auto vae = models::load_vae(folder_.component("vae"), device_, vae_dtype_, VaeParts::both);
+  const at::Tensor frame = fit_image(images.first, plan.height, plan.width, plan.resize).to(device_, vae_dtype_);
+  keep_first_frame(conditioning, vae->encode(frame).to(at::kFloat), plan, spec_);
 }
 
-Conditioning Pipeline::encode_stage(const Plan& plan, const at::Tensor& image, StageMeter& meter, Outcome& outcome) {
+Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, StageMeter& meter, Outcome& outcome) {
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
-  if (image.defined()) add_image(conditioning, plan, image);
+  if (images.first.defined()) add_images(conditioning, plan, images);
   outcome.seconds.text = meter.lap();
   outcome.memory.text = meter.take_peak();
   return conditioning;
@@ -291,7 +292,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   StageMeter meter(device_);
   if (!inputs.conditioning.defined()) announce("text");
   const Conditioning conditioning =
-      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.image, meter, outcome);
+      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.images, meter, outcome);
   announce("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents);
   if (inputs.resume) denoising->resume(*inputs.resume);

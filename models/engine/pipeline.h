@@ -15,6 +15,7 @@
 #include "models/checkpoint/part_files.h"
 #include "models/dit/attend.h"
 #include "models/dit/conditioning.h"
+#include "models/image/images.h"
 #include "models/layers/parameters.h"
 #include "models/video/plan.h"
 #include "models/video/request.h"
@@ -28,7 +29,7 @@ struct DenoisingState;
 struct Inputs {
   at::Tensor init_latents = {};                       // in the model's layout, in place of noise; consumes no draw
   Conditioning conditioning = {};                     // for this plan, image and all; undefined: it is made
-  at::Tensor image = {};                              // of the plan's file, as add_image() takes it
+  Images images = {};                                 // of the plan's files
   std::shared_ptr<const DenoisingState> resume = {};  // go on from here; null: from the first step
   bool decode = true;                                 // false: stop at the latents
   /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
@@ -146,9 +147,8 @@ class Pipeline {
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
   /// until it is released.
   TextStage& text_stage() { return *text_; }
-  /// Adds what is known of the plan's video from its image, fp32 [H, W, 3] in 0..1 of any size. The encoder is loaded
-  /// for that alone.
-  void add_image(Conditioning& conditioning, const Plan& plan, const at::Tensor& image) const;
+  /// Adds what is known of the plan's video from its images. The encoders are loaded for that alone.
+  void add_images(Conditioning& conditioning, const Plan& plan, const Images& images) const;
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   bool has_transformer() const;  // any of them is loaded
@@ -163,7 +163,7 @@ class Pipeline {
   void warn_of_second_roundings();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  Conditioning encode_stage(const Plan& plan, const at::Tensor& image, StageMeter& meter, Outcome& outcome);
+  Conditioning encode_stage(const Plan& plan, const Images& images, StageMeter& meter, Outcome& outcome);
   Loading loading() const;
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;

@@ -128,6 +128,9 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.height = request.height.value_or(spec.defaults.height);
   plan.num_frames = request.num_frames.value_or(spec.defaults.frames);
   plan.image = request.image;
+  plan.last_image = request.last_image;
+  plan.resize = request.resize;
+  plan.image_size = request.image_size;
   plan.seed = request.seed;
   plan.num_inference_steps = steps_of(request, spec);
   plan.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);

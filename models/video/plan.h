@@ -27,8 +27,10 @@ struct Plan {
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
-  int64_t decoded_frames = 0;  // may differ from num_frames; see frame_count_warning()
-  std::string image;           // as in the request
+  int64_t decoded_frames = 0;     // may differ from num_frames; see frame_count_warning()
+  std::string image, last_image;  // as in the request
+  ResizeRule resize = ResizeRule::cover;
+  std::optional<PixelSize> image_size;  // as in the request
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;
   std::vector<double> sigmas;              // as in the request; empty where the sampler takes none

@@ -27,6 +27,16 @@ VaeTiling parse_vae_tiling(const std::string& text) {
   throw bad_option("vae_tiling", text + ": one of auto, on, off is needed", "use one of these");
 }
 
+std::string_view name(ResizeRule rule) {
+  return rule == ResizeRule::cover ? "cover" : "stretch";
+}
+
+ResizeRule parse_resize_rule(const std::string& text) {
+  for (const auto rule : {ResizeRule::cover, ResizeRule::stretch})
+    if (text == name(rule)) return rule;
+  throw bad_option("resize", text + ": one of cover, stretch is needed", "use one of these");
+}
+
 attention::Policy make_policy(const Request& request) {
   using attention::Dropped, attention::Ranking, attention::Selection;
   attention::Policy policy;

@@ -32,6 +32,21 @@ std::string_view name(VaeTiling tiling);
 /// Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
 
+/// How an image of another shape becomes a frame.
+enum class ResizeRule {
+  cover,    // scaled until it covers the frame, and cropped at the centre
+  stretch,  // each axis by itself
+};
+/// "cover", "stretch"
+std::string_view name(ResizeRule rule);
+/// Throws Error for any other text.
+ResizeRule parse_resize_rule(const std::string& text);
+
+struct PixelSize {
+  int64_t height = 0, width = 0;
+  bool operator==(const PixelSize&) const = default;
+};
+
 /// Unset: the model's default, or the program's. Pipeline::resolve() makes a Plan of it.
 struct Request {
   // The pipeline's: what its weights become, and where.
@@ -54,7 +69,11 @@ struct Request {
   std::optional<std::string> negative_prompt = {};
   std::optional<int64_t> max_sequence_length = {};                  // tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
-  std::string image = {};  // file of a picture that the video begins with; empty: none
+  std::string image = {}, last_image = {};  // files of pictures that the video begins and ends with; empty: none
+  ResizeRule resize = ResizeRule::cover;    // of both
+  /// Of the first image as it is to be seen, where the video's shape is to be the image's: width and height, or the
+  /// model's where they are unset, then say no more than its area.
+  std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};
   std::vector<double> sigmas = {};  // of flow matching: noise levels before the shift, one a step; empty: evenly spaced

@@ -170,7 +170,7 @@ class PipelineStages {
   void measure_image() {
     if (plan_.video.image.empty()) return;
     progress_.stage("image");
-    const double taken = time([this] { add_image(conditioning_, plan_.video, pipeline_); });
+    const double taken = time([this] { add_images(conditioning_, plan_.video, pipeline_); });
     before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
   }
 

@@ -1,23 +1,11 @@
-// Where the latents of an image come to stand, and how it is stretched.
+// Where the latents of an image come to stand.
 #include "models/engine/image_stage.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/golden.h"
-
 namespace sparsereel::models {
 namespace {
-
-TEST(ImageStage, AnImageIsStretchedOverTheFrame) {
-  const at::Tensor image = at::zeros({2, 3, 3});
-  image.select(1, 0).fill_(1);  // the left column is white
-  const at::Tensor frame = fit_image(image, 8, 30);
-  ASSERT_EQ(frame.sizes(), at::IntArrayRef({1, 3, 1, 8, 30}));
-  EXPECT_TRUE(frame.select(4, 0).eq(1).all().item<bool>());
-  EXPECT_TRUE(frame.select(4, 29).eq(-1).all().item<bool>());
-  EXPECT_TRUE(test::close_to(fit_image(at::full({5, 7, 3}, 0.75), 4, 4), at::full({1, 3, 1, 4, 4}, 0.5), 1e-6));
-}
 
 TEST(ImageStage, ItsLatentsAreTheFirstThatAreNoFilling) {
   for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {

@@ -1,0 +1,45 @@
+// Tensors around resample(), and CLIPImageProcessor's crop.
+#include "models/image/resize.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "models/image/resample.h"
+
+namespace sparsereel::models {
+namespace {
+
+Picture picture_of(const at::Tensor& image) {
+  const at::Tensor bytes = image.to(at::kCPU, at::kFloat).clamp(0, 1).mul(255).round().to(at::kByte).contiguous();
+  const auto* pixels = bytes.const_data_ptr<uint8_t>();
+  return {.height = bytes.size(0), .width = bytes.size(1), .pixels = {pixels, pixels + bytes.numel()}};
+}
+
+/// [H, W, 3] in 0..255
+at::Tensor tensor_of(const Picture& picture) {
+  const at::Tensor floats = at::empty({picture.height, picture.width, 3}, at::kFloat);
+  std::ranges::copy(picture.pixels, floats.mutable_data_ptr<float>());
+  return floats;
+}
+
+}  // namespace
+
+at::Tensor fit_image(const at::Tensor& image, int64_t height, int64_t width, ResizeRule rule) {
+  const Picture picture = picture_of(image);
+  const PictureBox part = rule == ResizeRule::cover ? centre(picture, height, width) : whole(picture);
+  const at::Tensor frame = tensor_of(resample(picture, height, width, ResampleFilter::lanczos, part));
+  return frame.div(255).mul(2).sub(1).permute({2, 0, 1}).contiguous().view({1, 3, 1, height, width});
+}
+
+at::Tensor square_image(const at::Tensor& image, int64_t side) {
+  const Picture picture = picture_of(image);
+  const int64_t shorter = std::min(picture.height, picture.width);
+  const int64_t height = side * picture.height / shorter, width = side * picture.width / shorter;
+  const at::Tensor all =
+      tensor_of(resample(picture, height, width, ResampleFilter::bicubic, whole(picture))).div(255).permute({2, 0, 1});
+  const at::Tensor middle = all.narrow(1, (height - side) / 2, side).narrow(2, (width - side) / 2, side);
+  return middle.contiguous().unsqueeze(0);
+}
+
+}  // namespace sparsereel::models
