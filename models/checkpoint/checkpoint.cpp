@@ -20,7 +20,8 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 100 << 20;
 constexpr size_t kListed = 20;  // names of each kind in one error
-constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder";
+constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder",
+                     *kImageProcessor = "image_processor";
 constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
 // diffusers' name, then transformers', as the first part of a file's name. Behind it may stand which variant the file
@@ -161,6 +162,12 @@ fs::path weights_in(const fs::path& folder) {
   throw no_weights(folder);
 }
 
+/// What holds a component's settings, in its folder.
+const char* config_file_of(const std::string& role) {
+  if (role == kScheduler) return "scheduler_config.json";
+  return role == kImageProcessor ? "preprocessor_config.json" : "config.json";
+}
+
 /// False where the component is left out, or is [null, null].
 bool names(const json& index, const std::string& component) {
   const auto entry = index.find(component);
@@ -284,9 +291,8 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     if (entry.is_array() && fs::path(name).filename() == name && name != ".." && name != ".")
       checkpoint.places_.push_back(path / name);
   for (const std::string& role : checkpoint.roles()) {
-    const char* config = role == kScheduler ? "scheduler_config.json" : "config.json";
     checkpoint.sources_[role] = {.class_name = checkpoint.index_[role][1].get<std::string>(),
-                                 .config_file = (path / role / config).string(),
+                                 .config_file = (path / role / config_file_of(role)).string(),
                                  .weights = path / role};
   }
   return checkpoint;

@@ -30,6 +30,10 @@ const Part& Family::part(std::string_view role) const {
   return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });
 }
 
+bool has_weights(std::string_view role) {
+  return role != "scheduler" && role != "tokenizer" && role != "image_processor";
+}
+
 const Family* find_family(std::string_view pipeline_class) {
   for (const Family& family : families()) {
     if (family.pipeline_class == pipeline_class) return &family;

@@ -59,6 +59,9 @@ struct Family {
 /// Every family, in the order in which help texts list them: those that families/rows.cpp lists, and what was added.
 const std::vector<Family>& families();
 
+/// Whether a part of this role has weights: what schedules, and what prepares texts and images, has none.
+bool has_weights(std::string_view role);
+
 /// To be called before any checkpoint is opened.
 void add_family(Family row);
 

@@ -46,7 +46,7 @@ std::string model_hash(const Checkpoint& checkpoint) {
       continue;
     }
     add(hash, checkpoint.config(name).dump());
-    if (name == "scheduler") continue;
+    if (!has_weights(name)) continue;
     const Component component = checkpoint.component(name);
     if (component.random_seed) add(hash, "random weights of seed " + std::to_string(*component.random_seed));
     if (component.by_itself) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "models/checkpoint/family.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/quantization.h"
 #include "models/files/sha256.h"
@@ -56,7 +57,7 @@ std::string weights_hash(const Component& component) {
 std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
   std::vector<PartFile> files;
   for (const std::string& role : checkpoint.roles()) {
-    if (role == "scheduler" || role == "tokenizer") continue;
+    if (!has_weights(role)) continue;
     const Component& component = checkpoint.component(role);
     if (!component.by_itself) continue;
     PartFile file{

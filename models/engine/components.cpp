@@ -16,6 +16,7 @@ ComponentLoaders& loaders() {
 
 void add_loaders(ComponentLoaders more) {
   loaders().text_encoders.merge(more.text_encoders);
+  loaders().image_encoders.merge(more.image_encoders);
   loaders().transformers.merge(more.transformers);
   loaders().vaes.merge(more.vaes);
 }
@@ -23,6 +24,10 @@ void add_loaders(ComponentLoaders more) {
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence) {
   return loaders().text_encoders.at(component.class_name)(component, device, format, residence);
+}
+
+std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype) {
+  return loaders().image_encoders.at(component.class_name)(component, device, dtype);
 }
 
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format, bool offload) {
@@ -40,9 +45,11 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
   return component;
 }
 
-/// What `ask` says of the transformer or the text encoder without its weights.
+/// What `ask` says of the transformer or the encoder without its weights.
 auto asked(const Component& component, WeightFormat format, const auto& ask) {
   if (loaders().transformers.contains(component.class_name)) return ask(*load_dit(component, at::kMeta, format));
+  if (loaders().image_encoders.contains(component.class_name))
+    return ask(*load_image_encoder(component, at::kMeta, format.dtype));
   return ask(*load_text_encoder(component, at::kMeta, format));
 }
 

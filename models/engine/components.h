@@ -1,4 +1,4 @@
-// Loads text encoders, denoisers and VAEs by the class that model_index.json names.
+// Loads text and image encoders, denoisers and VAEs by the class that model_index.json names.
 #pragma once
 
 #include <map>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/dit/denoiser.h"
+#include "models/image/image_encoder.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/vae/vae.h"
 #include "models/weights/layer_weights.h"
@@ -18,6 +19,7 @@ struct ComponentLoaders {
   using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
 
   Map<TextEncoder, WeightFormat, Residence> text_encoders = {};
+  Map<ImageEncoder, at::ScalarType> image_encoders = {};
   Map<Denoiser, WeightFormat, bool> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
 };
@@ -33,12 +35,14 @@ ComponentLoaders published_loaders();
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
 
+std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
+
 /// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format,
                                    bool offload = false);
 
-/// Bytes of the weights of a transformer or the text encoder that is loaded in this format: of what stays packed, those
-/// of its files. Throws as loading does.
+/// Bytes of the weights of a transformer or an encoder of text or images that is loaded in this format: of what stays
+/// packed, those of its files. Throws as loading does.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// The same of whatever checkpoint: where its files do not fit, by the config alone.

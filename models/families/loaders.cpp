@@ -3,18 +3,21 @@
 #include "models/engine/components.h"
 #include "models/families/mochi/loaders.h"
 #include "models/families/wan/loaders.h"
+#include "models/image/clip_encoder.h"
 #include "models/text/encoder/t5_encoder.h"
 
 namespace sparsereel::models {
 
 ComponentLoaders published_loaders() {
-  return {.text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
-          .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_transformer},
-                           {"MochiTransformer3DModel", load_mochi_transformer},
-                           {"WanTransformer3DModel", load_wan_transformer}},
-          .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae},
-                   {"AutoencoderKLMochi", load_mochi_vae},
-                   {"AutoencoderKLWan", load_wan_vae}}};
+  return {
+      .text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
+      .image_encoders = {{"CLIPVisionModel", load_clip_encoder}, {"CLIPVisionModelWithProjection", load_clip_encoder}},
+      .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_transformer},
+                       {"MochiTransformer3DModel", load_mochi_transformer},
+                       {"WanTransformer3DModel", load_wan_transformer}},
+      .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae},
+               {"AutoencoderKLMochi", load_mochi_vae},
+               {"AutoencoderKLWan", load_wan_vae}}};
 }
 
 }  // namespace sparsereel::models

@@ -93,6 +93,13 @@ at::Tensor linear(const Activation& x, const Linear& layer) {
   return use_onednn(x.values, layer) ? run_onednn(x.values, layer, "none", "") : run_torch(x.values, layer);
 }
 
+at::Tensor linear_gelu(const Activation& x, const Linear& layer) {
+  if (!layer.rows.empty()) return linear_gelu(x, layer.in(x.dtype));
+  if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "none");
+  at::Tensor y = linear(x, layer);
+  return at::gelu_(y);
+}
+
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
   if (!layer.rows.empty()) return linear_gelu_tanh(x, layer.in(x.dtype));
   if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "tanh");

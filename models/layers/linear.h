@@ -37,7 +37,10 @@ struct Linear {
 /// is quantised where it is not yet (quantize_rows()); 8-bit x needs such a weight.
 at::Tensor linear(const Activation& x, const Linear& layer);
 
-/// gelu(linear(x)) by the tanh approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+/// gelu(linear(x)) by the error function (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+at::Tensor linear_gelu(const Activation& x, const Linear& layer);
+
+/// The same by the tanh approximation.
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 
 /// linear(linear_gelu_tanh(x, in), out).

@@ -1,0 +1,57 @@
+// CLIP's vision transformer (Radford et al., arXiv 2103.00020), as video models use it: the tokens before its last
+// layer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/image/clip_config.h"
+#include "models/image/image_encoder.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/weights/weights.h"
+
+namespace sparsereel::models {
+
+// C = hidden_size, N = tokens: one for the image, then its patches row by row.
+
+struct ClipLayer {
+  Norm norm1;  // [C]
+  Linear qkv;  // [3 C, C]: q_proj, k_proj, v_proj below each other
+  Linear out;  // [C, C]
+  Norm norm2;  // [C]
+  Linear fc1;  // [intermediate_size, C]
+  Linear fc2;  // [C, intermediate_size]
+
+  /// `name`: the layer's, "encoder.layers.0".
+  void weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config);
+};
+
+struct ClipEncoder : ImageEncoder {
+  ClipVisionConfig config;
+  Linear patch;                   // [C, 3 x patch_size^2], channel slowest
+  at::Tensor class_embedding;     // [C]
+  at::Tensor position_embedding;  // [N, C]
+  Norm pre_norm;                  // [C]
+  std::vector<ClipLayer> layers;  // all but the last
+  uint64_t bytes = 0;
+
+  /// transformers' CLIPVisionModel or CLIPVisionModelWithProjection; the last layer, what follows it and CLIP's text
+  /// half are not read. Throws Error naming config.json's field, or listing every weight that does not fit.
+  static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
+
+  /// hidden_states[-2] of transformers.
+  at::Tensor forward(const at::Tensor& pixels) const override;
+  int64_t image_size() const override { return config.image_size; }
+  int64_t tokens() const override { return config.tokens(); }
+  int64_t width() const override { return config.hidden_size; }
+  uint64_t weight_bytes() const override { return bytes; }
+};
+
+/// ClipEncoder::load() for the table of loaders.
+std::unique_ptr<ImageEncoder> load_clip_encoder(const Component& component, at::Device device, at::ScalarType dtype);
+
+}  // namespace sparsereel::models
