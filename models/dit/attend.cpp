@@ -69,4 +69,16 @@ at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return linear(rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type()), out);
 }
 
+// The sum is one more pass, but the layer behind multiplies once: with few keys, too, since the second's are many.
+at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const attention::Prologue& prologue, const at::Tensor& key_bias, const KeysAndValues& second,
+                         const Linear& out) {
+  const auto first = attention::apply_prologue(prologue, q, k);
+  const auto rows = [&](const at::Tensor& keys, const at::Tensor& values, const at::Tensor& bias) {
+    return attention::attend(first.q, keys, values, {.key_bias = bias}, workspace_).out.flatten(2);
+  };
+  const auto each = [&](const at::Tensor& x) { return x.expand({q.size(0), -1, -1, -1}); };
+  return linear(rows(first.k, v, key_bias) + rows(each(second.k), each(second.v), {}), out);
+}
+
 }  // namespace sparsereel::models

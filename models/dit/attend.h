@@ -11,6 +11,7 @@
 #include "attention/attention.h"
 #include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
+#include "models/dit/context_keys.h"
 #include "models/dit/token_plan.h"
 #include "models/layers/linear.h"
 
@@ -67,6 +68,10 @@ class Attend {
   /// (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                    const at::Tensor& key_bias, const Linear& out);
+  /// The same of two contexts with a softmax each, whose results are added: the second's keys are through their
+  /// prologue, and q goes through one only once.
+  at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const attention::Prologue& prologue,
+                   const at::Tensor& key_bias, const KeysAndValues& second, const Linear& out);
 
  private:
   Activation attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,

@@ -6,9 +6,9 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr at::Tensor Conditioning::*kOfPasses[] = {&Conditioning::text, &Conditioning::pooled, &Conditioning::context};
-constexpr at::Tensor Conditioning::*kAll[] = {&Conditioning::text, &Conditioning::pooled, &Conditioning::context,
-                                              &Conditioning::latents, &Conditioning::mask};
+constexpr at::Tensor Conditioning::*kOfPasses[] = {&Conditioning::text, &Conditioning::pooled};
+constexpr at::Tensor Conditioning::*kAll[] = {&Conditioning::text,    &Conditioning::pooled, &Conditioning::context,
+                                              &Conditioning::latents, &Conditioning::mask,   &Conditioning::deviation};
 
 }  // namespace
 

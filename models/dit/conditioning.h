@@ -4,20 +4,27 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace sparsereel::models {
+
+class ContextKeys;
 
 struct Conditioning {
   // A row for each pass of guidance: of the negative prompt, where guidance runs, and of the prompt.
   at::Tensor text{};                    // [B, L, C]
   std::vector<int64_t> text_lengths{};  // tokens of each row, behind which there is padding; empty: all L
   at::Tensor pooled{};                  // [B, C], of the whole text; undefined: none
-  at::Tensor context{};                 // [B, L, C], tokens of images; undefined: none
   // Of the video, whatever the pass.
+  at::Tensor context{};  // [1, L, C], tokens of images; undefined: none
   at::Tensor latents{};  // [1, ..] in the model's layout, at the scale of its latents; undefined: none
   at::Tensor mask{};     // [1, ..], spread over the latents: 0 where they are the video's and stay, else 1; undefined:
-                         // they only go with the video's into the transformer
+                         // they go into the transformer as channels behind the video's, as many as they have
+  at::Tensor deviation{};  // [1, ..], of the first frames of `latents`, which are a mean until a run draws them;
+                           // undefined: they are what they are
+  std::shared_ptr<ContextKeys> keys{};  // of the context, kept over the forwards of one denoising by one transformer;
+                                        // null: each forward makes its own
 
   bool defined() const { return text.defined(); }
   int64_t passes() const { return text.size(0); }

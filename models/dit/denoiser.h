@@ -20,9 +20,10 @@ class Denoiser {
  public:
   virtual ~Denoiser() = default;
 
-  /// latents [B, ..], conditioning of B passes, timesteps [B], whole or fractional; returns the prediction in the
-  /// latents' shape and dtype. cache: may leave the blocks after the first out, and remembers them where they ran;
-  /// null: all blocks run.
+  /// latents [B, ..], behind whose channels there may be those of conditioning latents, which are no part of the
+  /// conditioning then; conditioning of B passes, timesteps [B], whole or fractional; returns the prediction in the
+  /// shape of the latents alone and in their dtype. cache: may leave the blocks after the first out, and remembers them
+  /// where they ran; null: all blocks run.
   virtual at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
   /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.

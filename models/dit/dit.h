@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "hilbert/token_order.h"
 #include "models/dit/attend.h"
 #include "models/dit/conditioning.h"
+#include "models/dit/context_keys.h"
 #include "models/dit/token_plan.h"
 #include "models/layers/parameters.h"
 #include "models/layers/residual.h"
@@ -19,7 +21,8 @@ namespace sparsereel::models {
 
 /// What one forward is given, on the run's device.
 struct DitInput {
-  at::Tensor latents;         // [B, ..] in the run's dtype, laid out as the family's latents are
+  at::Tensor latents;         // [B, ..] in the run's dtype, laid out as the family's latents are, with the channels
+                              // of conditioning latents behind theirs where the model takes such
   Conditioning conditioning;  // of B passes, in the run's dtype
   at::Tensor timesteps;       // [B], whole or fractional
 };
@@ -44,6 +47,9 @@ struct Tokens {
   at::Tensor modulation{};    // [R, ..]: what all blocks' modulation starts from, where the model has such a thing
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the context's scores; undefined: none
+  at::Tensor
+      image_context{};  // [1, L', C]: of images, for a softmax of its own; undefined: none, or all is in the keys
+  std::shared_ptr<ContextKeys> image_keys{};  // of the layers' cross-attention to it; null: there is none
 };
 
 class Dit {
@@ -63,7 +69,7 @@ class Dit {
 
   virtual Tokens embed(const DitInput& input, const TokenPlan& plan) const = 0;
   virtual void block(size_t layer, Tokens& tokens, Attend& attend) const = 0;
-  /// The prediction, shaped as the input's latents.
+  /// The prediction, shaped as the latents that are denoised.
   virtual at::Tensor head(Tokens& tokens, const TokenPlan& plan) const = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/dit/context_keys.h"
 #include "models/engine/frames.h"
 
 namespace sparsereel::models {
@@ -42,7 +43,8 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
     guidance_.emplace_back(scale, plan.use_dynamic_cfg, plan.num_inference_steps, plan.guidance_passes);
   }
   Conditioning& conditioning = state_.conditioning;
-  if (conditioning.mask.defined()) conditioning.latents = conditioning.latents.to(state_.latents.options());
+  if (conditioning.latents.defined()) conditioning.latents = conditioning.latents.to(state_.latents.options());
+  if (!conditioning.mask.defined()) beside_ = std::exchange(conditioning.latents, {});
   state_.latents = with_known(std::move(state_.latents));
   sampler_ = make_sampler(scheduler, plan.num_inference_steps);
   attention_.mode = plan.attention_mode;
@@ -50,11 +52,25 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   attention_.token_order = plan.token_order;
   attention_.collects = false;
   forget_steps();
+  forget_context();
 }
 
 at::Tensor Denoising::with_known(at::Tensor latents) const {
   const Conditioning& conditioning = state_.conditioning;
   return conditioning.mask.defined() ? at::where(conditioning.mask.ne(0), latents, conditioning.latents) : latents;
+}
+
+at::Tensor Denoising::with_beside(const at::Tensor& latents) {
+  if (!beside_.defined()) return latents;
+  const int64_t axis = channels_axis(state_.layout), channels = latents.size(axis);
+  if (!input_.defined() || input_.size(0) != latents.size(0)) {
+    std::vector<int64_t> shape = latents.sizes().vec();
+    shape[static_cast<size_t>(axis)] += beside_.size(axis);
+    input_ = at::empty(shape, latents.options());
+    input_.narrow(axis, channels, beside_.size(axis)).copy_(beside_);
+  }
+  input_.narrow(axis, 0, channels).copy_(latents);
+  return input_;
 }
 
 at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
@@ -65,7 +81,7 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   return guidance_[expert].predict(
       state_.latents, state_.conditioning, timestep, [&](const at::Tensor& latents, const Conditioning& conditioning) {
         const at::Tensor timesteps = at::full({conditioning.passes()}, timestep, latents.options().dtype(at::kFloat));
-        return denoiser.forward(latents, conditioning, timesteps, run, cache);
+        return denoiser.forward(with_beside(latents), conditioning, timesteps, run, cache);
       });
 }
 
@@ -105,6 +121,11 @@ void Denoising::forget_steps() {
   if (plan_.cache.on()) cache_.emplace(plan_.cache);
 }
 
+void Denoising::forget_context() {
+  Conditioning& conditioning = state_.conditioning;
+  if (conditioning.context.defined()) conditioning.keys = std::make_shared<ContextKeys>();
+}
+
 /// What GPU kernels counted until a step failed must not become the next run's.
 void Denoising::discard_counts() noexcept {
   try {
@@ -131,7 +152,9 @@ void Denoising::take_step() {
   add_up_layers();
   state_.latents = std::move(next);
   ++done_;
-  if (finished()) forget_steps();  // gigabytes, of no more use
+  if (!finished()) return;
+  forget_steps();  // gigabytes, of no more use
+  forget_context();
 }
 
 bool Denoising::load_expert() {
@@ -144,7 +167,10 @@ bool Denoising::load_expert() {
 }
 
 void Denoising::leave_expert() {
-  if (done_ > 0 && experts_->at(timestep()) != experts_->at(timestep(done_ - 1))) forget_steps();
+  if (done_ > 0 && experts_->at(timestep()) != experts_->at(timestep(done_ - 1))) {
+    forget_steps();
+    forget_context();
+  }
 }
 
 void Denoising::step() {

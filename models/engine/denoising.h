@@ -63,6 +63,8 @@ class Denoising {
  private:
   /// The latents, of which those that are known beforehand stay as they are.
   at::Tensor with_known(at::Tensor latents) const;
+  /// What the transformer takes of latents [B, ..]: them, and behind their channels those that go beside them.
+  at::Tensor with_beside(const at::Tensor& latents);
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
   at::Tensor redo_with_full_attention(double timestep);
@@ -73,6 +75,8 @@ class Denoising {
   void leave_expert();
   /// So that the next step is computed, whatever the rule.
   void forget_steps();
+  /// What the expert has made of images' tokens, which is none of another's.
+  void forget_context();
 
   double timestep() const { return timestep(done_); }
   double timestep(int64_t step) const { return sampler_->timesteps().at(static_cast<size_t>(step)); }
@@ -82,6 +86,8 @@ class Denoising {
   std::vector<Guidance> guidance_;  // of each expert
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
+  at::Tensor beside_;  // conditioning latents that go beside the noise, which the conditioning lacks; undefined: none
+  at::Tensor input_;   // of the last forward where there are: its other channels stay from one to the next
   AttentionRun attention_;
   std::optional<StepCache> cache_;  // where the plan has one; of the expert of the last step
   std::vector<std::string> warnings_;

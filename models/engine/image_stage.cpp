@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 namespace sparsereel::models {
 
 void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, const Plan& plan, const ModelSpec& spec) {
@@ -15,6 +17,16 @@ void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, con
   conditioning.latents.select(axis, first).copy_(latents.select(2, 0));
   conditioning.mask = at::ones(of_frames, latents.options());
   conditioning.mask.select(axis, first).zero_();
+}
+
+void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator) {
+  const at::Tensor deviation = std::exchange(conditioning.deviation, {});
+  if (!deviation.defined()) return;
+  const at::Tensor noise = at::randn(deviation.sizes(), generator, at::TensorOptions().dtype(dtype));
+  conditioning.latents = conditioning.latents.clone();  // the mean may be another run's too
+  const int64_t axis = frames_axis(layout);
+  at::Tensor drawn = conditioning.latents.narrow(axis, 0, deviation.size(axis));
+  drawn.add_(deviation.to(drawn.options()) * noise.to(drawn.options()));
 }
 
 }  // namespace sparsereel::models

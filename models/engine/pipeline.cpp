@@ -250,12 +250,14 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   if (!plan.image.empty() && !conditioning.latents.defined())
     throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
+  Conditioning drawn = conditioning;
+  draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
   const auto noise = [&] {
     return at::randn(latents_shape(spec_, plan.latent), generator, at::TensorOptions().dtype(dtype_of(spec_.noise)));
   };
   const at::Tensor latents = init_latents.defined() ? init_latents : noise();
   return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan,
-                                     DenoisingStart{.conditioning = conditioning.to(device_),
+                                     DenoisingStart{.conditioning = drawn.to(device_),
                                                     .latents = latents.to(device_, dtype_of(spec_.latents)),
                                                     .generator = generator,
                                                     .layout = spec_.layout});
@@ -331,7 +333,7 @@ bool Pipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
 }
 
 void Pipeline::check_latents(const at::Tensor& latents) const {
-  const int64_t channels = spec_.latent_channels, axis = 3 - frames_axis(spec_.layout);
+  const int64_t channels = spec_.latent_channels, axis = channels_axis(spec_.layout);
   if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(axis) == channels) return;
   std::ostringstream cause;
   cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, " << (axis == 2 ? "frames, " : "")

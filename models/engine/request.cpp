@@ -148,7 +148,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);
-  if (!plan.image.empty() && !spec.takes_image)
+  if (!plan.image.empty() && !spec.image.any())
     throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
   check_sampling(request, plan, spec);
   check_size(plan, spec);

@@ -58,6 +58,29 @@ struct Defaults {
   std::string negative_prompt = {};
 };
 
+/// What a model makes of images.
+struct ImageSpec {
+  /// Where their latents go.
+  enum class Latents {
+    none,               // text to video alone
+    first_frame_stays,  // the first frame's, which are not denoised
+    beside_noise,       // more channels of the transformer's input, behind the noise's
+  };
+  Latents latents = Latents::none;
+  bool needed = false;         // no video without a first image
+  bool takes_last = false;     // may have one for the last frame, too
+  bool needs_last = false;     // no video without that
+  bool encodes_video = false;  // the latents are a whole video's: the images, and grey between; else the first image's
+                               // alone, and zeros behind
+  bool tells_frames = false;   // stride[0] channels before them say which frames are given (1)
+  bool drawn = false;          // from the encoder's distribution, in the run's dtype, by the run's generator before the
+                               // noise; else they are its mean
+  bool has_context = false;    // an image encoder's tokens are attended to as well
+  bool fixed_size = false;     // only the default size and number of frames
+
+  bool any() const { return latents != Latents::none; }
+};
+
 /// Sizes of latents.
 struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
@@ -76,13 +99,13 @@ struct ModelSpec {
   /// layers and heads do not.
   std::map<std::string, std::string> marks;
   int64_t layers = 0, heads = 0, head_dim = 0;
-  int64_t latent_channels = 0;
+  int64_t latent_channels = 0;             // of the noise and of what is decoded
   int64_t text_length = 0;                 // most tokens of a prompt
   bool joint_text = true;                  // these stand behind the video's in one sequence; else they are attended to
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
-  bool takes_image = false;                // as the video's first frame, whose latents stay as they are
-  bool decodes_pairs = false;              // an even number of latent frames decodes to stride[0] frames each
+  ImageSpec image;
+  bool decodes_pairs = false;  // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
   std::vector<ExpertSpec> experts = {ExpertSpec{}};  // that of the noisiest timesteps first, the last one from 0 on
@@ -119,6 +142,10 @@ inline std::vector<int64_t> latents_shape(const ModelSpec& spec, const LatentSiz
 /// Axis of the frames in latents.
 inline int64_t frames_axis(LatentLayout layout) {
   return layout == LatentLayout::frames_first ? 1 : 2;
+}
+
+inline int64_t channels_axis(LatentLayout layout) {
+  return 3 - frames_axis(layout);
 }
 
 inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {

@@ -23,7 +23,7 @@ models::ModelSpec describe_toy(const models::Checkpoint& checkpoint) {
   spec.head_dim = config.head_dim;
   spec.latent_channels = config.channels;
   spec.text_length = 12;
-  spec.takes_image = true;
+  spec.image.latents = models::ImageSpec::Latents::first_frame_stays;
   spec.patch = config.patch;
   spec.stride = vae.stride;
   spec.layout = models::LatentLayout::channels_first;

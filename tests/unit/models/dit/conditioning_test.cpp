@@ -13,8 +13,10 @@ using ::testing::ElementsAre;
 const Conditioning kBoth = {.text = at::arange(12, at::kFloat).view({2, 3, 2}),
                             .text_lengths = {2, 3},
                             .pooled = at::arange(4, at::kFloat).view({2, 2}),
+                            .context = at::ones({1, 4, 3}),
                             .latents = at::ones({1, 1, 2, 2, 2}),
-                            .mask = at::zeros({1, 1, 2, 1, 1})};
+                            .mask = at::zeros({1, 1, 2, 1, 1}),
+                            .deviation = at::ones({1, 1, 1, 2, 2})};
 
 TEST(Conditioning, APassHasItsRowsAndWhatIsTheVideos) {
   const Conditioning prompt = kBoth.pass(1);
@@ -22,7 +24,7 @@ TEST(Conditioning, APassHasItsRowsAndWhatIsTheVideos) {
   EXPECT_TRUE(prompt.text.equal(kBoth.text.narrow(0, 1, 1)));
   EXPECT_THAT(prompt.text_lengths, ElementsAre(3));
   EXPECT_TRUE(prompt.pooled.equal(at::tensor({2.0F, 3.0F}).view({1, 2})));
-  EXPECT_FALSE(prompt.context.defined());
+  EXPECT_TRUE(prompt.context.equal(kBoth.context));
   EXPECT_TRUE(prompt.latents.equal(kBoth.latents));
   EXPECT_TRUE(prompt.mask.equal(kBoth.mask));
 }
@@ -32,16 +34,15 @@ TEST(Conditioning, PassesJoinToWhatTheyWere) {
   EXPECT_TRUE(joined.text.equal(kBoth.text));
   EXPECT_THAT(joined.text_lengths, ElementsAre(2, 3));
   EXPECT_TRUE(joined.pooled.equal(kBoth.pooled));
-  EXPECT_FALSE(joined.context.defined());
+  EXPECT_TRUE(joined.context.equal(kBoth.context));
   EXPECT_TRUE(joined.latents.equal(kBoth.latents));
   EXPECT_EQ(joined.nbytes(), kBoth.nbytes());
 }
 
 TEST(Conditioning, GoesIntoAnotherDtypeAsAWhole) {
   const Conditioning half = kBoth.to(at::kBFloat16);
-  for (const at::Tensor& tensor : {half.text, half.pooled, half.latents, half.mask})
+  for (const at::Tensor& tensor : {half.text, half.pooled, half.context, half.latents, half.mask, half.deviation})
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
-  EXPECT_FALSE(half.context.defined());
   EXPECT_EQ(half.nbytes() * 2, kBoth.nbytes());
 }
 

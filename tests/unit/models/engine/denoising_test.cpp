@@ -177,6 +177,36 @@ TEST(Denoising, KnownLatentsStayAsTheyAre) {
   }
 }
 
+/// Predicts from all channels of what it is given, as many as the noise has.
+class WideDenoiser final : public Denoiser {
+ public:
+  at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
+                     StepCache*) override {
+    run.per_layer.resize(1);
+    inputs.push_back(latents.clone());
+    EXPECT_FALSE(conditioning.latents.defined());
+    return latents.narrow(2, 0, 4) * 0.5 + latents.narrow(2, 4, 3).mean(2, true);
+  }
+  void collect(AttentionRun&) override {}
+  uint64_t weight_bytes() const override { return 0; }
+
+  std::vector<at::Tensor> inputs;
+};
+
+TEST(Denoising, LatentsWithoutAMaskGoBesideTheNoise) {
+  const c10::InferenceMode inference;
+  Conditioning beside = {at::zeros({2, 3, 4})};
+  beside.latents = at::randn({1, 2, 3, 2, 2});
+  const auto wide = std::make_shared<WideDenoiser>();
+  const auto denoising = start(one_expert(wide), SamplerKind::ddim, Mode::sparse, {}, beside);
+  while (!denoising->finished()) {
+    const at::Tensor latents = denoising->state().latents;
+    EXPECT_EQ(latents.size(2), 4);
+    denoising->step();
+    EXPECT_TRUE(wide->inputs.back().equal(at::cat({latents, beside.latents}, 2).expand(wide->inputs.back().sizes())));
+  }
+}
+
 class Guard : public ::testing::TestWithParam<SamplerKind> {
  protected:
   c10::InferenceMode mode_;
