@@ -465,7 +465,8 @@ std::string check_model_index(const json& index, const std::string& file) {
   const Family* family = find_family(pipeline_class);
   if (family == nullptr) {
     std::vector<std::string> known;
-    for (const Family& each : families()) known.push_back(each.pipeline_class);
+    for (const Family& each : families())
+      for (const std::string& name : each.classes()) known.push_back(name);
     throw bad_file(file, "_class_name " + in_quotes(pipeline_class) + " is not supported",
                    "use a checkpoint of " + list_of(known));
   }

@@ -30,14 +30,20 @@ const Part& Family::part(std::string_view role) const {
   return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });
 }
 
+std::vector<std::string> Family::classes() const {
+  std::vector<std::string> all = {pipeline_class};
+  all.insert(all.end(), other_classes.begin(), other_classes.end());
+  return all;
+}
+
 bool has_weights(std::string_view role) {
   return role != "scheduler" && role != "tokenizer" && role != "image_processor";
 }
 
 const Family* find_family(std::string_view pipeline_class) {
-  for (const Family& family : families()) {
-    if (family.pipeline_class == pipeline_class) return &family;
-  }
+  for (const Family& family : families())
+    if (family.pipeline_class == pipeline_class || std::ranges::count(family.other_classes, pipeline_class) > 0)
+      return &family;
   return nullptr;
 }
 

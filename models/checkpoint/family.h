@@ -41,11 +41,12 @@ struct LoraNames {
 };
 
 struct Family {
-  std::string pipeline_class;           // of model_index.json
-  std::string name;                     // for people
-  std::vector<Part> parts;              // by their roles
-  std::vector<std::string> settings{};  // scalars of model_index.json that describe() reads
-  std::vector<std::string> marks{};     // keys of ModelSpec::marks
+  std::string pipeline_class;                // of model_index.json
+  std::vector<std::string> other_classes{};  // the same: which task they name, the configs tell
+  std::string name;                          // for people
+  std::vector<Part> parts;                   // by their roles
+  std::vector<std::string> settings{};       // scalars of model_index.json that describe() reads
+  std::vector<std::string> marks{};          // keys of ModelSpec::marks
   PromptRules prompt{};
   LoraNames lora{};
   std::vector<SamplerSpec> samplers;  // one of each class of the part "scheduler"
@@ -54,6 +55,8 @@ struct Family {
   ModelSpec (*describe)(const Checkpoint& checkpoint);
 
   const Part& part(std::string_view role) const;
+  /// The first is pipeline_class.
+  std::vector<std::string> classes() const;
 };
 
 /// Every family, in the order in which help texts list them: those that families/rows.cpp lists, and what was added.

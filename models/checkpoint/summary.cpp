@@ -54,7 +54,7 @@ CheckpointSummary summarize(const Checkpoint& checkpoint, const VideoSize& made_
   CheckpointSummary summary;
   summary.path = checkpoint.path().string();
   summary.family = family.name;
-  summary.pipeline_class = family.pipeline_class;
+  summary.pipeline_class = checkpoint.pipeline_class();
   for (const std::string& name : checkpoint.roles()) {
     summary.components.push_back(summarize_component(checkpoint, name));
     if (fp8_bytes.contains(name)) summary.components.back().fp8_bytes = fp8_bytes.at(name);
