@@ -1,12 +1,19 @@
-// Finds the place among the latents.
+// Frames for the encoders, and the place of what comes out.
 #include "models/engine/image_stage.h"
 
 #include <ATen/ATen.h>
 
 #include <utility>
+#include <vector>
+
+#include "models/image/encoder_pixels.h"
+#include "models/image/resize.h"
 
 namespace sparsereel::models {
 
+namespace {
+
+/// latents [1, C, 1, h, w] become the first ones of the video, which stay as they are.
 void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, const Plan& plan, const ModelSpec& spec) {
   const std::vector<int64_t> shape = latents_shape(spec, plan.latent);
   const int64_t axis = frames_axis(spec.layout), frames = shape[static_cast<size_t>(axis)];
@@ -19,13 +26,63 @@ void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, con
   conditioning.mask.select(axis, first).zero_();
 }
 
+/// [1, stride, F, h, w] like latents: 1 where a frame is given. A latent's channels are its frames; those of the first
+/// latent, which is one frame, are all that one.
+at::Tensor given_frames(const at::Tensor& latents, int64_t stride, bool has_last) {
+  at::Tensor given = at::zeros({1, stride, latents.size(2), latents.size(3), latents.size(4)}, latents.options());
+  given.select(2, 0).fill_(1);
+  if (has_last) given.select(2, given.size(2) - 1).select(1, stride - 1).fill_(1);
+  return given;
+}
+
+at::Tensor in_layout(const at::Tensor& latents, LatentLayout layout) {
+  return layout == LatentLayout::frames_first ? latents.transpose(1, 2).contiguous() : latents;
+}
+
+}  // namespace
+
+at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
+                        const at::TensorOptions& options) {
+  const auto fit = [&](const at::Tensor& image) {
+    return fit_image(image, plan.height, plan.width, plan.resize).to(options);
+  };
+  if (!spec.image.encodes_video) return fit(images.first);
+  at::Tensor frames = at::zeros({1, 3, plan.num_frames, plan.height, plan.width}, options);
+  frames.narrow(2, 0, 1).copy_(fit(images.first));
+  if (images.last.defined()) frames.narrow(2, plan.num_frames - 1, 1).copy_(fit(images.last));
+  return frames;
+}
+
+void add_latents(Conditioning& conditioning, const LatentDistribution& latents, bool has_last, const Plan& plan,
+                 const ModelSpec& spec) {
+  if (spec.image.latents == ImageSpec::Latents::first_frame_stays)
+    return keep_first_frame(conditioning, latents.mean, plan, spec);
+  std::vector<int64_t> shape = latents.mean.sizes().vec();
+  shape[2] = padded_frames(spec, plan.latent.frames);
+  at::Tensor beside = at::zeros(shape, latents.mean.options());
+  beside.narrow(2, 0, latents.mean.size(2)).copy_(latents.mean);
+  if (spec.image.tells_frames) beside = at::cat({given_frames(beside, spec.stride[0], has_last), beside}, 1);
+  conditioning.latents = in_layout(beside, spec.layout);
+  if (latents.deviation.defined()) conditioning.deviation = in_layout(latents.deviation, spec.layout);
+}
+
+at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const ImageProcessorConfig& config) {
+  std::vector<at::Tensor> tokens;
+  for (const at::Tensor* image : {&images.first, &images.last})
+    if (image->defined()) tokens.push_back(encoder.forward(encoder_pixels(*image, config)));
+  return at::cat(tokens, 1);
+}
+
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator) {
   const at::Tensor deviation = std::exchange(conditioning.deviation, {});
   if (!deviation.defined()) return;
   const at::Tensor noise = at::randn(deviation.sizes(), generator, at::TensorOptions().dtype(dtype));
   conditioning.latents = conditioning.latents.clone();  // the mean may be another run's too
   const int64_t axis = frames_axis(layout);
-  at::Tensor drawn = conditioning.latents.narrow(axis, 0, deviation.size(axis));
+  const int64_t channels = channels_axis(layout),
+                before = conditioning.latents.size(channels) - deviation.size(channels);
+  at::Tensor drawn =
+      conditioning.latents.narrow(axis, 0, deviation.size(axis)).narrow(channels, before, deviation.size(channels));
   drawn.add_(deviation.to(drawn.options()) * noise.to(drawn.options()));
 }
 

@@ -24,7 +24,7 @@
 #include "models/engine/memory_need.h"
 #include "models/engine/request.h"
 #include "models/engine/text_stage.h"
-#include "models/image/resize.h"
+#include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
 #include "models/weights/device.h"
 #include "models/weights/tensor_source.h"
@@ -79,6 +79,27 @@ at::Tensor host_frames(const at::Tensor& video) {
   return result;
 }
 
+/// The class's defaults where the checkpoint has none.
+ImageProcessorConfig image_processor(const Checkpoint& folder) {
+  constexpr const char* kRole = "image_processor";
+  std::string file;
+  nlohmann::json config = nlohmann::json::object();
+  if (std::ranges::count(folder.roles(), kRole) > 0) config = folder.config(kRole, &file);
+  return parse_image_processor_config(config, file);
+}
+
+/// fp32 convolutions with inputs rounded to TF32's 10 bits, or without, for as long as it lives.
+class Tf32 {
+ public:
+  explicit Tf32(bool on) : before_(at::globalContext().allowTF32CuDNN()) { at::globalContext().setAllowTF32CuDNN(on); }
+  ~Tf32() { at::globalContext().setAllowTF32CuDNN(before_); }
+  Tf32(const Tf32&) = delete;
+  Tf32& operator=(const Tf32&) = delete;
+
+ private:
+  bool before_;
+};
+
 }  // namespace
 
 Pipeline::Pipeline(Checkpoint folder, const Request& request)
@@ -102,6 +123,8 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_, spec_, files_));
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
+  encodes_in_tf32_ = request.vae_dtype == "auto";
+  encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   warn_of_second_roundings();
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
@@ -217,20 +240,51 @@ void Pipeline::load_vae() {
   vae_ = models::load_vae(vae_component_, device_, vae_dtype_);
 }
 
-void Pipeline::check_weights() const {
-  if (weights_checked_) return;
-  for (const ExpertSpec& expert : spec_.experts)
-    load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
-  models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
-  text_->check();
-  weights_checked_ = true;
+void Pipeline::check_weights(bool with_images) const {
+  if (!weights_checked_) {
+    for (const ExpertSpec& expert : spec_.experts)
+      load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
+    models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
+    text_->check();
+    weights_checked_ = true;
+  }
+  if (image_weights_checked_ || !(with_images || spec_.image.needed)) return;
+  models::load_vae(folder_.component("vae"), at::kMeta, encoder_dtype_, VaeParts::encoder);
+  if (spec_.image.has_context) load_image_encoder(folder_.component("image_encoder"), at::kMeta, at::kFloat);
+  image_weights_checked_ = true;
+}
+
+LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, VaeTiling tiling) const {
+  const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
+  const Tf32 tf32(encodes_in_tf32_);
+  bool tiled = use_tiling(tiling, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
+  LatentDistribution latents;
+  decode_or_retry_tiled(
+      tiled, tiling == VaeTiling::automatic,
+      [&](bool in_tiles) {
+        latents = vae->encode(frames, in_tiles);
+        return latents.mean;
+      },
+      [&] {
+        const bool had_transformer = has_transformer();
+        experts_->release();
+        return had_transformer;
+      });
+  return latents;
 }
 
 void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images) const {
   const c10::InferenceMode guard;
-  const auto vae = models::load_vae(folder_.component("vae"), device_, vae_dtype_, VaeParts::both);
-  const at::Tensor frame = fit_image(images.first, plan.height, plan.width, plan.resize).to(device_, vae_dtype_);
-  keep_first_frame(conditioning, vae->encode(frame).to(at::kFloat), plan, spec_);
+  check_images({.first = images.first.defined(), .last = images.last.defined()}, plan.latent.frames, spec_);
+  if (spec_.image.has_context) {
+    const auto encoder = load_image_encoder(folder_.component("image_encoder"), device_, at::kFloat);
+    conditioning.context = context_of(images, *encoder, image_processor(folder_));
+  }
+  const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
+  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), plan.vae_tiling);
+  latents.mean = latents.mean.to(at::kFloat);
+  if (!spec_.image.drawn) latents.deviation = {};
+  add_latents(conditioning, latents, images.last.defined(), plan, spec_);
 }
 
 Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, StageMeter& meter, Outcome& outcome) {
@@ -249,6 +303,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   const c10::InferenceMode guard;
   if (!plan.image.empty() && !conditioning.latents.defined())
     throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
+  if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   Conditioning drawn = conditioning;
   draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
@@ -287,7 +342,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const c10::InferenceMode guard;
   check_init_latents(plan, inputs.init_latents);
   Outcome outcome;
-  check_weights();
+  check_weights(inputs.images.first.defined());
   const auto announce = [&](const char* stage) {
     if (run.stage) run.stage(stage);
   };
@@ -324,12 +379,12 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   return outcome;
 }
 
-/// latents: [1, C, F, H, W].
-bool Pipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
+/// untiled_bytes: what it takes otherwise.
+bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
   if (offload_) return true;  // who offloads wants little memory in use, whatever is free
   // A quarter of the free memory stays free for what the estimate does not see.
-  return vae_->untiled_bytes(latents[2], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
+  return untiled_bytes > free_memory(device_) / 4 * 3;
 }
 
 void Pipeline::check_latents(const at::Tensor& latents) const {
@@ -348,7 +403,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
   Decoded result;
   at::Tensor there = latents.to(device_, vae_dtype_);
   if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
-  result.tiled = use_tiling(tiling, there.sizes());
+  result.tiled = use_tiling(tiling, vae_->untiled_bytes(there.size(2), there.size(3), there.size(4)));
   const bool tiled_first = result.tiled;
   const auto progress = [&](int64_t done, int64_t total) {
     if (run.decode) run.decode(done, total);

@@ -92,6 +92,7 @@ class StageMeter;
 class TextStage;
 struct Loading;
 struct WeightNeed;
+struct LatentDistribution;
 class Vae;
 
 class Pipeline {
@@ -142,7 +143,8 @@ class Pipeline {
 
   /// Opens all files, which may be moved from then on, and checks names and shapes of all weights by their headers.
   /// Throws Error: what does not fit is found before any time is spent. A second call does nothing.
-  void check_weights() const;
+  /// with_images: also those of what encodes images, which a model that needs one always has.
+  void check_weights(bool with_images = false) const;
 
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
   /// until it is released.
@@ -169,11 +171,13 @@ class Pipeline {
   bool fits_beside(const std::string& role) const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   void check_latents(const at::Tensor& latents) const;
-  bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
+  LatentDistribution encode_frames(const at::Tensor& frames, VaeTiling tiling) const;
+  bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const;
 
   Checkpoint folder_;
   at::Device device_;
-  at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
+  at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
+  bool encodes_in_tf32_ = false;  // of latents, on a GPU
   bool fp8_weights_ = false, fp8_text_weights_ = false;
   std::string why_idle_weights_, why_idle_text_weights_;
   bool offload_ = false;
@@ -182,7 +186,7 @@ class Pipeline {
   std::vector<std::string> weight_warnings_;
   mutable std::string model_hash_, lora_hash_;
   mutable std::optional<std::vector<PartFile>> part_files_;
-  mutable bool weights_checked_ = false;
+  mutable bool weights_checked_ = false, image_weights_checked_ = false;
   mutable std::shared_ptr<const WeightNeed> weight_need_;  // null: not asked for yet
   Component vae_component_;
   ModelSpec spec_;

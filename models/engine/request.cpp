@@ -113,6 +113,23 @@ void check_size(const Plan& plan, const ModelSpec& spec) {
 
 }  // namespace
 
+void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec) {
+  const ImageSpec& rules = spec.image;
+  if (images.first && !rules.any())
+    throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
+  if (images.last && !rules.takes_last)
+    throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
+  if (!images.first && (rules.needed || images.last))
+    throw bad_option("image",
+                     rules.needed ? "is missing: this model makes videos of images" : "is missing beside last_image",
+                     "name the picture that the video begins with");
+  if (!images.last && rules.needs_last)
+    throw bad_option("last_image", "is missing: this model makes videos from one image to another",
+                     "name the picture that the video ends with");
+  if (images.last && latent_frames == 1)
+    throw bad_option("frames", "1 has no place for a last image", "use " + std::to_string(1 + spec.stride[0]));
+}
+
 int64_t steps_of(const Request& request, const ModelSpec& spec) {
   if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
   return request.num_inference_steps.value_or(spec.defaults.steps);
@@ -148,11 +165,10 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);
-  if (!plan.image.empty() && !spec.image.any())
-    throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
-  check_sampling(request, plan, spec);
   check_size(plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
+  check_images({.first = !plan.image.empty(), .last = !plan.last_image.empty()}, plan.latent.frames, spec);
+  check_sampling(request, plan, spec);
   plan.decoded_frames = decoded_frames(spec, plan.latent.frames);
   return plan;
 }

@@ -21,6 +21,15 @@ constexpr uint64_t kMostPromptBytes = 1 << 20;
 /// Pipeline::resolve().
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
+/// Which images there are.
+struct GivenImages {
+  bool first = false, last = false;
+};
+
+/// Throws Error (field image or last_image) where the model cannot use them in a video of so many latent frames, or
+/// lacks one.
+void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
+
 /// How many steps it has: one for each of the sigmas where its sampler takes some, else those asked for or the model's.
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
