@@ -1,20 +1,20 @@
 // Pictures that people give. No torch.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <vector>
+
+#include "models/image/resample.h"
 
 namespace sparsereel::app {
 
-/// 8-bit RGB [height, width, 3].
-struct Image {
-  int64_t height = 0, width = 0;
-  std::vector<uint8_t> pixels;
-};
+using Image = models::Picture;
 
-/// Of a video, its first frame. Throws Error naming the file where it cannot be read, or in a build without media
-/// libraries.
+/// As it is to be seen: turned as its EXIF says, without alpha, of 8 bits. Of what holds several pictures (a video, a
+/// .safetensors of frames), the last one. Without media libraries, .ppm and .safetensors alone. Throws Error naming the
+/// file where it cannot be read, is CMYK, or larger than kMostImagePixels.
 Image read_image(const std::filesystem::path& path);
+
+/// Larger ones are refused before they are decoded: 300 MB of RGB.
+constexpr int64_t kMostImagePixels = 100'000'000;
 
 }  // namespace sparsereel::app

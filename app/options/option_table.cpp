@@ -107,6 +107,7 @@ const std::vector<std::pair<Idle, std::string>>& idle_causes() {
       {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
       {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
       {Idle::no_lora, "no LoRA"},
+      {Idle::no_image, "no image"},
       {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},
       {Idle::no_frame_rate, "an output that ends in .safetensors, without save_latents"},
       {Idle::random_seed, "a random seed, with which the same command makes another video"},

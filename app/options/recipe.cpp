@@ -32,11 +32,10 @@ bool is_fact(const std::string& key) {
 }
 
 /// Hashes of what it knows by name, for recipe_mismatches().
-const std::map<std::string, const char*, std::less<>> kHashes = {{"model_sha256", "model"},
-                                                                 {"init_latents_sha256", "file of --init-latents"},
-                                                                 {"image_sha256", "image"},
-                                                                 {"profile_sha256", "profile"},
-                                                                 {"lora_sha256", "LoRA"}};
+const std::map<std::string, const char*, std::less<>> kHashes = {
+    {"model_sha256", "model"},     {"init_latents_sha256", "file of --init-latents"},
+    {"image_sha256", "image"},     {"last_image_sha256", "last image"},
+    {"profile_sha256", "profile"}, {"lora_sha256", "LoRA"}};
 
 nlohmann::json read_fields(const fs::path& video) {
   const std::string text = read_recipe(video);

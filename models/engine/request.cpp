@@ -15,6 +15,7 @@
 #include "models/samplers/sampler.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
+#include "models/video/image_size.h"
 #include "models/weights/tensor_source.h"
 
 namespace sparsereel::models {
@@ -105,9 +106,49 @@ void check_sampling(const Request& request, const Plan& plan, const ModelSpec& s
   check_schedule(request, plan, spec);
 }
 
+/// Of frames, in pixels.
+PixelSize grid_of(const ModelSpec& spec) {
+  return {.height = spec.stride[1] * spec.patch[1], .width = spec.stride[2] * spec.patch[2]};
+}
+
+PixelSize size_of(const Request& request, const ModelSpec& spec) {
+  const PixelSize size = {.height = request.height.value_or(spec.defaults.height),
+                          .width = request.width.value_or(spec.defaults.width)};
+  const bool follows = request.image_size && !request.image.empty() && !spec.image.fixed_size;
+  return follows ? size_like(*request.image_size, size.height * size.width, grid_of(spec)) : size;
+}
+
+/// Throws where the model has another use for images.
+void check_images(const Plan& plan, const ModelSpec& spec) {
+  const ImageSpec& rules = spec.image;
+  if (!plan.image.empty() && !rules.any())
+    throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
+  if (!plan.last_image.empty() && !rules.takes_last)
+    throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
+  if (plan.image.empty() && (rules.needed || !plan.last_image.empty()))
+    throw bad_option("image",
+                     rules.needed ? "is missing: this model makes videos of images" : "is missing beside last_image",
+                     "name the picture that the video begins with");
+  if (plan.last_image.empty() && rules.needs_last)
+    throw bad_option("last_image", "is missing: this model makes videos from one image to another",
+                     "name the picture that the video ends with");
+}
+
+void require_default(const char* field, int64_t value, int64_t only) {
+  if (value == only) return;
+  throw bad_option(field, std::to_string(value) + " is impossible for this model, which has one size and length",
+                   "use " + std::to_string(only) + ", or leave it out");
+}
+
 void check_size(const Plan& plan, const ModelSpec& spec) {
-  require_step("width", plan.width, spec.stride[2] * spec.patch[2], 0);
-  require_step("height", plan.height, spec.stride[1] * spec.patch[1], 0);
+  if (spec.image.fixed_size) {
+    require_default("width", plan.width, spec.defaults.width);
+    require_default("height", plan.height, spec.defaults.height);
+    require_default("frames", plan.num_frames, spec.defaults.frames);
+  }
+  const PixelSize grid = grid_of(spec);
+  require_step("width", plan.width, grid.width, 0);
+  require_step("height", plan.height, grid.height, 0);
   require_step("frames", plan.num_frames, spec.stride[0], 1);
 }
 
@@ -141,13 +182,14 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.prompt = request.prompt;
   plan.negative_prompt = request.negative_prompt.value_or(spec.defaults.negative_prompt);
   plan.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
-  plan.width = request.width.value_or(spec.defaults.width);
-  plan.height = request.height.value_or(spec.defaults.height);
+  const PixelSize size = size_of(request, spec);
+  plan.width = size.width;
+  plan.height = size.height;
   plan.num_frames = request.num_frames.value_or(spec.defaults.frames);
   plan.image = request.image;
   plan.last_image = request.last_image;
   plan.resize = request.resize;
-  plan.image_size = request.image_size;
+  if (!spec.image.fixed_size) plan.image_size = request.image_size;
   plan.seed = request.seed;
   plan.num_inference_steps = steps_of(request, spec);
   plan.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
@@ -165,6 +207,8 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);
+  check_images(plan, spec);
+  check_sampling(request, plan, spec);
   check_size(plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
   check_images({.first = !plan.image.empty(), .last = !plan.last_image.empty()}, plan.latent.frames, spec);

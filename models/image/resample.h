@@ -25,7 +25,7 @@ PictureBox whole(const Picture& picture);
 PictureBox centre(const Picture& picture, int64_t height, int64_t width);
 
 /// The part as height x width. Widened by the scale, the filter lets nothing through that the new size cannot show.
-/// Along x, then along y, each rounded to 8 bits. Throws Error where a size is below 1.
+/// One axis after the other, each rounded to 8 bits. Throws Error where a size is below 1.
 Picture resample(const Picture& picture, int64_t height, int64_t width, ResampleFilter filter, const PictureBox& part);
 
 }  // namespace sparsereel::models

@@ -114,6 +114,8 @@ struct ChoiceType {
 template <>
 struct Type<GuidancePasses> : ChoiceType<GuidancePasses, parse_guidance_passes> {};
 template <>
+struct Type<ResizeRule> : ChoiceType<ResizeRule, parse_resize_rule> {};
+template <>
 struct Type<VaeTiling> : ChoiceType<VaeTiling, parse_vae_tiling> {};
 template <>
 struct Type<Mode> : ChoiceType<Mode, attention::parse_mode> {};
@@ -228,6 +230,24 @@ std::vector<Field> size() {
   return {field(&Request::width, &Plan::width, {.name = "width"}),
           field(&Request::height, &Plan::height, {.name = "height"}),
           field(&Request::num_frames, &Plan::num_frames, {.name = "frames"})};
+}
+
+/// Of pictures that the video is made from.
+std::vector<Field> images() {
+  const auto name_of = [](std::string Plan::*file) {
+    return [file](const Plan& plan) {
+      const std::string name = std::filesystem::path(plan.*file).filename().string();
+      return only(!name.empty(), name);
+    };
+  };
+  const auto picture = [&](const char* name, std::string Request::*member, std::string Plan::*file) {
+    return field(member, name_of(file),
+                 {.name = name, .kind = ValueKind::file, .decides = Decides::text, .recipe = InRecipe::file});
+  };
+  return {
+      picture("image", &Request::image, &Plan::image), picture("last_image", &Request::last_image, &Plan::last_image),
+      field(&Request::resize, [](const Plan& plan) { return only(!plan.image.empty(), plan.resize); },
+            {.name = "resize", .decides = Decides::text, .choices = {"cover", "stretch"}, .idle = {Idle::no_image}})};
 }
 
 std::vector<Field> sampling() {
@@ -351,7 +371,7 @@ std::vector<Field> pipeline() {
 
 std::vector<Field> all_fields() {
   std::vector<Field> all;
-  for (std::vector<Field> group : {texts(), size(), sampling(), selection(), pipeline()})
+  for (std::vector<Field> group : {texts(), size(), images(), sampling(), selection(), pipeline()})
     std::ranges::move(group, std::back_inserter(all));
   all.push_back(field(&Request::attention_mode, &Plan::attention_mode,
                       {.name = "attention", .choices = {"full", "quantized", "sparse", "check"}}));
@@ -446,8 +466,9 @@ std::string text_key(const Plan& plan) {
   nlohmann::json key;
   for (const Field& field : fields())
     if (field.decides == Decides::text) key.push_back(field.save(plan));
-  key.push_back(plan.image);  // whose field, where a program has one, says less than the whole path
-  return key.dump();
+  // Images are encoded for one size, and their fields say less than the whole paths, which need not be UTF-8.
+  if (!plan.image.empty()) key.push_back({plan.width, plan.height, plan.num_frames});
+  return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + plan.image + '\0' + plan.last_image;
 }
 
 std::string pipeline_key(const Request& request) {

@@ -36,6 +36,7 @@ enum class Idle {
   no_reuse,         // is possible
   on_a_cpu,         // it runs
   no_lora,          // is given
+  no_image,         // is given
   not_encoded,      // the output
   no_frame_rate,    // has the output
   random_seed,      // the next run takes another

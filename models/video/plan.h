@@ -30,7 +30,7 @@ struct Plan {
   int64_t decoded_frames = 0;     // may differ from num_frames; see frame_count_warning()
   std::string image, last_image;  // as in the request
   ResizeRule resize = ResizeRule::cover;
-  std::optional<PixelSize> image_size;  // as in the request
+  std::optional<PixelSize> image_size;  // of the first, whose shape the video has; unset: it has the one asked for
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;
   std::vector<double> sigmas;              // as in the request; empty where the sampler takes none

@@ -1,4 +1,4 @@
-// What the tests' program has beside the others: a family of its own, and two options.
+// What the tests' program has beside the others: a family of its own, and an option.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace sparsereel::test {
 models::Family toy_family();
 models::ComponentLoaders toy_loaders();
 
-/// --draft, a video of one step, and --image, a picture that the video begins with.
+/// --draft, a video of one step.
 std::vector<models::Field> toy_fields();
 
 }  // namespace sparsereel::test

@@ -1,6 +1,15 @@
-// A picture through FFmpeg's decoders: PNG, JPEG, WebP and what else it knows.
-#include "app/media/image.h"
+// Pictures through FFmpeg's decoders: PNG, JPEG and WebP by themselves, and the last frame of what else it knows.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
 
+extern "C" {
+#include <libavutil/display.h>
+#include <libavutil/pixdesc.h>
+}
+
+#include "app/media/image_readers.h"
 #include "app/media/with_libraries/ffmpeg.h"
 #include "hilbert/error.h"
 
@@ -10,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 Error unreadable(const fs::path& path, int code) {
-  return bad_file(path, "cannot be read as an image: " + ffmpeg::message(code), "name a PNG, JPEG or WebP file");
+  return bad_file(path, "cannot be read as an image: " + ffmpeg::message(code),
+                  "name a PNG, JPEG, WebP or PPM file, or a video to go on from");
 }
 
 int require_image(int code, const fs::path& path) {
@@ -18,63 +28,201 @@ int require_image(int code, const fs::path& path) {
   return code;
 }
 
+/// Feeds one decoder; what is damaged is an error.
+class Decoder {
+ public:
+  Decoder(const AVCodec* codec, const fs::path& path, const AVCodecParameters* parameters = nullptr)
+      : path_(path), context_(avcodec_alloc_context3(codec)), frame_(av_frame_alloc()) {
+    if (!context_ || !frame_) throw std::bad_alloc();
+    if (parameters != nullptr) require_image(avcodec_parameters_to_context(context_.get(), parameters), path);
+    context_->thread_count = 1;
+    context_->max_pixels = kMostImagePixels;
+    if (parameters == nullptr)
+      context_->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
+    require_image(avcodec_open2(context_.get(), codec, nullptr), path);
+  }
+
+  /// nullptr: there are no more.
+  void send(const AVPacket* packet) {
+    require_image(avcodec_send_packet(context_.get(), packet), path_);
+    receive();
+  }
+  /// The last picture that came out.
+  ffmpeg::Frame take_last() {
+    if (!last_) throw unreadable(path_, AVERROR_INVALIDDATA);
+    return std::move(last_);
+  }
+  bool has_picture() const { return last_ != nullptr; }
+
+ private:
+  void receive() {
+    for (;;) {
+      const int code = avcodec_receive_frame(context_.get(), frame_.get());
+      if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
+      require_image(code, path_);
+      last_ = std::exchange(frame_, ffmpeg::Frame(av_frame_alloc()));
+      if (!frame_) throw std::bad_alloc();
+    }
+  }
+
+  fs::path path_;
+  ffmpeg::CodecContext context_;
+  ffmpeg::Frame frame_, last_;
+};
+
+/// Whether its samples are what is seen, or an index into a palette: no chroma to be converted.
+bool is_plain(const AVPixFmtDescriptor& format) {
+  if ((format.flags & (AV_PIX_FMT_FLAG_BITSTREAM | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_FLOAT)) != 0) return false;
+  return (format.flags & (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL)) != 0 || format.nb_components <= 2;
+}
+
+/// The highest 8 bits of each sample; of grey, the same thrice. A palette holds RGB.
+Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
+  Image image{.height = frame.height, .width = frame.width};
+  image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
+  const bool palette = (format.flags & AV_PIX_FMT_FLAG_PAL) != 0;
+  const bool colours = palette || format.nb_components >= 3;
+  const std::array<const uint8_t*, 4> planes = {frame.data[0], frame.data[1], frame.data[2], frame.data[3]};
+  const std::array<int, 4> strides = {frame.linesize[0], frame.linesize[1], frame.linesize[2], frame.linesize[3]};
+  std::vector<uint16_t> line(static_cast<size_t>(frame.width));
+  for (int y = 0; y < frame.height; ++y) {
+    uint8_t* row = image.pixels.data() + y * image.width * 3;
+    for (int channel = 0; channel < 3; ++channel) {
+      const int component = colours ? channel : 0, depth = palette ? 8 : format.comp[component].depth;
+      auto planes_of_line = planes;
+      av_read_image_line2(line.data(), planes_of_line.data(), strides.data(), &format, 0, y, component, frame.width,
+                          palette ? 1 : 0, sizeof(uint16_t));
+      for (int x = 0; x < frame.width; ++x) {
+        const int value = line[static_cast<size_t>(x)];
+        row[x * 3 + channel] =
+            static_cast<uint8_t>(depth >= 8 ? value >> (depth - 8) : value * 255 / ((1 << depth) - 1));
+      }
+    }
+  }
+  return image;
+}
+
+/// By the matrix and the range that the picture names; JPEG's where it names none.
+void set_colours(SwsContext& scaler, const AVFrame& frame) {
+  const bool full = frame.color_range == AVCOL_RANGE_JPEG || frame.format == AV_PIX_FMT_YUVJ420P ||
+                    frame.format == AV_PIX_FMT_YUVJ422P || frame.format == AV_PIX_FMT_YUVJ444P ||
+                    frame.format == AV_PIX_FMT_YUVJ440P;
+  const int* matrix = sws_getCoefficients(frame.colorspace);  // unknown ones are those of BT.601
+  sws_setColorspaceDetails(&scaler, matrix, full ? 1 : 0, sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+}
+
+Image converted_image(const AVFrame& frame, const fs::path& path) {
+  Image image{.height = frame.height, .width = frame.width};
+  image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
+  const ffmpeg::Scaler scaler(
+      sws_getContext(frame.width, frame.height, static_cast<AVPixelFormat>(frame.format), frame.width, frame.height,
+                     AV_PIX_FMT_RGB24, SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr));
+  if (!scaler) throw unreadable(path, AVERROR(EINVAL));
+  set_colours(*scaler, frame);
+  uint8_t* const target = image.pixels.data();
+  const int row_bytes = frame.width * 3;
+  require_image(sws_scale(scaler.get(), frame.data, frame.linesize, 0, frame.height, &target, &row_bytes), path);
+  return image;
+}
+
+Image image_of(const AVFrame& frame, const fs::path& path) {
+  check_image_size(path, frame.height, frame.width);
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
+  if (format == nullptr) throw unreadable(path, AVERROR(EINVAL));
+  return is_plain(*format) ? plain_image(frame, *format) : converted_image(frame, path);
+}
+
+AVCodecID codec_of(ImageFormat format) {
+  if (format == ImageFormat::jpeg) return AV_CODEC_ID_MJPEG;
+  return format == ImageFormat::png ? AV_CODEC_ID_PNG : AV_CODEC_ID_WEBP;
+}
+
 /// A file that is open for reading.
 class Source {
  public:
   explicit Source(const fs::path& path) : path_(path) {
-    ffmpeg::capture_log();
     require_image(avformat_open_input(&context_, ("file:" + path.string()).c_str(), nullptr, nullptr), path);
+    require_image(avformat_find_stream_info(context_, nullptr), path_);
+    index_ = require_image(av_find_best_stream(context_, AVMEDIA_TYPE_VIDEO, -1, -1, &codec_, 0), path_);
+    check_image_size(path, stream().codecpar->height, stream().codecpar->width);
   }
   ~Source() { avformat_close_input(&context_); }
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
-  /// Its first picture.
-  ffmpeg::Frame decode() {
-    require_image(avformat_find_stream_info(context_, nullptr), path_);
-    const AVCodec* codec = nullptr;
-    const int stream = require_image(av_find_best_stream(context_, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0), path_);
-    const ffmpeg::CodecContext decoder(avcodec_alloc_context3(codec));
+  /// Of the pictures from the last one on that can be decoded by itself, or of all; nothing where none comes out.
+  ffmpeg::Frame last_picture(bool of_all) {
+    if (!of_all && (context_->duration <= 0 || av_seek_frame(context_, -1, end(), AVSEEK_FLAG_BACKWARD) < 0)) return {};
     const ffmpeg::Packet packet(av_packet_alloc());
-    ffmpeg::Frame frame(av_frame_alloc());
-    if (!decoder || !packet || !frame) throw std::bad_alloc();
-    require_image(avcodec_parameters_to_context(decoder.get(), context_->streams[stream]->codecpar), path_);
-    decoder->thread_count = 1;  // a picture comes out for the packet that goes in
-    require_image(avcodec_open2(decoder.get(), codec, nullptr), path_);
-    int code = AVERROR(EAGAIN);
-    while (code == AVERROR(EAGAIN)) {
-      const int read = av_read_frame(context_, packet.get());
-      if (read >= 0 && packet->stream_index != stream) {
-        av_packet_unref(packet.get());
-        continue;
-      }
-      require_image(avcodec_send_packet(decoder.get(), read < 0 ? nullptr : packet.get()), path_);
+    if (!packet) throw std::bad_alloc();
+    Decoder decoder(codec_, path_, stream().codecpar);
+    while (av_read_frame(context_, packet.get()) >= 0) {
+      if (packet->stream_index == index_) decoder.send(packet.get());
       av_packet_unref(packet.get());
-      code = avcodec_receive_frame(decoder.get(), frame.get());
     }
-    require_image(code, path_);
-    return frame;
+    decoder.send(nullptr);
+    return decoder.has_picture() ? decoder.take_last() : ffmpeg::Frame();
+  }
+
+  /// As ImageHeader has it.
+  int orientation() const {
+    const int32_t* matrix = display_matrix();
+    if (matrix == nullptr) return 1;
+    const bool mirrored = int64_t{matrix[0]} * matrix[4] < int64_t{matrix[1]} * matrix[3];
+    const double turn = -av_display_rotation_get(matrix);  // clockwise, in degrees
+    const auto quarters = mirrored ? 0 : (static_cast<int>(turn / 90 + 4.5) % 4);
+    return std::array{1, 6, 3, 8}[static_cast<size_t>(quarters)];
   }
 
  private:
+  AVStream& stream() const { return *context_->streams[index_]; }
+  int64_t end() const {
+    return context_->duration + (context_->start_time == AV_NOPTS_VALUE ? 0 : context_->start_time);
+  }
+  const int32_t* display_matrix() const {
+#if LIBAVFORMAT_VERSION_INT >= AV_VERSION_INT(60, 15, 100)
+    const AVCodecParameters& parameters = *stream().codecpar;
+    const AVPacketSideData* data =
+        av_packet_side_data_get(parameters.coded_side_data, parameters.nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
+    return data == nullptr ? nullptr : reinterpret_cast<const int32_t*>(data->data);
+#else
+    return reinterpret_cast<const int32_t*>(av_stream_get_side_data(&stream(), AV_PKT_DATA_DISPLAYMATRIX, nullptr));
+#endif
+  }
+
   fs::path path_;
   AVFormatContext* context_ = nullptr;
+  const AVCodec* codec_ = nullptr;
+  int index_ = 0;
 };
 
 }  // namespace
 
-Image read_image(const fs::path& path) {
-  const ffmpeg::Frame frame = Source(path).decode();
-  Image image{.height = frame->height, .width = frame->width, .pixels = {}};
-  image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
-  const ffmpeg::Scaler scaler(sws_getContext(
-      frame->width, frame->height, static_cast<AVPixelFormat>(frame->format), frame->width, frame->height,
-      AV_PIX_FMT_RGB24, SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr));
-  if (!scaler) throw unreadable(path, AVERROR(EINVAL));
-  uint8_t* const target = image.pixels.data();
-  const int row_bytes = frame->width * 3;
-  require_image(sws_scale(scaler.get(), frame->data, frame->linesize, 0, frame->height, &target, &row_bytes), path);
-  return image;
+Image decode_image(const fs::path& path, ImageFormat format, std::span<const std::byte> file) {
+  ffmpeg::capture_log();
+  const AVCodec* codec = avcodec_find_decoder(codec_of(format));
+  if (codec == nullptr) throw unreadable(path, AVERROR_DECODER_NOT_FOUND);
+  const ffmpeg::Packet packet(av_packet_alloc());
+  if (!packet || av_new_packet(packet.get(), static_cast<int>(file.size())) < 0) throw std::bad_alloc();
+  std::memcpy(packet->data, file.data(), file.size());
+  Decoder decoder(codec, path);
+  decoder.send(packet.get());
+  if (!decoder.has_picture()) decoder.send(nullptr);
+  return image_of(*decoder.take_last(), path);
+}
+
+Image decode_last_frame(const fs::path& path) {
+  ffmpeg::capture_log();
+  ffmpeg::Frame frame;
+  int orientation = 1;
+  for (const bool of_all : {false, true}) {
+    Source source(path);
+    orientation = source.orientation();
+    frame = source.last_picture(of_all);
+    if (frame) break;
+  }
+  if (!frame) throw unreadable(path, AVERROR_INVALIDDATA);
+  return turned(image_of(*frame, path), orientation);
 }
 
 }  // namespace sparsereel::app

@@ -1,5 +1,5 @@
 // Stands in for what needs FFmpeg or OpenCV in a build without them: each says what such a build can do.
-#include "app/media/image.h"
+#include "app/media/image_readers.h"
 #include "app/media/plot.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
@@ -59,9 +59,23 @@ std::string read_comment(const std::filesystem::path& path) {
   return {};
 }
 
-Image read_image(const std::filesystem::path& path) {
-  throw bad_file(path, "this build has no media libraries and reads no images",
-                 "build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
+namespace {
+
+void require_image_libraries(const std::filesystem::path& path) {
+  throw bad_file(path, "this build has no media libraries and reads only .ppm and .safetensors pictures",
+                 "give it as one of these, or build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
+}
+
+}  // namespace
+
+Image decode_image(const std::filesystem::path& path, ImageFormat, std::span<const std::byte>) {
+  require_image_libraries(path);
+  return {};
+}
+
+Image decode_last_frame(const std::filesystem::path& path) {
+  require_image_libraries(path);
+  return {};
 }
 
 MediaReport media_report() {

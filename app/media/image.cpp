@@ -1,0 +1,174 @@
+// Finds the reader by what a file begins with; the formats that need no libraries, and the turning.
+#include "app/media/image.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "app/media/image_readers.h"
+#include "app/media/writers.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/tensor_file.h"
+#include "models/files/regular_file.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
+constexpr const char* kRemedy = "name a PNG, JPEG, WebP or PPM file, or a video to go on from";
+
+std::string first_bytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(16, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return bytes;
+}
+
+std::span<const std::byte> as_bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// "P6 640 480 255" and a byte of white space: the fields of a PPM or PGM, with comments between.
+class PnmHeader {
+ public:
+  PnmHeader(const fs::path& path, std::string_view file) : path_(path), file_(file) {}
+
+  int64_t number() {
+    skip();
+    int64_t value = 0;
+    const size_t begin = place_;
+    for (; place_ < file_.size() && std::isdigit(static_cast<unsigned char>(file_[place_])) != 0; ++place_)
+      value = std::min<int64_t>(value * 10 + (file_[place_] - '0'), 1'000'000'000);
+    if (place_ == begin) throw bad_file(path_, "is no PPM: a number of its header is missing", kRemedy);
+    return value;
+  }
+  /// Behind the one white space that follows the header.
+  std::string_view rest() const { return file_.substr(std::min(place_ + 1, file_.size())); }
+
+ private:
+  void skip() {
+    while (place_ < file_.size()) {
+      if (file_[place_] == '#')
+        place_ = std::min(file_.find('\n', place_), file_.size());
+      else if (std::isspace(static_cast<unsigned char>(file_[place_])) != 0)
+        ++place_;
+      else
+        return;
+    }
+  }
+
+  fs::path path_;
+  std::string_view file_;
+  size_t place_ = 2;
+};
+
+/// P5, grey, or P6, of 8 or 16 bits.
+Image read_pnm(const fs::path& path) {
+  const std::string file = models::read_regular_file(path, kMostFileBytes, kRemedy);
+  PnmHeader header(path, file);
+  Image image;
+  image.width = header.number();
+  image.height = header.number();
+  const int64_t most = header.number();
+  check_image_size(path, image.height, image.width);
+  if (most < 1 || most > 65535) throw bad_file(path, "is no PPM: its largest value is not 1 to 65535", kRemedy);
+  const size_t bytes = most > 255 ? 2 : 1, channels = file[1] == '6' ? 3 : 1;
+  const auto pixels = static_cast<size_t>(image.height * image.width);
+  const std::string_view data = header.rest();
+  if (data.size() < pixels * channels * bytes) throw bad_file(path, "is truncated: pixels are missing", kRemedy);
+  const auto value = [&](size_t index) {
+    const auto byte = [&](size_t place) { return static_cast<int64_t>(static_cast<unsigned char>(data[place])); };
+    const int64_t stored = bytes == 1 ? byte(index) : byte(2 * index) << 8 | byte(2 * index + 1);
+    return static_cast<uint8_t>((std::min(stored, most) * 255 + most / 2) / most);
+  };
+  image.pixels.resize(pixels * 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = value(channels == 3 ? i : i / 3);
+  return image;
+}
+
+/// The tensor "image" [H, W, 3], or the last of "frames" [F, H, W, 3]; bytes, or floats in 0..1.
+Image read_tensor(const fs::path& path) {
+  const models::TensorFile file(path);
+  const models::TensorEntry* entry = file.find("image");
+  const size_t axes = entry != nullptr ? 3 : 4;
+  if (entry == nullptr) entry = file.find("frames");
+  const bool is_float = entry != nullptr && entry->dtype == models::Dtype::f32;
+  if (entry == nullptr || entry->shape.size() != axes || entry->shape.back() != 3 || entry->elements() == 0 ||
+      (!is_float && entry->dtype != models::Dtype::u8))
+    throw bad_file(path, "has no picture", "name a file of a tensor image [height, width, 3] of U8, or F32 in 0 to 1");
+  Image image{.height = entry->shape[axes - 3], .width = entry->shape[axes - 2]};
+  check_image_size(path, image.height, image.width);
+  const auto count = static_cast<size_t>(image.height * image.width * 3);
+  const std::span<const std::byte> all = file.data(*entry);
+  const std::span<const std::byte> last = all.last(count * (is_float ? sizeof(float) : 1));
+  image.pixels.resize(count);
+  if (!is_float) {
+    std::memcpy(image.pixels.data(), last.data(), count);
+    return image;
+  }
+  std::vector<float> values(count);
+  std::memcpy(values.data(), last.data(), last.size());
+  image.pixels = rgb8({.data = values.data(), .frames = 1, .height = image.height, .width = image.width}, 0);
+  return image;
+}
+
+Image read_still(const fs::path& path, ImageFormat format) {
+  const std::string file = models::read_regular_file(path, kMostFileBytes, kRemedy);
+  const ImageHeader header = read_image_header(format, as_bytes(file));
+  check_image_size(path, header.height, header.width);
+  if (format == ImageFormat::jpeg && header.components == 4)
+    throw bad_file(path, "is a CMYK picture, for printing", "save it as RGB first");
+  if (format == ImageFormat::webp && header.animated)
+    throw bad_file(path, "is an animated WebP", "save one of its pictures as a PNG first");
+  return turned(decode_image(path, format, as_bytes(file)), header.orientation);
+}
+
+}  // namespace
+
+void check_image_size(const fs::path& path, int64_t height, int64_t width) {
+  if (height < 1 || width < 1) throw bad_file(path, "cannot be read as an image: it has no size", kRemedy);
+  if (height > kMostImagePixels / width)
+    throw bad_file(path,
+                   "is a picture of " + std::to_string(width) + "x" + std::to_string(height) + ", more than " +
+                       std::to_string(kMostImagePixels / 1'000'000) + " million pixels",
+                   "scale it down first: no video shows as much");
+}
+
+Image turned(const Image& image, int orientation) {
+  if (orientation == 1) return image;
+  // 5 to 8 swap the axes; what is seen begins at the right in 2, 3, 7, 8 and at the bottom in 3, 4, 6, 7.
+  const bool swapped = orientation >= 5;
+  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Image result = image;
+  if (swapped) std::swap(result.height, result.width);
+  uint8_t* target = result.pixels.data();
+  for (int64_t row = 0; row < result.height; ++row) {
+    for (int64_t column = 0; column < result.width; ++column) {
+      int64_t y = swapped ? column : row, x = swapped ? row : column;
+      if (from_bottom) y = image.height - 1 - y;
+      if (from_right) x = image.width - 1 - x;
+      target = std::copy_n(image.pixels.data() + (y * image.width + x) * 3, 3, target);
+    }
+  }
+  return result;
+}
+
+Image read_image(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (extension == ".safetensors") return read_tensor(path);
+  const std::string begin = first_bytes(path);
+  if (begin.starts_with("P6") || begin.starts_with("P5")) return read_pnm(path);
+  if (const auto format = image_format(as_bytes(begin))) return read_still(path, *format);
+  return decode_last_frame(path);
+}
+
+}  // namespace sparsereel::app

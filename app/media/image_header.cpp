@@ -1,0 +1,150 @@
+// Walks over segments and chunks up to the pixels' size, and to EXIF's orientation.
+#include "app/media/image_header.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace sparsereel::app {
+namespace {
+
+/// Bytes that read as 0 behind their end.
+class Bytes {
+ public:
+  explicit Bytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  size_t size() const { return bytes_.size(); }
+  uint32_t at(size_t place) const { return place < bytes_.size() ? static_cast<uint32_t>(bytes_[place]) : 0; }
+  /// The first byte has the highest bits.
+  uint32_t big(size_t place, int count) const {
+    uint32_t number = 0;
+    for (int i = 0; i < count; ++i) number = number << 8 | at(place + static_cast<size_t>(i));
+    return number;
+  }
+  uint32_t little(size_t place, int count) const {
+    uint32_t number = 0;
+    for (int i = count - 1; i >= 0; --i) number = number << 8 | at(place + static_cast<size_t>(i));
+    return number;
+  }
+  bool is(size_t place, std::string_view text) const {
+    if (place > size() || text.size() > size() - place) return false;
+    return std::ranges::equal(bytes_.subspan(place, text.size()), text, {}, {},
+                              [](char c) { return static_cast<std::byte>(c); });
+  }
+  Bytes part(size_t place, size_t count) const {
+    place = std::min(place, size());
+    return Bytes(bytes_.subspan(place, std::min(count, size() - place)));
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+constexpr std::string_view kExif("Exif\0\0", 6);
+
+/// Of EXIF's TIFF; 1 where it says nothing.
+int orientation_of(const Bytes& tiff) {
+  constexpr uint32_t kTag = 0x112;
+  const bool little = tiff.is(0, "II");
+  if (!little && !tiff.is(0, "MM")) return 1;
+  const auto number = [&](size_t place, int count) {
+    return little ? tiff.little(place, count) : tiff.big(place, count);
+  };
+  const size_t directory = number(4, 4);
+  const uint32_t count = number(directory, 2);
+  for (uint32_t i = 0; i < count; ++i) {
+    const size_t entry = directory + 2 + size_t{12} * i;
+    if (entry >= tiff.size()) break;
+    if (number(entry, 2) != kTag) continue;
+    const uint32_t value = number(entry + 8, 2);
+    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  }
+  return 1;
+}
+
+/// Segments up to that of the pixels: 0xff, a kind, and mostly a length.
+void read_jpeg(const Bytes& file, ImageHeader& header) {
+  size_t place = 2;
+  while (place + 4 <= file.size()) {
+    if (file.at(place) != 0xff) return;
+    const uint32_t kind = file.at(place + 1);
+    if (kind == 0xff) {  // fills up
+      ++place;
+      continue;
+    }
+    if (kind == 0x01 || (kind >= 0xd0 && kind <= 0xd8)) {  // without a length
+      place += 2;
+      continue;
+    }
+    if (kind == 0xd9 || kind == 0xda) return;  // the end, or the pixels
+    const size_t length = file.big(place + 2, 2);
+    const bool is_frame = kind >= 0xc0 && kind <= 0xcf && kind != 0xc4 && kind != 0xc8 && kind != 0xcc;
+    if (is_frame) {
+      header.height = file.big(place + 5, 2);
+      header.width = file.big(place + 7, 2);
+      header.components = static_cast<int>(file.at(place + 9));
+    }
+    if (kind == 0xe1 && file.is(place + 4, kExif) && length > 8)
+      header.orientation = orientation_of(file.part(place + 10, length - 8));
+    if (length < 2) return;
+    place += 2 + length;
+  }
+}
+
+/// Chunks of length, kind, data and a checksum.
+void read_png(const Bytes& file, ImageHeader& header) {
+  for (size_t place = 8; place + 12 <= file.size();) {
+    const size_t length = file.big(place, 4);
+    if (file.is(place + 4, "IHDR")) {
+      header.width = file.big(place + 8, 4);
+      header.height = file.big(place + 12, 4);
+    }
+    if (file.is(place + 4, "acTL")) header.animated = true;
+    if (file.is(place + 4, "eXIf")) header.orientation = orientation_of(file.part(place + 8, length));
+    place += 12 + length;
+  }
+}
+
+/// Chunks of kind, length and data, to an even number of bytes.
+void read_webp(const Bytes& file, ImageHeader& header) {
+  for (size_t place = 12; place + 8 <= file.size();) {
+    const size_t length = file.little(place + 4, 4), data = place + 8;
+    if (file.is(place, "VP8X")) {
+      header.animated = (file.at(data) & 2) != 0;
+      header.width = file.little(data + 4, 3) + 1;
+      header.height = file.little(data + 7, 3) + 1;
+    }
+    if (file.is(place, "VP8 ") && header.width == 0) {
+      header.width = file.little(data + 6, 2) & 0x3fff;
+      header.height = file.little(data + 8, 2) & 0x3fff;
+    }
+    if (file.is(place, "VP8L") && header.width == 0) {
+      const uint32_t sizes = file.little(data + 1, 4);
+      header.width = (sizes & 0x3fff) + 1;
+      header.height = (sizes >> 14 & 0x3fff) + 1;
+    }
+    if (file.is(place, "EXIF"))
+      header.orientation = orientation_of(file.part(data + (file.is(data, kExif) ? kExif.size() : 0), length));
+    place = data + length + length % 2;
+  }
+}
+
+}  // namespace
+
+std::optional<ImageFormat> image_format(std::span<const std::byte> file) {
+  const Bytes bytes(file);
+  if (bytes.is(0, "\xff\xd8\xff")) return ImageFormat::jpeg;
+  if (bytes.is(0, "\x89PNG\r\n\x1a\n")) return ImageFormat::png;
+  if (bytes.is(0, "RIFF") && bytes.is(8, "WEBP")) return ImageFormat::webp;
+  return std::nullopt;
+}
+
+ImageHeader read_image_header(ImageFormat format, std::span<const std::byte> file) {
+  ImageHeader header{.format = format};
+  const Bytes bytes(file);
+  if (format == ImageFormat::jpeg) read_jpeg(bytes, header);
+  if (format == ImageFormat::png) read_png(bytes, header);
+  if (format == ImageFormat::webp) read_webp(bytes, header);
+  return header;
+}
+
+}  // namespace sparsereel::app

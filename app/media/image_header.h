@@ -1,0 +1,27 @@
+// What the first bytes of a JPEG, PNG or WebP say, whatever reads the rest. No torch, no libraries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace sparsereel::app {
+
+enum class ImageFormat { jpeg, png, webp };
+
+struct ImageHeader {
+  ImageFormat format = ImageFormat::jpeg;
+  int64_t height = 0, width = 0;  // as they lie in the file; 0: it does not say
+  int components = 3;             // of a JPEG
+  bool animated = false;          // several pictures
+  int orientation = 1;            // EXIF's, 1 to 8: where the first row and column of what is seen lie
+};
+
+/// By the first bytes; nothing of any other format.
+std::optional<ImageFormat> image_format(std::span<const std::byte> file);
+
+/// Of a whole file of that format. What is damaged is left to whoever decodes it.
+ImageHeader read_image_header(ImageFormat format, std::span<const std::byte> file);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,24 @@
+// The readers behind read_image(), and what they share. Internal to app/media.
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "app/media/image.h"
+#include "app/media/image_header.h"
+
+namespace sparsereel::app {
+
+/// The pixels as they lie in the file. Throws Error, in a build without media libraries, too.
+Image decode_image(const std::filesystem::path& path, ImageFormat format, std::span<const std::byte> file);
+
+/// Of whatever else FFmpeg reads, the last picture, turned as the file says. Throws as decode_image().
+Image decode_last_frame(const std::filesystem::path& path);
+
+/// Throws Error unless there are pixels, and no more than kMostImagePixels.
+void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);
+
+/// `orientation`: as in ImageHeader.
+Image turned(const Image& image, int orientation);
+
+}  // namespace sparsereel::app

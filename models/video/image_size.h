@@ -1,0 +1,13 @@
+// The size of a video that has an image's shape. No torch.
+#pragma once
+
+#include "models/video/request.h"
+
+namespace sparsereel::models {
+
+/// Of the sizes on a grid (height and width are multiples of its) of at most `area` pixels, a large one whose shape is
+/// near the image's: as high as its width allows, or as wide as its height does, whichever is nearer. At least a step
+/// each way.
+PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,33 @@
+// Sizes of videos that have an image's shape.
+#include "models/video/image_size.h"
+
+#include <gtest/gtest.h>
+
+namespace sparsereel::models {
+namespace {
+
+void expect_size(PixelSize image, PixelSize area, int64_t step, PixelSize expected) {
+  const PixelSize size = size_like(image, area.height * area.width, {step, step});
+  EXPECT_EQ(size.width, expected.width) << image.width << "x" << image.height;
+  EXPECT_EQ(size.height, expected.height) << image.width << "x" << image.height;
+}
+
+TEST(ImageSize, AnImageOfTheModelsShapeGetsTheModelsSize) {
+  for (const auto& [height, width] : {std::pair(480, 832), std::pair(832, 480), std::pair(720, 1280)})
+    expect_size({height * 3, width * 3}, {height, width}, 16, {height, width});
+}
+
+TEST(ImageSize, OtherShapesAreKeptWithinTheArea) {  // figures of Wan's best_output_size()
+  expect_size({1000, 1000}, {704, 1280}, 32, {928, 960});
+  expect_size({1080, 1920}, {704, 1280}, 32, {704, 1248});
+  expect_size({1920, 1080}, {704, 1280}, 32, {1248, 704});
+  expect_size({3000, 4000}, {480, 832}, 16, {544, 720});
+}
+
+TEST(ImageSize, AThinImageLeavesAStep) {
+  expect_size({1, 20000}, {480, 832}, 16, {16, 24960});
+  expect_size({7, 7}, {4, 4}, 16, {16, 16});
+}
+
+}  // namespace
+}  // namespace sparsereel::models
