@@ -41,7 +41,7 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.flip_sin_to_cos = fields.boolean("flip_sin_to_cos", true);
   config.freq_shift = fields.number("freq_shift", 0, 0, 1);
   config.time_embed_dim = fields.integer("time_embed_dim", 512);
-  if (fields.optional_integer("ofs_embed_dim")) fields.unsupported("ofs_embed_dim", "(image to video)", "null");
+  config.ofs_embed_dim = fields.optional_integer("ofs_embed_dim");
   config.text_embed_dim = fields.integer("text_embed_dim", 4096);
   config.num_layers = fields.integer("num_layers", 30, 1, kMaxLayers);
   config.attention_bias = fields.boolean("attention_bias", true);
@@ -63,6 +63,13 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   fields.check_width("num_attention_heads x attention_head_dim", width);
   fields.require_multiple("num_attention_heads x attention_head_dim", width, 2);  // the timestep's sine and cosine
   check_positions(fields, config);
+  if (config.in_channels != config.out_channels && !config.takes_image())
+    fields.unsupported("in_channels", std::to_string(config.in_channels),
+                       "out_channels, or twice that (image to video): " + std::to_string(config.out_channels) + " or " +
+                           std::to_string(2 * config.out_channels));
+  if (config.ofs_embed_dim.value_or(config.time_embed_dim) != config.time_embed_dim)
+    fields.fail("ofs_embed_dim", "is " + std::to_string(*config.ofs_embed_dim) + ", not time_embed_dim, to whose " +
+                                     std::to_string(config.time_embed_dim) + " channels it is added");
   return config;
 }
 

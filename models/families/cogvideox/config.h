@@ -21,6 +21,7 @@ struct CogVideoXConfig {
   bool flip_sin_to_cos = true;
   double freq_shift = 0;
   int64_t time_embed_dim = 512;
+  std::optional<int64_t> ofs_embed_dim;  // of 1.5's image to video: a constant is embedded beside the timestep
   int64_t text_embed_dim = 4096;
   int64_t num_layers = 30;
   bool attention_bias = true;
@@ -38,6 +39,9 @@ struct CogVideoXConfig {
   bool use_rotary_positional_embeddings = false;
   bool use_learned_positional_embeddings = false;
   bool patch_bias = true;
+
+  /// Whether the latents of an image stand behind the noise's channels.
+  bool takes_image() const { return in_channels == 2 * out_channels; }
 };
 
 /// As the parsers of text/encoder/t5_config.h.

@@ -19,9 +19,25 @@ constexpr int64_t kCogVideoXSteps = 50;
 constexpr double kCogVideoXGuidance = 6, kFps = 8;
 
 std::string variant_of(const CogVideoXConfig& config) {
+  const std::string task = config.takes_image() ? "image to video, " : "";
   if (config.patch_size_t)
-    return "1.5 layout (rotary positions, patch_size_t " + std::to_string(*config.patch_size_t) + ")";
-  return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
+    return task + "1.5 layout (rotary positions, patch_size_t " + std::to_string(*config.patch_size_t) + ")";
+  if (config.use_learned_positional_embeddings) return task + "5b layout (rotary and learned positions)";
+  return task + std::string(config.use_rotary_positional_embeddings ? "5b layout (rotary positions)"
+                                                                    : "2b layout (sine-cosine positions)");
+}
+
+std::string mark(const std::optional<int64_t>& value) {
+  return value ? std::to_string(*value) : "null";
+}
+
+/// The first image's latents go beside the noise. Learned positions are of the sample size alone.
+ImageSpec images_of(const CogVideoXConfig& config) {
+  if (!config.takes_image()) return {};
+  return {.latents = ImageSpec::Latents::beside_noise,
+          .needed = true,
+          .drawn = true,
+          .fixed_size = config.use_learned_positional_embeddings};
 }
 
 ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
@@ -32,22 +48,24 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
   const auto frames_a_latent = static_cast<int64_t>(vae.temporal_compression_ratio);
   check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
-  check_fits(vae_file, "latent_channels", vae.latent_channels, "in_channels", config.in_channels);
-  check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
+  check_fits(vae_file, "latent_channels", vae.latent_channels, "out_channels", config.out_channels);
   if (transformer.contains("temporal_compression_ratio"))  // else it is only diffusers' default
     check_fits(vae_file, "temporal_compression_ratio", frames_a_latent, "temporal_compression_ratio",
                config.temporal_compression_ratio);
   const int64_t pixels = vae.pixels_a_latent(), side = config.patch_size;
   ModelSpec spec;
   spec.variant = variant_of(config);
-  spec.marks = {{"patch_size_t", config.patch_size_t ? std::to_string(*config.patch_size_t) : "null"}};
+  spec.marks = {{"in_channels", std::to_string(config.in_channels)},
+                {"ofs_embed_dim", mark(config.ofs_embed_dim)},
+                {"patch_size_t", mark(config.patch_size_t)}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;
-  spec.latent_channels = config.in_channels;
+  spec.latent_channels = config.out_channels;
   spec.text_length = config.max_text_seq_length;
   spec.patch = {config.patch_size_t.value_or(1), side, side};
   spec.stride = {frames_a_latent, pixels, pixels};
+  spec.image = images_of(config);
   spec.decodes_pairs = true;
   spec.defaults = {.width = config.sample_width * pixels,
                    .height = config.sample_height * pixels,
@@ -88,6 +106,7 @@ Family cogvideox_family() {
     return SamplerSpec{.name = name, .class_name = class_name, .kind = kind, .parse = parse_cogvideox_scheduler_config};
   };
   return {.pipeline_class = "CogVideoXPipeline",
+          .other_classes = {"CogVideoXImageToVideoPipeline"},
           .name = "CogVideoX",
           .parts = {{"scheduler", {"CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
                     t5_part(),
@@ -103,7 +122,7 @@ Family cogvideox_family() {
                      .names = {.prefixes = {"vae.", "model."}},
                      .sizes_by_config = cogvideox_vae_sizes,
                      .sizes_by_tensors = cogvideox_vae_sizes}},
-          .marks = {"patch_size_t"},
+          .marks = {"in_channels", "ofs_embed_dim", "patch_size_t"},
           .lora = {.blocks = "transformer_blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "norm1.linear",
                               "norm2.linear", "ff.net.0.proj", "ff.net.2"}},

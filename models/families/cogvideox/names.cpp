@@ -8,7 +8,8 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char *kInnerWidth = "num_attention_heads x attention_head_dim", *kPatch = "patch_embed.proj.weight";
-constexpr const char *kInputs = "in_channels", *kPatchInputs = "in_channels x patch_size_t x patch_size^2";
+constexpr const char *kInputs = "in_channels", *kPatchInputs = "in_channels x patch_size_t x patch_size^2",
+                     *kOfs = "ofs_embed_dim", *kOfsWeight = "ofs_embedding.linear_1.weight";
 
 }  // namespace
 
@@ -21,6 +22,7 @@ Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
   // A patch of one frame is embedded by a convolution, of several by a matrix; what the other has is 0.
   sizes[kInputs] = config.patch_size_t ? 0 : config.in_channels;
   sizes[kPatchInputs] = config.patch_size_t ? config.in_channels * *config.patch_size_t * area : 0;
+  sizes[kOfs] = config.ofs_embed_dim.value_or(0);
   return sizes;
 }
 
@@ -31,18 +33,20 @@ Sizes cogvideox_sizes(const TensorTable& tensors) {
   if (sizes.found().empty()) return {};
   for (const size_t axes : {2, 4}) sizes.add(kInnerWidth, kPatch, 0, axes);
   sizes.add("text_embed_dim", "patch_embed.text_proj.weight", 1, 2);
+  sizes.add(kOfs, kOfsWeight, 1, 2);
   sizes.add_blocks("num_layers", "transformer_blocks.");
   Sizes found = sizes.found();
-  for (const char* other : {kInputs, kPatchInputs}) found.try_emplace(other, 0);
+  for (const char* other : {kInputs, kPatchInputs, kOfs}) found.try_emplace(other, 0);
   return found;
 }
 
 std::string cogvideox_other_model(const TensorTable& tensors) {
   const Sizes sizes = cogvideox_sizes(tensors);
   const auto is = [&](const char* size, int64_t value) { return !sizes.empty() && sizes.at(size) == value; };
-  if (is(kInputs, 32)) return "image or pose to video (32 input channels)";
-  if (is(kInputs, 33)) return "Fun (33 input channels)";
-  return is(kPatchInputs, 256) || tensors.contains("ofs_embedding.linear_1.weight") ? "1.5 image to video" : "";
+  // Image to video has twice 16 channels as well, but learned positions.
+  if (is(kInputs, 32) && !tensors.contains("patch_embed.pos_embedding"))
+    return "pose to video (32 input channels, no learned positions)";
+  return is(kInputs, 33) ? "Fun (33 input channels)" : "";
 }
 
 Sizes cogvideox_vae_sizes(const nlohmann::json& json, const std::string& file) {

@@ -17,6 +17,8 @@ namespace {
 
 // The reference fixes the epsilon of q's and k's norms; norm_eps is that of the others.
 constexpr double kQkNormEps = 1e-6;
+// What 1.5's image to video was trained to be told: the reference's pipeline gives it to every forward.
+constexpr double kOfs = 2;
 
 // The result of an adaptive norm's linear layer -> its vectors [B, C]: shift, scale and gate of video, then of text.
 JointModulation joint_modulation(const at::Tensor& projected) {
@@ -48,6 +50,7 @@ class CogVideoX final : public Dit {
   PatchSize patch_size() const {
     return {.frames = config_.patch_size_t.value_or(1), .height = config_.patch_size, .width = config_.patch_size};
   }
+  at::Tensor embed_time(const DitInput& input) const;
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
   Activation self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const;
 
@@ -81,12 +84,21 @@ void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions
   text.add_(positions);
 }
 
+// The embeddings of the timesteps [B, T], through the SiLU before the blocks' linear layers.
+at::Tensor CogVideoX::embed_time(const DitInput& input) const {
+  const auto embed = [&](const at::Tensor& times, int64_t channels, const TimestepEmbedding& weights) {
+    const at::Tensor sinusoids = timestep_sinusoids(times, channels, config_.flip_sin_to_cos, config_.freq_shift);
+    return embed_timesteps(sinusoids.to(input.latents.scalar_type()), weights);
+  };
+  at::Tensor time =
+      embed(input.timesteps, config_.num_attention_heads * config_.attention_head_dim, ends_.time_embedding);
+  if (config_.ofs_embed_dim)
+    time = time + embed(at::full({1}, kOfs, input.timesteps.options()), *config_.ofs_embed_dim, ends_.ofs_embedding);
+  return at::silu(time);
+}
+
 Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
   const int64_t channels = config_.num_attention_heads * config_.attention_head_dim;
-  const at::Tensor sinusoids =
-      timestep_sinusoids(input.timesteps, channels, config_.flip_sin_to_cos, config_.freq_shift);
-  const at::Tensor time = at::silu(embed_timesteps(sinusoids.to(input.latents.scalar_type()), ends_.time_embedding));
-
   const at::Tensor patches = patchify(input.latents, patch_size(), plan);
   const int64_t video_tokens = patches.size(1), text_tokens = input.conditioning.text.size(1);
   const at::Tensor hidden = at::empty({patches.size(0), video_tokens + text_tokens, channels}, input.latents.options());
@@ -95,7 +107,7 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
   plan.video_positions.defined() ? at::add_out(video, projected, plan.video_positions) : video.copy_(projected);
   text.copy_(linear(input.conditioning.text, ends_.text));
   if (plan.text_positions.defined()) add_text_positions(text, plan.text_positions);
-  return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = time};
+  return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = embed_time(input)};
 }
 
 // x [B, N, C] -> the heads' outputs side by side [B, N, C].

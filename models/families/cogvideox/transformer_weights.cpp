@@ -55,6 +55,10 @@ void CogVideoXEnds::weights(const Visit& visit, const CogVideoXConfig& config) {
   }
   time_embedding.linear_1.weights(visit, "time_embedding.linear_1", time, channels);
   time_embedding.linear_2.weights(visit, "time_embedding.linear_2", time, time);
+  if (config.ofs_embed_dim) {
+    ofs_embedding.linear_1.weights(visit, "ofs_embedding.linear_1", time, time);
+    ofs_embedding.linear_2.weights(visit, "ofs_embedding.linear_2", time, time);
+  }
   list_norm(norm_final, visit, "norm_final", config);
   norm_out_modulation.weights(visit, "norm_out.linear", 2 * channels, time);
   list_norm(norm_out, visit, "norm_out.norm", config);

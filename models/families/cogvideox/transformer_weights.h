@@ -43,6 +43,7 @@ struct CogVideoXEnds {
   at::Tensor learned_positions;  // [1, max_text_seq_length + tokens at the sample size, C], text first; undefined where
                                  // not learned
   TimestepEmbedding time_embedding;  // channels = C
+  TimestepEmbedding ofs_embedding;   // channels = T, of a constant; undefined where ofs_embed_dim is null
   Norm norm_final;                   // [C]; undefined where norm_elementwise_affine is false
   Linear norm_out_modulation;        // [2 C, T]: shift, scale
   Norm norm_out;                     // [C]; likewise

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""python tests/parity/make_cogvideox_i2v_pipeline.py: writes data/cogvideox_i2v/pipeline (the layout of CogVideoX-5b-I2V) and pipeline_1.5 (that of 1.5), random weights,
+pipeline_cases.json, and pipeline_golden.safetensors, what diffusers makes of them and of a picture. Needs torch, diffusers, transformers, sentencepiece, safetensors, Pillow."""
+import json
+import pathlib
+import shutil
+
+import torch
+from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler, CogVideoXImageToVideoPipeline, CogVideoXTransformer3DModel
+from make_clip import picture
+from make_pipeline import NEGATIVE, PROMPT, make_tokenizer, randomise
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import T5Config, T5EncoderModel
+
+DATA = pathlib.Path(__file__).parent / "data" / "cogvideox_i2v"
+SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=8, out_channels=4, time_embed_dim=16, text_embed_dim=32, num_layers=2, sample_width=8, sample_height=8,
+             sample_frames=9, patch_size=2, temporal_compression_ratio=4, max_text_seq_length=16, use_rotary_positional_embeddings=True)
+# folder: (transformer, VAE)
+FOLDERS = {
+    "pipeline": (dict(SMALL, use_learned_positional_embeddings=True), {}),
+    "pipeline_1.5": (dict(SMALL, patch_size_t=2, ofs_embed_dim=16, patch_bias=False, sample_width=20, sample_height=20), {"invert_scale_latents": True}),
+}
+COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 3, "num_frames": 9, "height": 64, "width": 64, "max_sequence_length": 16,
+          "guidance_scale": 6.0, "image": "picture"}
+ODD = {"folder": "pipeline_1.5", "height": 48, "width": 80}
+CASES = {
+    "guided": {},
+    "unguided": {"guidance_scale": 1.0},
+    "dpm": {"scheduler": "dpm", "use_dynamic_cfg": True},
+    "picture_of_its_size": {"image": "small", "num_inference_steps": 1},
+    "depth_one_latent": {**ODD, "num_frames": 1},
+    "depth_two_latents": {**ODD, "num_frames": 5, "guidance_scale": 1.0},
+    "depth_three_latents": {**ODD, "num_frames": 9, "scheduler": "dpm", "use_dynamic_cfg": True},
+    "depth_four_latents": {**ODD, "num_frames": 13},
+}
+PICTURES = {"picture": (53, 90), "small": (64, 64)}  # height, width
+
+
+def make_folder(name):
+    config, of_vae = FOLDERS[name]
+    folder = DATA / name
+    shutil.rmtree(folder, ignore_errors=True)
+    vocab_size = make_tokenizer(folder / "tokenizer")
+    generator = torch.Generator().manual_seed(len(name))
+    text_encoder = T5EncoderModel(T5Config(
+        vocab_size=vocab_size, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
+        decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False))
+    transformer = CogVideoXTransformer3DModel(**config)
+    vae = AutoencoderKLCogVideoX(block_out_channels=(8, 8, 8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=48, sample_width=40, scaling_factor=0.8,
+                                 temporal_compression_ratio=4, **of_vae)
+    randomise(text_encoder, generator).save_pretrained(folder / "text_encoder")
+    randomise(transformer, generator)
+    if "use_learned_positional_embeddings" in config:  # a buffer, no parameter
+        table = transformer.patch_embed.pos_embedding
+        table.copy_(0.5 * torch.randn(table.shape, generator=generator))
+    transformer.save_pretrained(folder / "transformer")
+    randomise(vae, generator).save_pretrained(folder / "vae")
+    CogVideoXDDIMScheduler(snr_shift_scale=1.0, rescale_betas_zero_snr=True, timestep_spacing="trailing", prediction_type="v_prediction").save_pretrained(folder / "scheduler")
+    index = {"_class_name": "CogVideoXImageToVideoPipeline", "_diffusers_version": "0.42.1", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"],
+             "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"],
+             "vae": ["diffusers", "AutoencoderKLCogVideoX"]}
+    (folder / "model_index.json").write_text(json.dumps(index, indent=1))
+
+
+def run(pictures, folder="pipeline", scheduler="ddim", **options):
+    pipeline = CogVideoXImageToVideoPipeline.from_pretrained(DATA / folder, torch_dtype=torch.float32)
+    pipeline.set_progress_bar_config(disable=True)
+    if scheduler == "dpm":
+        pipeline.scheduler = CogVideoXDPMScheduler.from_config(pipeline.scheduler.config)
+    arguments = {**COMMON, **options}
+    seed, picture_name = arguments.pop("seed"), arguments.pop("image")
+    image = Image.fromarray(pictures[picture_name].numpy())
+    latents = pipeline(image=image, **arguments, output_type="latent", generator=torch.Generator().manual_seed(seed)).frames
+    latents = latents[:, latents.shape[1] - ((arguments["num_frames"] - 1) // 4 + 1):]  # without those that fill up, as the pipeline decodes them
+    video = pipeline.decode_latents(latents)
+    return latents, (video[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 3, 0)[::4, ::2, ::2]  # every fourth frame, every second pixel
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    DATA.mkdir(exist_ok=True)
+    for name in FOLDERS:
+        make_folder(name)
+    pictures = {name: picture(*size, seed) for seed, (name, size) in enumerate(PICTURES.items())}
+    golden = {name: pixels / 255 for name, pixels in pictures.items()}
+    for name, options in CASES.items():
+        golden[f"{name}.latents"], golden[f"{name}.frames"] = run(pictures, **options)
+    (DATA / "pipeline_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in CASES.items()}, indent=1) + "\n")
+    save_file({key: value.float().contiguous() for key, value in golden.items()}, DATA / "pipeline_golden.safetensors")
+    for key, value in golden.items():
+        print(key, tuple(value.shape), f"std {value.float().std():.3f} min {value.min():.3f} max {value.max():.3f}")
+
+
+if __name__ == "__main__":
+    main()
