@@ -42,8 +42,8 @@ struct LoraNames {
 
 struct Family {
   std::string pipeline_class;                // of model_index.json
-  std::vector<std::string> other_classes{};  // the same: which task they name, the configs tell
   std::string name;                          // for people
+  std::vector<std::string> other_classes{};  // as pipeline_class: which task they name, the configs tell
   std::vector<Part> parts;                   // by their roles
   std::vector<std::string> settings{};       // scalars of model_index.json that describe() reads
   std::vector<std::string> marks{};          // keys of ModelSpec::marks

@@ -12,7 +12,7 @@ from quantised import write_pth
 from support import ROOT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
 DATA = ROOT / 'tests' / 'parity' / 'data'
-WAN, WAN_5B, TWO, COGVIDEOX = (DATA / name for name in ('wan/pipeline', 'wan/pipeline_5b', 'wan/pipeline_two_experts', 'pipeline'))
+WAN, WAN_5B, TWO, COGVIDEOX, I2V = (DATA / name for name in ('wan/pipeline', 'wan/pipeline_5b', 'wan/pipeline_two_experts', 'pipeline', 'cogvideox_i2v/pipeline'))
 
 
 class SingleFiles(CommandLineTest):
@@ -350,8 +350,7 @@ class OtherTransformers(SingleFiles):
         for model, tensors, spell, words in (
                 (WAN, wan | {'img_emb.proj.0.bias': small}, authors_name, 'image to video'), (WAN, with_channels(wan, 'patch_embedding.weight', 36), authors_name, '36 input channels'),
                 (WAN, wan | {'condition_embedder.image_embedder.norm1.bias': small}, str, 'image to video'), (WAN, wan | {'vace_blocks.0.after_proj.bias': small}, authors_name, 'VACE'),
-                (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 32), str, 'image or pose to video'), (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 33), str, 'Fun'),
-                (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 256, 2), str, '1.5 image to video')):
+                (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 32), str, 'pose to video'), (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 33), str, 'Fun')):
             with self.subTest(words):
                 self.refused(['one.safetensors: is a transformer of ' + words if words[0] != '3' else words, 'text to video'], '-m', model, '--transformer',
                              self.write('one.safetensors', tensors, spell))
@@ -360,6 +359,8 @@ class OtherTransformers(SingleFiles):
         tensors = read_weights(COGVIDEOX / 'transformer')
         deep = tensors | {name.replace('.1.', '.2.', 1): tensor for name, tensor in tensors.items() if name.startswith('transformer_blocks.1.')}
         self.refused(['one.safetensors: does not fit', 'num_layers is 3, not 2'], '-m', COGVIDEOX, '--transformer', self.write('one.safetensors', deep))
+        of_images = read_weights(I2V / 'transformer')
+        self.refused(['one.safetensors: does not fit', 'in_channels is 8, not 4'], '-m', COGVIDEOX, '--transformer', self.write('one.safetensors', of_images))
         self.assertEqual(self.video('-m', COGVIDEOX, '--transformer', self.write('one.safetensors', tensors)), self.video('-m', COGVIDEOX))
 
 

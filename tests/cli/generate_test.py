@@ -356,7 +356,7 @@ class RandomWeights(CommandLineTest):
     def test_components_that_do_not_fit_each_other_are_named(self):
         text = (ROOT / 'configs' / 'tiny.yaml').read_text()
         (self.folder / 'a.yaml').write_text(text.replace('latent_channels: 8', 'latent_channels: 16'))
-        self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.vae: latent_channels 16', 'in_channels 8')
+        self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.vae: latent_channels 16', 'out_channels 8')
 
     def test_outputs_never_replace_the_architecture(self):
         text = (ROOT / 'configs' / 'tiny.yaml').read_text()

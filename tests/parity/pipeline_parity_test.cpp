@@ -24,9 +24,9 @@ constexpr double kTolerance = 1e-4;
 
 Request request_of(const nlohmann::json& content) {
   Request request;
-  const bool sparse = content.value("attention", "full") == "sparse";
-  request.attention_mode = sparse ? attention::Mode::sparse : attention::Mode::full;
-  request.token_order = sparse ? hilbert::TokenOrder::hilbert : hilbert::TokenOrder::native;
+  request.attention_mode = attention::Mode::full;
+  request.token_order = hilbert::TokenOrder::native;
+  request.resize = ResizeRule::stretch;
   const std::map<std::string, std::function<void(const nlohmann::json&)>> readers = {
       {"prompt", [&](const auto& value) { request.prompt = value; }},
       {"negative_prompt", [&](const auto& value) { request.negative_prompt = value; }},
@@ -43,6 +43,7 @@ Request request_of(const nlohmann::json& content) {
       {"error", [&](const auto& value) { request.error = value.template get<double>(); }},
       {"folder", [](const auto&) {}},  // open()'s
       {"lora", [](const auto&) {}},    // likewise
+      {"image", [&](const auto& value) { request.image = value; }},
       {"width", [&](const auto& value) { request.width = value.template get<int64_t>(); }},
       {"height", [&](const auto& value) { request.height = value.template get<int64_t>(); }},
       {"num_frames", [&](const auto& value) { request.num_frames = value.template get<int64_t>(); }}};
@@ -58,12 +59,20 @@ std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann:
   return Pipeline::open(Checkpoint::open(data + content.value("folder", "pipeline")), request);
 }
 
+/// The picture of a case, which its request names, as the golden file holds it.
+Inputs inputs_of(const test::ParityFamily& family, const nlohmann::json& content) {
+  if (!content.contains("image")) return {};
+  const test::Golden golden(family.folder + "pipeline_golden");
+  return {.images = {.first = golden[content["image"].get<std::string>()]}};
+}
+
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
 
 TEST_P(PipelineParity, MatchesDiffusers) {
   const test::ParityCase& one = GetParam();
   const test::Golden golden(one.family->folder + "pipeline_golden");
-  const Outcome result = open(*one.family, one.content)->generate(request_of(one.content));
+  const Outcome result =
+      open(*one.family, one.content)->generate(request_of(one.content), inputs_of(*one.family, one.content));
   EXPECT_TRUE(test::close_to(result.latents, golden[one.name + ".latents"], kTolerance));
   const at::Tensor sampled =
       result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
@@ -108,37 +117,38 @@ class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
   nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
   Request request = request_of(content);
   std::shared_ptr<Pipeline> pipeline = open(GetParam(), content);
+  Inputs inputs = inputs_of(GetParam(), content);
 };
 
 TEST_P(PipelineOf, TokenOrderChangesNothingUnderFullAttention) {
-  const at::Tensor native = pipeline->generate(request).frames;
+  const at::Tensor native = pipeline->generate(request, inputs).frames;
   for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton,
                            hilbert::TokenOrder::random}) {
     request.token_order = order;
-    EXPECT_TRUE(test::close_to(pipeline->generate(request).frames, native, kTolerance)) << hilbert::name(order);
+    EXPECT_TRUE(test::close_to(pipeline->generate(request, inputs).frames, native, kTolerance)) << hilbert::name(order);
   }
 }
 
 TEST_P(PipelineOf, SparseAttentionThatKeepsEveryBlockIsFullAttention) {
-  const at::Tensor full = pipeline->generate(request).frames;
+  const at::Tensor full = pipeline->generate(request, inputs).frames;
   request.attention_mode = attention::Mode::sparse;
   request.topk = 1.0;
   request.pv_threshold = 32;
-  const Outcome sparse = pipeline->generate(request);
+  const Outcome sparse = pipeline->generate(request, inputs);
   EXPECT_TRUE(test::close_to(sparse.frames, full, kTolerance));
   EXPECT_GT(sparse.attention.statistics.calls, 0);
   EXPECT_EQ(sparse.attention.statistics.sparsity(), 0.0);
 }
 
 TEST_P(PipelineOf, TheSameSeedGivesTheSameFramesAndAnotherSeedOthers) {
-  const at::Tensor first = pipeline->generate(request).frames;
-  EXPECT_TRUE(first.equal(pipeline->generate(request).frames));
+  const at::Tensor first = pipeline->generate(request, inputs).frames;
+  EXPECT_TRUE(first.equal(pipeline->generate(request, inputs).frames));
   request.seed = 8;
-  EXPECT_FALSE(first.equal(pipeline->generate(request).frames));
+  EXPECT_FALSE(first.equal(pipeline->generate(request, inputs).frames));
 }
 
 TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
-  const Outcome result = pipeline->generate(request);
+  const Outcome result = pipeline->generate(request, inputs);
   const Decoded decoded = pipeline->decode(result.latents, VaeTiling::off);
   EXPECT_TRUE(decoded.frames.equal(result.frames));
   EXPECT_FALSE(decoded.tiled);
@@ -146,9 +156,11 @@ TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
 }
 
 TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
-  const at::Tensor drawn = pipeline->generate(request, {.decode = false}).latents;
-  Inputs inputs = {.decode = false};
-  inputs.init_latents = at::randn(drawn.sizes(), at::make_generator<at::CPUGeneratorImpl>(request.seed));
+  inputs.decode = false;
+  const at::Tensor drawn = pipeline->generate(request, inputs).latents;
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
+  if (pipeline->spec().image.drawn) at::randn(drawn.select(frames_axis(pipeline->spec().layout), 0).sizes(), generator);
+  inputs.init_latents = at::randn(drawn.sizes(), generator);
   EXPECT_TRUE(pipeline->generate(request, inputs).latents.equal(drawn));
   inputs.init_latents = drawn.narrow(1, 0, drawn.size(1) - 1);
   EXPECT_THROW(pipeline->generate(request, inputs), Error);
@@ -159,14 +171,14 @@ TEST_P(PipelineOf, CancellingBetweenStepsThrowsCancelled) {
   models::Run run;
   run.step = [&](int64_t, int64_t, double) { ++steps; };
   run.cancelled = [&] { return steps == 2; };
-  EXPECT_THROW(pipeline->generate(request, {}, run), Cancelled);
+  EXPECT_THROW(pipeline->generate(request, inputs, run), Cancelled);
   EXPECT_EQ(steps, 2);
 }
 
 TEST_P(PipelineOf, ATruncatedPromptIsReported) {
   request.max_sequence_length = 3;
-  EXPECT_THAT(pipeline->generate(request, {.decode = false}).warnings,
-              ::testing::Contains(HasSubstr("cut to 3 tokens")));
+  inputs.decode = false;
+  EXPECT_THAT(pipeline->generate(request, inputs).warnings, ::testing::Contains(HasSubstr("cut to 3 tokens")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PipelineOf, ::testing::ValuesIn(test::whole_families()),

@@ -24,38 +24,51 @@ struct ParityFamily {
   double fp8_error = 0.025;      // relative L1 of a forward in 8 bits: larger where updates are normalised before they
                                  // are added, which keeps the residual stream from outweighing their errors
   double vae_tolerance = 1e-5;   // in fp32, of the frames' scale: larger where norms divide by the length of a pixel
+  std::vector<std::string> lists{};  // of cases, that it has; empty: all
 };
 
 inline nlohmann::json read_data(const std::string& name) {
   return models::read_json(std::filesystem::path(SPARSEREEL_TEST_DATA) / name);
 }
 
+inline ParityFamily parity_family(const nlohmann::json& row) {
+  const auto folder = row["data"].get<std::string>();
+  const nlohmann::json index = read_data(folder + "pipeline/model_index.json");
+  return {.name = row["name"],
+          .folder = folder,
+          .dit_class = index["transformer"][1],
+          .vae_class = index["vae"][1],
+          .cross_attention = row.value("cross_attention", false),
+          .fp8_error = row.value("fp8_error", 0.025),
+          .vae_tolerance = row.value("vae_tolerance", 1e-5),
+          .lists = row.value("lists", std::vector<std::string>())};
+}
+
+/// Those that make videos of text, then those that make them of images.
 inline const std::vector<ParityFamily>& parity_families() {
   static const std::vector<ParityFamily> table = [] {
-    std::vector<ParityFamily> families;
+    std::vector<ParityFamily> families, of_images;
     const nlohmann::json rows = models::read_json(SPARSEREEL_SOURCE_DIR "/tests/families.json");
     for (const auto& [pipeline_class, row] : rows.items()) {
-      if (!row.contains("data")) continue;
-      const auto folder = row["data"].get<std::string>();
-      const nlohmann::json index = read_data(folder + "pipeline/model_index.json");
-      families.push_back({.name = row["name"],
-                          .folder = folder,
-                          .dit_class = index["transformer"][1],
-                          .vae_class = index["vae"][1],
-                          .cross_attention = row.value("cross_attention", false),
-                          .fp8_error = row.value("fp8_error", 0.025),
-                          .vae_tolerance = row.value("vae_tolerance", 1e-5)});
+      if (row.contains("data")) families.push_back(parity_family(row));
+      if (row.contains("image_to_video")) of_images.push_back(parity_family(row["image_to_video"]));
     }
+    families.insert(families.end(), of_images.begin(), of_images.end());
     return families;
   }();
   return table;
+}
+
+inline bool has_list(const ParityFamily& family, const std::string& list) {
+  return family.lists.empty() || std::ranges::count(family.lists, list) > 0;
 }
 
 /// Those that run as a whole pipeline; of the others only the modules are there.
 inline std::vector<ParityFamily> whole_families() {
   std::vector<ParityFamily> whole;
   for (const ParityFamily& family : parity_families()) {
-    if (!read_data(family.folder + "pipeline_cases.json").empty()) whole.push_back(family);
+    if (has_list(family, "pipeline_cases.json") && !read_data(family.folder + "pipeline_cases.json").empty())
+      whole.push_back(family);
   }
   return whole;
 }
@@ -72,6 +85,7 @@ struct ParityCase {
 inline std::vector<ParityCase> parity_cases(const std::string& list) {
   std::vector<ParityCase> cases;
   for (const ParityFamily& family : parity_families()) {
+    if (!has_list(family, list)) continue;
     const nlohmann::json listed = read_data(family.folder + list);
     for (const auto& [name, content] : listed.items()) cases.push_back({&family, name, content});
   }

@@ -106,8 +106,8 @@ Family cogvideox_family() {
     return SamplerSpec{.name = name, .class_name = class_name, .kind = kind, .parse = parse_cogvideox_scheduler_config};
   };
   return {.pipeline_class = "CogVideoXPipeline",
-          .other_classes = {"CogVideoXImageToVideoPipeline"},
           .name = "CogVideoX",
+          .other_classes = {"CogVideoXImageToVideoPipeline"},
           .parts = {{"scheduler", {"CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
                     t5_part(),
                     t5_tokenizer_part(),

@@ -84,7 +84,8 @@ TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, ModelConfigs,
-                         ::testing::Values("cogvideox-2b.yaml", "cogvideox-5b.yaml", "cogvideox-1.5-5b.yaml"),
+                         ::testing::Values("cogvideox-2b.yaml", "cogvideox-5b.yaml", "cogvideox-1.5-5b.yaml",
+                                           "cogvideox-5b-i2v.yaml", "cogvideox-1.5-5b-i2v.yaml"),
                          [](const auto& parameter) {
                            std::string name = parameter.param;
                            std::replace_if(

@@ -104,10 +104,14 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
       {"2b", "cogvideox-2b"}, {"5b", "cogvideox-5b"}, {"1.5-5b", "cogvideox-1.5-5b"}};
   for (const auto& [model, config] : transformers)
     is(write("a", tensors_of(cogvideox[model], "transformer_blocks.")), of("transformer", {config}));
+  const json of_images = published("cogvideox_i2v/dit_names.json");
+  for (const auto& [model, names] : of_images.items())
+    is(write("a", tensors_of(names, "transformer_blocks.")), of("transformer", {"cogvideox-" + model}));
   is(write("a", published("umt5_names.json")["tensors"]),
      of("text_encoder", {"wan-2.1-1.3b", "wan-2.1-14b", "wan-2.2-5b", "wan-2.2-a14b"}));
   is(write("a", published("t5_names.json")["tensors"]),
-     of("text_encoder", {"cogvideox-1.5-5b", "cogvideox-2b", "cogvideox-5b", "mochi-1"}));
+     of("text_encoder",
+        {"cogvideox-1.5-5b", "cogvideox-1.5-5b-i2v", "cogvideox-2b", "cogvideox-5b", "cogvideox-5b-i2v", "mochi-1"}));
   is(write("a", tensors_of(published("mochi/dit_names.json")["1 preview"], "transformer_blocks.")),
      of("transformer", {"mochi-1"}));
   is(write("a", published("mochi/vae_names.json")["1 preview"]["rest"]), of("vae", {"mochi-1"}));

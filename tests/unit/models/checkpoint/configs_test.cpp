@@ -100,7 +100,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"dit", "num_attention_heads", 0, "not a whole number"}, Bad{"dit", "num_attention_heads", 1 << 20, "above"},
         Bad{"dit", "patch_size", 65, "from 1 to 64"}, Bad{"dit", "patch_size_t", 0, "from 1 to 64"},
         Bad{"dit", "patch_size_t", 2, "not supported"}, Bad{"dit", "ofs_embed_dim", "512", "not a whole number"},
-        Bad{"dit", "ofs_embed_dim", 512, "not supported"}, Bad{"dit", "flip_sin_to_cos", 1, "not true or false"},
+        Bad{"dit", "ofs_embed_dim", 256, "not time_embed_dim"}, Bad{"dit", "flip_sin_to_cos", 1, "not true or false"},
+        Bad{"dit", "in_channels", 24, "not supported"}, Bad{"dit", "out_channels", 7, "not supported"},
         Bad{"dit", "freq_shift", 7, "from 0 to 1"}, Bad{"dit", "spatial_interpolation_scale", 0, "positive"},
         Bad{"dit", "use_learned_positional_embeddings", true, "not supported"},
         Bad{"dit", "attention_head_dim", 7, "multiple of"}, Bad{"dit", "num_layers", 1e9, "not a whole number"},
@@ -313,6 +314,12 @@ TEST(Configs, ReadsTheThreePublishedLayouts) {
   EXPECT_EQ(newest.patch_size_t, 2);
   EXPECT_FALSE(newest.patch_bias);
   EXPECT_EQ(newest.sample_frames, 81);
+  EXPECT_FALSE(newest.takes_image());
+
+  large.update({{"in_channels", 32}, {"ofs_embed_dim", 512}});
+  const CogVideoXConfig of_images = parse_cogvideox_config(large, "1.5 I2V");
+  EXPECT_EQ(of_images.ofs_embed_dim, 512);
+  EXPECT_TRUE(of_images.takes_image());
 }
 
 TEST(Configs, ReadsTheTestPipelinesConfigs) {

@@ -8,9 +8,14 @@
 namespace sparsereel::models {
 namespace {
 
+/// Of text to video, and of image to video.
 nlohmann::json published() {
-  std::ifstream file(std::string(SPARSEREEL_TEST_DATA) + "/dit_names.json");
-  return nlohmann::json::parse(file);
+  nlohmann::json all = nlohmann::json::object();
+  for (const char* name : {"/dit_names.json", "/cogvideox_i2v/dit_names.json"}) {
+    std::ifstream file(SPARSEREEL_TEST_DATA + std::string(name));
+    all.update(nlohmann::json::parse(file));
+  }
+  return all;
 }
 
 test::ZeroComponent cogvideox_zeros(const std::string& name) {
@@ -25,7 +30,7 @@ TEST_P(PublishedCheckpoint, LoadsByExactlyItsNamesAndShapes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(CogVideoX, PublishedCheckpoint,
-                         ::testing::Values("2b", "5b", "1.5-5b", "5b with learned positions"),
+                         ::testing::Values("2b", "5b", "1.5-5b", "5b with learned positions", "5b-i2v", "1.5-5b-i2v"),
                          [](const auto& test) { return "case" + std::to_string(test.index); });
 
 TEST(CogVideoXLoading, ListsMissingAndMisshapedWeightsInOneError) {
@@ -56,20 +61,20 @@ TEST_P(RefusedConfig, NamesTheFieldAndTheFile) {
   EXPECT_NE(cause.find("zeros/config.json"), std::string::npos) << cause;
 }
 
-INSTANTIATE_TEST_SUITE_P(CogVideoX, RefusedConfig,
-                         ::testing::Values(Refusal{"image_to_video", {{"ofs_embed_dim", 512}}, "ofs_embed_dim"},
-                                           Refusal{"learned_without_rotary",
-                                                   {{"use_learned_positional_embeddings", true}},
-                                                   "use_learned_positional_embeddings"},
-                                           Refusal{"depth_without_rotary", {{"patch_size_t", 2}}, "patch_size_t"},
-                                           Refusal{
-                                               "rotary_width",
-                                               {{"use_rotary_positional_embeddings", true}, {"attention_head_dim", 24}},
-                                               "attention_head_dim"},
-                                           Refusal{"position_width",
-                                                   {{"num_attention_heads", 1}, {"attention_head_dim", 24}},
-                                                   "num_attention_heads"}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    CogVideoX, RefusedConfig,
+    ::testing::Values(
+        Refusal{"constant_of_another_width", {{"ofs_embed_dim", 256}}, "ofs_embed_dim"},
+        Refusal{"more_inputs", {{"in_channels", 33}}, "in_channels"},
+        Refusal{"learned_without_rotary",
+                {{"use_learned_positional_embeddings", true}},
+                "use_learned_positional_embeddings"},
+        Refusal{"depth_without_rotary", {{"patch_size_t", 2}}, "patch_size_t"},
+        Refusal{"rotary_width",
+                {{"use_rotary_positional_embeddings", true}, {"attention_head_dim", 24}},
+                "attention_head_dim"},
+        Refusal{"position_width", {{"num_attention_heads", 1}, {"attention_head_dim", 24}}, "num_attention_heads"}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace sparsereel::models
