@@ -22,6 +22,18 @@ at::Tensor repeat_pixels(const at::Tensor& x) {
   return at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
 }
 
+// Frames [F, H, W, C] through a convolution of pictures, as many at a time as one call takes. elements: of its input,
+// a frame.
+at::Tensor by_frames(const at::Tensor& x, int64_t elements, const auto& convolved) {
+  const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / elements);
+  std::vector<at::Tensor> parts;
+  for (int64_t start = 0; start < frames; start += per_call) {
+    const at::Tensor part = convolved(x.narrow(0, start, std::min(per_call, frames - start)));
+    parts.push_back(part.permute({0, 2, 3, 1}).contiguous());
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
 }  // namespace
 
 bool carries_biases([[maybe_unused]] const at::Tensor& x) {
@@ -41,13 +53,16 @@ void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& b
 }
 
 at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / (4 * x[0].numel()));
-  std::vector<at::Tensor> parts;
-  for (int64_t start = 0; start < frames; start += per_call) {
-    const at::Tensor larger = repeat_pixels(x.narrow(0, start, std::min(per_call, frames - start)));
-    parts.push_back(convolve(larger, weight, bias, /*padding=*/{1, 1}).permute({0, 2, 3, 1}).contiguous());
-  }
-  return parts.size() == 1 ? parts[0] : at::cat(parts);
+  return by_frames(x, 4 * x[0].numel(), [&](const at::Tensor& frames) {
+    return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{1, 1});
+  });
+}
+
+at::Tensor downsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return by_frames(x, x[0].numel(), [&](const at::Tensor& frames) {
+    const at::Tensor padded = at::constant_pad_nd(frames, {0, 0, 0, 1, 0, 1}).permute({0, 3, 1, 2});
+    return convolve(padded, weight, bias, /*padding=*/{0, 0}, /*stride=*/{2, 2});
+  });
 }
 
 }  // namespace sparsereel::models

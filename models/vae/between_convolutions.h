@@ -1,4 +1,4 @@
-// What decoders do between their convolutions, whatever their norm. Activations as in causal_conv3d.h.
+// What encoders and decoders do between their convolutions, whatever their norm. Activations as in causal_conv3d.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,5 +15,9 @@ void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& b
 /// Every pixel of x [F, H, W, C] 2 x 2 times, then convolved a frame at a time by weight [out, C, 3, 3], channels-last:
 /// [F, 2 H, 2 W, out]. bias [out] or undefined.
 at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// Every second pixel of x [F, H, W, C] convolved a frame at a time by weight [out, C, 3, 3], channels-last, with a row
+/// and a column of zeros behind: [F, H / 2, W / 2, out].
+at::Tensor downsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace sparsereel::models

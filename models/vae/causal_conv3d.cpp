@@ -1,4 +1,4 @@
-// The causal convolution: history in front, one conv3d without padding in time.
+// The causal convolution: history in front, one conv3d without padding in time; a picture's is a conv2d.
 #include "models/vae/causal_conv3d.h"
 
 #include <ATen/ATen.h>
@@ -29,6 +29,17 @@ at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, b
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
+// The first frame of a video, buffer's last -> [1, H, W, out].
+at::Tensor convolve_picture(const CausalConv3d& conv, const at::Tensor& buffer, bool starts_on_zeros, bool with_bias) {
+  const at::Tensor weight = starts_on_zeros ? conv.weight.select(2, kHistoryFrames) : conv.weight.sum(2);
+  const int64_t around = conv.weight.size(3) / 2 - conv.border();
+  const at::Tensor frame = buffer.narrow(0, kHistoryFrames, 1).permute({0, 3, 1, 2});
+  return convolve(frame, weight.contiguous(at::MemoryFormat::ChannelsLast), with_bias ? conv.bias : at::Tensor(),
+                  {around, around})
+      .permute({0, 2, 3, 1})
+      .contiguous();
+}
+
 void fill_history(const at::Tensor& buffer, const at::Tensor& remembered, bool starts_on_zeros) {
   at::Tensor front = buffer.narrow(0, 0, kHistoryFrames);
   if (remembered.defined()) {
@@ -47,12 +58,13 @@ void CausalConv3d::weights(const Visit& visit, const std::string& name, int64_t 
   visit(bias, parameter(name + ".bias", {out}));
 }
 
-at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                    at::IntArrayRef padding) {
+at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
+                    at::IntArrayRef stride) {
   const std::vector<int64_t> ones(padding.size(), 1);
+  if (stride.empty()) stride = ones;
   if (input.is_cpu() && input.scalar_type() == at::kFloat && at::globalContext().userEnabledMkldnn() && at::hasMKLDNN())
-    return at::mkldnn_convolution(input, weight, bias, padding, /*stride=*/ones, /*dilation=*/ones, /*groups=*/1);
-  return at::convolution(input, weight, bias, /*stride=*/ones, padding, /*dilation=*/ones, /*transposed=*/false,
+    return at::mkldnn_convolution(input, weight, bias, padding, stride, /*dilation=*/ones, /*groups=*/1);
+  return at::convolution(input, weight, bias, stride, padding, /*dilation=*/ones, /*transposed=*/false,
                          /*output_padding=*/std::vector<int64_t>(padding.size(), 0), /*groups=*/1);
 }
 
@@ -87,14 +99,18 @@ at::Tensor new_frames(const at::Tensor& buffer, int64_t border) {
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history, bool with_bias) {
   if (const int64_t border = conv.border()) repeat_edges(new_frames(buffer), border);
   at::Tensor& remembered = history.frames[&conv];
+  const bool is_picture = !remembered.defined() && buffer.size(0) == kHistoryFrames + 1;
   fill_history(buffer, remembered, history.starts_on_zeros);
   const at::Tensor last = buffer.narrow(0, buffer.size(0) - kHistoryFrames, kHistoryFrames);
-  if (remembered.defined()) {
+  if (history.ends) {
+    remembered.reset();
+  } else if (remembered.defined()) {
     remembered.copy_(last);
   } else {
     remembered = last.clone();
   }
 
+  if (is_picture) return convolve_picture(conv, buffer, history.starts_on_zeros, with_bias);
   const int64_t frames = buffer.size(0) - kHistoryFrames;
   const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);
   if (frames <= per_call) return convolve_frames(conv, buffer, with_bias);
@@ -104,6 +120,13 @@ at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, Con
         convolve_frames(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames), with_bias));
   }
   return at::cat(parts);
+}
+
+at::Tensor convolve_copied(const CausalConv3d& conv, const at::Tensor& frames, ConvHistory& history) {
+  const at::Tensor buffer =
+      causal_buffer(frames.size(0), frames.size(1), frames.size(2), frames.size(3), frames.options());
+  new_frames(buffer).copy_(frames);
+  return causal_conv3d(conv, buffer, history);
 }
 
 }  // namespace sparsereel::models

@@ -10,9 +10,9 @@
 
 namespace sparsereel::models {
 
-/// Activations of the decoders are [frames, height, width, channels], contiguous: in this layout the frames that a
-/// convolution remembers stand in front of the new ones without moving any of them, and oneDNN and cuDNN take it as
-/// channels-last.
+/// Activations of encoders and decoders are [frames, height, width, channels], contiguous: in this layout the frames
+/// that a convolution remembers stand in front of the new ones without moving any of them, and oneDNN and cuDNN take it
+/// as channels-last.
 inline constexpr int64_t kHistoryFrames = 2;
 
 /// cuDNN's convolutions index with 32 bits: no more than this many input elements a call.
@@ -33,11 +33,14 @@ struct CausalConv3d {
 /// next.
 struct ConvHistory {
   bool starts_on_zeros = false;  // what stands before a video's first frame: zeros, or that frame repeated
-  std::unordered_map<const CausalConv3d*, at::Tensor> frames;
+  bool ends = false;             // no frames come behind the next ones, of which none are remembered
+  std::unordered_map<const CausalConv3d*, at::Tensor> frames{};
 };
 
-/// at::convolution with stride 1. On a CPU in fp32 always oneDNN's, where at::conv3d takes a slow one for few channels.
-at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding);
+/// at::convolution, stride: undefined is 1. On a CPU in fp32 always oneDNN's, where at::conv3d takes a slow one for few
+/// channels.
+at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
+                    at::IntArrayRef stride = {});
 
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out);
 
@@ -54,8 +57,12 @@ at::Tensor new_frames(const at::Tensor& buffer, int64_t border = 0);
 
 /// Fills the buffer's history (as it starts where there is none yet), remembers its last frames and convolves: [frames,
 /// height, width, out]. Around each frame are zeros, or its edge in the buffer's border, which is filled here; none in
-/// time. with_bias off: what follows adds the bias.
+/// time. A video's first frame, where it comes alone, is convolved in two dimensions: before it are only zeros, or
+/// itself. with_bias off: what follows adds the bias.
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history,
                          bool with_bias = true);
+
+/// The same of frames [frames, height, width, in], laid out in whatever way, that something else made.
+at::Tensor convolve_copied(const CausalConv3d& conv, const at::Tensor& frames, ConvHistory& history);
 
 }  // namespace sparsereel::models

@@ -95,6 +95,11 @@ void scale_silu_cpu(const at::Tensor& frame, const ChannelAffine& affine, at::Te
   });
 }
 
+void scale_silu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor out) {
+  if (is_fp32_on_cpu(frame)) return scale_silu_cpu(frame, affine, out);
+  out.copy_(at::silu(at::addcmul(affine.shift, frame.to(at::kFloat), affine.scale)));
+}
+
 }  // namespace
 
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x) {
@@ -106,14 +111,19 @@ void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, at::Tensor out,
   if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, x, input_bias, out);
 #endif
   if (input_bias.defined()) return group_norm_silu(norm, x + input_bias, out);
-  for (int64_t t = 0; t < x.size(0); ++t) {
-    const ChannelAffine affine = group_affine(norm, x.narrow(0, t, 1));
-    at::Tensor to = out[t];
-    if (is_fp32_on_cpu(x))
-      scale_silu_cpu(x[t], affine, to);
-    else
-      to.copy_(at::silu(at::addcmul(affine.shift, x[t].to(at::kFloat), affine.scale)));
-  }
+  for (int64_t t = 0; t < x.size(0); ++t) scale_silu(x[t], group_affine(norm, x.narrow(0, t, 1)), out[t]);
+}
+
+void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& input_bias) {
+#ifdef SPARSEREEL_CUDA
+  const auto as_picture = [](const at::Tensor& frames) {
+    return frames.view({1, frames.size(0) * frames.size(1), frames.size(2), frames.size(3)});
+  };
+  if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, as_picture(x), input_bias, as_picture(out));
+#endif
+  if (input_bias.defined()) return video_norm_silu(norm, x + input_bias, out);
+  const ChannelAffine affine = group_affine(norm, x);
+  for (int64_t t = 0; t < x.size(0); ++t) scale_silu(x[t], affine, out[t]);
 }
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
 // Tiles in reading order; only the strips that a later tile blends with are kept, the rest goes straight into the
-// video.
+// result.
 #include "models/vae/tiling.h"
 
 #include <ATen/ATen.h>
@@ -27,6 +27,54 @@ void blend(const at::Tensor& strip, at::Tensor& tile, int64_t dim) {
   edge.copy_(at::lerp(strip.narrow(dim, strip.size(dim) - length, length).to(at::kFloat), edge.to(at::kFloat), weight));
 }
 
+// Pixels a latent pixel of what goes in and of what comes out.
+struct Scales {
+  int64_t in, out;
+};
+
+at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tensor& whole, const TileCoder& code) {
+  const int64_t height = whole.size(3) / scale.in, width = whole.size(4) / scale.in;
+  const int64_t row_overlap = (plan.height.size - plan.height.stride) * scale.out;
+  const int64_t column_overlap = (plan.width.size - plan.width.stride) * scale.out;
+  std::vector<at::Tensor> above(static_cast<size_t>(plan.width.count(width)));  // bottom strips of the row above
+  at::Tensor result;
+  for (int64_t top = 0; top < height; top += plan.height.stride) {
+    at::Tensor left;  // right strip of the tile to the left
+    for (int64_t start = 0; start < width; start += plan.width.stride) {
+      at::Tensor tile = code(whole.narrow(3, top * scale.in, std::min(plan.height.size, height - top) * scale.in)
+                                 .narrow(4, start * scale.in, std::min(plan.width.size, width - start) * scale.in));
+      at::Tensor& strip_above = above[static_cast<size_t>(start / plan.width.stride)];
+      if (top > 0) blend(strip_above, tile, 3);
+      if (start > 0) blend(left, tile, 4);
+      strip_above = last_strip(tile, 3, row_overlap);
+      left = last_strip(tile, 4, column_overlap);
+
+      if (!result.defined())
+        result = at::empty({1, tile.size(1), tile.size(2), height * scale.out, width * scale.out}, tile.options());
+      const int64_t rows = std::min(plan.height.stride * scale.out, tile.size(3));
+      const int64_t columns = std::min(plan.width.stride * scale.out, tile.size(4));
+      result.narrow(3, top * scale.out, rows)
+          .narrow(4, start * scale.out, columns)
+          .copy_(tile.narrow(3, 0, rows).narrow(4, 0, columns));
+    }
+  }
+  return result;
+}
+
+at::Tensor code_by_plan(const TilePlan& plan, const Scales& scale, const at::Tensor& whole, bool tiled, int64_t steps,
+                        const DecodeProgress& progress, const StepCoder& code) {
+  const int64_t height = whole.size(3) / scale.in, width = whole.size(4) / scale.in;
+  tiled = tiled && plan.needed(height, width);
+  const int64_t total = steps * (tiled ? plan.count(height, width) : 1);
+  int64_t done = 0;
+  const auto step_done = [&] {
+    ++done;
+    if (progress) progress(done, total);
+  };
+  if (!tiled) return code(whole, step_done);
+  return code_tiles(plan, scale, whole, [&](const at::Tensor& tile) { return code(tile, step_done); });
+}
+
 }  // namespace
 
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap) {
@@ -39,47 +87,22 @@ TileAxis fixed_tile_axis(int64_t pixels_a_latent) {
   return {.size = std::max<int64_t>(1, 256 / pixels_a_latent), .stride = std::max<int64_t>(1, 192 / pixels_a_latent)};
 }
 
-at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileDecoder& decode) {
-  const int64_t height = latents.size(3), width = latents.size(4);
-  const int64_t row_overlap = (plan.height.size - plan.height.stride) * plan.scale;
-  const int64_t column_overlap = (plan.width.size - plan.width.stride) * plan.scale;
-  std::vector<at::Tensor> above(static_cast<size_t>(plan.width.count(width)));  // bottom strips of the row above
-  at::Tensor video;
-  for (int64_t top = 0; top < height; top += plan.height.stride) {
-    at::Tensor left;  // right strip of the tile to the left
-    for (int64_t start = 0; start < width; start += plan.width.stride) {
-      at::Tensor tile = decode(latents.narrow(3, top, std::min(plan.height.size, height - top))
-                                   .narrow(4, start, std::min(plan.width.size, width - start)));
-      at::Tensor& strip_above = above[static_cast<size_t>(start / plan.width.stride)];
-      if (top > 0) blend(strip_above, tile, 3);
-      if (start > 0) blend(left, tile, 4);
-      strip_above = last_strip(tile, 3, row_overlap);
-      left = last_strip(tile, 4, column_overlap);
+at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileCoder& decode) {
+  return code_tiles(plan, {.in = 1, .out = plan.scale}, latents, decode);
+}
 
-      if (!video.defined())
-        video = at::empty({1, tile.size(1), tile.size(2), height * plan.scale, width * plan.scale}, tile.options());
-      const int64_t rows = std::min(plan.height.stride * plan.scale, tile.size(3));
-      const int64_t columns = std::min(plan.width.stride * plan.scale, tile.size(4));
-      video.narrow(3, top * plan.scale, rows)
-          .narrow(4, start * plan.scale, columns)
-          .copy_(tile.narrow(3, 0, rows).narrow(4, 0, columns));
-    }
-  }
-  return video;
+at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const TileCoder& encode) {
+  return code_tiles(plan, {.in = plan.scale, .out = 1}, frames, encode);
 }
 
 at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepDecoder& decode) {
-  const int64_t height = latents.size(3), width = latents.size(4);
-  tiled = tiled && plan.needed(height, width);
-  const int64_t total = steps * (tiled ? plan.count(height, width) : 1);
-  int64_t done = 0;
-  const auto step_done = [&] {
-    ++done;
-    if (progress) progress(done, total);
-  };
-  if (!tiled) return decode(latents, step_done);
-  return decode_tiles(plan, latents, [&](const at::Tensor& tile) { return decode(tile, step_done); });
+                          const DecodeProgress& progress, const StepCoder& decode) {
+  return code_by_plan(plan, {.in = 1, .out = plan.scale}, latents, tiled, steps, progress, decode);
+}
+
+at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
+                          const DecodeProgress& progress, const StepCoder& encode) {
+  return code_by_plan(plan, {.in = plan.scale, .out = 1}, frames, tiled, steps, progress, encode);
 }
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Decoding in overlapping spatial tiles that are blended where they meet.
+// Decoding and encoding in overlapping spatial tiles that are blended where they meet.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,27 +29,35 @@ TileAxis fixed_tile_axis(int64_t pixels_a_latent);
 struct TilePlan {
   TileAxis height, width;
   int64_t scale = 8;  // frame pixels a latent pixel
+  int64_t whole = 0;  // latent pixels of a side that are no tiles' work; 0: a tile's
 
   bool needed(int64_t latent_height, int64_t latent_width) const {
-    return latent_height > height.size || latent_width > width.size;
+    return latent_height > (whole > 0 ? whole : height.size) || latent_width > (whole > 0 ? whole : width.size);
   }
   int64_t count(int64_t latent_height, int64_t latent_width) const {
     return height.count(latent_height) * width.count(latent_width);
   }
 };
 
-/// Decodes one tile: latents [1, C, F, h, w] -> frames [1, 3, F', scale h, scale w].
-using TileDecoder = std::function<at::Tensor(const at::Tensor& latents)>;
+/// Decodes one tile: latents [1, C, F, h, w] -> frames [1, 3, F', scale h, scale w]. Or encodes one: the other way.
+using TileCoder = std::function<at::Tensor(const at::Tensor& tile)>;
 
 /// Decodes tile by tile, each blended linearly into the ones above and to the left. latents [1, C, F, H, W] -> [1, 3,
 /// F', scale H, scale W].
-at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileDecoder& decode);
+at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileCoder& decode);
 
-/// A TileDecoder that calls step_done after each of its steps.
-using StepDecoder = std::function<at::Tensor(const at::Tensor& latents, const std::function<void()>& step_done)>;
+/// Encodes likewise: frames [1, 3, F', scale H, scale W] -> [1, C, F, H, W].
+at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const TileCoder& encode);
+
+/// A TileCoder that calls step_done after each of its steps.
+using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::function<void()>& step_done)>;
 
 /// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
 at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepDecoder& decode);
+                          const DecodeProgress& progress, const StepCoder& decode);
+
+/// frames likewise.
+at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
+                          const DecodeProgress& progress, const StepCoder& encode);
 
 }  // namespace sparsereel::models

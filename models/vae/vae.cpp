@@ -1,20 +1,32 @@
-// What all of them refuse.
+// What all of them refuse, and which weights they leave.
 #include "models/vae/vae.h"
 
 #include <ATen/ATen.h>
 
 #include <sstream>
+#include <string>
 
 #include "hilbert/error.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
-namespace {
 
-[[noreturn]] void refuse_to_encode() {
-  throw bad_input("this model's VAE cannot encode", "leave images out, or use a model that takes them");
+void ignore_other_parts(WeightReader& reader, VaeParts parts) {
+  if (!has_decoder(parts)) {
+    for (const char* prefix : {"decoder.", "post_quant_conv."}) reader.ignore_prefix(prefix);
+  }
+  if (!has_encoder(parts)) {
+    for (const char* prefix : {"encoder.", "quant_conv."}) reader.ignore_prefix(prefix);
+  }
 }
 
-}  // namespace
+void refuse_to_decode() {
+  throw bad_input("of this VAE only the encoder is there", "load it with its decoder");
+}
+
+void refuse_to_encode() {
+  throw bad_input("this model's VAE cannot encode", "leave images out, or use a model that takes them");
+}
 
 void check_latents(const at::Tensor& latents, int64_t channels) {
   if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(1) == channels && latents.numel() > 0) return;
@@ -22,6 +34,23 @@ void check_latents(const at::Tensor& latents, int64_t channels) {
   cause << "The VAE cannot decode latents of shape " << latents.sizes() << ": [1, " << channels
         << ", frames, height, width] is needed";
   throw bad_input(cause.str(), "Give the latents that this model's transformer made.");
+}
+
+void check_frames(const at::Tensor& frames, const VaeStride& stride) {
+  const auto refuse = [&](const std::string& needed, const std::string& remedy) {
+    std::ostringstream cause;
+    cause << "The VAE cannot encode frames of shape " << frames.sizes() << ": " << needed;
+    throw bad_input(cause.str(), remedy);
+  };
+  if (frames.dim() != 5 || frames.size(0) != 1 || frames.size(1) != 3 || frames.numel() == 0)
+    refuse("[1, 3, frames, height, width] is needed", "Give the red, green and blue of one video.");
+  const std::string r = std::to_string(stride.frames), s = std::to_string(stride.pixels);
+  if ((frames.size(2) - 1) % stride.frames != 0)
+    refuse("their number has to be one more than a multiple of " + r, "Give 1, " + std::to_string(stride.frames + 1) +
+                                                                          ", " + std::to_string(2 * stride.frames + 1) +
+                                                                          ", ... frames.");
+  if (frames.size(3) % stride.pixels != 0 || frames.size(4) % stride.pixels != 0)
+    refuse("height and width have to be multiples of " + s, "Crop or resize them.");
 }
 
 LatentDistribution Vae::encode(const at::Tensor&, bool, const DecodeProgress&) {

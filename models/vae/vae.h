@@ -10,6 +10,8 @@
 
 namespace sparsereel::models {
 
+class WeightReader;
+
 /// Called after each finished piece of a decode, or of an encode: done of total.
 using DecodeProgress = std::function<void(int64_t done, int64_t total)>;
 
@@ -35,13 +37,13 @@ class Vae {
 
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
   /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
-  /// does; less memory, slightly different pixels. Throws Error where the encoder alone was asked for.
+  /// does; less memory, slightly different pixels. Throws Error where only the encoder's weights were asked for.
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
   /// Whether there is an encoder, and its weights were asked for.
   virtual bool encodes() const { return false; }
-  /// frames [1, 3, F', s H, s W] in [-1, 1] -> latents [1, C, F, H, W] as decode() takes them, in frames' dtype, where
-  /// F' = frames_of(F) and is odd. tiled: as decode(). A single frame is encoded as the picture that it is. Throws
-  /// Error for frames of another shape, and unless encodes().
+  /// frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1], of r frames and s pixels a latent -> latents [1, C, F, H, W] in
+  /// frames' dtype. tiled: as decode(). A single frame is encoded as the picture that it is. Throws Error for frames of
+  /// another shape, and unless encodes().
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress = {});
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
@@ -55,5 +57,20 @@ class Vae {
 
 /// Throws Error unless latents are [1, channels, F, H, W] of at least one element.
 void check_latents(const at::Tensor& latents, int64_t channels);
+
+/// What a latent stands for.
+struct VaeStride {
+  int64_t frames, pixels;
+};
+
+/// Throws Error unless frames are what Vae::encode() takes.
+void check_frames(const at::Tensor& frames, const VaeStride& stride);
+
+/// The weights of what was not asked for may be there.
+void ignore_other_parts(WeightReader& reader, VaeParts parts);
+
+/// Throws Error that says that weights were not asked for.
+[[noreturn]] void refuse_to_decode();
+[[noreturn]] void refuse_to_encode();
 
 }  // namespace sparsereel::models

@@ -6,21 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "models/families/cogvideox/resnet.h"
 #include "models/families/cogvideox/vae_config.h"
-#include "models/layers/linear.h"
-#include "models/vae/causal_conv3d.h"
 #include "models/vae/spatial_norm.h"
 #include "models/weights/weights.h"
 
 namespace sparsereel::models {
-
-struct ResnetBlock {
-  SpatialNorm norm1;    // in channels
-  CausalConv3d conv1;   // [out, in, 3, 3, 3]
-  SpatialNorm norm2;    // out channels
-  CausalConv3d conv2;   // [out, out, 3, 3, 3]
-  at::Tensor shortcut;  // [in, out], undefined where in = out; its bias is part of conv2's
-};
 
 struct Upsampler {
   at::Tensor weight;           // [channels, channels, 3, 3], channels-last
@@ -29,15 +20,15 @@ struct Upsampler {
 };
 
 struct UpBlock {
-  std::vector<ResnetBlock> resnets;
+  std::vector<ResnetBlock<SpatialNorm>> resnets;
   std::optional<Upsampler> upsampler;  // in all but the last block
 };
 
 struct CogVideoXDecoder {
-  std::optional<Linear> post_quant_conv;  // [channels, channels], before everything else
-  CausalConv3d conv_in;                   // latent channels -> widest
-  std::vector<ResnetBlock> mid;           // two, widest
-  std::vector<UpBlock> up;                // widest first
+  std::optional<Linear> post_quant_conv;      // [channels, channels], before everything else
+  CausalConv3d conv_in;                       // latent channels -> widest
+  std::vector<ResnetBlock<SpatialNorm>> mid;  // two, widest
+  std::vector<UpBlock> up;                    // widest first
   SpatialNorm norm_out;
   CausalConv3d conv_out;  // narrowest -> out_channels, or more that mean nothing
   int64_t out_channels = 3;

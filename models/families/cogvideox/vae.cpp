@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "models/families/cogvideox/decoder.h"
+#include "models/families/cogvideox/encoder.h"
 #include "models/families/cogvideox/loaders.h"
 #include "models/layers/host_memory.h"
 #include "models/vae/tiling.h"
@@ -14,36 +16,51 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kFramesPerBatch = 2;  // latent frames; the first batch takes what is left over as well
+constexpr int64_t kFramesPerBatch = 2;         // latent frames; the first batch takes what is left over as well
+constexpr int64_t kFramesPerEncoderBatch = 8;  // likewise
 constexpr double kHeightOverlap = 1.0 / 6, kWidthOverlap = 1.0 / 5;
 
 int64_t batches_of(int64_t latent_frames) {
   return std::max<int64_t>(1, latent_frames / kFramesPerBatch);
 }
 
+int64_t encoder_batches_of(int64_t frames) {
+  return std::max<int64_t>(1, frames / kFramesPerEncoderBatch);
+}
+
 class CogVideoXVae final : public Vae {
  public:
-  CogVideoXVae(const CogVideoXVaeConfig& config, CogVideoXDecoder decoder)
-      : config_(config), decoder_(std::move(decoder)) {
+  CogVideoXVae(const CogVideoXVaeConfig& config, at::Device device, at::ScalarType dtype,
+               std::optional<CogVideoXDecoder> decoder, std::optional<CogVideoXEncoder> encoder)
+      : config_(config), device_(device), dtype_(dtype), decoder_(std::move(decoder)), encoder_(std::move(encoder)) {
     tiles_.scale = config.pixels_a_latent();
     tiles_.height = tile_axis(config.sample_height, tiles_.scale, kHeightOverlap);
     tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
   }
 
   at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  bool encodes() const override { return encoder_.has_value(); }
+  LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
+  uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
 
  private:
+  int64_t frames_a_latent() const { return static_cast<int64_t>(config_.temporal_compression_ratio); }
   at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& batch_done) const;
+  at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const;
+  uint64_t bytes(int64_t elements, int64_t widest_frame) const;
 
   CogVideoXVaeConfig config_;
-  CogVideoXDecoder decoder_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  std::optional<CogVideoXDecoder> decoder_;
+  std::optional<CogVideoXEncoder> encoder_;
   TilePlan tiles_;
 };
 
 int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
-  const auto ratio = static_cast<int64_t>(config_.temporal_compression_ratio);
+  const int64_t ratio = frames_a_latent();
   return latent_frames % 2 == 0 ? ratio * latent_frames : ratio * (latent_frames - 1) + 1;
 }
 
@@ -57,7 +74,7 @@ at::Tensor CogVideoXVae::decode_whole(const at::Tensor& latents, const std::func
   int64_t written = 0;
   for (int64_t batch = 0, start = 0; batch < batches_of(total); ++batch) {
     const int64_t end = std::min(total, kFramesPerBatch * (batch + 1) + total % kFramesPerBatch);
-    const at::Tensor decoded = decode_frames(decoder_, frames.narrow(0, start, end - start), history);
+    const at::Tensor decoded = decode_frames(*decoder_, frames.narrow(0, start, end - start), history);
     video[0].narrow(1, written, decoded.size(0)).copy_(decoded.permute({3, 0, 1, 2}));
     written += decoded.size(0);
     start = end;
@@ -67,17 +84,47 @@ at::Tensor CogVideoXVae::decode_whole(const at::Tensor& latents, const std::func
 }
 
 at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+  if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.latent_channels);
   return decode_by_plan(
       tiles_, latents * (1.0 / config_.scaling_factor), tiled, batches_of(latents.size(2)), progress,
       [this](const at::Tensor& tile, const auto& batch_done) { return decode_whole(tile, batch_done); });
 }
 
+// frames [1, 3, F', 8 H, 8 W] -> mean and log variance [1, 2 C, F, H, W], batch after batch of frames.
+at::Tensor CogVideoXVae::encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const {
+  const int64_t total = frames.size(2), batches = encoder_batches_of(total);
+  ConvHistory history;
+  std::vector<at::Tensor> moments;
+  for (int64_t batch = 0, start = 0; batch < batches; ++batch) {
+    const int64_t end = std::min(total, kFramesPerEncoderBatch * (batch + 1) + total % kFramesPerEncoderBatch);
+    history.ends = batch + 1 == batches;
+    moments.push_back(encode_frames(*encoder_, frames[0].narrow(1, start, end - start).permute({1, 2, 3, 0}), history));
+    start = end;
+    batch_done();
+  }
+  return at::cat(moments).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
+}
+
+LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) {
+  constexpr double kLeastLogVariance = -30, kMostLogVariance = 20;
+  if (!encoder_) refuse_to_encode();
+  check_frames(frames, {.frames = frames_a_latent(), .pixels = config_.pixels_a_latent()});
+  const at::Tensor moments =
+      encode_by_plan(tiles_, frames, tiled, encoder_batches_of(frames.size(2)), progress,
+                     [this](const at::Tensor& tile, const auto& batch_done) { return encode_whole(tile, batch_done); });
+  const std::vector<at::Tensor> halves = moments.to(at::kFloat).chunk(2, 1);
+  const double scale = config_.invert_scale_latents ? 1 / config_.scaling_factor : config_.scaling_factor;
+  const at::Tensor deviation = halves[1].clamp(kLeastLogVariance, kMostLogVariance).mul_(0.5).exp_();
+  return {.mean = (halves[0] * scale).to(frames.scalar_type()),
+          .deviation = (deviation * scale).to(frames.scalar_type())};
+}
+
 // Elements alive at the worst moment: a block's first convolution holds the block's input, the same normalised behind
 // the history, and its output; besides them the history of all convolutions and the video live throughout.
 uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t> channels(config_.block_out_channels.rbegin(), config_.block_out_channels.rend());
-  const auto ratio = static_cast<int64_t>(config_.temporal_compression_ratio);
+  const int64_t ratio = frames_a_latent();
   const int64_t convolutions = 2 * (config_.layers_per_block + 1);
   const int64_t first_batch = latent_frames == 1 ? 1 : kFramesPerBatch + latent_frames % kFramesPerBatch;
   int64_t frames = first_batch, pixels = latent_height * latent_width, time = 1, peak = 0, widest = 0;
@@ -96,25 +143,53 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
   }
   history += kHistoryFrames * pixels * channels.back();
   const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
-  const at::Tensor& weight = decoder_.conv_in.weight;
-  const bool fused = weight.is_cpu() == (weight.scalar_type() == at::kFloat);  // our kernels' dtypes on each device
-  // Where the norm is not fused it works on three fp32 copies of a frame.
-  const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest;
-  return static_cast<uint64_t>((peak + history + video) * static_cast<int64_t>(weight.element_size()) + scratch);
+  return bytes(peak + history + video, widest);
+}
+
+// In the encoder a block's second convolution is the worst moment, as it widens; there is no history of a picture.
+uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
+  const std::vector<int64_t>& channels = config_.block_out_channels;
+  const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / frames_a_latent() + 1;
+  int64_t batch = frames - (batches - 1) * kFramesPerEncoderBatch;  // the first one
+  int64_t pixels = height * width, peak = 0, widest = 0, history = kHistoryFrames * pixels * config_.in_channels;
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const int64_t in = channels[i == 0 ? 0 : i - 1], out = channels[i];
+    const int64_t held = config_.layers_per_block > 1 ? out : in;
+    history += kHistoryFrames * pixels * (in + (2 * config_.layers_per_block - 1) * out);
+    peak = std::max({peak, pixels * ((2 * batch + kHistoryFrames) * in + batch * out),
+                     pixels * (batch * held + (2 * batch + kHistoryFrames) * out)});
+    widest = std::max(widest, pixels * out);
+    if (i + 1 == channels.size()) break;
+    pixels /= 4;
+    if (i < config_.time_halvings()) batch = (batch + 1) / 2;
+  }
+  history += kHistoryFrames * pixels * 5 * channels.back();
+  const int64_t latents = 2 * 2 * config_.latent_channels * latent_frames * pixels;
+  return bytes(peak + (batches > 1 ? history : 0) + latents, widest);
+}
+
+// Where the norm is not fused it works on three fp32 copies of a frame.
+uint64_t CogVideoXVae::bytes(int64_t elements, int64_t widest_frame) const {
+  const bool fused = device_.is_cpu() == (dtype_ == at::kFloat);  // our kernels' dtypes on each device
+  const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest_frame;
+  return static_cast<uint64_t>(elements * static_cast<int64_t>(c10::elementSize(dtype_)) + scratch);
 }
 
 }  // namespace
 
 std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,
-                                        VaeParts /*parts: it has no encoder here*/) {
+                                        VaeParts parts) {
   if (device.is_cpu()) keep_freed_host_memory();
-  const CogVideoXVaeConfig config = parse_cogvideox_vae_config(component.config, component.config_file);
+  const CogVideoXVaeConfig config =
+      parse_cogvideox_vae_config(component.config, component.config_file, has_encoder(parts));
   WeightReader reader(component, device, dtype);
-  reader.ignore_prefix("encoder.");
-  reader.ignore_prefix("quant_conv.");
-  CogVideoXDecoder decoder = read_cogvideox_decoder(reader, config);
+  ignore_other_parts(reader, parts);
+  std::optional<CogVideoXDecoder> decoder;
+  std::optional<CogVideoXEncoder> encoder;
+  if (has_decoder(parts)) decoder = read_cogvideox_decoder(reader, config);
+  if (has_encoder(parts)) encoder = read_cogvideox_encoder(reader, config);
   reader.check_complete();
-  return std::make_unique<CogVideoXVae>(config, std::move(decoder));
+  return std::make_unique<CogVideoXVae>(config, device, dtype, std::move(decoder), std::move(encoder));
 }
 
 }  // namespace sparsereel::models

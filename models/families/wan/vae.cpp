@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "models/families/wan/decoder.h"
+#include "models/families/wan/encoder.h"
 #include "models/layers/host_memory.h"
 #include "models/vae/tiling.h"
 
@@ -21,24 +23,51 @@ at::Tensor unpatchify(const at::Tensor& frames, int64_t patch) {
   return frames.unflatten(1, {-1, patch, patch}).permute({0, 1, 4, 5, 3, 6, 2}).flatten(5, 6).flatten(3, 4);
 }
 
+// frames [colours, F, p H, p W] -> [F, H, W, colours p p].
+at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
+  if (patch == 1) return frames.permute({1, 2, 3, 0});
+  return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
+}
+
 class WanVae final : public Vae {
  public:
-  WanVae(const WanVaeConfig& config, WanDecoder decoder) : config_(config), decoder_(std::move(decoder)) {
-    tiles_.scale = config.pixels_a_latent() / config.patch_size;
-    tiles_.height = tiles_.width = fixed_tile_axis(config.pixels_a_latent());
+  WanVae(const WanVaeConfig& config, at::ScalarType dtype, std::optional<WanDecoder> decoder,
+         std::optional<WanEncoder> encoder)
+      : config_(config),
+        bytes_of_element_(static_cast<int64_t>(c10::elementSize(dtype))),
+        decoder_(std::move(decoder)),
+        encoder_(std::move(encoder)) {
+    const int64_t pixels = config.pixels_a_latent();
+    tiles_.scale = pixels / config.patch_size;
+    tiles_.height = tiles_.width = fixed_tile_axis(pixels);
+    // The reference cuts patches into tiles where there are too many pixels.
+    encoder_tiles_ = {.height = fixed_tile_axis(tiles_.scale),
+                      .width = fixed_tile_axis(tiles_.scale),
+                      .scale = pixels,
+                      .whole = tiles_.height.size};
   }
 
   at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  bool encodes() const override { return encoder_.has_value(); }
+  LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
+  uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
 
  private:
+  at::Tensor column(const std::vector<double>& values, const at::Tensor& latents) const {
+    return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
+  }
   at::Tensor denormalised(const at::Tensor& latents) const;
+  at::Tensor normalised(const at::Tensor& latents) const;
   at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& frame_done) const;
+  at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const;
 
   WanVaeConfig config_;
-  WanDecoder decoder_;
-  TilePlan tiles_;
+  int64_t bytes_of_element_;
+  std::optional<WanDecoder> decoder_;
+  std::optional<WanEncoder> encoder_;
+  TilePlan tiles_, encoder_tiles_;
 };
 
 int64_t WanVae::frames_of(int64_t latent_frames) const {
@@ -46,10 +75,14 @@ int64_t WanVae::frames_of(int64_t latent_frames) const {
 }
 
 at::Tensor WanVae::denormalised(const at::Tensor& latents) const {
-  const auto column = [&](const std::vector<double>& values) {
-    return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
-  };
-  return at::addcmul(column(config_.latents_mean), latents.to(at::kFloat), column(config_.latents_std))
+  return at::addcmul(column(config_.latents_mean, latents), latents.to(at::kFloat),
+                     column(config_.latents_std, latents))
+      .to(latents.scalar_type());
+}
+
+at::Tensor WanVae::normalised(const at::Tensor& latents) const {
+  return (latents.to(at::kFloat) - column(config_.latents_mean, latents))
+      .div_(column(config_.latents_std, latents))
       .to(latents.scalar_type());
 }
 
@@ -59,10 +92,10 @@ at::Tensor WanVae::decode_whole(const at::Tensor& latents, const std::function<v
   const int64_t total = frames.size(0), scale = tiles_.scale;
   at::Tensor video = at::empty(
       {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
-  ConvHistory history{.starts_on_zeros = true, .frames = {}};
+  ConvHistory history{.starts_on_zeros = true};
   int64_t written = 0;
   for (int64_t frame = 0; frame < total; ++frame) {
-    const at::Tensor decoded = decode_frames(decoder_, frames.narrow(0, frame, 1), history);
+    const at::Tensor decoded = decode_frames(*decoder_, frames.narrow(0, frame, 1), history);
     video[0].narrow(1, written, decoded.size(0)).copy_(decoded.permute({3, 0, 1, 2}));
     written += decoded.size(0);
     frame_done();
@@ -71,6 +104,7 @@ at::Tensor WanVae::decode_whole(const at::Tensor& latents, const std::function<v
 }
 
 at::Tensor WanVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+  if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
   const at::Tensor frames =
       decode_by_plan(tiles_, denormalised(latents), tiled, latents.size(2), progress,
@@ -78,54 +112,113 @@ at::Tensor WanVae::decode(const at::Tensor& latents, bool tiled, const DecodePro
   return unpatchify(frames, config_.patch_size).clamp_(-1, 1);
 }
 
+// frames [1, colours, F', s H, s W] -> [1, C, F, H, W], the frames of one latent at a time.
+at::Tensor WanVae::encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const {
+  const int64_t step = config_.frames_a_latent(), pixels = config_.pixels_a_latent();
+  const int64_t total = (frames.size(2) - 1) / step + 1;
+  at::Tensor latents =
+      at::empty({1, config_.z_dim, total, frames.size(3) / pixels, frames.size(4) / pixels}, frames.options());
+  ConvHistory history{.starts_on_zeros = true};
+  for (int64_t latent = 0; latent < total; ++latent) {
+    const int64_t first = latent == 0 ? 0 : step * (latent - 1) + 1;
+    const at::Tensor chunk = frames[0].narrow(1, first, latent == 0 ? 1 : step);
+    history.ends = latent + 1 == total;
+    const at::Tensor encoded = encode_frames(*encoder_, patchified(chunk, config_.patch_size), history);
+    latents[0].narrow(1, latent, 1).copy_(encoded.permute({3, 0, 1, 2}));
+    latent_done();
+  }
+  return latents;
+}
+
+LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) {
+  if (!encoder_) refuse_to_encode();
+  check_frames(frames, {.frames = config_.frames_a_latent(), .pixels = config_.pixels_a_latent()});
+  const at::Tensor latents = encode_by_plan(
+      encoder_tiles_, frames, tiled, (frames.size(2) - 1) / config_.frames_a_latent() + 1, progress,
+      [this](const at::Tensor& tile, const auto& latent_done) { return encode_whole(tile, latent_done); });
+  return {.mean = normalised(latents), .deviation = {}};
+}
+
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history, and a
 // convolution's output; in an upsampler what it is given, that repeated, and the convolution's output. Besides them a
 // level's input where a shortcut needs it, and throughout the history of all convolutions and the video.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
-  const std::vector<WanVaeLevel> levels = levels_of(config_);
+  const std::vector<WanVaeLevel> levels = decoder_levels(config_);
   int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk behind the first one
   const int64_t mid = levels.front().in;
   int64_t peak = 7 * pixels * mid;  // attention: its input, that normalised, q, k, v, their result, its projection
   int64_t history = kHistoryFrames * pixels * (config_.z_dim + 4 * mid);
   for (const WanVaeLevel& level : levels) {
-    const int64_t held = config_.is_residual && level.enlarged > 0 ? frames * pixels * level.in : 0;
+    const int64_t held = config_.is_residual && level.resized > 0 ? frames * pixels * level.in : 0;
     const int64_t narrow = pixels * ((2 * frames + kHistoryFrames) * level.in + frames * level.out);
     const int64_t wide = pixels * (3 * frames + kHistoryFrames) * level.out;
     peak = std::max({peak, narrow, held + wide});
     history += kHistoryFrames * pixels * (level.in + (2 * config_.num_res_blocks + 1) * level.out);
-    if (level.enlarged == 0) break;
-    if (level.doubles_time) {
+    if (level.resized == 0) break;
+    if (level.resizes_time) {
       history += kHistoryFrames * pixels * level.out;
       frames *= latent_frames > 1 ? 2 : 1;
       peak = std::max(peak, held + pixels * 5 * frames / 2 * level.out);
     }
-    peak = std::max(peak, held + pixels * frames * (5 * level.out + 4 * level.enlarged));
+    peak = std::max(peak, held + pixels * frames * (5 * level.out + 4 * level.resized));
     pixels *= 4;
   }
   history += kHistoryFrames * pixels * levels.back().out;
   const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
   const int64_t elements = std::max(peak + history + video, config_.patch_size > 1 ? 2 * video : 0);
-  return static_cast<uint64_t>(elements) * decoder_.conv_in.weight.element_size();
+  return static_cast<uint64_t>(elements * bytes_of_element_);
+}
+
+// Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the
+// history, and a convolution's output; in a downsampler what it is given, that with its zeros, and a quarter of it.
+// Besides them a level's shortcut, and throughout the latents and, but for a picture, the history of all convolutions.
+uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
+  const std::vector<WanVaeLevel> levels = encoder_levels(config_);
+  const int64_t patch = config_.patch_size;
+  int64_t chunk = frames > 1 ? config_.frames_a_latent() : 1, pixels = height / patch * (width / patch);
+  int64_t history = kHistoryFrames * pixels * config_.in_channels, peak = 0;
+  for (const WanVaeLevel& level : levels) {
+    const int64_t times = level.resizes_time && chunk > 1 ? 2 : 1, places = level.resized > 0 ? 4 * times : 1;
+    const int64_t held = config_.is_residual ? chunk * pixels * level.out / places : 0;
+    const int64_t narrow = pixels * ((2 * chunk + kHistoryFrames) * level.in + chunk * level.out);
+    const int64_t wide = pixels * (3 * chunk + kHistoryFrames) * level.out;
+    if (config_.is_residual) peak = std::max(peak, 2 * chunk * pixels * level.in + held);
+    peak = std::max({peak, held + narrow, held + wide});
+    history += kHistoryFrames * pixels * (level.in + (2 * config_.num_res_blocks - 1) * level.out);
+    if (level.resized == 0) break;
+    peak = std::max(peak, held + chunk * pixels * 5 * level.out / 2);
+    pixels /= 4;
+    if (!level.resizes_time) continue;
+    history += pixels * level.out;
+    chunk /= times;
+  }
+  const int64_t mid = levels.back().out;
+  peak = std::max(peak, 7 * chunk * pixels * mid);  // attention, as in the decoder
+  history += kHistoryFrames * 5 * pixels * mid;
+  const int64_t latents = config_.z_dim * ((frames - 1) / config_.frames_a_latent() + 1) * pixels;
+  return static_cast<uint64_t>((peak + (frames > 1 ? history : 0) + latents) * bytes_of_element_);
 }
 
 }  // namespace
 
-std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype,
-                                  VaeParts /*parts: it has no encoder here*/) {
+std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
   if (device.is_cpu()) keep_freed_host_memory();
-  const WanVaeConfig config = parse_wan_vae_config(component.config, component.config_file);
+  const WanVaeConfig config = parse_wan_vae_config(component.config, component.config_file, has_encoder(parts));
   WeightReader reader(component, device, dtype);
-  for (const char* of_encoder : {"encoder.", "quant_conv."}) reader.ignore_prefix(of_encoder);
   const auto read = [&](at::Tensor& tensor, const Parameter& parameter) {
     tensor = reader.read(parameter);
     if (tensor.dim() == 5) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast3d);
     if (tensor.dim() == 4) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast);
   };
-  WanDecoder decoder;
-  decoder.weights(read, config);
+  ignore_other_parts(reader, parts);
+  std::optional<WanDecoder> decoder;
+  std::optional<WanEncoder> encoder;
+  if (has_decoder(parts)) decoder.emplace().weights(read, config);
+  if (has_encoder(parts)) encoder.emplace().weights(read, config);
   reader.check_complete();
-  decoder.finish();
-  return std::make_unique<WanVae>(config, std::move(decoder));
+  if (decoder) decoder->finish();
+  if (encoder) encoder->finish();
+  return std::make_unique<WanVae>(config, dtype, std::move(decoder), std::move(encoder));
 }
 
 }  // namespace sparsereel::models

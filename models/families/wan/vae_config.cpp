@@ -26,13 +26,29 @@ void check_levels(const ConfigFields& fields, const WanVaeConfig& config) {
   if (doublings != levels - 1)
     fields.fail("temperal_downsample", "has " + std::to_string(doublings) + " entries, not one fewer than dim_mult's " +
                                            std::to_string(levels));
-  for (const WanVaeLevel& level : levels_of(config)) {
+  for (const WanVaeLevel& level : decoder_levels(config)) {
     fields.check_width("decoder_base_dim x dim_mult", level.out);
-    if (level.enlarged == 0) continue;
+    if (level.resized == 0) continue;
     if (!config.is_residual) fields.require_multiple("decoder_base_dim x dim_mult", level.out, 2);
-    if (config.is_residual && level.out * (level.doubles_time ? 8 : 4) % level.in != 0)
+    if (config.is_residual && level.out * (level.resizes_time ? 8 : 4) % level.in != 0)
       fields.fail("dim_mult", "does not let the shortcut copy " + std::to_string(level.in) + " channels to " +
                                   std::to_string(level.out) + " as often each");
+  }
+}
+
+void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
+  if (!fields.optional_numbers("attn_scales", 0, 1).empty())
+    fields.unsupported("attn_scales", "with entries, in an encoder", "none");
+  const int64_t colours = 3 * config.patch_size * config.patch_size;
+  if (config.in_channels != colours)
+    fields.fail("in_channels", "is " + std::to_string(config.in_channels) +
+                                   ", but three colours by patch_size squared are " + std::to_string(colours));
+  for (const WanVaeLevel& level : encoder_levels(config)) {
+    fields.check_width("base_dim x dim_mult", level.out);
+    const int64_t places = level.resized == 0 ? 1 : level.resizes_time ? 8 : 4;
+    if (config.is_residual && level.in * places % level.out != 0)
+      fields.fail("dim_mult", "does not let the shortcut average " + std::to_string(level.in) + " channels to " +
+                                  std::to_string(level.out) + " of as many each");
   }
 }
 
@@ -49,7 +65,21 @@ int64_t WanVaeConfig::frames_a_latent() const {
   return int64_t{1} << std::count(temperal_downsample.begin(), temperal_downsample.end(), true);
 }
 
-std::vector<WanVaeLevel> levels_of(const WanVaeConfig& config) {
+std::vector<WanVaeLevel> encoder_levels(const WanVaeConfig& config) {
+  const size_t count = config.dim_mult.size();
+  std::vector<WanVaeLevel> levels;
+  int64_t in = config.base_dim;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t out = config.base_dim * config.dim_mult[i];
+    const bool last = i + 1 == count;
+    levels.push_back(
+        {.in = in, .out = out, .resized = last ? 0 : out, .resizes_time = !last && config.temperal_downsample[i]});
+    in = out;
+  }
+  return levels;
+}
+
+std::vector<WanVaeLevel> decoder_levels(const WanVaeConfig& config) {
   const size_t count = config.dim_mult.size();
   std::vector<WanVaeLevel> levels;
   int64_t in = config.decoder_base_dim * config.dim_mult.back();
@@ -57,17 +87,18 @@ std::vector<WanVaeLevel> levels_of(const WanVaeConfig& config) {
     const int64_t out = config.decoder_base_dim * config.dim_mult[i];
     levels.push_back({.in = in, .out = out});
     if (i == 0) break;
-    levels.back().enlarged = in = config.is_residual ? out : out / 2;
-    levels.back().doubles_time = config.temperal_downsample[i - 1];
+    levels.back().resized = in = config.is_residual ? out : out / 2;
+    levels.back().resizes_time = config.temperal_downsample[i - 1];
   }
   return levels;
 }
 
-WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file) {
+WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file, bool with_encoder) {
   const ConfigFields fields(json, file);
   fields.require_class("AutoencoderKLWan");
   WanVaeConfig config;
-  config.decoder_base_dim = fields.optional_integer("decoder_base_dim").value_or(fields.integer("base_dim", 96));
+  config.base_dim = fields.integer("base_dim", 96);
+  config.decoder_base_dim = fields.optional_integer("decoder_base_dim").value_or(config.base_dim);
   config.z_dim = fields.integer("z_dim", 16);
   config.dim_mult = fields.integers("dim_mult", {1, 2, 4, 4});
   config.num_res_blocks = fields.integer("num_res_blocks", 2, 1, kMaxLayers);
@@ -79,11 +110,13 @@ WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string&
                                   {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, 2.1526,
                                    2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160});
   config.is_residual = fields.boolean("is_residual", false);
+  config.in_channels = fields.integer("in_channels", 3);
   config.out_channels = fields.integer("out_channels", 3);
   config.patch_size = fields.optional_integer("patch_size", 1, 64).value_or(1);
   check_levels(fields, config);
   fields.require_multiple("out_channels (by patch_size squared)", config.out_channels,
                           config.patch_size * config.patch_size);
+  if (with_encoder) check_encoder(fields, config);
   check_scale(fields, "scale_factor_spatial", 8, config.pixels_a_latent(), "dim_mult and patch_size");
   check_scale(fields, "scale_factor_temporal", 4, config.frames_a_latent(), "temperal_downsample");
   return config;

@@ -33,7 +33,7 @@ TEST_F(CausalConv, SeesTheFirstFrameRepeatedBeforeIt) {
 }
 
 TEST_F(CausalConv, SeesZerosBeforeTheFirstFrameWhereAskedTo) {
-  ConvHistory history{.starts_on_zeros = true, .frames = {}};
+  ConvHistory history{.starts_on_zeros = true};
   const at::Tensor padded = at::cat({at::zeros({2, 4, 6, 3}), video}).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
   const at::Tensor expected = at::conv3d(padded, conv.weight, conv.bias, 1, {0, 1, 1})[0].permute({1, 2, 3, 0});
   EXPECT_TRUE(test::close_to(run(video, history), expected, 1e-6));

@@ -96,7 +96,7 @@ TEST_F(WanVae, GivesTheSameFramesHoweverAVideoIsCutBehindItsFirst) {
     decoder.finish();
     const at::Tensor latents = at::randn({6, 2, 3, config.z_dim});
     const auto decode = [&](const std::vector<int64_t>& cuts) {
-      ConvHistory history{.starts_on_zeros = true, .frames = {}};
+      ConvHistory history{.starts_on_zeros = true};
       std::vector<at::Tensor> parts;
       for (const at::Tensor& chunk : latents.split_with_sizes(cuts))
         parts.push_back(decode_frames(decoder, chunk, history));
