@@ -11,6 +11,12 @@ void TensorSizes::add(const char* name, const std::string& tensor, size_t axis, 
     sizes_[name] = found->second.second->shape[axis];
 }
 
+void TensorSizes::add_or_none(const char* name, const std::string& tensor, size_t axis, size_t axes) {
+  if (sizes_.empty()) return;
+  sizes_[name] = 0;
+  add(name, tensor, axis, axes);
+}
+
 void TensorSizes::add_blocks(const char* name, std::string_view prefix) {
   if (sizes_.empty()) return;
   int64_t count = 0;

@@ -15,6 +15,8 @@ class TensorSizes {
 
   /// Says nothing where the tensor is not there, or has another number of axes.
   void add(const char* name, const std::string& tensor, size_t axis, size_t axes);
+  /// 0 where it is not there, though others were found.
+  void add_or_none(const char* name, const std::string& tensor, size_t axis, size_t axes);
   /// How many blocks there are: the highest number behind `prefix`, and one. Says nothing where nothing was found.
   void add_blocks(const char* name, std::string_view prefix);
   const Sizes& found() const { return sizes_; }

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -98,9 +99,12 @@ void BlockLoop::collect(AttentionRun& run) {
 }  // namespace
 
 std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Component& component, at::Device device,
-                                        WeightFormat format, bool offload) {
+                                        WeightFormat format, bool offload, const std::vector<std::string>& unused) {
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
+  for (const auto& [name, place] : component.tensors)
+    if (std::ranges::any_of(unused, [&](const std::string& part) { return name.find(part) != std::string::npos; }))
+      reader->ignore_prefix(name);
   dit->weights(reader->loads());
   const Slots ends = slots_of([&](const Visit& visit) { dit->weights(visit); });
   uint64_t bytes = bytes_of(ends, *reader);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "models/checkpoint/checkpoint.h"
 #include "models/dit/attend.h"
@@ -35,8 +37,10 @@ class Denoiser {
 };
 
 /// Loads the weights that `dit` lists from the component, and runs it: embed, block after block, head.
-/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
+/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time. unused: in the names of
+/// tensors that may be there though nobody asks for them.
 std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Component& component, at::Device device,
-                                        WeightFormat format, bool offload = false);
+                                        WeightFormat format, bool offload = false,
+                                        const std::vector<std::string>& unused = {});
 
 }  // namespace sparsereel::models

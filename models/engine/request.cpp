@@ -77,6 +77,12 @@ bool flows(const Request& request, const ModelSpec& spec) {
   return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
 }
 
+/// For a video of the plan's size.
+double default_shift(const Plan& plan, const ModelSpec& spec) {
+  const std::optional<AreaShift>& large = spec.defaults.shift_above;
+  return large && plan.width * plan.height > large->pixels ? large->shift : spec.scheduler.flow_shift;
+}
+
 /// Refused where the sampler takes none.
 void take_sigmas(const Request& request, Plan& plan) {
   if (request.sigmas.empty()) return;
@@ -198,7 +204,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.guidance_passes = request.guidance_passes;
   plan.scheduler = sampler_class(request, spec);
   if (flows(request, spec)) {
-    plan.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
+    plan.flow_shift = request.flow_shift.value_or(default_shift(plan, spec));
     take_sigmas(request, plan);
   }
   if (why_idle_cache(request, spec).empty()) plan.cache = request.cache;

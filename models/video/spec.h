@@ -48,6 +48,12 @@ struct PromptRules {
   bool encodes_padding = true;
 };
 
+/// A shift of flow matching for large videos.
+struct AreaShift {
+  int64_t pixels = 0;  // of a frame: above so many
+  double shift = 0;
+};
+
 /// What a request gets where neither it nor a file says otherwise.
 struct Defaults {
   int64_t width = 0, height = 0, frames = 0;  // pixels, frames: what the checkpoint was made for
@@ -56,6 +62,7 @@ struct Defaults {
   double fps = 0;
   std::string sampler = {};  // class
   std::string negative_prompt = {};
+  std::optional<AreaShift> shift_above = {};  // in place of the checkpoint's
 };
 
 /// What a model makes of images.

@@ -1,4 +1,4 @@
-// Fields of Wan's transformer, and what of them is supported: text to video.
+// Fields of Wan's transformer, and what of them is supported.
 #include "models/families/wan/config.h"
 
 #include "models/files/config_fields.h"
@@ -12,13 +12,26 @@ std::array<int64_t, 3> parse_patch(const ConfigFields& fields) {
   return {sizes[0], sizes[1], sizes[2]};
 }
 
+/// A model either has all that it attends to images with, or nothing of it.
+void parse_images(const ConfigFields& fields, WanConfig& config) {
+  config.image_dim = fields.optional_integer("image_dim");
+  config.pos_embed_seq_len = fields.optional_integer("pos_embed_seq_len");
+  const std::optional<int64_t> added = fields.optional_integer("added_kv_proj_dim");
+  if (added.has_value() != config.image_dim.has_value())
+    fields.fail("added_kv_proj_dim", added ? "is given, but not image_dim" : "is missing beside image_dim");
+  if (added && *added != config.width())
+    fields.fail("added_kv_proj_dim", "is " + std::to_string(*added) +
+                                         ", but num_attention_heads x attention_head_dim " +
+                                         std::to_string(config.width()));
+  if (config.pos_embed_seq_len && !config.image_dim) fields.fail("pos_embed_seq_len", "is given, but not image_dim");
+}
+
 }  // namespace
 
 WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file) {
   const ConfigFields fields(json, file);
   fields.require_class("WanTransformer3DModel");
   fields.choice("qk_norm", "rms_norm_across_heads", {"rms_norm_across_heads"});
-  for (const char* of_images : {"image_dim", "added_kv_proj_dim", "pos_embed_seq_len"}) fields.require_null(of_images);
   WanConfig config;
   config.patch_size = parse_patch(fields);
   config.num_attention_heads = fields.integer("num_attention_heads", 40);
@@ -32,6 +45,7 @@ WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file) 
   config.cross_attn_norm = fields.boolean("cross_attn_norm", true);
   config.eps = fields.number("eps", 1e-6, 0, 1);
   config.rope_max_seq_len = fields.integer("rope_max_seq_len", 1024);
+  parse_images(fields, config);
   if (config.attention_head_dim % 2 != 0) fields.fail("attention_head_dim", "is odd: rotary positions turn pairs");
   return config;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 namespace sparsereel::models {
@@ -21,7 +22,11 @@ struct WanConfig {
   bool cross_attn_norm = true;
   double eps = 1e-6;
   int64_t rope_max_seq_len = 1024;  // of each axis of the grid
+  // Of a model that attends to the tokens of an image encoder.
+  std::optional<int64_t> image_dim{};          // their channels
+  std::optional<int64_t> pos_embed_seq_len{};  // how many there are, where they have learned positions: of two images
 
+  bool attends_to_images() const { return image_dim.has_value(); }
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 

@@ -8,6 +8,8 @@
 #include "models/families/wan/config.h"
 #include "models/families/wan/vae_config.h"
 #include "models/files/config_fields.h"
+#include "models/image/clip_config.h"
+#include "models/image/clip_names.h"
 #include "models/samplers/flow_config.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
@@ -19,7 +21,10 @@ namespace {
 constexpr int64_t kWanSteps = 50, kTextLength = 512;
 constexpr double kWanGuidance = 5;
 
-constexpr const char* kSecond = "transformer_2";
+// For version 2.1's image to video its authors take this above 832 x 480, and the checkpoint's 3 up to it.
+constexpr double kShiftOfLargeImages = 5;
+
+constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder";
 
 [[noreturn]] void refuse(
     const Checkpoint& checkpoint, const std::string& cause,
@@ -27,7 +32,8 @@ constexpr const char* kSecond = "transformer_2";
   throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
-/// Version 2.2's small model alone has it, with a VAE of its own. Text to video has one timestep with it as without.
+/// Version 2.2's small model alone has it, with a VAE of its own: the tokens of an image that the video begins with
+/// have timestep 0. Text to video has one timestep with it as without.
 void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& vae) {
   const nlohmann::json expand = checkpoint.setting("expand_timesteps");
   if (!expand.is_null() && !expand.is_boolean())
@@ -60,11 +66,70 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
   check_fits(second_file, "attention_head_dim", second.attention_head_dim, file + ": attention_head_dim",
              first.attention_head_dim);
   check_fits(second_file, "in_channels", second.in_channels, file + ": in_channels", first.in_channels);
+  if (second.attends_to_images())
+    throw bad_file(second_file, "image_dim is given, but models of two experts attend to no images",
+                   "use components of one checkpoint");
+}
+
+/// By the transformer's channels, which are the noise's alone, or these, frames that are given, and images' latents.
+ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, const WanVaeConfig& vae,
+                      const std::string& file) {
+  using Latents = ImageSpec::Latents;
+  if (config.in_channels == vae.z_dim && !config.attends_to_images())
+    return {.latents = checkpoint.setting("expand_timesteps") == true ? Latents::first_frame_stays : Latents::none};
+  const int64_t images = vae.frames_a_latent() + vae.z_dim;
+  if (config.in_channels != vae.z_dim + images)
+    throw bad_file(file,
+                   "in_channels " + std::to_string(config.in_channels) + " is neither z_dim of the vae, " +
+                       std::to_string(vae.z_dim) + ", nor with the " + std::to_string(images) + " channels of images " +
+                       std::to_string(vae.z_dim + images),
+                   "use components of one checkpoint");
+  return {.latents = Latents::beside_noise,
+          .needed = true,
+          .takes_last = config.pos_embed_seq_len || !config.attends_to_images(),
+          .needs_last = config.pos_embed_seq_len.has_value(),
+          .encodes_video = true,
+          .tells_frames = true,
+          .has_context = config.attends_to_images()};
+}
+
+/// What makes an image's tokens is there, and fits.
+void check_image_encoder(const Checkpoint& checkpoint, const WanConfig& config) {
+  if (!config.attends_to_images()) return;
+  if (std::ranges::count(checkpoint.roles(), kImageEncoder) == 0)
+    refuse(checkpoint,
+           "image_encoder is missing, but image_dim of the transformer is " + std::to_string(*config.image_dim),
+           "use all components of the checkpoint");
+  std::string encoder_file;
+  const nlohmann::json json = checkpoint.config(kImageEncoder, &encoder_file);
+  const ClipVisionConfig encoder = parse_clip_vision_config(json, encoder_file);
+  check_fits(encoder_file, "hidden_size", encoder.hidden_size, "image_dim", *config.image_dim);
+  if (config.pos_embed_seq_len)
+    check_fits(encoder_file, "two images' tokens", 2 * encoder.tokens(), "pos_embed_seq_len",
+               *config.pos_embed_seq_len);
+}
+
+std::string text_of(std::optional<int64_t> size) {
+  return size ? std::to_string(*size) : "null";
 }
 
 std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
-  if (spec.experts.size() > 1) return "2.2 layout (two experts)";
-  return vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout";
+  const char* task = !spec.image.needed      ? ""
+                     : spec.image.needs_last ? ", first and last frame to video"
+                                             : ", image to video";
+  if (spec.experts.size() > 1) return std::string("2.2 layout (two experts)") + task;
+  return (vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout") + std::string(task);
+}
+
+/// The sizes that each VAE's models were made for, and what tasks differ in.
+Defaults defaults_of(const ModelSpec& spec, const WanVaeConfig& vae) {
+  Defaults defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
+                                      : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};
+  defaults.steps = kWanSteps;
+  defaults.guidance = kWanGuidance;
+  if (spec.image.has_context && !spec.image.needs_last)
+    defaults.shift_above = AreaShift{.pixels = defaults.width * defaults.height, .shift = kShiftOfLargeImages};
+  return defaults;
 }
 
 ModelSpec describe_wan(const Checkpoint& checkpoint) {
@@ -74,29 +139,29 @@ ModelSpec describe_wan(const Checkpoint& checkpoint) {
   const WanConfig config = parse_wan_config(transformer, file);
   const WanVaeConfig vae = parse_wan_vae_config(vae_json, vae_file);
   check_text_encoder(checkpoint, "umt5", "text_dim", config.text_dim);
-  check_fits(vae_file, "z_dim", vae.z_dim, "in_channels", config.in_channels);
-  check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
+  check_fits(vae_file, "z_dim", vae.z_dim, "out_channels", config.out_channels);
+  check_image_encoder(checkpoint, config);
   ModelSpec spec;
   check_expand_timesteps(checkpoint, vae);
   spec.experts = read_experts(checkpoint);
   if (spec.experts.size() > 1) check_second(checkpoint, config, file);
+  spec.image = read_images(checkpoint, config, vae, file);
   spec.variant = variant_of(spec, vae);
-  spec.marks = {{"boundary_ratio", checkpoint.setting("boundary_ratio").dump()}};
+  spec.marks = {{"boundary_ratio", checkpoint.setting("boundary_ratio").dump()},
+                {"in_channels", std::to_string(config.in_channels)},
+                {"image_dim", text_of(config.image_dim)},
+                {"pos_embed_seq_len", text_of(config.pos_embed_seq_len)}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;
-  spec.latent_channels = config.in_channels;
+  spec.latent_channels = vae.z_dim;
   spec.text_length = kTextLength;
   spec.joint_text = false;
   spec.patch = config.patch_size;
   spec.stride = {vae.frames_a_latent(), vae.pixels_a_latent(), vae.pixels_a_latent()};
   spec.layout = LatentLayout::channels_first;
   spec.noise = spec.latents = Precision::fp32;
-  // The sizes that each VAE's models were made for.
-  spec.defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
-                                  : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};
-  spec.defaults.steps = kWanSteps;
-  spec.defaults.guidance = kWanGuidance;
+  spec.defaults = defaults_of(spec, vae);
   return spec;
 }
 
@@ -114,22 +179,26 @@ Family wan_family() {
   };
   return {.pipeline_class = "WanPipeline",
           .name = "Wan",
+          .other_classes = {"WanImageToVideoPipeline"},
           .parts = {{"scheduler", {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}},
                     umt5_part(),
                     umt5_tokenizer_part(),
                     transformer("transformer", /*optional=*/false),
                     transformer(kSecond, /*optional=*/true),
+                    clip_vision_part(),
+                    clip_processor_part(),
                     {.role = "vae",
                      .classes = {"AutoencoderKLWan"},
                      .names = wan_vae_names(),
                      .sizes_by_config = wan_vae_sizes,
                      .sizes_by_tensors = wan_vae_sizes}},
           .settings = {"boundary_ratio", "expand_timesteps"},
-          .marks = {"boundary_ratio"},
+          .marks = {"boundary_ratio", "in_channels", "image_dim", "pos_embed_seq_len"},
           .prompt = {.cleaned = true, .encodes_padding = false},
           .lora = {.blocks = "blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k",
-                              "attn2.to_v", "attn2.to_out.0", "ffn.net.0.proj", "ffn.net.2"}},
+                              "attn2.to_v", "attn2.to_out.0", "attn2.add_k_proj", "attn2.add_v_proj", "ffn.net.0.proj",
+                              "ffn.net.2"}},
           .samplers = {{.name = "unipc",
                         .class_name = "UniPCMultistepScheduler",
                         .kind = SamplerKind::unipc,

@@ -1,4 +1,5 @@
-// Wan's row in the table of families: 2.1 T2V 1.3B and 14B, 2.2 T2V A14B and TI2V 5B (as text to video). No torch.
+// Wan's row in the table of families: 2.1 T2V 1.3B and 14B, I2V 14B and FLF2V 14B, 2.2 T2V A14B, I2V A14B and TI2V 5B.
+// No torch.
 #pragma once
 
 #include <filesystem>

@@ -17,6 +17,8 @@ Sizes wan_sizes(const nlohmann::json& json, const std::string& file) {
           {kWidth, config.width()},
           {"ffn_dim", config.ffn_dim},
           {"in_channels", config.in_channels},
+          {"image_dim", config.image_dim.value_or(0)},
+          {"pos_embed_seq_len", config.pos_embed_seq_len.value_or(0)},
           {"text_dim", config.text_dim}};
 }
 
@@ -27,27 +29,25 @@ Sizes wan_sizes(const TensorTable& tensors) {
   sizes.add("in_channels", "patch_embedding.weight", 1, 5);
   sizes.add("text_dim", "condition_embedder.text_embedder.linear_1.weight", 1, 2);
   sizes.add_blocks("num_layers", "blocks.");
+  const std::string image = "condition_embedder.image_embedder.";
+  sizes.add_or_none("image_dim", image + "norm1.weight", 0, 1);
+  sizes.add_or_none("pos_embed_seq_len", image + "pos_embed", 1, 3);
   return sizes.found();
 }
 
 std::string wan_other_model(const TensorTable& tensors) {
-  constexpr std::pair<std::string_view, const char*> kMarks[] = {
-      {"img_emb.", "image to video"},
-      {"condition_embedder.image_embedder.", "image to video"},
-      {"vace_", "VACE"},
-      {"control_adapter.", "camera control"},
-      {"ref_conv.", "Fun control"},
-      {"casual_audio_encoder.", "speech to video"},
-      {"audio_proj.", "speech to video"},
-      {"face_adapter.", "Animate"},
-      {"pose_patch_embedding.", "Animate"}};
+  constexpr std::pair<std::string_view, const char*> kMarks[] = {{"vace_", "VACE"},
+                                                                 {"control_adapter.", "camera control"},
+                                                                 {"ref_conv.", "Fun control"},
+                                                                 {"casual_audio_encoder.", "speech to video"},
+                                                                 {"audio_proj.", "speech to video"},
+                                                                 {"face_adapter.", "Animate"},
+                                                                 {"pose_patch_embedding.", "Animate"}};
   for (const auto& [prefix, model] : kMarks) {
     const auto found = tensors.lower_bound(std::string(prefix));
     if (found != tensors.end() && found->first.starts_with(prefix)) return model;
   }
-  const Sizes sizes = wan_sizes(tensors);
-  const auto channels = sizes.find("in_channels");
-  return channels != sizes.end() && channels->second == 36 ? "image to video (36 input channels)" : "";
+  return "";
 }
 
 StoredNames wan_transformer_names() {
@@ -58,7 +58,10 @@ StoredNames wan_transformer_names() {
                                                         {"to_v", "v"},
                                                         {"to_out.0", "o"},
                                                         {"norm_q", "norm_q"},
-                                                        {"norm_k", "norm_k"}})
+                                                        {"norm_k", "norm_k"},
+                                                        {"add_k_proj", "k_img"},
+                                                        {"add_v_proj", "v_img"},
+                                                        {"norm_added_k", "norm_k_img"}})
       pairs.emplace_back("blocks.*." + ours + "." + layer, "blocks.*." + theirs + "." + original);
   }
   const NameMap::Pairs others = {
@@ -66,6 +69,11 @@ StoredNames wan_transformer_names() {
       {"blocks.*.ffn.net.2", "blocks.*.ffn.2"},
       {"blocks.*.norm2", "blocks.*.norm3"},  // of the three norms of each the only one with weights
       {"blocks.*.scale_shift_table", "blocks.*.modulation"},
+      {"condition_embedder.image_embedder.norm1", "img_emb.proj.0"},
+      {"condition_embedder.image_embedder.ff.net.0.proj", "img_emb.proj.1"},
+      {"condition_embedder.image_embedder.ff.net.2", "img_emb.proj.3"},
+      {"condition_embedder.image_embedder.norm2", "img_emb.proj.4"},
+      {"condition_embedder.image_embedder.pos_embed", "img_emb.emb_pos"},
       {"condition_embedder.text_embedder.linear_1", "text_embedding.0"},
       {"condition_embedder.text_embedder.linear_2", "text_embedding.2"},
       {"condition_embedder.time_embedder.linear_1", "time_embedding.0"},

@@ -1,5 +1,5 @@
-// Wan 2.1 and 2.2 (Wan Team, arXiv 2503.20314), text to video: blocks of self-attention over the video, cross-attention
-// to the text and feed-forward.
+// Wan 2.1 and 2.2 (Wan Team, arXiv 2503.20314): blocks of self-attention over the video, cross-attention to the text
+// and to images where the model has such, and feed-forward.
 #include "models/families/wan/loaders.h"
 
 #include <ATen/ATen.h>
@@ -16,19 +16,37 @@
 namespace sparsereel::models {
 namespace {
 
-// Rows of a modulation table [B, rows, C], from the first one on: shift, scale and, of three, gate.
-JointModulation modulation_of(const at::Tensor& table, int64_t first, int64_t rows) {
+// Of a modulation table [R, rows, C], of whose R entries each token has one, from the first row on: shift, scale and,
+// of three, gate.
+JointModulation modulation_of(const at::Tensor& table, int64_t first, int64_t rows, const Tokens& tokens) {
   Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
   if (rows == 3) video.gate = table.select(1, first + 2);
-  return {.video = video, .text = {}};
+  return {.video = video, .text = {}, .row_of_token = tokens.row_of_token};
 }
 
 // A norm's weight and bias [C] as the modulation of one without any: in fp32, as they are kept, and in one pass with
 // the addition before it.
-JointModulation modulation_of(const Norm& norm, int64_t batch) {
+JointModulation modulation_of(const Norm& norm, int64_t entries, const Tokens& tokens) {
   const Modulation video = {
-      .shift = norm.bias.expand({batch, -1}), .scale = (norm.weight - 1).expand({batch, -1}), .gate = {}};
-  return {.video = video, .text = {}};
+      .shift = norm.bias.expand({entries, -1}), .scale = (norm.weight - 1).expand({entries, -1}), .gate = {}};
+  return {.video = video, .text = {}, .row_of_token = tokens.row_of_token};
+}
+
+// Where some tokens are known, each batch entry has two rows of what follows from time: its own, and that of 0.
+at::Tensor with_zeros(const at::Tensor& timesteps) {
+  return at::stack({timesteps, at::zeros_like(timesteps)}, 1).flatten();
+}
+
+// int64 [B, N]: the row of each token; known [N]: 1 where it is known, else 0.
+at::Tensor rows_of(const at::Tensor& known, int64_t batch) {
+  return 2 * at::arange(batch, known.options()).unsqueeze(1) + known;
+}
+
+constexpr double kImageNormEps = 1e-5;  // torch's default, whatever the config's eps is
+
+// In fp32, rounded once.
+at::Tensor wide_norm(const at::Tensor& x, const Norm& norm) {
+  return layer_norm(x.to(at::kFloat), norm, kImageNormEps).to(x.scalar_type());
 }
 
 attention::Prologue norms_of(const at::Tensor& q_weight, const at::Tensor& k_weight, double eps) {
@@ -70,7 +88,10 @@ class Wan final : public Dit {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
   Activation self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
-  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
+  at::Tensor cross_attention(size_t layer, const Activation& x, const Tokens& tokens, Attend& attend) const;
+  void check_images(const Conditioning& given) const;
+  at::Tensor embed_images(const at::Tensor& tokens) const;
+  KeysAndValues keys_of_images(const WanBlock& block, const at::Tensor& context) const;
 
   WanConfig config_;
   std::string config_file_;
@@ -89,8 +110,27 @@ hilbert::Grid Wan::grid_of(const DitInput& input) const {
                     "check the size of the video, and the saved latents where such are used");
   }
   check_conditions(input, config_.text_dim, "text_dim", config_file_);
-  check_text_alone(input, config_file_);
+  check_images(input.conditioning);
   return {latents.size(2) / t, latents.size(3) / h, latents.size(4) / w};
+}
+
+void Wan::check_images(const Conditioning& given) const {
+  const at::Tensor& images = given.context;
+  if (images.defined() != config_.attends_to_images())
+    throw bad_input(config_file_ + " is of a model that " +
+                        (images.defined() ? "takes no image tokens" : "attends to the tokens of an image encoder"),
+                    images.defined() ? "leave them out" : "give an image");
+  if (given.pooled.defined())
+    throw bad_input(config_file_ + " is of a model that takes no pooled text", "leave it out");
+  if (!images.defined()) return;
+  const int64_t count = config_.pos_embed_seq_len.value_or(images.size(1));
+  if (images.dim() == 3 && images.size(0) == 1 && images.size(1) == count && images.size(2) == *config_.image_dim)
+    return;
+  throw bad_input(
+      "image tokens of shape " + shape_of(images) + " do not fit " + config_file_ + ": [1, " +
+          (config_.pos_embed_seq_len ? std::to_string(count) : "tokens") + ", " + std::to_string(*config_.image_dim) +
+          "] is needed",
+      "use the image encoder that the checkpoint was published with, and as many images as the model takes");
 }
 
 TokenTables Wan::tables(const hilbert::Grid& grid) const {
@@ -110,18 +150,38 @@ TokenTables Wan::tables(const hilbert::Grid& grid) const {
 
 Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
   const auto dtype = input.latents.scalar_type();
-  const at::Tensor sinusoids =
-      timestep_sinusoids(input.timesteps, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
+  const Conditioning& given = input.conditioning;
+  const at::Tensor times = given.mask.defined() ? with_zeros(input.timesteps) : input.timesteps;
+  const at::Tensor sinusoids = timestep_sinusoids(times, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
   const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
   const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch_of(config_), plan);
-  const FoldedText text = fold_padding(input.conditioning.text);
-  return {
+  const FoldedText text = fold_padding(given.text);
+  Tokens tokens = {
       .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
       .text_tokens = 0,
       .time = time,
       .modulation = linear_few_rows(at::silu(time), {&ends_.time_projection})[0].to(at::kFloat).unflatten(1, {6, -1}),
       .context = feed_forward_gelu_tanh(text.rows, ends_.text_in, ends_.text_out),
       .context_bias = text.bias};
+  if (given.mask.defined())
+    tokens.row_of_token = rows_of(known_tokens(given.mask.transpose(1, 2), patch_of(config_), plan), patches.size(0));
+  if (!given.context.defined()) return tokens;
+  tokens.image_keys = given.keys ? given.keys : std::make_shared<ContextKeys>();
+  if (!tokens.image_keys->complete(layers())) tokens.image_context = embed_images(given.context);
+  return tokens;
+}
+
+at::Tensor Wan::embed_images(const at::Tensor& tokens) const {
+  const WanImageEmbedding& image = ends_.image;
+  const at::Tensor placed = image.positions.defined() ? tokens + image.positions : tokens;
+  return wide_norm(linear(linear_gelu(wide_norm(placed, image.norm_in), image.in), image.out), image.norm_out);
+}
+
+KeysAndValues Wan::keys_of_images(const WanBlock& block, const at::Tensor& context) const {
+  const at::Tensor kv = linear(context, block.image_kv).unflatten(2, {2, -1});
+  const at::Tensor k = rms_norm(kv.select(2, 0), block.image_norm_k, config_.eps).to(kv.scalar_type());
+  const auto heads = [&](const at::Tensor& x) { return split_heads(x).squeeze(2); };
+  return {.k = heads(k), .v = heads(kv.select(2, 1).contiguous())};
 }
 
 Activation Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
@@ -130,30 +190,35 @@ Activation Wan::self_attention(const WanBlock& block, const Activation& x, Atten
                 block.to_out);
 }
 
-at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
-                                Attend& attend) const {
+at::Tensor Wan::cross_attention(size_t layer, const Activation& x, const Tokens& tokens, Attend& attend) const {
+  const WanBlock& block = blocks_[layer];
   const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
-  return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
-                      norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps), tokens.context_bias,
+  const auto norms = norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps);
+  if (!tokens.image_keys)
+    return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1), norms, tokens.context_bias, block.cross_out);
+  const KeysAndValues& images =
+      tokens.image_keys->of(layer, [&] { return keys_of_images(block, tokens.image_context); });
+  return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1), norms, tokens.context_bias, images,
                       block.cross_out);
 }
 
 void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const WanBlock& block = blocks_[layer];
   const at::Tensor table = block.modulation + tokens.modulation;
-  const JointModulation first = modulation_of(table, 0, 3), second = modulation_of(table, 3, 3);
+  const JointModulation first = modulation_of(table, 0, 3, tokens), second = modulation_of(table, 3, 3, tokens);
   Activation x = tokens.hidden.norm_modulate({}, config_.eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
   x = config_.cross_attn_norm
-          ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)), block.cross_q)
+          ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0), tokens),
+                                        block.cross_q)
           : tokens.hidden.value();
-  tokens.hidden.add(cross_attention(block, x, tokens, attend));
+  tokens.hidden.add(cross_attention(layer, x, tokens, attend));
   x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
   tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
 }
 
 at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
-  const JointModulation modulation = modulation_of(ends_.modulation + tokens.time.unsqueeze(1), 0, 2);
+  const JointModulation modulation = modulation_of(ends_.modulation + tokens.time.unsqueeze(1), 0, 2, tokens);
   const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, config_.eps, modulation), ends_.out)
                                  .unflatten(2, {-1, config_.out_channels})
                                  .transpose(2, 3)
@@ -165,7 +230,8 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
 
 std::unique_ptr<Denoiser> load_wan_transformer(const Component& component, at::Device device, WeightFormat format,
                                                bool offload) {
-  return load_denoiser(std::make_unique<Wan>(component), component, device, format, offload);
+  // Published image models may hold it, and diffusers has no use for it.
+  return load_denoiser(std::make_unique<Wan>(component), component, device, format, offload, {".norm_added_q."});
 }
 
 }  // namespace sparsereel::models

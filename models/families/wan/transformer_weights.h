@@ -24,11 +24,23 @@ struct WanBlock {
   Linear cross_q, cross_kv;   // [C, C] and [2 C, C]: to_k, to_v below each other
   at::Tensor cross_norm_q, cross_norm_k;  // [C] in fp32
   Linear cross_out;                       // [C, C]
+  Linear image_kv;                        // [2 C, C]: add_k_proj, add_v_proj below each other; of images' tokens
+  at::Tensor image_norm_k;                // [C] in fp32
   Linear feed_forward_in;                 // [F, C]
   Linear feed_forward_out;                // [C, F]
 
   /// `name`: the block's, "blocks.0".
   void weights(const Visit& visit, const std::string& name, const WanConfig& config);
+};
+
+/// From an image encoder's tokens, D = image_dim channels, to the blocks' width.
+struct WanImageEmbedding {
+  at::Tensor positions;  // [1, pos_embed_seq_len, D]; undefined: none
+  Norm norm_in;          // [D] in fp32
+  Linear in, out;        // [D, D], [C, D]
+  Norm norm_out;         // [C] in fp32
+
+  void weights(const Visit& visit, const WanConfig& config);
 };
 
 /// All but the blocks.
@@ -37,6 +49,7 @@ struct WanEnds {
   TimestepEmbedding time_embedding;  // in fp32; channels = freq_dim, time_embed_dim = C
   Linear time_projection;            // [6 C, C]
   Linear text_in, text_out;          // [C, text_dim], [C, C]
+  WanImageEmbedding image;           // undefined where the model attends to no images
   at::Tensor modulation;             // [1, 2, C] in fp32: shift, scale
   Linear out;                        // [P of out_channels, C]
 
