@@ -151,6 +151,7 @@ void check_size(const Plan& plan, const ModelSpec& spec) {
     require_default("width", plan.width, spec.defaults.width);
     require_default("height", plan.height, spec.defaults.height);
     require_default("frames", plan.num_frames, spec.defaults.frames);
+    require_default("max_sequence_length", plan.max_sequence_length, spec.text_length);
   }
   const PixelSize grid = grid_of(spec);
   require_step("width", plan.width, grid.width, 0);
