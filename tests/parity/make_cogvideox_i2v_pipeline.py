@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/make_cogvideox_i2v_pipeline.py: writes data/cogvideox_i2v/pipeline (the layout of CogVideoX-5b-I2V) and pipeline_1.5 (that of 1.5), random weights,
-pipeline_cases.json, and pipeline_golden.safetensors, what diffusers makes of them and of a picture. Needs torch, diffusers, transformers, sentencepiece, safetensors, Pillow."""
+pipeline_cases.json, and pipeline_golden.safetensors, what diffusers makes of them and of a picture; and lora, lora_cases.json and lora_golden.safetensors, the latents with a
+LoRA. Needs torch, diffusers, peft, transformers, sentencepiece, safetensors, Pillow."""
 import json
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import shutil
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler, CogVideoXImageToVideoPipeline, CogVideoXTransformer3DModel
 from make_clip import picture
+from make_lora import Layers
 from make_pipeline import NEGATIVE, PROMPT, make_tokenizer, randomise
 from PIL import Image
 from safetensors.torch import save_file
@@ -34,6 +36,7 @@ CASES = {
     "depth_three_latents": {**ODD, "num_frames": 9, "scheduler": "dpm", "use_dynamic_cfg": True},
     "depth_four_latents": {**ODD, "num_frames": 13},
 }
+LORA_CASES = {"lora": {"num_inference_steps": 2, "guidance_scale": 1.0, "folder": "pipeline", "lora": "lora/blocks.safetensors:0.8"}}
 PICTURES = {"picture": (53, 90), "small": (64, 64)}  # height, width
 
 
@@ -63,11 +66,26 @@ def make_folder(name):
     (folder / "model_index.json").write_text(json.dumps(index, indent=1))
 
 
-def run(pictures, folder="pipeline", scheduler="ddim", **options):
+def make_lora(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    layers, tensors = Layers(5), {}
+    for layer, width in (("0.attn1.to_q", 32), ("1.attn1.to_v", 32), ("1.attn1.to_out.0", 32), ("0.ff.net.2", 128)):
+        down, up = layers.pair(32, width, 3)
+        tensors |= {f"transformer.transformer_blocks.{layer}.lora_A.weight": down, f"transformer.transformer_blocks.{layer}.lora_B.weight": up}
+    save_file(tensors, folder / "blocks.safetensors")
+
+
+def run(pictures, folder="pipeline", scheduler="ddim", lora=None, **options):
     pipeline = CogVideoXImageToVideoPipeline.from_pretrained(DATA / folder, torch_dtype=torch.float32)
     pipeline.set_progress_bar_config(disable=True)
     if scheduler == "dpm":
         pipeline.scheduler = CogVideoXDPMScheduler.from_config(pipeline.scheduler.config)
+    if lora is not None:
+        file, scale = lora.rsplit(":", 1)
+        pipeline.load_lora_weights(str(DATA / file))
+        pipeline.fuse_lora(lora_scale=float(scale))
+        pipeline.unload_lora_weights()
     arguments = {**COMMON, **options}
     seed, picture_name = arguments.pop("seed"), arguments.pop("image")
     image = Image.fromarray(pictures[picture_name].numpy())
@@ -89,6 +107,9 @@ def main():
         golden[f"{name}.latents"], golden[f"{name}.frames"] = run(pictures, **options)
     (DATA / "pipeline_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in CASES.items()}, indent=1) + "\n")
     save_file({key: value.float().contiguous() for key, value in golden.items()}, DATA / "pipeline_golden.safetensors")
+    make_lora(DATA / "lora")
+    (DATA / "lora_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in LORA_CASES.items()}, indent=1) + "\n")
+    save_file({f"{name}.latents": run(pictures, **options)[0].contiguous() for name, options in LORA_CASES.items()}, DATA / "lora_golden.safetensors")
     for key, value in golden.items():
         print(key, tuple(value.shape), f"std {value.float().std():.3f} min {value.min():.3f} max {value.max():.3f}")
 

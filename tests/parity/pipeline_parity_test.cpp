@@ -87,12 +87,13 @@ class LoraParity : public ::testing::TestWithParam<test::ParityCase> {};
 TEST_P(LoraParity, MatchesDiffusers) {
   const test::ParityCase& one = GetParam();
   Request request = request_of(one.content);
+  Inputs inputs = inputs_of(*one.family, one.content);
+  inputs.decode = false;
   const at::Tensor expected = test::Golden(one.family->folder + "lora_golden")[one.name + ".latents"];
-  EXPECT_TRUE(test::close_to(open(*one.family, one.content)->generate(request, {.decode = false}).latents, expected,
-                             kTolerance));
+  EXPECT_TRUE(test::close_to(open(*one.family, one.content)->generate(request, inputs).latents, expected, kTolerance));
   nlohmann::json without = one.content;
   without.erase("lora");
-  const at::Tensor plain = open(*one.family, without)->generate(request, {.decode = false}).latents;
+  const at::Tensor plain = open(*one.family, without)->generate(request, inputs).latents;
   EXPECT_FALSE(test::close_to(plain, expected, 100 * kTolerance)) << "the LoRA changes nothing";
 }
 
