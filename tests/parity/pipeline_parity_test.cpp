@@ -9,8 +9,11 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "hilbert/error.h"
+#include "models/engine/denoising.h"
+#include "models/engine/text_stage.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 
@@ -146,6 +149,31 @@ TEST_P(PipelineOf, TheSameSeedGivesTheSameFramesAndAnotherSeedOthers) {
   EXPECT_TRUE(first.equal(pipeline->generate(request, inputs).frames));
   request.seed = 8;
   EXPECT_FALSE(first.equal(pipeline->generate(request, inputs).frames));
+}
+
+TEST_P(PipelineOf, SeedsShareWhatIsKnownOfTheirVideos) {
+  const Plan plan = pipeline->resolve(request);
+  pipeline->text_stage().load();
+  Inputs known = {.decode = false};
+  known.conditioning = pipeline->text_stage().encode(plan);
+  if (inputs.images.first.defined()) pipeline->add_images(known.conditioning, plan, inputs.images);
+  inputs.decode = false;
+  for (const uint64_t seed : {request.seed, request.seed + 1}) {
+    request.seed = seed;
+    EXPECT_TRUE(pipeline->generate(request, known).latents.equal(pipeline->generate(request, inputs).latents)) << seed;
+  }
+}
+
+TEST_P(PipelineOf, ARunGoesOnToTheSameLatents) {
+  inputs.decode = false;
+  std::vector<DenoisingState> states;
+  models::Run run;
+  run.checkpoint_every = 1;
+  run.checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
+  const at::Tensor whole = pipeline->generate(request, inputs, run).latents;
+  ASSERT_GT(states.size(), 1U);
+  inputs.resume = std::make_shared<DenoisingState>(states.front());
+  EXPECT_TRUE(pipeline->generate(request, inputs).latents.equal(whole));
 }
 
 TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
