@@ -25,10 +25,9 @@ class DitOnGpu : public ::testing::Test {
     const auto dit = load_dit(test::dit_component(one), at::kCUDA, dtype);
     AttentionRun how;
     how.token_order = order;
-    const Conditioning text = {.text = tensor(one, "text").to(at::kCUDA, dtype),
-                               .text_lengths = one.content.value("text_lengths", std::vector<int64_t>())};
-    return dit->forward(tensor(one, "latents").to(at::kCUDA, dtype), text, tensor(one, "timesteps").to(at::kCUDA), how)
-        .to(at::kCPU, at::kFloat);
+    const test::Golden golden(one.family->folder + "dit_golden");
+    const test::DitForward given = test::dit_forward(one, golden, at::TensorOptions().device(at::kCUDA).dtype(dtype));
+    return dit->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kFloat);
   }
 
   static at::Tensor tensor(const test::ParityCase& one, const std::string& key) {

@@ -191,10 +191,9 @@ TEST_F(Fp8OnGpu, WholeForwardsErrAsTheEmulationDoes) {
     const auto run = [&](at::Device device) {
       const auto dit = load_dit(test::dit_component(one), device, {at::kBFloat16, /*in_fp8=*/true});
       AttentionRun how;
-      const auto there = [&](const char* key) { return golden[one.name + "/" + key].to(device); };
-      return dit
-          ->forward(there("latents").to(at::kBFloat16), {there("text").to(at::kBFloat16)}, there("timesteps"), how)
-          .to(at::kCPU, at::kDouble);
+      const test::DitForward given =
+          test::dit_forward(one, golden, at::TensorOptions().device(device).dtype(at::kBFloat16));
+      return dit->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kDouble);
     };
     const at::Tensor exact = golden[one.name + "/output"].to(at::kDouble);
     const double gpu = relative_l1(run(at::kCUDA), exact), cpu = relative_l1(run(at::kCPU), exact);

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "models/dit/context_keys.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
@@ -35,14 +38,14 @@ class DitParity : public ::testing::TestWithParam<test::ParityCase> {
     run_.token_order = how.order;
     run_.policy.defaults.topk = 1.0;
     run_.policy.defaults.pv_threshold = 50;  // never skips
-    const at::Tensor text = how.text.defined() ? how.text : tensor("text");
-    const auto lengths = GetParam().content.value("text_lengths", std::vector<int64_t>());
-    return dit->forward(tensor("latents").to(how.dtype), {.text = text.to(how.dtype), .text_lengths = lengths},
-                        tensor("timesteps"), run_);
+    test::DitForward given = forward(how.dtype);
+    if (how.text.defined()) given.conditioning.text = how.text.to(how.dtype);
+    return dit->forward(given.latents, given.conditioning, given.timesteps, run_);
   }
   static double relative_l1(const at::Tensor& output, const at::Tensor& exact) {
     return ((output.to(at::kFloat) - exact).abs().sum() / exact.abs().sum()).item<double>();
   }
+  test::DitForward forward(at::ScalarType dtype) const { return test::dit_forward(GetParam(), golden_, dtype); }
   at::Tensor tensor(const std::string& name) const { return golden_[GetParam().name + "/" + name]; }
 
   c10::InferenceMode inference_;
@@ -107,7 +110,8 @@ TEST_P(DitParity, EightBitWeightsMatchTheSameInTorch) {
 TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
   const auto dit = load(at::kFloat);
   run_.mode = attention::Mode::sparse;
-  for (int step = 0; step < 2; ++step) dit->forward(tensor("latents"), {tensor("text")}, tensor("timesteps"), run_);
+  const test::DitForward given = forward(at::kFloat);
+  for (int step = 0; step < 2; ++step) dit->forward(given.latents, given.conditioning, given.timesteps, run_);
   const auto layers = GetParam().content["config"]["num_layers"].get<size_t>();
   ASSERT_EQ(run_.per_layer.size(), layers);
   attention::Statistics sum;
@@ -131,6 +135,43 @@ TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
   unlike.narrow(1, text.size(1) - 1, 1).fill_(1e-30);
   EXPECT_TRUE(close_to(run({.text = text}), run({.text = unlike}), 1e-5));
 }
+
+// Of images' tokens a layer's keys and values are made once for all steps and passes, by whichever of them is first.
+using ImageTokensParity = DitParity;
+
+TEST_P(ImageTokensParity, KeysAreMadeOnceForAllForwards) {
+  const auto dit = load(at::kFloat);
+  test::DitForward given = forward(at::kFloat);
+  given.conditioning.keys = std::make_shared<ContextKeys>();
+  const Conditioning first = given.conditioning.pass(0);
+  dit->forward(given.latents.narrow(0, 0, 1), first, given.timesteps.narrow(0, 0, 1), run_);
+  EXPECT_TRUE(given.conditioning.keys->complete(run_.per_layer.size()));
+  given.conditioning.context = at::zeros_like(given.conditioning.context);  // which nobody reads any more
+  EXPECT_TRUE(close_to(dit->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-5));
+  given.conditioning.keys = nullptr;
+  EXPECT_FALSE(
+      close_to(dit->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-2));
+}
+
+TEST_P(ImageTokensParity, AreNeededAndOfTheConfigsSize) {
+  const auto dit = load(at::kFloat);
+  test::DitForward given = forward(at::kFloat);
+  const at::Tensor tokens = std::exchange(given.conditioning.context, {});
+  const auto run = [&] { dit->forward(given.latents, given.conditioning, given.timesteps, run_); };
+  EXPECT_TRUE(test::throws_error(run, {"attends to the tokens of an image encoder", "give an image"}));
+  given.conditioning.context = tokens.narrow(2, 1, tokens.size(2) - 1);
+  EXPECT_TRUE(test::throws_error(run, {"image tokens of shape", "as many images as the model takes"}));
+}
+
+std::vector<test::ParityCase> image_token_cases() {
+  std::vector<test::ParityCase> cases = test::parity_cases("dit_cases.json");
+  std::erase_if(cases, [](const test::ParityCase& one) {
+    return one.content["config"].value("image_dim", nlohmann::json()).is_null();
+  });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ImageTokensParity, ::testing::ValuesIn(image_token_cases()), test::case_name);
 
 std::vector<test::ParityCase> cross_attention_cases() {
   std::vector<test::ParityCase> cases = test::parity_cases("dit_cases.json");

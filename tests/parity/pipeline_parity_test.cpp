@@ -47,6 +47,7 @@ Request request_of(const nlohmann::json& content) {
       {"folder", [](const auto&) {}},  // open()'s
       {"lora", [](const auto&) {}},    // likewise
       {"image", [&](const auto& value) { request.image = value; }},
+      {"last_image", [&](const auto& value) { request.last_image = value; }},
       {"width", [&](const auto& value) { request.width = value.template get<int64_t>(); }},
       {"height", [&](const auto& value) { request.height = value.template get<int64_t>(); }},
       {"num_frames", [&](const auto& value) { request.num_frames = value.template get<int64_t>(); }}};
@@ -62,11 +63,13 @@ std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann:
   return Pipeline::open(Checkpoint::open(data + content.value("folder", "pipeline")), request);
 }
 
-/// The picture of a case, which its request names, as the golden file holds it.
+/// The pictures of a case, which its request names, as the golden file holds them.
 Inputs inputs_of(const test::ParityFamily& family, const nlohmann::json& content) {
-  if (!content.contains("image")) return {};
   const test::Golden golden(family.folder + "pipeline_golden");
-  return {.images = {.first = golden[content["image"].get<std::string>()]}};
+  const auto picture = [&](const char* key) {
+    return content.contains(key) ? golden[content[key].get<std::string>()] : at::Tensor();
+  };
+  return {.images = {.first = picture("image"), .last = picture("last_image")}};
 }
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};

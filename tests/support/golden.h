@@ -15,6 +15,7 @@ class Golden {
  public:
   explicit Golden(const std::string& name) : file_(std::string(SPARSEREEL_TEST_DATA) + "/" + name + ".safetensors") {}
 
+  bool contains(const std::string& key) const { return file_.find(key) != nullptr; }
   at::Tensor operator[](const std::string& key) const {
     const models::TensorEntry* entry = file_.find(key);
     if (entry == nullptr) throw std::runtime_error(file_.path().string() + " holds no tensor " + key);
