@@ -80,6 +80,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "width", request.width);
   add(texts, "height", request.height);
   add(texts, "frames", request.frames);
+  add(texts, "resize", request.resize);
   add(texts, "max_sequence_length", request.max_sequence_length);
   add(texts, "cfg_scale", request.cfg_scale);
   add(texts, "cfg_scale_2", request.cfg_scale_2);
@@ -161,20 +162,27 @@ models::Request request_of(const Texts& given, const std::optional<HeldProfile>&
   return request;
 }
 
-/// What to warn of beside a profile.
-std::vector<std::string> profile_warnings(const Texts& given, const std::optional<HeldProfile>& profile,
-                                          const models::Plan& plan) {
-  if (!given.contains("profile")) return {};
-  if (!profile) return {"profile " + given.at("profile") + " has no effect with attention full"};
-  std::vector<std::string> warnings;
-  if (std::string other = models::profile_warning(profile->tuned, plan); !other.empty())
-    warnings.push_back(std::move(other));
-  const auto weights = profile->content.settings.find("weights");
-  const std::string own = plan.fp8_weights ? "fp8" : "auto";
-  if (weights != profile->content.settings.end() && weights->second != own)
-    warnings.push_back("profile " + given.at("profile") + " asks for weights " + weights->second +
-                       ", which this model was opened without");
-  return warnings;
+/// fp32 in 0..1; undefined where there is none. `field`: the request's.
+at::Tensor pixels_of(const ImageView& view, const char* field) {
+  constexpr int64_t kMostPixels = 100'000'000;
+  if (view.pixels == nullptr) return {};
+  if (view.height < 1 || view.width < 1 || view.height > kMostPixels / view.width)
+    throw bad_option(field, "of " + std::to_string(view.width) + "x" + std::to_string(view.height) + " is impossible",
+                     "give 1 to 100 million pixels");
+  const auto shape = {view.height, view.width, int64_t{3}};
+  const at::Tensor bytes = at::from_blob(const_cast<uint8_t*>(view.pixels), shape, at::kByte);
+  return bytes.to(at::kFloat).div(255);
+}
+
+/// Adds what the request has to know of its images, which have no files.
+models::Images images_of(const VideoRequest& request, models::Request& asked) {
+  models::Images images = {.first = pixels_of(request.image, "image"),
+                           .last = pixels_of(request.last_image, "last_image")};
+  if (images.first.defined()) asked.image = "pixels";
+  if (images.last.defined()) asked.last_image = "pixels";
+  if (images.first.defined() && !request.width && !request.height)
+    asked.image_size = {.height = request.image.height, .width = request.image.width};
+  return images;
 }
 
 /// A warning for each member that has no effect beside the others.
@@ -189,6 +197,7 @@ std::vector<std::string> idle_members(const Texts& given, const models::Request&
       {Idle::no_means, models::why_idle(plan.attention_policy, "dropped none")},
       {Idle::one_transformer, models::why_idle_second_scale(spec)},
       {Idle::no_guidance, models::why_idle_without_guidance(plan.guidance_scale, guidance)},
+      {Idle::no_image, request.image.empty() ? "without an image" : ""},
       {Idle::no_flow, models::why_no_flow(request, spec)},
       {Idle::no_reuse, models::why_idle_cache(request, spec)},
       {Idle::profile, profile && profile->tuned.by_head() ? "with the profile, which has a policy for each head" : ""}};
@@ -327,15 +336,13 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
       const Texts given = texts_of(request);
-      const std::optional<HeldProfile> profile = profile_of(given);
-      const models::Request asked = request_of(given, profile, state_->config, pipeline.spec());
-      if (profile) models::check_profile(profile->tuned, "the opened one", pipeline.model_hash(), pipeline.heads());
+      models::Request asked = request_of(given, state_->config, pipeline.spec());
+      const models::Images images = images_of(request, asked);
       const models::Plan plan = pipeline.resolve(asked);
       std::vector<std::string> warnings = state_->warnings;
-      for (auto& all :
-           {idle_members(given, asked, plan, profile, pipeline.spec()), profile_warnings(given, profile, plan)})
-        warnings.insert(warnings.end(), all.begin(), all.end());
-      Video video = video_of(pipeline.generate(plan, {.keep_transformer = true}, watcher.run()), plan);
+      for (std::string& idle : idle_members(given, asked, plan, pipeline.spec())) warnings.push_back(std::move(idle));
+      Video video =
+          video_of(pipeline.generate(plan, {.images = images, .keep_transformer = true}, watcher.run()), plan);
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;
     });

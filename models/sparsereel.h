@@ -59,18 +59,29 @@ struct ModelOptions {
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
-/// One video, resolved as the command line does: what is unset takes the value of the profile or the preset, then that
-/// of the one file of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has
-/// a member here. Without such files in it the checkpoint's defaults are all there is, which is a warning. What is
-/// impossible, out of its range or contradicts another member is refused as there, before anything is computed; a
-/// member that can have no effect is a warning.
+/// A picture, RGB of 8 bits as for a screen: [height, width, 3] without gaps, turned as it is to be seen. The pixels
+/// are the caller's, and only read; null: no picture.
+struct ImageView {
+  const uint8_t* pixels = nullptr;
+  int64_t height = 0, width = 0;
+};
+
+/// One video, resolved as the command line does: what is unset takes the value of the preset, then that of the one file
+/// of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has a member here.
+/// Without such files in it the checkpoint's defaults are all there is, which is a warning. What is impossible, out of
+/// its range or contradicts another member is refused as there, before anything is computed; a member that can have no
+/// effect is a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8, more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
-  std::optional<int64_t> max_sequence_length = {};              // tokens of the prompt; longer ones are cut
+  /// What the video begins and ends with, for models that take it, of any size. With neither width nor height, the
+  /// video has the first one's shape, and the area of the model's own size.
+  ImageView image = {}, last_image = {};
+  std::string resize = {};                                 // cover (scale and crop), stretch; empty: cover
+  std::optional<int64_t> max_sequence_length = {};         // tokens of the prompt; longer ones are cut
   std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // the second: of the second transformer, where there is one
   std::string guidance_passes = {};                        // batched, in-turn; empty: batched
   std::optional<bool> dynamic_cfg = {};                    // guidance grows over the steps

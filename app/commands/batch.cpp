@@ -110,9 +110,9 @@ struct History {
 std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline, History& history,
                             Renderer& renderer) {
   std::vector<Video*> left;
-  LoadedLatents latents;
+  LoadedFiles files;
   for (Video* row : rows) {
-    resolve_row(*row, pipeline, latents);
+    resolve_row(*row, pipeline, files);
     if (row->failure) {
       renderer.failed(*row);
     } else if (const ManifestEntry* finished = history.finished.find(*row)) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/job/image.h"
 #include "app/job/latents.h"
 #include "app/job/report.h"
 #include "app/job/write.h"
@@ -81,6 +82,8 @@ void show_config(const Settings& settings) {
   const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
   settle_options(settings, options, *pipeline);
   print_warnings(idle_warnings(settings, options.idle));
+  ImageSizes images;
+  settle_images(settings, pipeline->spec(), options.request, images);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
   nlohmann::json values = make_recipe(options, plan, *pipeline);
@@ -101,7 +104,8 @@ void show_config(const Settings& settings) {
     // JSON's scalars are YAML's: what is printed can be given to --config again.
     std::string line = spec.key + ": " + dump(value);
     line.resize(std::max<size_t>(line.size(), 50), ' ');
-    std::cout << line << " # " << one_line(source_name(settings, spec.key)) << "\n";
+    const bool of_image = plan.image_size && (spec.key == "width" || spec.key == "height");
+    std::cout << line << " # " << one_line(of_image ? shape_note(plan) : source_name(settings, spec.key)) << "\n";
   }
   print_part_files(pipeline->part_files(), "# ");
 }

@@ -61,11 +61,13 @@ std::string cache_summary(const models::CacheRule& rule, const models::Attention
 std::string summary(const Video& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
-  return output_summary(video.options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
-         fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " + fixed(seconds.denoise, 1) +
-         ", decode " + fixed(seconds.decode, 1) + ", write " + fixed(ends.write, 1) + "), " +
-         attention_summary(result.attention) + cache_summary(video.plan.cache, result.attention) + ", " +
-         memory_summary(memory) + (video.options.random_seed ? ", seed " + std::to_string(video.plan.seed) : "");
+  const std::string shape = shape_note(video.plan);
+  return output_summary(video.options.run, result.frames) + (shape.empty() ? "" : " " + shape) + ", " +
+         fixed(ends.total, 1) + " s (text " + fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) +
+         ", denoise " + fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
+         fixed(ends.write, 1) + "), " + attention_summary(result.attention) +
+         cache_summary(video.plan.cache, result.attention) + ", " + memory_summary(memory) +
+         (video.options.random_seed ? ", seed " + std::to_string(video.plan.seed) : "");
 }
 
 /// The videos of a command line, and what is reported of them.
@@ -115,8 +117,8 @@ void Generation::open() {
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
   pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
-  LoadedLatents latents;
-  for (Video& video : videos_) resolve_video(video, *pipeline_, latents);
+  LoadedFiles files;
+  for (Video& video : videos_) resolve_video(video, *pipeline_, files);
   open_ = seconds_since(start_);
 }
 

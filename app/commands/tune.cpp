@@ -10,6 +10,7 @@
 
 #include "app/commands/tune/result.h"
 #include "app/commands/tune/session.h"
+#include "app/job/image.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "app/options/option_group.h"
@@ -157,6 +158,8 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto& pipeline = pipelines.begin()->second;
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
+  ImageSizes images;
+  settle_images(settings, pipeline->spec(), plan.request, images);
   const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
   report.content["machine"] = machine_report(pipeline->device());

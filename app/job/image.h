@@ -1,11 +1,27 @@
 // The pictures that a video begins and ends with, from their files to the model.
 #pragma once
 
+#include <map>
+#include <string>
+
+#include "app/options/settings.h"
 #include "models/engine/pipeline.h"
 
 namespace sparsereel::app {
 
+/// Sizes of the files that were read: videos that begin with the same one share it.
+using ImageSizes = std::map<std::string, models::PixelSize>;
+
+/// Reads the request's images, so that what is no picture is found before any work, and lets the video have the first
+/// one's shape where nobody asks for a size. Random weights that need an image get one that is made up. Throws Error
+/// naming the file.
+void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
+                   ImageSizes& known);
+
 /// Reads and encodes the plan's images, where it has any. Throws Error naming the file.
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline);
+
+/// "in the shape of picture.jpg", to follow the size of a video whose size is nobody's choice; else empty.
+std::string shape_note(const models::Plan& plan);
 
 }  // namespace sparsereel::app

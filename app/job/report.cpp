@@ -88,8 +88,8 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
   recipe["model_sha256"] = pipeline.model_hash();
   if (!pipeline.part_files().empty()) recipe["files"] = models::remembered(pipeline.part_files());
   if (!plan.loras.empty()) recipe["lora_sha256"] = pipeline.lora_hash();
-  if (!plan.image.empty()) recipe["image_sha256"] = models::sha256_of_file(plan.image);
-  if (!plan.last_image.empty()) recipe["last_image_sha256"] = models::sha256_of_file(plan.last_image);
+  for (const auto& [key, file] : {std::pair("image", plan.image), std::pair("last_image", plan.last_image)})
+    if (recipe.contains(key)) recipe[std::string(key) + "_sha256"] = models::sha256_of_file(file);
   if (!options.init_latents.empty()) {
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);

@@ -26,15 +26,16 @@ void Video::fail(const Error& error, const fs::path& latents) {
                   placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
 }
 
-void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents& loaded) {
+void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded) {
   GenerateOptions& options = video.options;
   settle_options(video.settings, options, pipeline);
   video.told = idle_warnings(video.settings, options.idle);
   if (!options.init_latents.empty()) {
-    at::Tensor& latents = loaded[options.init_latents];
+    at::Tensor& latents = loaded.latents[options.init_latents];
     if (!latents.defined()) latents = load_latents(options.init_latents).latents;
     video.init_latents = latents;
   }
+  settle_images(video.settings, pipeline.spec(), options.request, loaded.images);
   video.plan = pipeline.resolve(options.request);
   pipeline.check_init_latents(video.plan, video.init_latents);
   check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);

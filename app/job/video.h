@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/job/image.h"
 #include "app/options/options.h"
 #include "hilbert/error.h"
 
@@ -45,11 +46,14 @@ struct Video {
   void fail(const Error& error, const std::filesystem::path& latents = {});
 };
 
-/// The files of --init-latents that were read: videos that begin with the same one share it.
-using LoadedLatents = std::map<std::filesystem::path, at::Tensor>;
+/// The files of --init-latents, and the sizes of images, that were read: videos that begin with the same one share it.
+struct LoadedFiles {
+  std::map<std::filesystem::path, at::Tensor> latents;
+  ImageSizes images;
+};
 
 /// Checks the options against the model, once for all that follows, and fills in what they leave open. Throws Error.
-void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents& loaded);
+void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded);
 
 /// What to say before the work: what several videos share once, with the place of the first.
 std::vector<std::string> early_warnings(const std::vector<Video*>& videos);

@@ -133,7 +133,7 @@ void check_images(const Plan& plan, const ModelSpec& spec) {
     throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
   if (plan.image.empty() && (rules.needed || !plan.last_image.empty()))
     throw bad_option("image",
-                     rules.needed ? "is missing: this model makes videos of images" : "is missing beside last_image",
+                     rules.needed ? "is missing: this model makes videos of images" : "is missing beside the last one",
                      "name the picture that the video begins with");
   if (plan.last_image.empty() && rules.needs_last)
     throw bad_option("last_image", "is missing: this model makes videos from one image to another",

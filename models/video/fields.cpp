@@ -237,7 +237,7 @@ std::vector<Field> images() {
   const auto name_of = [](std::string Plan::*file) {
     return [file](const Plan& plan) {
       const std::string name = std::filesystem::path(plan.*file).filename().string();
-      return only(!name.empty(), name);
+      return only(!name.empty() && plan.*file != kMadeUpImage, name);
     };
   };
   const auto picture = [&](const char* name, std::string Request::*member, std::string Plan::*file) {

@@ -42,6 +42,9 @@ std::string_view name(ResizeRule rule);
 /// Throws Error for any other text.
 ResizeRule parse_resize_rule(const std::string& text);
 
+/// In place of an image's file: one that is made up, for random weights, which show nothing of it.
+constexpr std::string_view kMadeUpImage = "<made up>";
+
 struct PixelSize {
   int64_t height = 0, width = 0;
   bool operator==(const PixelSize&) const = default;

@@ -108,9 +108,9 @@ class Conditions(CommandLineTest):
         self.picture('warm.png', lambda x, y: (250, 8 * x, 40))
         self.picture('cold.png', lambda x, y: (20, 90, 7 * y))
 
-    def picture(self, name, pixel):
+    def picture(self, name, pixel, size=(30, 20)):
         (self.folder / name).parent.mkdir(exist_ok=True)
-        (self.folder / name).write_bytes(png(30, 20, pixel))
+        (self.folder / name).write_bytes(png(*size, pixel))
 
     def latents(self, name, *arguments):
         """Of each latent frame: their values in all channels."""
@@ -122,7 +122,7 @@ class Conditions(CommandLineTest):
 
     def test_a_picture_stays_the_first_frame(self):
         for frames in (7, 5):  # of an even number of latents, and of one that is filled up in front
-            options = ['--frames', frames, '--steps', 3]
+            options = ['--frames', frames, '--steps', 3, '--size', '64x64']
             plain, warm = self.latents('a.safetensors', *options), self.latents('b.safetensors', *options, '--image', 'warm.png')
             other = self.latents('c.safetensors', *options, '--image', 'warm.png', '--seed', 7)
             cold = self.latents('d.safetensors', *options, '--image', 'cold.png')
@@ -142,6 +142,47 @@ class Conditions(CommandLineTest):
         self.succeed(self.run_program(*again, '--image', 'warm.png'))
         self.assertEqual((self.folder / 'a.mp4').read_bytes(), (self.folder / 'b.mp4').read_bytes())
         self.warn_with(self.run_program(*again, '--image', 'cold.png'), 'the image is not the one that a.mp4 was made with: the new video differs')
+
+    def test_the_videos_shape_is_the_images_unless_a_size_is_asked_for(self):
+        report = self.report('-o', 'a.mp4', '--steps', 1, '--image', 'warm.png')  # 30x20
+        self.assertEqual((report['output']['width'], report['output']['height']), (80, 48))  # on a grid of 8, within the area of 64x64
+        self.assertEqual(report['shape_of_image'], {'width': 30, 'height': 20})
+        self.assertEqual((report['recipe']['width'], report['recipe']['height'], report['recipe']['resize']), (80, 48, 'cover'))
+        self.picture('high.png', lambda x, y: (9, 9, 9), (20, 30))
+        line = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--init-img', 'high.png')).stdout
+        self.assertIn('b.mp4: 7 frames 48x80 in the shape of high.png, ', line)
+        line = self.succeed(self.generate('-o', 'c.mp4', '--steps', 1, '--first-frame', 'high.png', '--width', 32)).stdout
+        self.assertIn('c.mp4: 7 frames 32x64, ', line)
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-i', 'warm.png')).stdout
+        self.assertRegex(shown, r'width: 80 +# in the shape of warm.png\n')
+        self.assertRegex(shown, r'resize: "cover" +# default\n')
+        again = json.loads(self.succeed(self.run_program('generate', '-m', MODEL, '--device', 'cpu', '--from', 'a.mp4', '--image', 'warm.png', '-o', 'd.mp4',
+                                                         '--json')).stdout)
+        self.assertEqual(again['recipe'], report['recipe'])
+        self.assertNotIn('shape_of_image', again)
+
+    def test_an_image_of_another_shape_is_cropped_or_stretched(self):
+        options = ['--steps', 2, '--size', '32x64', '--image', 'warm.png']
+        usual = self.frames('a.safetensors', *options)
+        self.assertEqual(usual, self.frames('b.safetensors', '--resize', 'cover', *options))
+        self.assertNotEqual(usual, self.frames('c.safetensors', '--resize', 'stretch', *options))
+        self.warn_with(self.generate('-o', 'd.mp4', '--steps', 1, '--resize', 'stretch'), '--resize stretch has no effect without an image')
+        self.fail_with(self.generate('-o', 'e.mp4', '--resize', 'crop', *options), 2, '--resize crop', 'cover')
+
+    def test_a_video_is_gone_on_from(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--steps', 1, '--size', '32x48'))
+        report = self.report('-o', 'b.mp4', '--steps', 1, '--image', 'a.mp4')
+        self.assertEqual(report['shape_of_image'], {'width': 32, 'height': 48})
+        self.assertEqual(report['recipe']['image'], 'a.mp4')
+
+    def test_a_last_image_needs_a_model_that_takes_it(self):
+        self.fail_with(self.generate('-o', 'a.mp4', '--image', 'warm.png', '--last-image', 'cold.png'), 2,
+                       '--last-image is given, but this model takes no image for the last frame')
+        self.fail_with(self.generate('-o', 'a.mp4', '--end-img', 'none.png'), 2, 'none.png')
+
+    def test_a_large_picture_is_refused_before_anything_loads(self):
+        (self.folder / 'large.ppm').write_text('P6 30000 30000 255\n')
+        self.fail_with(self.generate('-o', 'a.mp4', '--image', 'large.ppm'), 2, 'large.ppm: is a picture of 30000x30000', 'scale it down first')
 
     def test_what_is_no_picture_or_taken_by_no_model_is_refused(self):
         self.fail_with(self.generate('--image', 'none.png', '-o', 'a.mp4'), 2, 'none.png')
@@ -177,6 +218,15 @@ class Conditions(CommandLineTest):
         self.assertEqual(self.rendered(*rows), 0)
         self.picture('cold.png', lambda x, y: (1, 2, 3))  # another content is another video
         self.assertEqual(self.rendered(*rows), 1)
+
+    def test_rows_with_one_picture_have_their_own_sizes(self):
+        rows = [{'prompt': PROMPT, 'output': f'{width}.safetensors', 'image': 'warm.png', 'size': f'{width}x32', 'resize': rule}
+                for width, rule in ((32, 'cover'), (64, 'cover'), (48, 'stretch'))]
+        self.assertEqual(self.rendered(*rows), 3)
+        for row in rows:
+            alone = self.frames('alone.safetensors', '--steps', 2, '--seed', 5 + rows.index(row), '--image', 'warm.png', '--size', row['size'],
+                                '--resize', row['resize'])
+            self.assertEqual(floats(read_safetensors(self.folder / 'out' / row['output'])['frames']), alone, row)
 
     def test_a_killed_run_goes_on_to_the_same_video(self):
         for scheduler in ('euler', 'unipc'):

@@ -101,6 +101,24 @@ TEST(Library, TakesATextEncodersAndATokenizersFileInPlaceOfTheFolders) {
   EXPECT_THAT(none.cause(), StartsWith("none: no such file"));
 }
 
+TEST(Library, RefusesImagesThatTheModelCannotUse) {
+  TextToVideo model(kModel, {.device = "cpu"});
+  const std::vector<uint8_t> pixels(4 * 6 * 3, 200);
+  VideoRequest request = small();
+  request.resize = "stretch";
+  EXPECT_THAT(model.generate(request).warnings, ElementsAre("resize stretch has no effect without an image"));
+  request.image = {.pixels = pixels.data(), .height = 4, .width = 6};
+  const Failure text_alone = failure_of([&] { model.generate(request); });
+  EXPECT_EQ(text_alone.field(), "image");
+  EXPECT_THAT(text_alone.cause(), HasSubstr("makes videos of text alone"));
+  for (const int64_t height : {int64_t{0}, int64_t{1} << 40}) {
+    request.image.height = height;
+    const Failure impossible = failure_of([&] { model.generate(request); });
+    EXPECT_EQ(impossible.field(), "image");
+    EXPECT_THAT(impossible.cause(), HasSubstr("6x" + std::to_string(height)));
+  }
+}
+
 TEST(Library, MakesTheSameVideoOfTheSameRequest) {
   TextToVideo model(kModel, {.device = "cpu"});
   const Video a = model.generate(small()), b = model.generate(small());

@@ -206,7 +206,7 @@ std::string name_of(const Video& row) {
   return row.options.run.output.filename().string();
 }
 
-void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& loaded) {
+void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded) {
   attempt(row, [&] {
     resolve_video(row, pipeline, loaded);
     row.identity = identity_with_seed(row, row.options.request.seed);

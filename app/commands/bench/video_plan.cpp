@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "app/counted.h"
+#include "app/job/image.h"
 #include "app/json_fields.h"
 #include "app/measure/run_progress.h"
 #include "models/checkpoint/family.h"
@@ -91,8 +92,9 @@ VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
 
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report) {
-  for (const models::TunedProfile& profile : plan.profiles)
-    models::check_profile(profile, plan.run.model.string(), pipeline.model_hash(), pipeline.heads());
+  for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
+  ImageSizes images;
+  settle_images(settings, pipeline.spec(), plan.request, images);
   plan.video = pipeline.resolve(plan.request, plan.decode);
   for (Combination& combination : plan.grid.combinations) combination.settle(plan.video.num_inference_steps);
   add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);

@@ -70,28 +70,44 @@ class Decoder {
   ffmpeg::Frame frame_, last_;
 };
 
-/// Whether its samples are what is seen, or an index into a palette: no chroma to be converted.
-bool is_plain(const AVPixFmtDescriptor& format) {
+/// Whether its samples are what is seen: no chroma to be converted.
+bool is_plain(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   if ((format.flags & (AV_PIX_FMT_FLAG_BITSTREAM | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_FLOAT)) != 0) return false;
-  return (format.flags & (AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL)) != 0 || format.nb_components <= 2;
+  return (format.flags & AV_PIX_FMT_FLAG_RGB) != 0 ||
+         (format.nb_components <= 2 && frame.color_range != AVCOL_RANGE_MPEG);
 }
 
-/// The highest 8 bits of each sample; of grey, the same thrice. A palette holds RGB.
+/// A pixel is the number of a colour, 0xAARRGGBB, in the second plane.
+Image palette_image(const AVFrame& frame) {
+  Image image{.height = frame.height, .width = frame.width};
+  image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
+  std::array<uint32_t, 256> colours{};
+  std::memcpy(colours.data(), frame.data[1], sizeof colours);
+  uint8_t* target = image.pixels.data();
+  for (int y = 0; y < frame.height; ++y) {
+    for (int x = 0; x < frame.width; ++x) {
+      const uint32_t colour = colours[frame.data[0][y * frame.linesize[0] + x]];
+      for (const int shift : {16, 8, 0}) *target++ = static_cast<uint8_t>(colour >> shift);
+    }
+  }
+  return image;
+}
+
+/// The highest 8 bits of each sample; of grey, the same thrice.
 Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   Image image{.height = frame.height, .width = frame.width};
   image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
-  const bool palette = (format.flags & AV_PIX_FMT_FLAG_PAL) != 0;
-  const bool colours = palette || format.nb_components >= 3;
+  const bool colours = format.nb_components >= 3;
   const std::array<const uint8_t*, 4> planes = {frame.data[0], frame.data[1], frame.data[2], frame.data[3]};
   const std::array<int, 4> strides = {frame.linesize[0], frame.linesize[1], frame.linesize[2], frame.linesize[3]};
   std::vector<uint16_t> line(static_cast<size_t>(frame.width));
   for (int y = 0; y < frame.height; ++y) {
     uint8_t* row = image.pixels.data() + y * image.width * 3;
     for (int channel = 0; channel < 3; ++channel) {
-      const int component = colours ? channel : 0, depth = palette ? 8 : format.comp[component].depth;
+      const int component = colours ? channel : 0, depth = format.comp[component].depth;
       auto planes_of_line = planes;
-      av_read_image_line2(line.data(), planes_of_line.data(), strides.data(), &format, 0, y, component, frame.width,
-                          palette ? 1 : 0, sizeof(uint16_t));
+      av_read_image_line2(line.data(), planes_of_line.data(), strides.data(), &format, 0, y, component, frame.width, 0,
+                          sizeof(uint16_t));
       for (int x = 0; x < frame.width; ++x) {
         const int value = line[static_cast<size_t>(x)];
         row[x * 3 + channel] =
@@ -129,7 +145,8 @@ Image image_of(const AVFrame& frame, const fs::path& path) {
   check_image_size(path, frame.height, frame.width);
   const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
   if (format == nullptr) throw unreadable(path, AVERROR(EINVAL));
-  return is_plain(*format) ? plain_image(frame, *format) : converted_image(frame, path);
+  if ((format->flags & AV_PIX_FMT_FLAG_PAL) != 0) return palette_image(frame);
+  return is_plain(frame, *format) ? plain_image(frame, *format) : converted_image(frame, path);
 }
 
 AVCodecID codec_of(ImageFormat format) {

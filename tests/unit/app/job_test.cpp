@@ -36,7 +36,7 @@ class JobTest : public ::testing::Test {
  protected:
   void add(const std::vector<std::string>& prompts) {
     videos_.resize(prompts.size());
-    LoadedLatents latents;
+    LoadedFiles files;
     for (size_t i = 0; i < prompts.size(); ++i) {
       Video& video = videos_[i];
       video.index = static_cast<int64_t>(i);
@@ -48,7 +48,7 @@ class JobTest : public ::testing::Test {
                                                 {"fps", "8"},
                                                 {"output", (folder_ / (std::to_string(i) + ".safetensors")).string()}});
       video.options = read_generate_options(video.settings);
-      resolve_video(video, *pipeline_, latents);
+      resolve_video(video, *pipeline_, files);
       rows_.push_back(&video);
     }
   }

@@ -139,6 +139,69 @@ TEST(Request, NoiseLevelsFall) {
 }
 
 /// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.
+ModelSpec spec_of_images() {
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  spec.defaults.width = 832;
+  spec.defaults.height = 480;
+  spec.stride = {4, 8, 8};
+  spec.patch = {1, 2, 2};
+  spec.image.latents = ImageSpec::Latents::beside_noise;
+  return spec;
+}
+
+/// The message where the images are refused; else empty.
+std::string refusal(const std::string& image, const std::string& last, const ModelSpec& spec) {
+  Request request;
+  request.image = image;
+  request.last_image = last;
+  try {
+    resolve_request(request, spec);
+  } catch (const Error& error) {
+    return error.field() + " " + error.problem();
+  }
+  return {};
+}
+
+TEST(Request, ImagesAreThoseThatTheModelTakes) {
+  ModelSpec spec = spec_of_images();
+  EXPECT_EQ(refusal("a", "", spec), "");
+  EXPECT_EQ(refusal("", "", spec), "");
+  EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("last_image is given"));
+  spec.image.needed = true;
+  EXPECT_THAT(refusal("", "", spec), ::testing::StartsWith("image is missing: this model"));
+  spec.image.takes_last = true;
+  EXPECT_EQ(refusal("a", "b", spec), "");
+  EXPECT_EQ(refusal("a", "", spec), "");
+  EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing"));
+  spec.image.needs_last = true;
+  EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("last_image is missing"));
+  spec.image.needed = spec.image.needs_last = false;
+  EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing beside"));
+  spec.image = {};
+  EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("image is given, but this model makes videos of text"));
+}
+
+TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
+  ModelSpec spec = spec_of_images();
+  Request request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
+  const auto size = [&] {
+    const Plan plan = resolve_request(request, spec);
+    EXPECT_EQ(plan.image_size.has_value(), !spec.image.fixed_size && request.image_size);
+    return PixelSize{.height = plan.height, .width = plan.width};
+  };
+  EXPECT_EQ(size(), (PixelSize{624, 640}));
+  request.width = 1280;  // of the model's file
+  request.height = 720;
+  EXPECT_EQ(size(), (PixelSize{960, 960}));
+  request.image_size.reset();
+  EXPECT_EQ(size(), (PixelSize{720, 1280}));
+  request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
+  spec.image.fixed_size = true;
+  EXPECT_EQ(size(), (PixelSize{480, 832}));
+  request.width = 640;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"width 640 is impossible for this model"}));
+}
+
 TEST(Request, APackedTextEncoderInPlaceOfTheCheckpointsMakesTheRunBf16) {
   const test::TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");

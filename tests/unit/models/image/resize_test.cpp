@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "models/image/images.h"
 #include "models/image/resample.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
@@ -64,6 +65,17 @@ TEST(Resize, ASquareIsThatOfTransformers) {
     EXPECT_TRUE(square_image(wide, side).equal(expected("wide"))) << side;
     EXPECT_TRUE(square_image(wide.transpose(0, 1), side).equal(expected("high"))) << side;
   }
+}
+
+TEST(Resize, AMadeUpPictureIsSmoothAndItsSeeds) {
+  const at::Tensor picture = make_up_image(40, 60, 7);
+  ASSERT_EQ(picture.sizes(), at::IntArrayRef({40, 60, 3}));
+  EXPECT_GE(picture.min().item<float>(), 0);
+  EXPECT_LE(picture.max().item<float>(), 1);
+  EXPECT_GT(picture.std().item<float>(), 0.1F);
+  EXPECT_LT(picture.diff(1, 1).abs().max().item<float>(), 0.1F);
+  EXPECT_TRUE(picture.equal(make_up_image(40, 60, 7)));
+  EXPECT_FALSE(picture.equal(make_up_image(40, 60, 8)));
 }
 
 TEST(Resize, NothingIsNoSize) {

@@ -126,6 +126,16 @@ TEST(Fields, KeysTellPipelinesAndTextsApart) {
   EXPECT_EQ(text_key(plan), text_key(other));
   other.image = "picture.png";
   EXPECT_NE(text_key(plan), text_key(other)) << "it is encoded along with the text";
+  plan.image = other.image;
+  EXPECT_EQ(text_key(plan), text_key(other));
+  other.width = 64;
+  EXPECT_NE(text_key(plan), text_key(other)) << "for one size";
+  other.width = plan.width;
+  other.image = "else/picture.png";
+  EXPECT_NE(text_key(plan), text_key(other)) << "of another folder";
+  other.image = plan.image;
+  other.last_image = "last.png";
+  EXPECT_NE(text_key(plan), text_key(other));
 }
 
 TEST(Fields, ARangeHoldsForWhateverModel) {
@@ -157,6 +167,13 @@ TEST(Fields, ARecipeSaysWhatCounts) {
        {"topk", "dropped", "dense_steps", "negative_prompt", "cfg_scale_2", "cache", "sigmas", "weights"})
     EXPECT_FALSE(recipe.contains(idle)) << idle;
   EXPECT_EQ(recipe["steps"], 4);
+  EXPECT_FALSE(recipe.contains("resize"));
+  plan.image = "some/where/picture.png";
+  recipe = recipe_of(plan);
+  EXPECT_EQ(recipe["image"], "picture.png");
+  EXPECT_EQ(recipe["resize"], "cover");
+  plan.image = kMadeUpImage;
+  EXPECT_FALSE(recipe_of(plan).contains("image")) << "there is no such file";
   plan.attention_mode = attention::Mode::sparse;
   plan.guidance_scale = 6;
   plan.sigmas = {1, 0.5};

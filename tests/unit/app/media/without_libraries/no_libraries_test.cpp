@@ -27,8 +27,14 @@ TEST(WithoutMediaLibraries, OtherOutputsAreWritten) {
   EXPECT_TRUE(test::throws_error([&] { write_video(folder / "clip.gif", frames, {}); }, {"clip.gif"}));
 }
 
-TEST(WithoutMediaLibraries, ImagesAreRefused) {
-  EXPECT_TRUE(test::throws_error([] { read_image("a.png"); }, {"a.png", "reads no images"}));
+TEST(WithoutMediaLibraries, PicturesAreThoseThatNeedNone) {
+  const std::filesystem::path pictures = SPARSEREEL_TEST_DATA "/images";
+  const Image picture = read_image(pictures / "picture.ppm");
+  EXPECT_EQ(picture.pixels, read_image(pictures / "bytes.safetensors").pixels);
+  EXPECT_EQ(picture.pixels, read_image(pictures / "floats.safetensors").pixels);
+  for (const char* name : {"grey.png", "picture.bmp"})
+    EXPECT_TRUE(
+        test::throws_error([&] { read_image(pictures / name); }, {name, "reads only .ppm and .safetensors pictures"}));
 }
 
 TEST(WithoutMediaLibraries, ReportSaysSo) {
