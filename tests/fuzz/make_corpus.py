@@ -306,6 +306,10 @@ VAE = {"_class_name": "AutoencoderKLCogVideoX", "act_fn": "silu", "block_out_cha
 WAN_VAE = {"_class_name": "AutoencoderKLWan", "base_dim": 2, "decoder_base_dim": 4, "z_dim": 2, "dim_mult": [1, 2, 4], "num_res_blocks": 1, "attn_scales": [],
            "temperal_downsample": [False, True], "latents_mean": [0.5, -0.5], "latents_std": [1.5, 2.5], "is_residual": True, "in_channels": 12,
            "out_channels": 12, "patch_size": 2, "scale_factor_spatial": 8, "scale_factor_temporal": 2}
+CLIP = {"model_type": "clip_vision_model", "hidden_act": "gelu", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 24,
+        "patch_size": 6, "layer_norm_eps": 1e-5}
+IMAGES = {"do_resize": True, "resample": 3, "size": {"shortest_edge": 24}, "crop_size": {"height": 24, "width": 24}, "rescale_factor": 0.004, "image_mean": [0.5, 0.5, 0.5],
+          "image_std": [0.25, 0.25, 0.25]}
 SCHEDULER = {"_class_name": "CogVideoXDDIMScheduler", "num_train_timesteps": 4, "beta_schedule": "scaled_linear", "trained_betas": [0.1, 0.2, 0.3, 0.4],
              "prediction_type": "v_prediction", "timestep_spacing": "trailing", "snr_shift_scale": 3.0}
 INDEX = {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"],
@@ -315,7 +319,8 @@ SHARDS = {"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-000
 
 
 def config_files():
-    for name, config in (("t5", T5), ("dit", DIT), ("vae", VAE), ("wan_vae", WAN_VAE), ("scheduler", SCHEDULER), ("model_index", INDEX), ("shards", SHARDS)):
+    for name, config in (("t5", T5), ("dit", DIT), ("vae", VAE), ("wan_vae", WAN_VAE), ("clip", CLIP), ("images", IMAGES), ("scheduler", SCHEDULER), ("model_index", INDEX),
+                         ("shards", SHARDS)):
         yield name, json.dumps(config)
     yield "t5_relu", json.dumps({**T5, "feed_forward_proj": "relu"})
     yield "t5_buckets_odd", json.dumps({**T5, "relative_attention_num_buckets": 5})

@@ -25,6 +25,8 @@
 #include "models/families/cogvideox/vae_config.h"
 #include "models/families/wan/vae_config.h"
 #include "models/files/json_text.h"
+#include "models/image/clip_config.h"
+#include "models/image/processor_config.h"
 #include "models/samplers/flow_config.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/gguf_tokenizer.h"
@@ -93,13 +95,20 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
       // The expected end of most inputs.
     }
   };
+  // Of a VAE, with its encoder and without.
+  const auto attempt_vae = [&](const auto& parse) {
+    for (const bool with_encoder : {false, true})
+      attempt([&](const auto& json, const auto& file) { parse(json, file, with_encoder); });
+  };
   attempt(models::parse_t5_config);
   attempt(models::parse_cogvideox_config);
-  attempt(models::parse_cogvideox_vae_config);
+  attempt_vae(models::parse_cogvideox_vae_config);
   attempt(models::parse_cogvideox_scheduler_config);
   attempt(models::parse_flow_euler_config);
   attempt(models::parse_unipc_config);
-  attempt(models::parse_wan_vae_config);
+  attempt_vae(models::parse_wan_vae_config);
+  attempt(models::parse_clip_vision_config);
+  attempt(models::parse_image_processor_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
   attempt([](const nlohmann::json& json, const std::string& path) {
