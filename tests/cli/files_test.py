@@ -288,11 +288,11 @@ class Refusals(Models):
         folder = self.comfy('one', 'comfy')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
         self.refused(['holds no transformer of a known model'], '-m', folder)
-        image = self.weights('one', 'transformer') | {'img_emb.proj.0.bias': ('F16', [1], bytes(2))}
-        self.write('comfy/diffusion_models/i2v.safetensors', image, authors_name)
-        self.refused(['i2v.safetensors: is a transformer of image to video'], '-m', folder)
-        (folder / 'diffusion_models' / 'i2v.safetensors').write_bytes(b'x' * 100)
-        self.refused(['holds no transformer of a known model', 'not read: ', 'i2v.safetensors'], '-m', folder)
+        edits = self.weights('one', 'transformer') | {'vace_patch_embedding.bias': ('F16', [1], bytes(2))}
+        self.write('comfy/diffusion_models/vace.safetensors', edits, authors_name)
+        self.refused(['vace.safetensors: is a transformer of VACE'], '-m', folder)
+        (folder / 'diffusion_models' / 'vace.safetensors').write_bytes(b'x' * 100)
+        self.refused(['holds no transformer of a known model', 'not read: ', 'vace.safetensors'], '-m', folder)
 
     def test_a_folder_of_nothing(self):
         (self.folder / 'empty').mkdir()

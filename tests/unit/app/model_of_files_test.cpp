@@ -95,9 +95,15 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
     is(write_wan("a", "2.1 1.3b", spelled), of("transformer", {"wan-2.1-1.3b"}));
     is(write_wan("a", "2.1 14b", spelled), of("transformer", {"wan-2.1-14b", "wan-2.2-a14b"}));
     is(write_wan("a", "2.2 5b", spelled), of("transformer", {"wan-2.2-5b"}));
+    const json of_pictures = published("wan_i2v/dit_names.json");
+    for (const auto& [model, config] : {std::pair{"2.1 i2v 14b", "wan-2.1-i2v-14b"},
+                                        {"2.1 flf2v 14b", "wan-2.1-flf2v-14b-720p"},
+                                        {"2.2 i2v a14b", "wan-2.2-i2v-a14b"}})
+      is(write("a", tensors_of(of_pictures[model], "blocks."), spelled), of("transformer", {config}));
   }
   const json vaes = published("wan/vae_names.json"), cogvideox = published("dit_names.json");
-  const std::vector<std::string> older = {"wan-2.1-1.3b", "wan-2.1-14b", "wan-2.2-a14b"};
+  const std::vector<std::string> older = {"wan-2.1-1.3b",    "wan-2.1-14b",  "wan-2.1-flf2v-14b-720p",
+                                          "wan-2.1-i2v-14b", "wan-2.2-a14b", "wan-2.2-i2v-a14b"};
   is(write("a", vaes["2.1"]["rest"], authors(wan_vae_names())), of("vae", older));
   is(write("a", vaes["2.2 5b"]["rest"], authors(wan_vae_names(), "vae.", 1)), of("vae", {"wan-2.2-5b"}));
   const std::pair<const char*, const char*> transformers[] = {
@@ -108,7 +114,8 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
   for (const auto& [model, names] : of_images.items())
     is(write("a", tensors_of(names, "transformer_blocks.")), of("transformer", {"cogvideox-" + model}));
   is(write("a", published("umt5_names.json")["tensors"]),
-     of("text_encoder", {"wan-2.1-1.3b", "wan-2.1-14b", "wan-2.2-5b", "wan-2.2-a14b"}));
+     of("text_encoder", {"wan-2.1-1.3b", "wan-2.1-14b", "wan-2.1-flf2v-14b-720p", "wan-2.1-i2v-14b", "wan-2.2-5b",
+                         "wan-2.2-a14b", "wan-2.2-i2v-a14b"}));
   is(write("a", published("t5_names.json")["tensors"]),
      of("text_encoder",
         {"cogvideox-1.5-5b", "cogvideox-1.5-5b-i2v", "cogvideox-2b", "cogvideox-5b", "cogvideox-5b-i2v", "mochi-1"}));

@@ -19,11 +19,13 @@ using nlohmann::json;
 using test::throws_error;
 using ::testing::ElementsAre;
 
-const fs::path kWanData = fs::path(SPARSEREEL_TEST_DATA) / "wan";
+const fs::path kData = SPARSEREEL_TEST_DATA;
 
 class WanFamily : public ::testing::Test {
  protected:
-  void take(const char* pipeline) { fs::copy(kWanData / pipeline, folder_ / "model", fs::copy_options::recursive); }
+  void take(const char* pipeline, const char* data = "wan") {
+    fs::copy(kData / data / pipeline, folder_ / "model", fs::copy_options::recursive);
+  }
   void edit(const std::string& file, const std::function<void(json&)>& change) {
     json content = read_json(folder_ / "model" / file);
     change(content);
@@ -71,6 +73,66 @@ TEST_F(WanFamily, LatentsOf16PixelsAreAnotherLayout) {
   EXPECT_EQ(model.defaults.frames, 121);
 }
 
+TEST_F(WanFamily, TextToVideoTakesNoImage) {
+  take("pipeline");
+  EXPECT_FALSE(spec().image.any());
+}
+
+TEST_F(WanFamily, ExpandedTimestepsKeepAFirstFrame) {
+  take("pipeline_5b");
+  const ModelSpec model = spec();
+  EXPECT_EQ(model.image.latents, ImageSpec::Latents::first_frame_stays);
+  EXPECT_FALSE(model.image.needed || model.image.takes_last || model.image.encodes_video || model.image.has_context);
+  EXPECT_EQ(model.marks.at("image_dim"), "null");
+}
+
+TEST_F(WanFamily, MoreChannelsAreThoseOfImages) {
+  take("pipeline", "wan_i2v");
+  const ModelSpec model = spec();
+  EXPECT_EQ(model.latent_channels, 4);
+  EXPECT_EQ(model.image.latents, ImageSpec::Latents::beside_noise);
+  EXPECT_TRUE(model.image.needed && model.image.encodes_video && model.image.tells_frames && model.image.has_context);
+  EXPECT_FALSE(model.image.takes_last || model.image.needs_last || model.image.drawn);
+  EXPECT_EQ(model.marks.at("in_channels"), "12");
+  EXPECT_EQ(model.marks.at("image_dim"), "32");
+  EXPECT_EQ(model.marks.at("pos_embed_seq_len"), "null");
+  ASSERT_TRUE(model.defaults.shift_above);
+  EXPECT_EQ(model.defaults.shift_above->pixels, 832 * 480);
+  EXPECT_EQ(model.defaults.shift_above->shift, 5);
+}
+
+TEST_F(WanFamily, PositionsOfTwoImagesNeedBoth) {
+  take("pipeline_two_images", "wan_i2v");
+  const ModelSpec model = spec();
+  EXPECT_TRUE(model.image.needed && model.image.takes_last && model.image.needs_last && model.image.has_context);
+  EXPECT_EQ(model.marks.at("pos_embed_seq_len"), "34");
+  EXPECT_FALSE(model.defaults.shift_above);
+}
+
+TEST_F(WanFamily, ExpertsOfImagesTakeALastOneWithoutAnEncoder) {
+  take("pipeline_two_experts", "wan_i2v");
+  const ModelSpec model = spec();
+  EXPECT_TRUE(model.image.needed && model.image.takes_last && model.image.tells_frames);
+  EXPECT_FALSE(model.image.needs_last || model.image.has_context);
+  EXPECT_FALSE(model.defaults.shift_above);
+}
+
+TEST_F(WanFamily, AnImageEncoderThatIsMissingOrAnothersIsRefused) {
+  take("pipeline_two_images", "wan_i2v");
+  edit("image_encoder/config.json", [](json& config) { config["image_size"] = 36; });
+  EXPECT_TRUE(refused({"image_encoder", "two images' tokens 74", "pos_embed_seq_len 34"}));
+  edit("image_encoder/config.json", [](json& config) { config["hidden_size"] = 64; });
+  EXPECT_TRUE(refused({"image_encoder", "hidden_size 64", "image_dim 32"}));
+  edit("model_index.json", [](json& index) { index["image_encoder"] = json::array({nullptr, nullptr}); });
+  EXPECT_TRUE(refused({"model_index.json", "image_encoder is missing", "image_dim of the transformer is 32"}));
+}
+
+TEST_F(WanFamily, ChannelsThatAreNeitherTasksAreRefused) {
+  take("pipeline", "wan_i2v");
+  edit("transformer/config.json", [](json& config) { config["in_channels"] = 8; });
+  EXPECT_TRUE(refused({"transformer", "in_channels 8 is neither z_dim of the vae, 4, nor", "12"}));
+}
+
 TEST_F(WanFamily, AMissingExpertIsRefused) {
   take("pipeline_two_experts");
   edit("model_index.json", [](json& index) { index["transformer_2"] = json::array({nullptr, nullptr}); });
@@ -97,7 +159,7 @@ TEST_F(WanFamily, TheVaeOfAnotherVersionIsRefused) {
     config["z_dim"] = 2;
     config["latents_mean"] = config["latents_std"] = json::array({1.0, 1.0});
   });
-  EXPECT_TRUE(refused({"vae", "z_dim", "2", "in_channels", "4"}));
+  EXPECT_TRUE(refused({"vae", "z_dim", "2", "out_channels", "4"}));
 }
 
 TEST_F(WanFamily, TheSettingsOfAnotherVersionAreRefused) {
