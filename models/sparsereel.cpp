@@ -280,6 +280,7 @@ models::Request pipeline_of(const ModelOptions& options) {
                     {"transformer_2", options.transformer_2},
                     {"vae", options.vae},
                     {"text_encoder", options.text_encoder},
+                    {"image_encoder", options.image_encoder},
                     {"tokenizer", options.tokenizer}},
           .loras = models::parse_loras(options.lora)};
 }

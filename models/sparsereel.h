@@ -49,7 +49,7 @@ struct ModelOptions {
   bool offload = false;                                 // weights pass from the host's memory through the GPU's
   /// One file of a part's weights (safetensors, GGUF, .pth), in place of the model's, under diffusers' names or those
   /// of the model's authors; the second: of the second transformer, where there is one.
-  std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {};
+  std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};
   /// In place of the model's, and of one in the text encoder's file or beside it: a spiece.model, a tokenizer.json, or
   /// a folder of one.
   std::string tokenizer = {};

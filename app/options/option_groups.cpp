@@ -54,6 +54,7 @@ std::vector<OptionSpec> prompt() {
       part("--transformer-2"),
       part("--vae"),
       part("--text-encoder,--t5xxl"),
+      part("--image-encoder,--clip-vision"),
       part("--tokenizer"),
       {.names = "--diffusion-model",
        .kind = file,

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "hilbert/error.h"
+#include "models/image/clip_names.h"
 #include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
@@ -36,22 +37,36 @@ std::string prefix_of(const WeightReader& reader) {
 void ignore_unused(WeightReader& reader, const std::string& prefix, const ClipVisionConfig& config) {
   reader.ignore_prefix(prefix + "encoder.layers." + std::to_string(config.num_hidden_layers - 1) + ".");
   reader.ignore_prefix(prefix + "embeddings.position_ids");
-  for (const char* behind : {"post_layernorm.", "head."}) reader.ignore_prefix(prefix + behind);
+  for (const char* behind : {"post_layernorm.", "head"}) reader.ignore_prefix(prefix + behind);
   for (const char* of_clip : {"visual_projection.", "text_model.", "text_projection.", "logit_scale"})
     reader.ignore_prefix(of_clip);
 }
 
-void list_weights(ClipEncoder& encoder, const Visit& visit, const std::string& prefix) {
+/// How a file spells the tower's names.
+struct Spelling {
+  std::string prefix;
+  bool fused;  // q, k and v are one matrix
+};
+
+Spelling spelling_of(const WeightReader& reader) {
+  const std::string prefix = prefix_of(reader);
+  const std::string first = clip_fused_layer(prefix + "encoder.layers.0.self_attn.");
+  return {.prefix = prefix, .fused = reader.contains(first + ".weight")};
+}
+
+void list_weights(ClipEncoder& encoder, const Visit& visit, const Spelling& spelling) {
+  const auto& [prefix, fused] = spelling;
   const ClipVisionConfig& config = encoder.config;
   const int64_t channels = config.hidden_size, side = config.patch_size;
   const std::string embeddings = prefix + "embeddings.";
   encoder.patch.weights(visit, embeddings + "patch_embedding", channels, config.num_channels * side * side,
                         /*has_bias=*/false, {channels, config.num_channels, side, side});
-  visit(encoder.class_embedding, parameter(embeddings + "class_embedding", {channels}));
-  visit(encoder.position_embedding, parameter(embeddings + "position_embedding.weight", {config.tokens(), channels}));
+  const Visit loose = in_any_shape(visit);  // some have an axis of batches
+  loose(encoder.class_embedding, parameter(embeddings + "class_embedding", {channels}));
+  loose(encoder.position_embedding, parameter(embeddings + "position_embedding.weight", {config.tokens(), channels}));
   encoder.pre_norm.weights(visit, prefix + "pre_layrnorm", channels);  // so spelt
   for (size_t i = 0; i < encoder.layers.size(); ++i)
-    encoder.layers[i].weights(visit, prefix + "encoder.layers." + std::to_string(i), config);
+    encoder.layers[i].weights(visit, prefix + "encoder.layers." + std::to_string(i), config, fused);
 }
 
 void check_pixels(const at::Tensor& pixels, const ClipVisionConfig& config) {
@@ -64,11 +79,14 @@ void check_pixels(const at::Tensor& pixels, const ClipVisionConfig& config) {
 
 }  // namespace
 
-void ClipLayer::weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config) {
+void ClipLayer::weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config, bool fused) {
   const int64_t channels = config.hidden_size;
   const std::string attention = name + ".self_attn.";
   norm1.weights(visit, name + ".layer_norm1", channels);
-  qkv.packed_weights(visit, {attention + "q_proj", attention + "k_proj", attention + "v_proj"}, channels, channels);
+  if (fused)
+    qkv.weights(visit, clip_fused_layer(attention), 3 * channels, channels);
+  else
+    qkv.packed_weights(visit, {attention + "q_proj", attention + "k_proj", attention + "v_proj"}, channels, channels);
   out.weights(visit, attention + "out_proj", channels, channels);
   norm2.weights(visit, name + ".layer_norm2", channels);
   fc1.weights(visit, name + ".mlp.fc1", config.intermediate_size, channels);
@@ -80,10 +98,10 @@ ClipEncoder ClipEncoder::load(const Component& component, at::Device device, at:
   ClipEncoder encoder;
   encoder.config = parse_clip_vision_config(component.config, component.config_file);
   encoder.layers.resize(static_cast<size_t>(encoder.config.num_hidden_layers - 1));
-  const std::string prefix = prefix_of(reader);
-  ignore_unused(reader, prefix, encoder.config);
-  list_weights(encoder, reader.loads(), prefix);
-  encoder.bytes = bytes_of(slots_of([&](const Visit& visit) { list_weights(encoder, visit, prefix); }), reader);
+  const Spelling spelling = spelling_of(reader);
+  ignore_unused(reader, spelling.prefix, encoder.config);
+  list_weights(encoder, reader.loads(), spelling);
+  encoder.bytes = bytes_of(slots_of([&](const Visit& visit) { list_weights(encoder, visit, spelling); }), reader);
   reader.check_complete();
   return encoder;
 }

@@ -27,7 +27,8 @@ struct ClipLayer {
   Linear fc2;  // [C, intermediate_size]
 
   /// `name`: the layer's, "encoder.layers.0".
-  void weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config);
+  /// `fused`: q, k and v are one matrix there, too.
+  void weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config, bool fused);
 };
 
 struct ClipEncoder : ImageEncoder {
@@ -39,8 +40,9 @@ struct ClipEncoder : ImageEncoder {
   std::vector<ClipLayer> layers;  // all but the last
   uint64_t bytes = 0;
 
-  /// transformers' CLIPVisionModel or CLIPVisionModelWithProjection; the last layer, what follows it and CLIP's text
-  /// half are not read. Throws Error naming config.json's field, or listing every weight that does not fit.
+  /// transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the visual half of Wan's authors' file; the
+  /// last layer, what follows it and CLIP's text half are not read. Throws Error naming config.json's field, or listing
+  /// every weight that does not fit.
   static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
 
   /// hidden_states[-2] of transformers.

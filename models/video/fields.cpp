@@ -359,6 +359,7 @@ std::vector<Field> pipeline() {
       weights_file("transformer_2"),
       weights_file("vae"),
       weights_file("text_encoder"),
+      weights_file("image_encoder"),
       weights_file("tokenizer"),
       field(&Request::loras,
             [](const Plan& plan) { return only(!plan.loras.empty(), text_of(plan.loras, /*whole_paths=*/false)); },

@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
+#include <regex>
+#include <span>
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/safetensors.h"
 #include "models/image/clip_encoder.h"
 #include "models/image/clip_names.h"
 #include "models/image/encoder_pixels.h"
 #include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
@@ -42,6 +47,75 @@ TEST_P(ClipParity, PicturesBecomeTheSamePixels) {
   const ImageProcessorConfig config = parse_image_processor_config(read_json(file), file);
   // A step of 1/255 is 0.007 of the scale: every byte is the same.
   EXPECT_TRUE(close_to(encoder_pixels(golden("picture").div(255), config), golden("pixels"), 1e-6));
+}
+
+/// Wan's authors' spelling of a name of transformers'.
+std::string authors_name(std::string name) {
+  const auto replace = [&](const char* from, const char* to) { name = std::regex_replace(name, std::regex(from), to); };
+  replace("^vision_model\\.", "visual.");
+  replace("visual\\.embeddings\\.class_embedding", "visual.cls_embedding");
+  replace("visual\\.embeddings\\.position_embedding\\.weight", "visual.pos_embedding");
+  replace("visual\\.embeddings\\.patch_embedding", "visual.patch_embedding");
+  replace("pre_layrnorm", "pre_norm");
+  replace("post_layernorm", "post_norm");
+  replace("encoder\\.layers", "transformer");
+  replace("layer_norm", "norm");
+  replace("self_attn\\.out_proj", "attn.proj");
+  replace("mlp\\.fc1", "mlp.0");
+  replace("mlp\\.fc2", "mlp.2");
+  return name == "visual_projection.weight" ? "visual.head" : name;
+}
+
+/// The same tower as its authors publish it: q, k and v in one matrix, axes of batches, and the half for text.
+fs::path authors_file(const StoredWeights& weights, const fs::path& file) {
+  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> tensors;
+  const auto add = [&](const std::string& name, const std::string& stored, bool below) {
+    const auto& [number, entry] = weights.tensors.at(stored);
+    const std::span<const std::byte> data = weights.files[number]->data(*entry);
+    auto& [shape, bytes] = tensors[name];
+    if (!below || shape.empty())
+      shape = entry->shape;
+    else
+      shape[0] += entry->shape[0];
+    bytes.insert(bytes.end(), data.begin(), data.end());
+  };
+  for (const auto& [name, place] : weights.tensors) {
+    const size_t part = name.find("self_attn.q_proj");
+    if (part != std::string::npos) {
+      const std::string before = name.substr(0, part + 10), kind = name.substr(part + 16);
+      const std::string fused = authors_name(before.substr(0, part)) + "attn.to_qkv" + kind;
+      for (const char* each : {"q_proj", "k_proj", "v_proj"}) add(fused, before + each + kind, true);
+    } else if (name.find("k_proj") == std::string::npos && name.find("v_proj") == std::string::npos) {
+      add(authors_name(name), name, false);
+    }
+  }
+  for (const char* name : {"visual.cls_embedding", "visual.pos_embedding"}) {
+    std::vector<int64_t>& shape = tensors.at(name).first;
+    shape.insert(shape.begin(), shape.size() == 1 ? 2 : 1, 1);
+  }
+  tensors["textual.head.0.weight"] = {{1}, std::vector<std::byte>(4)};
+  tensors["log_scale"] = {{}, std::vector<std::byte>(4)};
+  std::vector<TensorView> views;
+  for (const auto& [name, tensor] : tensors)
+    views.push_back({.name = name, .dtype = Dtype::f32, .shape = tensor.first, .data = tensor.second});
+  write_safetensors(file, views);
+  return file;
+}
+
+TEST(ClipNames, TheAuthorsFileIsTheSameTower) {
+  const c10::InferenceMode inference;
+  const test::TemporaryFolder temporary;
+  const fs::path folder = kClip / "image_encoder";
+  const StoredWeights weights = open_weights(folder / "model.safetensors");
+  const fs::path file = authors_file(weights, temporary / "clip.safetensors");
+  Component component = component_of(open_weights(file), clip_vision_part());
+  component.config_file = (folder / "config.json").string();
+  component.config = read_json(component.config_file);
+  EXPECT_EQ(clip_vision_sizes(component.tensors), clip_vision_sizes(component.config, component.config_file));
+  EXPECT_EQ(clip_vision_sizes(component.tensors), clip_vision_sizes(component_of(weights, clip_vision_part()).tensors));
+  const ClipEncoder encoder = ClipEncoder::load(component, at::kCPU, at::kFloat);
+  const Golden golden("clip_golden");
+  EXPECT_TRUE(close_to(encoder.forward(golden["wide.pixels"]), golden["wide.tokens"], 1e-5));
 }
 
 INSTANTIATE_TEST_SUITE_P(Pictures, ClipParity, ::testing::Values("wide", "tall", "square", "small"),
