@@ -58,6 +58,15 @@ class Arguments {
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
+  /// Of vectors of the modulation.
+  cuda::EntryOfToken entry(const JointModulation* modulation) {
+    if (modulation == nullptr || !modulation->row_of_token.defined()) return {};
+    const Modulation& video = modulation->video;
+    const at::Tensor& vectors = video.shift.defined() ? video.shift : video.gate;
+    return {.data = keep(modulation->row_of_token.contiguous()).const_data_ptr<int64_t>(),
+            .entries = static_cast<int>(vectors.size(0))};
+  }
+
  private:
   const at::Tensor& keep(at::Tensor tensor) {
     kept_.push_back(std::move(tensor));
@@ -100,7 +109,8 @@ Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .eps = static_cast<float>(eps),
                                    .scale = arguments.vectors(modulation, &Modulation::scale),
                                    .shift = arguments.vectors(modulation, &Modulation::shift),
-                                   .gate = arguments.vectors(gates, &Modulation::gate)};
+                                   .gate = arguments.vectors(gates, &Modulation::gate),
+                                   .entry = arguments.entry(modulation)};
   check_launch(cuda::norm_modulate(call, current_stream(x.device())), "norm");
   return out;
 }
@@ -158,7 +168,8 @@ void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t vi
                                .element = element_of(x),
                                .residual = rows_of(x),
                                .update = arguments.rows(update),
-                               .gate = arguments.vectors(&modulation, &Modulation::gate)};
+                               .gate = arguments.vectors(&modulation, &Modulation::gate),
+                               .entry = arguments.entry(&modulation)};
   check_launch(cuda::add_gated(call, current_stream(x.device())), "gated addition");
 }
 

@@ -30,9 +30,9 @@ at::Tensor to_fp32(const at::Tensor& x) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// The kernels know one row of vectors for all tokens of a batch entry.
+// The kernels know one choice of rows for all vectors.
 bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, const JointModulation& gates = {}) {
-  return has_norm_kernel(x) && !modulation.row_of_token.defined() && !gates.row_of_token.defined();
+  return has_norm_kernel(x) && (!gates.video.gate.defined() || gates.row_of_token.is_same(modulation.row_of_token));
 }
 #endif
 

@@ -38,8 +38,7 @@ at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
 // All below compute in fp32 and round once, at the end: in one pass for fp32 on a CPU and for fp16 and bf16 on a GPU
-// (has_norm_kernel() says which tensors), where tokens of an entry share a row. Modulation vectors may be fp32 whatever
-// x is.
+// (has_norm_kernel() says which tensors). Modulation vectors may be fp32 whatever x is.
 
 /// norm(x) * (1 + scale) + shift, each part of x [B, N, C] by its own vectors (Peebles and Xie, arXiv 2212.09748,
 /// adaLN). text may be left undefined where video_tokens = N.

@@ -30,7 +30,10 @@ def renamed(name, rules):
 TRANSFORMER = {r'attn(1|2)\.to_out\.0': r'attn\1.o', r'attn(1|2)\.to_': r'attn\1.', 'attn1': 'self_attn', 'attn2': 'cross_attn', r'norm2\.': 'norm3.',
                r'ffn\.net\.0\.proj': 'ffn.0', r'ffn\.net\.2': 'ffn.2', '^scale_shift_table': 'head.modulation', 'scale_shift_table': 'modulation',
                '^proj_out': 'head.head', r'^condition_embedder\.time_proj': 'time_projection.1', r'^condition_embedder\.(text|time)_embedder\.linear_1': r'\1_embedding.0',
-               r'^condition_embedder\.(text|time)_embedder\.linear_2': r'\1_embedding.2'}
+               r'^condition_embedder\.(text|time)_embedder\.linear_2': r'\1_embedding.2', r'cross_attn\.add_(k|v)_proj': r'cross_attn.\1_img', 'norm_added_k': 'norm_k_img',
+               r'^condition_embedder\.image_embedder\.norm1': 'img_emb.proj.0', r'^condition_embedder\.image_embedder\.norm3': 'img_emb.proj.4',
+               r'^condition_embedder\.image_embedder\.ff\.net\.0\.proj': 'img_emb.proj.1', r'^condition_embedder\.image_embedder\.ff\.net\.2': 'img_emb.proj.3',
+               r'^condition_embedder\.image_embedder\.pos_embed': 'img_emb.emb_pos'}
 VAE = {r'mid_block\.resnets\.0': 'middle.0', r'mid_block\.resnets\.1': 'middle.2', r'mid_block\.attentions\.0': 'middle.1',
        r'\.norm1\.gamma': '.residual.0.gamma', r'\.conv1\.(weight|bias)$': r'.residual.2.\1', r'\.norm2\.gamma': '.residual.3.gamma', r'\.conv2\.': '.residual.6.', 'conv_shortcut': 'shortcut',
        '^quant_conv': 'conv1', '^post_quant_conv': 'conv2', r'coder\.conv_in': 'coder.conv1', r'coder\.norm_out': 'coder.head.0', r'coder\.conv_out': 'coder.head.2'}

@@ -79,6 +79,16 @@ struct NormCase {
       *m = {random({s.batch, s.channels}), random({s.batch, s.channels}), random({s.batch, s.channels})};
   }
 
+  /// Each token has its own of a few rows of vectors, most of them the same.
+  void choose_rows() {
+    constexpr int64_t kRows = 3;
+    for (Modulation* m : {&first.video, &first.text, &second.video, &second.text})
+      for (at::Tensor* vector : {&m->shift, &m->scale, &m->gate})
+        *vector = at::randn({kRows, shape.channels}).to(dtype).to(at::kFloat);
+    const at::Tensor rows = at::randint(10, {shape.batch, shape.video + shape.text}, at::kLong);
+    first.row_of_token = second.row_of_token = at::where(rows.lt(kRows), rows, 1);
+  }
+
   /// The same on the GPU in the case's dtype, vectors in theirs or in fp32.
   NormCase on_gpu(bool fp32_vectors) const {
     NormCase moved = *this;
@@ -89,6 +99,8 @@ struct NormCase {
       for (Modulation* m : {&joint->video, &joint->text})
         *m = {m->shift.to(at::kCUDA, vectors), m->scale.to(at::kCUDA, vectors), m->gate.to(at::kCUDA, vectors)};
     }
+    if (first.row_of_token.defined())
+      moved.first.row_of_token = moved.second.row_of_token = first.row_of_token.to(at::kCUDA);
     return moved;
   }
 
@@ -175,6 +187,22 @@ TEST_F(LayersOnGpu, AdditionWithoutAGateAndNormInOnePassAreThoseOfTheCpu) {
     const at::Tensor expected = cpu.gated_modulated(), actual = gpu.gated_modulated();
     EXPECT_TRUE(close_to(gpu.x, cpu.x, tolerance_of(test.dtype)));
     EXPECT_TRUE(close_to(actual, expected, 2 * tolerance_of(test.dtype)));
+  });
+}
+
+TEST_F(LayersOnGpu, RowsOfTokensAreThoseOfTheCpu) {
+  for_each_case([](const NormCase& test, bool fp32_vectors) {
+    NormCase cpu = test;
+    cpu.choose_rows();
+    NormCase gpu = cpu.on_gpu(fp32_vectors);
+    cpu.x = cpu.x.clone();
+    EXPECT_TRUE(close_to(gpu.modulated(), cpu.modulated(), tolerance_of(test.dtype)));
+    const at::Tensor expected = cpu.gated_modulated(), actual = gpu.gated_modulated();
+    EXPECT_TRUE(close_to(gpu.x, cpu.x, tolerance_of(test.dtype)));
+    EXPECT_TRUE(close_to(actual, expected, 2 * tolerance_of(test.dtype)));
+    cpu.gated();
+    gpu.gated();
+    EXPECT_TRUE(close_to(gpu.x, cpu.x, 2 * tolerance_of(test.dtype)));
   });
 }
 

@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kThreads) add_gated_kernel(const __grid_consta
   for (int i = threadIdx.x; i < rows * columns; i += kThreads) {
     const int row = first + i / columns, column = i % columns * kLaneElements;
     const Vectors& gates = row < p.video_tokens ? p.gate.video : p.gate.text;
-    const float* gate = gates.data + batch * gates.batch_stride + column;
+    const int64_t entry = p.entry.data == nullptr ? batch : p.entry.data[static_cast<int64_t>(batch) * p.tokens + row];
+    const float* gate = gates.data + entry * gates.batch_stride + column;
     T* to = residual + row * p.residual.row_stride + column;
     float x[kLaneElements], y[kLaneElements];
     unpack(load_packed(to), x);

@@ -34,6 +34,12 @@ struct PartVectors {
   Vectors video{}, text{};
 };
 
+/// Which entry of vectors [entries, channels] is each token's: [batch, tokens]; null: that of its batch entry.
+struct EntryOfToken {
+  const int64_t* data = nullptr;
+  int entries = 0;
+};
+
 /// residual += gate * update where there is an update, rounded to Element; then
 /// out = (norm(residual) * weight + bias) * (1 + scale) + shift.
 struct NormModulate {
@@ -50,6 +56,7 @@ struct NormModulate {
   const void* bias = nullptr;    // null: zeros
   float eps = 0;
   PartVectors scale{}, shift{}, gate{};
+  EntryOfToken entry{};  // of them all
 };
 
 const char* norm_modulate(const NormModulate& p, Stream stream);
@@ -94,6 +101,7 @@ struct AddGated {
   Rows residual{};
   Rows update{};
   PartVectors gate{};
+  EntryOfToken entry{};
 };
 
 const char* add_gated(const AddGated& p, Stream stream);

@@ -35,9 +35,30 @@ struct RowRange {
     end = min(first + rows_per_block, video ? p.video_tokens : p.tokens);
   }
 
-  __device__ const float* of(const PartVectors& vectors) const {
+  __device__ const float* of(const PartVectors& vectors, int entry) const {
     const Vectors& v = video ? vectors.video : vectors.text;
-    return v.data == nullptr ? nullptr : v.data + batch * v.batch_stride;
+    return v.data == nullptr ? nullptr : v.data + entry * v.batch_stride;
+  }
+};
+
+/// Which of the vectors' entries the block's rows have.
+struct RowEntries {
+  const int64_t* rows;  // of the batch entry; null: all have its own
+  int first, end;       // entries that any may have
+
+  __device__ RowEntries(const NormModulate& p, int batch)
+      : rows(p.entry.data == nullptr ? nullptr : p.entry.data + static_cast<int64_t>(batch) * p.tokens),
+        first(rows == nullptr ? batch : 0),
+        end(rows == nullptr ? batch + 1 : p.entry.entries) {}
+
+  __device__ bool has(int row, int entry) const { return rows == nullptr || rows[row] == entry; }
+  /// Whether any of the range does; waits for the block where that is a question.
+  __device__ bool any(const RowRange& range, int entry) const {
+    if (rows == nullptr) return true;
+    int found = 0;
+    for (int row = range.first + static_cast<int>(threadIdx.x); row < range.end; row += kThreads)
+      found |= static_cast<int>(has(row, entry));
+    return __syncthreads_or(found) != 0;
   }
 };
 
@@ -64,10 +85,10 @@ enum Vector { kScale, kShift, kGate };
 
 /// The norm's weight and bias and the modulation are one scale and one shift of the normalised row.
 template <typename T, int kVectors>
-__device__ void fold(const NormModulate& p, const RowRange& range, const SharedVectors<kVectors>& vectors) {
+__device__ void fold(const NormModulate& p, const RowRange& range, int entry, const SharedVectors<kVectors>& vectors) {
   const T* weight = static_cast<const T*>(p.weight);
   const T* bias = static_cast<const T*>(p.bias);
-  const float *scale = range.of(p.scale), *shift = range.of(p.shift), *gate = range.of(p.gate);
+  const float *scale = range.of(p.scale, entry), *shift = range.of(p.shift, entry), *gate = range.of(p.gate, entry);
   for (int c = threadIdx.x; c < p.channels; c += kThreads) {
     const float factor = scale == nullptr ? 1.0F : 1.0F + scale[c];
     vectors.at(kScale, c) = weight == nullptr ? factor : factor * to_float(weight[c]);
@@ -224,19 +245,25 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
   extern __shared__ float4 shared[];
   const SharedVectors<kUpdates ? 3 : 2> vectors{reinterpret_cast<float*>(shared)};
   const RowRange range(p, rows_per_block);
-  fold<T>(p, range, vectors);
-  __syncthreads();
+  const RowEntries entries(p, range.batch);
   Team<kTeam> team;
-  for (int row = range.first + team.index(); row < range.end; row += kWarps / kTeam) {
-    T* residual = row_of<T>(p.residual, range.batch, row);
-    Row<T, kTeam, kChunks, kUpdates> values(p.channels, vectors, team);
-    values.load(residual);
-    if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
-    values.normalise(p.eps);
-    if (p.out_scale == nullptr)
-      values.write(row_of<T>(p.out, range.batch, row));
-    else
-      values.write_e4m3(row_of<uint8_t>(p.out, range.batch, row), p.out_scale + range.batch * p.tokens + row);
+  // Few entries, mostly one: the vectors of one at a time are in shared memory, and the rows that have it are done.
+  for (int entry = entries.first; entry < entries.end; ++entry) {
+    if (!entries.any(range, entry)) continue;
+    fold<T>(p, range, entry, vectors);
+    __syncthreads();
+    for (int row = range.first + team.index(); row < range.end; row += kWarps / kTeam) {
+      if (!entries.has(row, entry)) continue;
+      T* residual = row_of<T>(p.residual, range.batch, row);
+      Row<T, kTeam, kChunks, kUpdates> values(p.channels, vectors, team);
+      values.load(residual);
+      if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
+      values.normalise(p.eps);
+      if (p.out_scale == nullptr)
+        values.write(row_of<T>(p.out, range.batch, row));
+      else
+        values.write_e4m3(row_of<uint8_t>(p.out, range.batch, row), p.out_scale + range.batch * p.tokens + row);
+    }
   }
 }
 
