@@ -135,7 +135,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   // Of one kind of weights for all rows, its own: what it says of the run holds for each.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
-  pipeline->check_weights();
+  pipeline->check_weights(!plan.request.image.empty());
   add_weights_warning(options.lists, pipelines, plan);
   begin_report(settings, plan, folder, *pipeline, report);
   report.content["settings"].update({{"prompts", plan.prompts.size()},

@@ -63,7 +63,7 @@ void Job::warn(Video& video, const std::string& warning) {
 }
 
 size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
-  pipeline.check_weights();
+  pipeline.check_weights(std::ranges::any_of(videos, [](const Video* video) { return !video->plan.image.empty(); }));
   const models::Run run = user_.watch(*videos.front());
   tell(run.stage, "text");
   models::reset_peak_memory(pipeline.device());

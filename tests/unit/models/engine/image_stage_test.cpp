@@ -18,13 +18,108 @@ TEST(ImageStage, ItsLatentsAreTheFirstThatAreNoFilling) {
     plan.latent = {.frames = 3, .height = 2, .width = 5};
     Conditioning conditioning;
     const at::Tensor latents = at::randn({1, 4, 1, 2, 5});
-    keep_first_frame(conditioning, latents, plan, spec);
+    spec.image.latents = ImageSpec::Latents::first_frame_stays;
+    add_latents(conditioning, {.mean = latents, .deviation = {}}, /*has_last=*/false, plan, spec);
     const int64_t axis = frames_axis(layout);
     EXPECT_EQ(conditioning.latents.sizes(), at::IntArrayRef(latents_shape(spec, plan.latent)));
     EXPECT_TRUE(conditioning.latents.select(axis, 1).equal(latents.select(2, 0)));
     EXPECT_TRUE(conditioning.mask.view(-1).equal(at::tensor({1.0F, 0.0F, 1.0F, 1.0F})));
     EXPECT_EQ(conditioning.mask.size(axis), 4);
   }
+}
+
+/// A plan of three latent frames, of two frames each but for the first.
+struct Beside : ::testing::Test {
+  Beside() {
+    spec.image.latents = ImageSpec::Latents::beside_noise;
+    spec.latent_channels = 2;
+    spec.stride = {2, 4, 4};
+    plan.width = plan.height = 8;
+    plan.num_frames = 5;
+    plan.latent = {.frames = 3, .height = 2, .width = 2};
+  }
+  at::Tensor beside(const at::Tensor& mean, bool has_last) const {
+    Conditioning conditioning;
+    add_latents(conditioning, {.mean = mean, .deviation = {}}, has_last, plan, spec);
+    EXPECT_FALSE(conditioning.mask.defined());
+    return spec.layout == LatentLayout::frames_first ? conditioning.latents.transpose(1, 2) : conditioning.latents;
+  }
+
+  ModelSpec spec;
+  Plan plan;
+  const at::Tensor white = at::ones({3, 5, 3}), black = at::zeros({8, 8, 3});
+};
+
+TEST_F(Beside, FramesAreTheFirstImageOrAWholeVideoGreyBetweenTheImages) {
+  EXPECT_TRUE(known_frames({.first = white}, plan, spec, at::kFloat).equal(at::ones({1, 3, 1, 8, 8})));
+  spec.image.encodes_video = true;
+  at::Tensor frames = known_frames({.first = white}, plan, spec, at::kDouble);
+  EXPECT_EQ(frames.scalar_type(), at::kDouble);
+  EXPECT_TRUE(frames.narrow(2, 0, 1).eq(1).all().item<bool>());
+  EXPECT_TRUE(frames.narrow(2, 1, 4).eq(0).all().item<bool>());
+  EXPECT_EQ(frames.sizes(), at::IntArrayRef({1, 3, 5, 8, 8}));
+  frames = known_frames({.first = white, .last = black}, plan, spec, at::kFloat);
+  EXPECT_TRUE(frames.narrow(2, 1, 3).eq(0).all().item<bool>());
+  EXPECT_TRUE(frames.narrow(2, 4, 1).eq(-1).all().item<bool>());
+}
+
+TEST_F(Beside, TheFirstImagesLatentsHaveZerosBehindThemAlsoWhereFramesFillUp) {
+  spec.patch = {2, 1, 1};
+  for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
+    spec.layout = layout;
+    const at::Tensor mean = at::randn({1, 2, 1, 2, 2}), all = beside(mean, false);
+    EXPECT_TRUE(all.equal(at::cat({mean, at::zeros({1, 2, 3, 2, 2})}, 2)));
+  }
+}
+
+TEST_F(Beside, ChannelsBeforeThemTellWhichFramesAreGiven) {
+  spec.image.encodes_video = spec.image.tells_frames = true;
+  for (const auto layout : {LatentLayout::frames_first, LatentLayout::channels_first}) {
+    spec.layout = layout;
+    const at::Tensor mean = at::randn({1, 2, 3, 2, 2});
+    for (const bool has_last : {false, true}) {
+      const at::Tensor all = beside(mean, has_last), given = all.narrow(1, 0, 2).mean({0, 3, 4});
+      EXPECT_TRUE(all.narrow(1, 2, 2).equal(mean));
+      // The first latent is one frame; of the last one's two the second is the video's last.
+      const float last = has_last ? 1 : 0;
+      EXPECT_TRUE(given.equal(at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 0.0F, last}).view({2, 3})));
+    }
+  }
+}
+
+TEST_F(Beside, OnlyLatentsThatHaveADeviationAreDrawn) {
+  spec.image.tells_frames = true;
+  Conditioning conditioning;
+  add_latents(conditioning, {.mean = at::zeros({1, 2, 1, 2, 2}), .deviation = at::ones({1, 2, 1, 2, 2})}, false, plan,
+              spec);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  const at::Tensor before = conditioning.latents;
+  draw_latents(conditioning, LatentLayout::frames_first, at::kFloat, generator);
+  const at::Tensor drawn = conditioning.latents.ne(before);
+  EXPECT_TRUE(drawn.narrow(1, 0, 1).narrow(2, 2, 2).all().item<bool>());
+  EXPECT_EQ(drawn.sum().item<int64_t>(), 8);
+}
+
+/// Tokens tell the mean of the pixels.
+class MeanEncoder final : public ImageEncoder {
+ public:
+  at::Tensor forward(const at::Tensor& pixels) const override {
+    EXPECT_EQ(pixels.sizes(), at::IntArrayRef({1, 3, 224, 224}));
+    return pixels.mean().expand({1, 2, 4});
+  }
+  int64_t image_size() const override { return 224; }
+  int64_t tokens() const override { return 2; }
+  int64_t width() const override { return 4; }
+  uint64_t weight_bytes() const override { return 0; }
+};
+
+TEST_F(Beside, TokensOfTheFirstImageStandBeforeThoseOfTheLast) {
+  const at::Tensor one = context_of({.first = white}, MeanEncoder(), {});
+  EXPECT_EQ(one.sizes(), at::IntArrayRef({1, 2, 4}));
+  const at::Tensor two = context_of({.first = white, .last = black}, MeanEncoder(), {});
+  EXPECT_EQ(two.sizes(), at::IntArrayRef({1, 4, 4}));
+  EXPECT_TRUE(two.narrow(1, 0, 2).equal(one));
+  EXPECT_TRUE(two.narrow(1, 2, 2).lt(one).all().item<bool>());
 }
 
 TEST(ImageStage, DrawsLatentsFromTheGeneratorOnceARun) {

@@ -162,6 +162,21 @@ std::string refusal(const std::string& image, const std::string& last, const Mod
   return {};
 }
 
+TEST(Request, AShiftOfLargeVideosIsTheDefaultAboveItsArea) {
+  ModelSpec spec = spec_of_images();
+  spec.scheduler.flow_shift = 3;
+  spec.defaults.shift_above = AreaShift{.pixels = 832 * 480, .shift = 5};
+  const auto shift = [&](int64_t width, int64_t height, std::optional<double> asked = {}) {
+    return resolve_request({.width = width, .height = height, .flow_shift = asked}, spec).flow_shift.value();
+  };
+  EXPECT_EQ(shift(832, 480), 3);
+  EXPECT_EQ(shift(480, 832), 3);
+  EXPECT_EQ(shift(848, 480), 5);
+  EXPECT_EQ(shift(1280, 720, 4), 4);
+  spec.defaults.shift_above.reset();
+  EXPECT_EQ(shift(1280, 720), 3);
+}
+
 TEST(Request, ImagesAreThoseThatTheModelTakes) {
   ModelSpec spec = spec_of_images();
   EXPECT_EQ(refusal("a", "", spec), "");
@@ -175,6 +190,8 @@ TEST(Request, ImagesAreThoseThatTheModelTakes) {
   EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing"));
   spec.image.needs_last = true;
   EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("last_image is missing"));
+  spec.defaults.frames = 1;
+  EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("frames 1 has no place for a last image"));
   spec.image.needed = spec.image.needs_last = false;
   EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing beside"));
   spec.image = {};
