@@ -73,7 +73,7 @@ def llama_t5_name(name):
 
 def transformer(model):
     """{authors' name: shape}"""
-    names = lists('wan/dit_names.json', model)
+    names = lists('wan_i2v/dit_names.json' if 'i2v' in model or 'flf2v' in model else 'wan/dit_names.json', model)
     shapes = dict(names['rest'])
     for layer in range(names['config']['num_layers']):
         shapes.update({f'blocks.{layer}.{name}': shape for name, shape in names['block'].items()})
@@ -144,6 +144,10 @@ FILES = {
     'Wan2.2-T2V-A14B-HighNoise-Q4_K_M.gguf': wan_q4_k_m,
     'Wan2.2-T2V-A14B-LowNoise-Q4_K_M.gguf': wan_q4_k_m,
     'wan2.2_ti2v_5B_fp16.safetensors': lambda: plain(transformer('2.2 5b'), 'F16'),
+    'wan2.1_i2v_480p_14B_fp16.safetensors': lambda: plain(transformer('2.1 i2v 14b'), 'F16'),
+    'wan2.1_flf2v_720p_14B_fp16.safetensors': lambda: plain(transformer('2.1 flf2v 14b'), 'F16'),
+    'wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.2 i2v a14b'), 'F16', inputs=True),
+    'wan2.2_i2v_low_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.2 i2v a14b'), 'F16', inputs=True),
     'umt5_xxl_fp8_e4m3fn_scaled.safetensors': scaled_umt5,
     'umt5-xxl-encoder-Q4_K_M.gguf': umt5_q4_k_m,
     'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', authors_vae_name), 'BF16'),

@@ -5,7 +5,9 @@ import published
 from support import CommandLineTest
 
 TRANSFORMERS = {'wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.1_t2v_14B_fp16.safetensors': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml',
-                'wan2.1-t2v-14b-Q4_K_M.gguf': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.2_ti2v_5B_fp16.safetensors': 'wan-2.2-5b.yaml'}
+                'wan2.1-t2v-14b-Q4_K_M.gguf': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.2_ti2v_5B_fp16.safetensors': 'wan-2.2-5b.yaml',
+                'wan2.1_i2v_480p_14B_fp16.safetensors': 'wan-2.1-i2v-14b.yaml', 'wan2.1_flf2v_720p_14B_fp16.safetensors': 'wan-2.1-flf2v-14b-720p.yaml',
+                'wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.2-i2v-a14b.yaml'}
 
 
 class Published(CommandLineTest):
@@ -47,6 +49,14 @@ class Published(CommandLineTest):
         self.known(two, 'wan-2.2-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'), text_encoder, vae)
         small = self.write_all('small', 'diffusion_models/wan2.2_ti2v_5B_fp16.safetensors', self.text, 'vae/wan2.2_vae.safetensors')
         self.known(small, 'wan-2.2-5b', ('transformer', 'wan2.2_ti2v_5B_fp16.safetensors', 'F16'), text_encoder, ('vae', 'wan2.2_vae.safetensors', 'F16'))
+
+    def test_models_of_images_are_no_models_of_text(self):
+        high, low = (f'diffusion_models/wan2.2_i2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low'))
+        two = self.write_all('two', high, low, self.text, self.vae)
+        self.known(two, 'wan-2.2-i2v-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'))
+        self.fail_with(self.run_program('generate', '-p', 'a', '-m', two, '--device', 'cpu', '-o', 'a.mp4'), 2, 'image is missing: this model makes videos of images')
+        one = self.write_all('one', 'diffusion_models/wan2.1_i2v_480p_14B_fp16.safetensors', self.text, self.vae)
+        self.fail_with(self.run_program('generate', '-p', 'a', '-m', one, '--device', 'cpu', '-o', 'a.mp4'), 2, "is the transformer of wan-2.1-i2v-14b, but the model's image_encoder is missing")
 
     def test_folders_of_gguf_ask_for_the_tokenizer_that_they_lack(self):
         folder = self.write_all('gguf', 'wan2.1-t2v-14b-Q4_K_M.gguf', 'umt5-xxl-encoder-Q4_K_M.gguf', 'wan_2.1_vae.safetensors')

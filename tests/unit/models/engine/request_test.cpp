@@ -143,6 +143,7 @@ ModelSpec spec_of_images() {
   ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
   spec.defaults.width = 832;
   spec.defaults.height = 480;
+  spec.defaults.frames = 5;
   spec.stride = {4, 8, 8};
   spec.patch = {1, 2, 2};
   spec.image.latents = ImageSpec::Latents::beside_noise;
