@@ -1,7 +1,7 @@
 // bench_decode VAE DTYPE CUDNN_BENCHMARK REPETITIONS: the decode of a family's usual video by a published VAE (random
 // weights) on a GPU, whole and in tiles, and the pieces of the whole one: milliseconds, TFLOPS and GB/s. VAE is one of
-// those at the end. CUDNN_BENCHMARK 1 lets cuDNN try its algorithms instead of guessing; the first decode then shows
-// what that costs.
+// those in published_vaes.h. CUDNN_BENCHMARK 1 lets cuDNN try its algorithms instead of guessing; the first decode then
+// shows what that costs.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -17,6 +17,7 @@
 #include "models/vae/spatial_norm.h"
 #include "models/weights/device.h"
 #include "tests/bench/program.h"
+#include "tests/bench/published_vaes.h"
 
 namespace {
 
@@ -153,6 +154,7 @@ void cogvideox_pieces(Pieces& pieces) {
   pieces.norm(256, 8, 240, 360, 8);
   pieces.norm(256, 8, 480, 720, 1);
   pieces.norm(128, 8, 480, 720, 8);
+  pieces.print_sum();
 }
 
 void wan_pieces(Pieces& pieces) {
@@ -172,58 +174,25 @@ void wan_pieces(Pieces& pieces) {
   pieces.rms_norm(384, 2, 120, 208, 6);
   pieces.rms_norm(192, 4, 240, 416, 6);
   pieces.rms_norm(96, 4, 480, 832, 7);
-}
-
-struct Published {
-  std::string name;
-  std::string names_file, model;  // below tests/parity/data, and which one there
-  std::string vae_class;
-  std::vector<int64_t> latents;
-  void (*pieces)(Pieces&);  // null: only whole decodes are timed
-  double batches;           // of the pieces' frames
-};
-
-const std::vector<Published>& published() {
-  static const std::vector<Published> table = {
-      {"cogvideox", "vae_names.json", "2b", "AutoencoderKLCogVideoX", {1, 16, 13, 60, 90}, cogvideox_pieces, 49.0 / 8},
-      {"wan-2.1", "wan/vae_names.json", "2.1", "AutoencoderKLWan", {1, 16, 21, 60, 104}, wan_pieces, 81.0 / 4},
-      {"wan-2.2", "wan/vae_names.json", "2.2 5b", "AutoencoderKLWan", {1, 48, 31, 44, 80}, nullptr, 0},
-  };
-  return table;
-}
-
-const Published& find_published(const std::string& name) {
-  for (const Published& each : published()) {
-    if (each.name == name) return each;
-  }
-  std::string known;
-  for (const Published& each : published()) known += " " + each.name;
-  throw bad_input("no VAE is named " + name, "choose one of" + known);
-}
-
-models::Component random_vae(const Published& one) {
-  const auto file = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/parity/data/" + one.names_file;
-  models::Component component;
-  component.class_name = one.vae_class;
-  component.config = models::read_json(file).at(one.model).at("config");
-  component.config_file = file;
-  component.random_seed = 0;
-  return component;
+  pieces.print_sum();
 }
 
 int run(const std::vector<std::string>& arguments) {
   const c10::InferenceMode inference;
-  const Published& one = find_published(arguments[0]);
+  const bench::PublishedVae& one = bench::published_vae(arguments[0]);
   const auto device = models::resolve_device("cuda:0");
   const auto dtype = models::resolve_dtype(arguments[1], device, at::kBFloat16);
   const int64_t repetitions = std::stol(arguments[3]);
   at::globalContext().setBenchmarkCuDNN(arguments[2] == "1");
   const auto options = at::TensorOptions().device(device).dtype(dtype);
-  time_decodes(random_vae(one), one.latents, options, repetitions);
-  if (one.pieces == nullptr) return 0;
-  Pieces pieces(options, repetitions, one.batches);
-  one.pieces(pieces);
-  pieces.print_sum();
+  time_decodes(bench::random_vae(one), one.latents, options, repetitions);
+  if (one.name == "cogvideox") {
+    Pieces pieces(options, repetitions, 49.0 / 8);
+    cogvideox_pieces(pieces);
+  } else if (one.name == "wan-2.1") {
+    Pieces pieces(options, repetitions, 81.0 / 4);
+    wan_pieces(pieces);
+  }
   return 0;
 }
 

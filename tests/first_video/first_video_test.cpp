@@ -1,10 +1,13 @@
 // The video that app/quickstart makes without arguments, as a player sees it. SPARSEREEL_FIRST_VIDEO names it; .ci/run
 // sets that.
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "app/commands/bench/judge.h"
+#include "models/engine/components.h"
 #include "tests/unit/app/media/clips.h"
 
 namespace sparsereel::app {
@@ -17,10 +20,27 @@ at::Tensor tensor_of(const Decoded& video) {
   return at::stack(frames).to(at::kFloat).div(255);
 }
 
-TEST(FirstVideo, ShowsTheRedCircleOfTheFrontPage) {
-  const char* file = std::getenv("SPARSEREEL_FIRST_VIDEO");
-  if (file == nullptr) GTEST_SKIP() << "SPARSEREEL_FIRST_VIDEO is not set";
-  const Decoded video = decode_video(file);
+class FirstVideo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* file = std::getenv("SPARSEREEL_FIRST_VIDEO");
+    if (file == nullptr) GTEST_SKIP() << "SPARSEREEL_FIRST_VIDEO is not set";
+    video = decode_video(file);
+  }
+
+  Decoded video;
+};
+
+TEST_F(FirstVideo, GivesAFrameBackThroughItsOwnVae) {
+  const c10::InferenceMode inference;
+  const auto vae = models::load_vae(models::Checkpoint::open(SPARSEREEL_TINY_MODEL).component("vae"), at::kCPU,
+                                    at::kFloat, models::VaeParts::both);
+  const at::Tensor frame = tensor_of(video)[16].permute({2, 0, 1}).mul(2).sub(1).unsqueeze(0).unsqueeze(2).contiguous();
+  const at::Tensor error = (vae->decode(vae->encode(frame, false).mean, false) - frame).div(2);
+  EXPECT_GT(-10 * std::log10(error.square().mean().item<double>()), 30);
+}
+
+TEST_F(FirstVideo, ShowsTheRedCircleOfTheFrontPage) {
   EXPECT_EQ(video.codec, AV_CODEC_ID_H264);
   ASSERT_EQ(video.frames.size(), 33U);
   EXPECT_EQ(video.width, 256);

@@ -1,4 +1,4 @@
-// The VAE decoder on a GPU against diffusers' frames and the CPU's layers; skips itself, visibly, where there is no
+// VAEs on a GPU against diffusers' frames and latents and the CPU's layers; skips itself, visibly, where there is no
 // GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -211,6 +211,41 @@ class VaeModelOnGpu : public VaeOnGpu {
 TEST_F(VaeModelOnGpu, Fp32FramesAreThoseOfDiffusers) {
   for (const test::ParityCase& one : cases_)
     EXPECT_TRUE(close_to(decode(one, at::kCUDA, at::kFloat), tensor(one, "frames"), 1e-4)) << one.name;
+}
+
+TEST_F(VaeModelOnGpu, LatentsAreThoseOfDiffusers) {
+  for (const test::ParityCase& one : test::parity_cases("vae_encoder_cases.json")) {
+    const test::Golden golden(one.family->folder + "vae_encoder_golden");
+    const at::Tensor frames = test::frames_to_encode(one.content["frames"].get<std::vector<int64_t>>());
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      SCOPED_TRACE(testing::Message() << one.name << " " << dtype);
+      const auto vae =
+          load_vae(test::vae_component(*one.family, one.content["vae"]), at::kCUDA, dtype, VaeParts::encoder);
+      const LatentDistribution latents = vae->encode(frames.to(at::kCUDA, dtype), one.content["tiled"]);
+      const double tolerance = dtype == at::kFloat ? 1e-4 : dtype == at::kHalf ? 0.01 : 0.08;
+      EXPECT_TRUE(close_to(latents.mean, golden[one.name + ".mean"], tolerance));
+      if (latents.deviation.defined()) {
+        EXPECT_TRUE(close_to(latents.deviation, golden[one.name + ".deviation"], tolerance));
+      }
+    }
+  }
+}
+
+TEST_F(VaeOnGpu, VideoNormIsThatOfTheCpu) {
+  for (const auto& [channels, groups] : {std::pair{8, 2}, std::pair{128, 32}, std::pair{512, 32}, std::pair{12, 3}}) {
+    for (const auto dtype : kHalves) {
+      SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype);
+      GroupNorm norm = {.norm = {rounded({channels}, dtype), rounded({channels}, dtype)}, .groups = groups};
+      const at::Tensor x = rounded({3, 5, 7, channels}, dtype, 3), bias = rounded({channels}, dtype);
+      x[1].add_(2);
+      const at::Tensor expected = at::empty_like(x);
+      video_norm_silu(norm, x, expected, bias);
+      const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
+      norm.norm = {norm.norm.weight.to(at::kCUDA, dtype), norm.norm.bias.to(at::kCUDA, dtype)};
+      video_norm_silu(norm, x.to(at::kCUDA, dtype), out, bias.to(at::kCUDA, dtype));
+      EXPECT_TRUE(close_to(out, expected, vae_tolerance_of(dtype)));
+    }
+  }
 }
 
 /// Root mean square error of all decodes, each in units of its frames.

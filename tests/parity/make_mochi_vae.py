@@ -75,6 +75,7 @@ def main():
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (FOLDER / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    (FOLDER / "vae_encoder_cases.json").write_text("{}\n")  # an encoder that is not there
     (FOLDER / "vae_names.json").write_text(json.dumps({"1 preview": names_of(AutoencoderKLMochi)}, separators=(",", ":")) + "\n")
 
 

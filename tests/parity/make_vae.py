@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights), data/vae_cases.json and data/vae_golden.safetensors (what diffusers'
-CogVideoX VAE makes of random latents) and data/vae_names.json (names and shapes of CogVideoX-2b's VAE). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights, those of the encoder in a file of their own), data/vae_cases.json and
+data/vae_golden.safetensors (what diffusers' CogVideoX VAE makes of random latents), data/vae_encoder_cases.json and data/vae_encoder_golden.safetensors (and of
+frames) and data/vae_names.json (names and shapes of CogVideoX-2b's VAE). Needs torch, diffusers, safetensors."""
 import json
 import pathlib
 import shutil
@@ -29,6 +30,19 @@ CASES = {
     "deep_three_frames": ("deep", 3, 5, 4, False),
     "deep_four_frames": ("deep", 4, 3, 6, False),
 }
+# name: (config, frames, height and width in latent pixels, tiled). Batches are of eight frames, the first one with what is left over.
+ENCODER_CASES = {
+    "one_frame": ("small", 1, 3, 5, False),
+    "five_frames": ("small", 5, 5, 3, False),
+    "nine_frames": ("small", 9, 3, 2, False),
+    "seventeen_frames": ("small", 17, 1, 3, False),
+    "twenty_nine_frames": ("small", 29, 1, 1, False),
+    "tiled": ("small", 1, 13, 9, True),
+    "tiled_one_axis": ("small", 5, 7, 2, True),
+    "deep_one_frame": ("deep", 1, 3, 5, False),
+    "deep_three_frames": ("deep", 3, 5, 4, False),
+    "deep_seventeen_frames": ("deep", 17, 3, 2, False),
+}
 
 
 def randomise(module, generator):
@@ -44,14 +58,20 @@ def randomise(module, generator):
 
 
 def save_vae(name, config, generator):
-    """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
     folder = DATA / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
     vae = randomise(AutoencoderKLCogVideoX(**config), generator)
     vae.save_config(folder)
-    tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items() if not key.startswith("encoder.") or key == "encoder.conv_in.conv.bias"}
-    save_file(tensors, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    save_weights(vae, folder, "encoder.conv_in.conv.bias")
     return vae.float()
+
+
+def save_weights(vae, folder, left):
+    """Those of the encoder apart, but for one tensor that a reader of the decoder must ignore."""
+    tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items()}
+    of_encoder = {key for key in tensors if key.startswith("encoder.") and key != left}
+    save_file({key: tensor for key, tensor in tensors.items() if key not in of_encoder}, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    save_file({key: tensor for key, tensor in tensors.items() if key in of_encoder}, folder / "encoder.safetensors", metadata={"format": "pt"})
 
 
 def names_of(autoencoder, **config):
@@ -60,6 +80,33 @@ def names_of(autoencoder, **config):
         vae = autoencoder(**config)
     config = {key: value for key, value in vae.config.items() if not key.startswith("_")}
     return {"config": config, "rest": {name: list(tensor.shape) for name, tensor in vae.state_dict().items()}}
+
+
+def frames_of(count, height, width):
+    """Any would do; the tests make the same ones, for which nothing is stored."""
+    index = torch.arange(3 * count * height * width)
+    return ((index * index * 31 + index * 7919) % 251).float().div(125).sub(1).view(1, 3, count, height, width)
+
+
+def save_encoder_cases(folder, cases, golden):
+    """golden: also name -> frames, of which the shape is kept."""
+    save_file({key: tensor for key, tensor in golden.items() if key not in cases}, folder / "vae_encoder_golden.safetensors")
+    listed = {name: {"vae": f"vae_{config}", "frames": list(golden[name].shape), "tiled": tiled} for name, (config, _, _, _, tiled) in cases.items()}
+    (folder / "vae_encoder_cases.json").write_text(json.dumps(listed) + "\n")
+
+
+def encode(vaes):
+    golden = {}
+    for name, (config, frames, height, width, tiled) in ENCODER_CASES.items():
+        vae = vaes[config]
+        vae.enable_tiling() if tiled else vae.disable_tiling()
+        video = frames_of(frames, height * vae_scale(vae), width * vae_scale(vae))
+        posterior = vae.encode(video).latent_dist
+        expected = (1, vae.config.latent_channels, (frames - 1) // int(vae.config.temporal_compression_ratio) + 1, height, width)
+        assert posterior.mean.shape == expected, f"{name}: diffusers' latents are {tuple(posterior.mean.shape)}, not {expected}"
+        golden |= {name: video, f"{name}.mean": posterior.mean.contiguous(), f"{name}.deviation": posterior.std}
+        print(f"{name:24} {expected} mean to {posterior.mean.abs().max():.3f}, deviation to {posterior.std.max():.3f}")
+    save_encoder_cases(DATA, ENCODER_CASES, golden)
 
 
 @torch.no_grad()
@@ -81,6 +128,7 @@ def main():
     save_file(golden, DATA / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (DATA / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    encode(vaes)
     (DATA / "vae_names.json").write_text(json.dumps({"2b": names_of(AutoencoderKLCogVideoX)}, separators=(",", ":")) + "\n")
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_wan_vae.py: writes data/wan/vae_<config>/ (config.json, random weights), data/wan/vae_cases.json and data/wan/vae_golden.safetensors
-(what diffusers' Wan VAE makes of random latents, normalised as its pipeline has them) and data/wan/vae_names.json (names and shapes of the published sizes).
-Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_wan_vae.py: writes data/wan/vae_<config>/ (config.json, random weights, those of the encoder in a file of their own),
+data/wan/vae_cases.json and data/wan/vae_golden.safetensors (what diffusers' Wan VAE makes of random latents, normalised as its pipeline has them),
+data/wan/vae_encoder_cases.json and data/wan/vae_encoder_golden.safetensors (and of frames) and data/wan/vae_names.json (names and shapes of the published
+sizes). Needs torch, diffusers, safetensors."""
 import json
 import shutil
 
@@ -9,7 +10,7 @@ import torch
 from diffusers import AutoencoderKLWan
 from safetensors.torch import save_file
 
-from make_vae import DATA, names_of
+from make_vae import DATA, frames_of, names_of, save_encoder_cases, save_weights
 
 FOLDER = DATA / "wan"
 RESIDUAL = dict(is_residual=True, patch_size=2, in_channels=12, out_channels=12, scale_factor_spatial=16)
@@ -38,6 +39,24 @@ CASES = {
     "plain_other": ("plain_other", 4, 5, 7, False),
     "residual_other": ("residual_other", 4, 5, 7, False),
 }
+# name: (config, frames, height and width in latent pixels, tiled). Tiles are 32 latent pixels with a stride of 24; those of "residual" are needed from 17 on, and
+# from 25 on there are two, the last of which may be short. diffusers takes four frames at a time, whatever a latent stands for.
+ENCODER_CASES = {
+    "one_frame": ("plain", 1, 3, 5, False),
+    "five_frames": ("plain", 5, 5, 3, False),
+    "nine_frames": ("plain", 9, 3, 2, False),
+    "seventeen_frames": ("plain", 17, 1, 3, False),
+    "tiled": ("plain", 1, 26, 33, True),
+    "tiled_one_axis": ("plain", 5, 35, 1, True),
+    "residual_one_frame": ("residual", 1, 3, 2, False),
+    "residual_five_frames": ("residual", 5, 1, 3, False),
+    "residual_nine_frames": ("residual", 9, 1, 2, False),
+    "residual_seventeen_frames": ("residual", 17, 1, 1, False),
+    "residual_tiled": ("residual", 5, 1, 26, True),
+    "residual_one_tile": ("residual", 1, 19, 1, True),
+    "plain_other": ("plain_other", 9, 5, 7, False),
+    "residual_other": ("residual_other", 9, 7, 5, False),
+}
 PUBLISHED = {
     "2.1": dict(),
     "2.2 5b": dict(base_dim=160, decoder_base_dim=256, z_dim=48, latents_mean=[0.0] * 48, latents_std=[1.0] * 48, **RESIDUAL),
@@ -57,15 +76,13 @@ def randomise(module, generator):
 
 
 def save_vae(name, config, generator):
-    """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
     folder = FOLDER / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
     statistics = {key: [round(value, 4) for value in torch.rand(config["z_dim"], generator=generator).add(offset).tolist()]
                   for key, offset in (("latents_mean", -0.5), ("latents_std", 0.5))}
     vae = randomise(AutoencoderKLWan(**config, **statistics), generator)
     vae.save_config(folder)
-    tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items() if not key.startswith("encoder.") or key == "encoder.conv_in.bias"}
-    save_file(tensors, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    save_weights(vae, folder, "encoder.conv_in.bias")
     return vae.float()
 
 
@@ -73,6 +90,22 @@ def denormalised(latents, config):
     """As the pipeline does before it decodes."""
     mean, std = (torch.tensor(values).view(1, -1, 1, 1, 1) for values in (config.latents_mean, config.latents_std))
     return latents / (1.0 / std) + mean
+
+
+def encode(vaes):
+    golden = {}
+    for name, (config, frames, height, width, tiled) in ENCODER_CASES.items():
+        vae = vaes[config]
+        vae.use_tiling = tiled
+        scale, times = vae.config.scale_factor_spatial, vae.config.scale_factor_temporal
+        video = frames_of(frames, height * scale, width * scale)
+        mean, std = (torch.tensor(values).view(1, -1, 1, 1, 1) for values in (vae.config.latents_mean, vae.config.latents_std))
+        latents = (vae.encode(video).latent_dist.mode() - mean) * (1.0 / std)
+        expected = (1, vae.config.z_dim, (frames - 1) // times + 1, height, width)
+        assert latents.shape == expected, f"{name}: diffusers' latents are {tuple(latents.shape)}, not {expected}"
+        golden |= {name: video, f"{name}.mean": latents.contiguous()}
+        print(f"{name:26} {expected} to {latents.abs().max():.3f}")
+    save_encoder_cases(FOLDER, ENCODER_CASES, golden)
 
 
 @torch.no_grad()
@@ -97,6 +130,7 @@ def main():
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (FOLDER / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    encode(vaes)
     names = {name: names_of(AutoencoderKLWan, **config) for name, config in PUBLISHED.items()}
     (FOLDER / "vae_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
 

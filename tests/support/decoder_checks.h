@@ -1,4 +1,4 @@
-// What every decoder promises.
+// What every decoder and every encoder promises.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "models/vae/vae.h"
 #include "tests/support/temporary_folder.h"
@@ -33,16 +36,40 @@ inline void expect_other_latents_refused(models::Vae& vae) {
     EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
 }
 
-/// Beside what the decoder says beforehand.
-inline void expect_peak_memory(models::Vae& vae, const at::Tensor& latents) {
+/// `vae` has four frames and eight pixels a latent.
+inline void expect_other_frames_refused(models::Vae& vae) {
+  const auto refused = [&](const std::vector<int64_t>& shape, const std::string& why) {
+    EXPECT_TRUE(throws_error([&] { vae.encode(at::zeros(shape), false); }, {"The VAE cannot encode", why}));
+  };
+  refused({1, 4, 5, 16, 16}, "[1, 3, frames, height, width]");
+  refused({2, 3, 5, 16, 16}, "[1, 3, frames, height, width]");
+  refused({3, 5, 16, 16}, "[1, 3, frames, height, width]");
+  refused({1, 3, 0, 16, 16}, "[1, 3, frames, height, width]");
+  for (const int64_t frames : {2, 4, 6, 8}) refused({1, 3, frames, 16, 16}, "one more than a multiple of 4");
+  refused({1, 3, 1, 12, 16}, "height and width have to be multiples of 8");
+  refused({1, 3, 1, 16, 17}, "height and width have to be multiples of 8");
+}
+
+/// Beside what is said beforehand.
+inline void expect_peak_memory(const std::function<void()>& work, uint64_t said, at::IntArrayRef shape) {
   const auto allocated = std::make_shared<AllocatedBytes>();
   {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, allocated);
-    vae.decode(latents, false);
+    work();
   }
-  const auto estimate = static_cast<double>(vae.untiled_bytes(latents.size(2), latents.size(3), latents.size(4)));
-  EXPECT_GT(static_cast<double>(allocated->peak), 0.8 * estimate) << latents.sizes();
-  EXPECT_LT(static_cast<double>(allocated->peak), 1.1 * estimate) << latents.sizes();
+  const auto estimate = static_cast<double>(said);
+  EXPECT_GT(static_cast<double>(allocated->peak), 0.8 * estimate) << shape;
+  EXPECT_LT(static_cast<double>(allocated->peak), 1.1 * estimate) << shape;
+}
+
+inline void expect_peak_memory(models::Vae& vae, const at::Tensor& latents) {
+  expect_peak_memory([&] { vae.decode(latents, false); },
+                     vae.untiled_bytes(latents.size(2), latents.size(3), latents.size(4)), latents.sizes());
+}
+
+inline void expect_peak_memory_of_encoding(models::Vae& vae, const at::Tensor& frames) {
+  expect_peak_memory([&] { vae.encode(frames, false); },
+                     vae.untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)), frames.sizes());
 }
 
 }  // namespace sparsereel::test

@@ -2,6 +2,7 @@
 // there and its data: no code of theirs knows it.
 #pragma once
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,33 +118,9 @@ inline models::Component dit_component(const ParityCase& one) {
   return component;
 }
 
-/// What a forward of such a case is given, in one dtype on one device.
-struct DitForward {
-  at::Tensor latents;
-  models::Conditioning conditioning;
-  at::Tensor timesteps;
-};
-
-/// From the golden file of the case's family. `text_tokens` of a case: zeros follow its text up to so many; it may have
-/// tokens of images and a mask of what is known.
-inline DitForward dit_forward(const ParityCase& one, const Golden& golden, const at::TensorOptions& options) {
-  const auto tensor = [&](const char* key) { return golden[one.name + "/" + key]; };
-  const auto if_any = [&](const char* key) {
-    return golden.contains(one.name + "/" + key) ? tensor(key) : at::Tensor();
-  };
-  models::Conditioning given = {.text = tensor("text"),
-                                .text_lengths = one.content.value("text_lengths", std::vector<int64_t>()),
-                                .context = if_any("context"),
-                                .mask = if_any("mask")};
-  const int64_t length = one.content.value("text_tokens", given.text.size(1));
-  given.text = at::constant_pad_nd(given.text, {0, 0, 0, length - given.text.size(1)});
-  return {.latents = tensor("latents").to(options),
-          .conditioning = given.to(options),
-          .timesteps = tensor("timesteps").to(options.device())};
-}
-
-/// The VAE in the folder `name` of the family's data: config.json and one weight file, without a pipeline around them.
-/// A scaling factor is 1: the golden latents are what diffusers' own decode() takes, which knows no such factor.
+/// The VAE in the folder `name` of the family's data: config.json and a weight file, or two where the encoder has one
+/// of its own, without a pipeline around them. A scaling factor is 1: the golden latents are those of diffusers' own
+/// decode() and encode(), which know no such factor.
 inline models::Component vae_component(const ParityFamily& family, const std::string& name) {
   models::Component component;
   component.class_name = family.vae_class;
@@ -151,10 +128,28 @@ inline models::Component vae_component(const ParityFamily& family, const std::st
   component.config_file = (component.origin / "config.json").string();
   component.config = models::read_json(component.config_file);
   component.config["scaling_factor"] = 1;
-  component.files.push_back(
-      std::make_shared<models::TensorFile>(component.origin / "diffusion_pytorch_model.safetensors"));
-  for (const models::TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  for (const char* file : {"diffusion_pytorch_model.safetensors", "encoder.safetensors"}) {
+    if (!std::filesystem::exists(component.origin / file)) continue;
+    const size_t index = component.files.size();
+    component.files.push_back(std::make_shared<models::TensorFile>(component.origin / file));
+    for (const models::TensorEntry& entry : component.files[index]->entries())
+      component.tensors[entry.name] = {index, &entry};
+  }
   return component;
+}
+
+/// The same without files, whose weights are random.
+inline models::Component with_random_weights(models::Component component, uint64_t seed) {
+  component.files.clear();
+  component.tensors.clear();
+  component.random_seed = seed;
+  return component;
+}
+
+/// Those of a case of vae_encoder_cases.json, which its script makes too.
+inline at::Tensor frames_to_encode(at::IntArrayRef shape) {
+  const at::Tensor index = at::arange(c10::multiply_integers(shape), at::kLong);
+  return (index * index * 31 + index * 7919).remainder(251).to(at::kFloat).div(125).sub(1).view(shape);
 }
 
 }  // namespace sparsereel::test

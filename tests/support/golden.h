@@ -20,6 +20,7 @@ class Golden {
     const models::TensorEntry* entry = file_.find(key);
     if (entry == nullptr) throw std::runtime_error(file_.path().string() + " holds no tensor " + key);
     const auto dtype = entry->dtype == models::Dtype::i64   ? at::kLong
+                       : entry->dtype == models::Dtype::u8  ? at::kByte
                        : entry->dtype == models::Dtype::f16 ? at::kHalf
                                                             : at::kFloat;
     return at::from_blob(const_cast<std::byte*>(file_.data(*entry).data()), entry->shape,

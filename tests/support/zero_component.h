@@ -92,6 +92,10 @@ inline void load_vae(const models::Component& component) {
   models::load_vae(component, at::kMeta, at::kBFloat16);
 }
 
+inline void load_encoder(const models::Component& component) {
+  models::load_vae(component, at::kMeta, at::kBFloat16, models::VaeParts::encoder);
+}
+
 /// What loading complains of; empty: nothing.
 inline std::string load_complaint(const models::Component& component, const Load& load = load_dit) {
   const c10::InferenceMode inference;

@@ -171,12 +171,15 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
 
 // Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the
 // history, and a convolution's output; in a downsampler what it is given, that with its zeros, and a quarter of it.
-// Besides them a level's shortcut, and throughout the latents and, but for a picture, the history of all convolutions.
+// Besides them a level's shortcut, and throughout the patches, the latents and, but for a picture, the history of all
+// convolutions.
 uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<WanVaeLevel> levels = encoder_levels(config_);
   const int64_t patch = config_.patch_size;
   int64_t chunk = frames > 1 ? config_.frames_a_latent() : 1, pixels = height / patch * (width / patch);
-  int64_t history = kHistoryFrames * pixels * config_.in_channels, peak = 0;
+  int64_t history = kHistoryFrames * pixels * config_.in_channels;
+  int64_t peak = history + chunk * pixels * (config_.in_channels + levels.front().in);
+  const int64_t patches = patch > 1 ? chunk * pixels * config_.in_channels : 0;
   for (const WanVaeLevel& level : levels) {
     const int64_t times = level.resizes_time && chunk > 1 ? 2 : 1, places = level.resized > 0 ? 4 * times : 1;
     const int64_t held = config_.is_residual ? chunk * pixels * level.out / places : 0;
@@ -196,7 +199,7 @@ uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t wi
   peak = std::max(peak, 7 * chunk * pixels * mid);  // attention, as in the decoder
   history += kHistoryFrames * 5 * pixels * mid;
   const int64_t latents = config_.z_dim * ((frames - 1) / config_.frames_a_latent() + 1) * pixels;
-  return static_cast<uint64_t>((peak + (frames > 1 ? history : 0) + latents) * bytes_of_element_);
+  return static_cast<uint64_t>((peak + (frames > 1 ? history : 0) + patches + latents) * bytes_of_element_);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// The decoder's layers against plain formulas.
+// The layers of encoders and decoders against plain formulas.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include "models/vae/between_convolutions.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/group_norm.h"
 #include "models/vae/spatial_norm.h"
@@ -47,6 +48,39 @@ TEST_F(CausalConv, GivesTheSameFramesBatchByBatch) {
   EXPECT_TRUE(test::close_to(batches, expected, 1e-6));
 }
 
+TEST_F(CausalConv, TakesAPictureInTwoDimensions) {
+  for (const bool starts_on_zeros : {false, true}) {
+    ConvHistory history{.starts_on_zeros = starts_on_zeros};
+    const at::Tensor first = video.narrow(0, 0, 1), before = starts_on_zeros ? at::zeros_like(first) : first;
+    const at::Tensor padded = at::cat({before, before, first}).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
+    const at::Tensor expected = at::conv3d(padded, conv.weight, conv.bias, 1, {0, 1, 1})[0].permute({1, 2, 3, 0});
+    EXPECT_TRUE(test::close_to(run(first, history), expected, 1e-6)) << starts_on_zeros;
+    const at::Tensor next = at::cat({before, video.narrow(0, 0, 2)}).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
+    EXPECT_TRUE(test::close_to(run(video.narrow(0, 1, 1), history),
+                               at::conv3d(next, conv.weight, conv.bias, 1, {0, 1, 1})[0].permute({1, 2, 3, 0}), 1e-6))
+        << "the second frame sees the first";
+  }
+}
+
+TEST_F(CausalConv, RemembersNothingOfAVideosEnd) {
+  ConvHistory history, ending;
+  run(video.narrow(0, 0, 3), history);
+  run(video.narrow(0, 0, 3), ending);
+  ending.ends = true;
+  const at::Tensor rest = video.narrow(0, 3, 4);
+  EXPECT_TRUE(run(rest, ending).equal(run(rest, history)));
+  EXPECT_FALSE(ending.frames.at(&conv).defined());
+  EXPECT_TRUE(history.frames.at(&conv).defined());
+}
+
+TEST(DownsamplePixels, SeesZerosBehindEachFrame) {
+  const c10::InferenceMode inference;
+  const at::Tensor x = at::randn({3, 6, 10, 4}), weight = at::randn({5, 4, 3, 3}), bias = at::randn({5});
+  const at::Tensor padded = at::constant_pad_nd(x.permute({0, 3, 1, 2}), {0, 1, 0, 1});
+  EXPECT_TRUE(test::close_to(downsample_pixels(x, weight.contiguous(at::MemoryFormat::ChannelsLast), bias),
+                             at::conv2d(padded, weight, bias, 2).permute({0, 2, 3, 1}), 1e-6));
+}
+
 TEST_F(CausalConv, SeesItsOwnEdgeAroundAFrameWhereAskedTo) {
   CausalConv3d repeating = conv;
   repeating.repeats_edges = true;
@@ -81,6 +115,25 @@ TEST(GroupNormSilu, NormalisesEachFrameByItself) {
                                  dtype == at::kFloat ? 1e-4 : 1e-2))
           << groups << " " << dtype;
       EXPECT_EQ(buffer.eq(-7).sum().item<int64_t>(), 3 * (9 * 8 - 5 * 7) * 12) << "what lies between rows changed";
+    }
+  }
+}
+
+TEST(VideoNormSilu, NormalisesAllFramesTogether) {
+  const c10::InferenceMode inference;
+  for (const int64_t groups : {1, 4, 12}) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const GroupNorm norm = {.norm = {at::randn({12}, dtype), at::randn({12}, dtype)}, .groups = groups};
+      const at::Tensor level = at::tensor({-2.0F, 0.0F, 5.0F}).view({3, 1, 1, 1});  // which frames differ in
+      const at::Tensor x = (at::randn({3, 5, 7, 12}) + level).to(dtype), bias = at::randn({12}, dtype);
+      const at::Tensor out = at::empty_like(x);
+      video_norm_silu(norm, x, out, bias);
+      const at::Tensor video = (x + bias).to(at::kDouble).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
+      const at::Tensor expected = at::silu(
+          at::group_norm(video, groups, norm.norm.weight.to(at::kDouble), norm.norm.bias.to(at::kDouble), norm.eps));
+      EXPECT_TRUE(test::close_to(out.to(at::kFloat), expected[0].permute({1, 2, 3, 0}).to(at::kFloat),
+                                 dtype == at::kFloat ? 1e-5 : 1e-2))
+          << groups << " " << dtype;
     }
   }
 }

@@ -66,5 +66,30 @@ TEST(Tiles, FadeLinearlyFromOneToTheNext) {
   EXPECT_EQ(frames[0][0][0][5][32].item<float>(), 1.0F);
 }
 
+TEST_P(Tiles, EncodeTheWholeFrameWhateverTheSampleSize) {
+  const c10::InferenceMode inference;
+  TilePlan plan;
+  plan.height = tile_axis(GetParam(), plan.scale, 1.0 / 6);
+  plan.width = tile_axis(GetParam() + 8, plan.scale, 1.0 / 5);
+  const at::Tensor latents = at::randn({1, 3, 2, 23, 17});
+  int64_t tiles = 0;
+  const at::Tensor encoded = encode_tiles(plan, repeat_pixels(latents), [&](const at::Tensor& tile) {
+    ++tiles;
+    return tile.slice(3, 0, c10::nullopt, 8).slice(4, 0, c10::nullopt, 8).clone();
+  });
+  EXPECT_EQ(tiles, plan.count(23, 17));
+  ASSERT_EQ(encoded.sizes(), latents.sizes());
+  EXPECT_LT((encoded - latents).abs().max().item<double>(), 1e-6);
+}
+
+TEST(Tiles, AreNeededFromWhereAPlanSays) {
+  TilePlan plan{.height = {.size = 32, .stride = 24}, .width = {.size = 32, .stride = 24}};
+  EXPECT_FALSE(plan.needed(32, 32));
+  EXPECT_TRUE(plan.needed(8, 33));
+  plan.whole = 16;
+  EXPECT_FALSE(plan.needed(16, 16));
+  EXPECT_TRUE(plan.needed(17, 8));
+}
+
 }  // namespace
 }  // namespace sparsereel::models

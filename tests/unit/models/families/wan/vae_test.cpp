@@ -1,4 +1,4 @@
-// What the pipeline relies on of Wan's decoder: frame counts, progress, memory, errors.
+// What the pipeline relies on of Wan's VAE: frame counts, progress, memory, errors.
 #include "models/families/wan/loaders.h"
 
 #include <ATen/ATen.h>
@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "models/families/wan/decoder.h"
+#include "models/families/wan/encoder.h"
 #include "tests/support/decoder_checks.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
@@ -25,9 +26,14 @@ class WanVae : public ::testing::Test {
     return test::vae_component({.name = "", .folder = "wan/", .dit_class = "", .vae_class = "AutoencoderKLWan"},
                                folder);
   }
-  static std::unique_ptr<Vae> load(const std::string& folder) {
+  static std::unique_ptr<Vae> load(const std::string& folder, VaeParts parts = VaeParts::decoder) {
     const Component component = component_of(folder);
-    return load_wan_vae(component, at::kCPU, at::kFloat);
+    return load_wan_vae(component, at::kCPU, at::kFloat, parts);
+  }
+
+  static void draw(at::Tensor& tensor, const Parameter& parameter) {
+    const int64_t inputs = at::zeros({}).expand(parameter.shape)[0].numel();
+    tensor = at::randn(parameter.shape) / std::sqrt(static_cast<double>(inputs));
   }
 
   const c10::InferenceMode inference;
@@ -87,12 +93,7 @@ TEST_F(WanVae, GivesTheSameFramesHoweverAVideoIsCutBehindItsFirst) {
     const Component component = component_of(folder);
     const WanVaeConfig config = parse_wan_vae_config(component.config, component.config_file);
     WanDecoder decoder;
-    decoder.weights(
-        [](at::Tensor& tensor, const Parameter& parameter) {
-          const int64_t inputs = at::zeros({}).expand(parameter.shape)[0].numel();
-          tensor = at::randn(parameter.shape) / std::sqrt(static_cast<double>(inputs));
-        },
-        config);
+    decoder.weights(draw, config);
     decoder.finish();
     const at::Tensor latents = at::randn({6, 2, 3, config.z_dim});
     const auto decode = [&](const std::vector<int64_t>& cuts) {
@@ -105,6 +106,148 @@ TEST_F(WanVae, GivesTheSameFramesHoweverAVideoIsCutBehindItsFirst) {
     const at::Tensor one_by_one = decode({1, 1, 1, 1, 1, 1});
     EXPECT_TRUE(test::close_to(decode({1, 5}), one_by_one, 1e-5));
     EXPECT_TRUE(test::close_to(decode({1, 2, 3}), one_by_one, 1e-5));
+  }
+}
+
+struct WanEncoderCase {
+  std::string folder;
+  int64_t channels, scale, ratio;
+};
+
+class WanVaeEncoder : public WanVae {
+ protected:
+  static std::unique_ptr<Vae> load(const std::string& folder) { return WanVae::load(folder, VaeParts::encoder); }
+
+  static inline const std::vector<WanEncoderCase> cases = {{"vae_plain", 4, 8, 4},
+                                                           {"vae_residual", 5, 16, 4},
+                                                           {"vae_plain_other", 3, 4, 2},
+                                                           {"vae_residual_other", 3, 4, 2}};
+};
+
+TEST_F(WanVaeEncoder, MakesALatentOfSomeFramesAndOneOfTheFirst) {
+  for (const auto& [folder, channels, scale, ratio] : cases) {
+    const auto vae = load(folder);
+    for (const int64_t latent_frames : {1, 2, 3}) {
+      const LatentDistribution latents =
+          vae->encode(at::rand({1, 3, vae->frames_of(latent_frames), 2 * scale, 3 * scale}), false);
+      EXPECT_EQ(latents.mean.sizes(), (at::IntArrayRef{1, channels, latent_frames, 2, 3}));
+      EXPECT_FALSE(latents.deviation.defined());
+    }
+  }
+}
+
+TEST_F(WanVaeEncoder, MakesOfAClipsFirstFrameWhatItMakesOfThatPicture) {
+  for (const auto& [folder, channels, scale, ratio] : cases) {
+    SCOPED_TRACE(folder);
+    const auto vae = load(folder);
+    const bool tiled = folder == "vae_plain";
+    const at::Tensor clip = at::rand({1, 3, 4 * ratio + 1, 3 * scale, (tiled ? 34 : 5) * scale}) * 2 - 1;
+    const at::Tensor latents = vae->encode(clip, tiled).mean;
+    EXPECT_TRUE(latents.narrow(2, 0, 1).equal(vae->encode(clip.narrow(2, 0, 1), tiled).mean));
+    EXPECT_FALSE(latents.select(2, 0).equal(latents.select(2, 1)));
+  }
+}
+
+TEST_F(WanVaeEncoder, GivesTheSameLatentsHoweverAVideoIsCutBehindItsFirstFrame) {
+  for (const std::string folder : {"vae_plain", "vae_residual", "vae_plain_other", "vae_residual_other"}) {
+    SCOPED_TRACE(folder);
+    const Component component = component_of(folder);
+    const WanVaeConfig config = parse_wan_vae_config(component.config, component.config_file, /*with_encoder=*/true);
+    WanEncoder encoder;
+    encoder.weights(draw, config);
+    encoder.finish();
+    const int64_t step = config.frames_a_latent();
+    const at::Tensor frames = at::randn({1 + 5 * step, 16, 24, config.in_channels});
+    const auto encode = [&](const std::vector<int64_t>& cuts) {
+      ConvHistory history{.starts_on_zeros = true};
+      std::vector<at::Tensor> parts = {encode_frames(encoder, frames.narrow(0, 0, 1), history)};
+      const at::Tensor rest = frames.narrow(0, 1, 5 * step);
+      int64_t start = 0;
+      for (const int64_t latents : cuts) {
+        history.ends = start + latents == 5;
+        parts.push_back(encode_frames(encoder, rest.narrow(0, step * start, step * latents), history));
+        start += latents;
+      }
+      return at::cat(parts);
+    };
+    const at::Tensor one_by_one = encode({1, 1, 1, 1, 1});
+    EXPECT_TRUE(test::close_to(encode({5}), one_by_one, 1e-5));
+    EXPECT_TRUE(test::close_to(encode({2, 3}), one_by_one, 1e-5));
+  }
+}
+
+TEST_F(WanVaeEncoder, ReportsEachLatentOfEachTile) {
+  const auto vae = load("vae_residual");
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  const auto progress = [&](int64_t done, int64_t total) { seen.emplace_back(done, total); };
+  vae->encode(at::rand({1, 3, 9, 16, 16}), true, progress);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 3), Pair(2, 3), Pair(3, 3)));
+  seen.clear();
+  vae->encode(at::rand({1, 3, 1, 16, 25 * 16}), true, progress);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
+}
+
+TEST_F(WanVaeEncoder, DoesNotTileWhatTheReferenceDoesNot) {
+  const auto vae = load("vae_plain");
+  for (const int64_t width : {25, 32}) {  // tiles would be 32 wide, one every 24
+    const at::Tensor frames = at::rand({1, 3, 1, 16, width * 8});
+    EXPECT_TRUE(vae->encode(frames, true).mean.equal(vae->encode(frames, false).mean));
+  }
+}
+
+TEST_F(WanVaeEncoder, ComesAloneOrWithTheDecoder) {
+  const at::Tensor frames = at::rand({1, 3, 5, 16, 16});
+  const auto alone = load("vae_plain"), both = WanVae::load("vae_plain", VaeParts::both);
+  const at::Tensor latents = alone->encode(frames, false).mean;
+  EXPECT_TRUE(both->encode(frames, false).mean.equal(latents));
+  EXPECT_TRUE(both->decode(latents, false).equal(WanVae::load("vae_plain")->decode(latents, false)));
+  EXPECT_TRUE(test::throws_error([&] { alone->decode(latents, false); }, {"only the encoder"}));
+}
+
+TEST_F(WanVaeEncoder, NamesTheWeightsThatAreMissing) {
+  Component component = component_of("vae_residual");
+  component.tensors.erase("encoder.down_blocks.1.downsampler.time_conv.weight");
+  component.tensors.erase("quant_conv.bias");
+  load_wan_vae(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(
+      test::throws_error([&] { load_wan_vae(component, at::kCPU, at::kFloat, VaeParts::encoder); },
+                         {"2 missing", "encoder.down_blocks.1.downsampler.time_conv.weight", "quant_conv.bias"}));
+}
+
+TEST_F(WanVaeEncoder, TakesRandomWeights) {
+  for (const auto& [folder, channels, scale, ratio] : cases) {
+    SCOPED_TRACE(folder);
+    const Component random = test::with_random_weights(component_of(folder), 3);
+    const auto vae = load_wan_vae(random, at::kCPU, at::kFloat, VaeParts::encoder);
+    const at::Tensor latents = vae->encode(at::rand({1, 3, ratio + 1, 2 * scale, 2 * scale}) * 2 - 1, false).mean;
+    EXPECT_TRUE(at::isfinite(latents).all().item<bool>());
+    EXPECT_GT(latents.std().item<float>(), 0.1F);
+  }
+}
+
+TEST_F(WanVaeEncoder, RefusesConfigsOfEncodersThatItIsNot) {
+  const auto refused = [&](const char* field, const nlohmann::json& value, const char* named) {
+    Component other = component_of("vae_residual");
+    other.config[field] = value;
+    EXPECT_TRUE(test::throws_error([&] { load_wan_vae(other, at::kMeta, at::kFloat, VaeParts::encoder); }, {named}));
+  };
+  refused("attn_scales", {0.25}, "attn_scales");
+  refused("in_channels", 3, "in_channels");
+  refused("base_dim", 0, "base_dim");
+  refused("dim_mult", {3, 1, 5, 7}, "dim_mult");
+}
+
+TEST_F(WanVaeEncoder, RefusesOtherFrames) {
+  test::expect_other_frames_refused(*load("vae_plain"));
+}
+
+TEST_F(WanVaeEncoder, EstimatesItsPeakMemory) {
+  for (const auto& [folder, channels, scale, ratio] : cases) {
+    SCOPED_TRACE(folder);
+    const auto vae = load(folder);
+    for (const auto& [frames, height, width] : {std::tuple{1, 16, 16}, std::tuple{2, 16, 24}, std::tuple{5, 20, 16}})
+      test::expect_peak_memory_of_encoding(*vae,
+                                           at::rand({1, 3, vae->frames_of(frames), height * scale, width * scale}));
   }
 }
 

@@ -1,0 +1,89 @@
+// bench_encode VAE DEVICE DTYPE FRAMES HEIGHT WIDTH REPETITIONS: a video of FRAMES x HEIGHT x WIDTH pixels and its
+// first frame through the encoder of a published VAE (random weights), whole and in tiles, and as many latents through
+// its decoder: milliseconds and peak memory on the device. VAE is one of those in published_vaes.h; DTYPE may be tf32.
+#include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "app/measure/timing.h"
+#include "models/weights/device.h"
+#include "tests/bench/program.h"
+#include "tests/bench/published_vaes.h"
+
+namespace {
+
+using namespace sparsereel;
+
+constexpr double kGiB = 1 << 30;
+
+double median_ms(const std::function<void()>& call, int64_t repetitions, at::Device device) {
+  app::Timer timer(device);
+  std::vector<double> times;
+  for (int64_t i = 0; i <= repetitions; ++i) {
+    timer.time(call);
+    const double ms = timer.finish()[0];
+    if (i > 0) times.push_back(ms);
+  }
+  return app::spread(times).median;
+}
+
+/// estimate: bytes that were expected; 0: none were.
+void time_work(const std::string& name, const std::function<void()>& work, uint64_t estimate, int64_t repetitions,
+               at::Device device) {
+  c10::DeviceAllocator* allocator = device.is_cuda() ? c10::getDeviceAllocator(at::kCUDA) : nullptr;
+  int64_t before = 0;
+  if (allocator != nullptr) {
+    allocator->emptyCache();
+    allocator->resetPeakStats(0);
+    before = allocator->getDeviceStats(0).allocated_bytes[0].current;
+  }
+  std::printf("%s: %.1f ms", name.c_str(), median_ms(work, repetitions, device));
+  if (allocator != nullptr)
+    std::printf(", peak %.2f GiB",
+                static_cast<double>(allocator->getDeviceStats(0).allocated_bytes[0].peak - before) / kGiB);
+  if (estimate > 0) std::printf(", estimate %.2f GiB", static_cast<double>(estimate) / kGiB);
+  std::printf("\n");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const c10::InferenceMode inference;
+  const auto device = models::resolve_device(arguments[1]);
+  const bool tf32 = arguments[2] == "tf32";
+  const auto dtype = models::resolve_dtype(tf32 ? "fp32" : arguments[2], device, at::kBFloat16);
+  const int64_t frames = std::stol(arguments[3]), height = std::stol(arguments[4]), width = std::stol(arguments[5]);
+  const int64_t repetitions = std::stol(arguments[6]);
+  at::globalContext().setAllowTF32CuDNN(tf32);
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+  const auto vae =
+      models::load_vae(bench::random_vae(bench::published_vae(arguments[0])), device, dtype, models::VaeParts::both);
+  const at::Tensor video = (at::rand({1, 3, frames, height, width}) * 2 - 1).to(device, dtype);
+  const at::Tensor picture = video.narrow(2, 0, 1);
+  const at::Tensor latents = vae->encode(video, false).mean;
+  time_work(
+      "encode one frame", [&] { vae->encode(picture, false); }, vae->untiled_encode_bytes(1, height, width),
+      repetitions, device);
+  time_work(
+      "encode whole", [&] { vae->encode(video, false); }, vae->untiled_encode_bytes(frames, height, width), repetitions,
+      device);
+  time_work(
+      "encode tiled", [&] { vae->encode(video, true); }, 0, repetitions, device);
+  time_work(
+      "decode whole", [&] { vae->decode(latents, false); },
+      vae->untiled_bytes(latents.size(2), latents.size(3), latents.size(4)), repetitions, device);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() != 7) {
+    std::fprintf(stderr, "usage: %s VAE DEVICE DTYPE FRAMES HEIGHT WIDTH REPETITIONS\n", argv[0]);
+    return 2;
+  }
+  return bench::guarded([&] { return run(arguments); });
+}
