@@ -120,7 +120,7 @@ class BadFolders(CommandLineTest):
         self.refused(model, 'model_index.json: expand_timesteps is true, but is_residual of the vae is false', 'one checkpoint')
         model = self.model()
         self.edit(model / 'vae' / 'config.json', z_dim=2, latents_mean=[0, 0], latents_std=[1, 1])
-        self.refused(model, "vae/config.json: z_dim 2 does not fit the transformer's in_channels 4", 'one checkpoint')
+        self.refused(model, "vae/config.json: z_dim 2 does not fit the transformer's out_channels 4", 'one checkpoint')
         model = self.model()
         config = (model / 'vae' / 'config.json').read_text()
         shutil.rmtree(model / 'vae')

@@ -58,13 +58,13 @@ StoredNames wan_transformer_names() {
                                                         {"to_v", "v"},
                                                         {"to_out.0", "o"},
                                                         {"norm_q", "norm_q"},
-                                                        {"norm_k", "norm_k"},
-                                                        {"add_k_proj", "k_img"},
-                                                        {"add_v_proj", "v_img"},
-                                                        {"norm_added_k", "norm_k_img"}})
+                                                        {"norm_k", "norm_k"}})
       pairs.emplace_back("blocks.*." + ours + "." + layer, "blocks.*." + theirs + "." + original);
   }
   const NameMap::Pairs others = {
+      {"blocks.*.attn2.add_k_proj", "blocks.*.cross_attn.k_img"},
+      {"blocks.*.attn2.add_v_proj", "blocks.*.cross_attn.v_img"},
+      {"blocks.*.attn2.norm_added_k", "blocks.*.cross_attn.norm_k_img"},
       {"blocks.*.ffn.net.0.proj", "blocks.*.ffn.0"},
       {"blocks.*.ffn.net.2", "blocks.*.ffn.2"},
       {"blocks.*.norm2", "blocks.*.norm3"},  // of the three norms of each the only one with weights

@@ -1,0 +1,109 @@
+"""Wan's image to video: videos of one picture or two, and what is refused before anything is loaded."""
+import json
+import shutil
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors, read_weights, write_safetensors
+
+DATA = ROOT / 'tests' / 'parity' / 'data'
+TEXT, KNOWN = Path(MODEL), DATA / 'wan' / 'pipeline_5b'
+ONE, TWO, EXPERTS = (DATA / 'wan_i2v' / name for name in ('pipeline', 'pipeline_two_images', 'pipeline_two_experts'))
+FIRST, LAST = ['--image', 'warm.ppm'], ['--last-image', 'cold.ppm']
+SIZES = {ONE: '48x80', TWO: '48x80', EXPERTS: '48x80', KNOWN: '96x160', TEXT: '48x80'}
+CONFIGS = {'wan-2.1-i2v-14b': ('width: 832 ', 'steps: 40 ', 'flow_shift: 3.0 '), 'wan-2.1-flf2v-14b-720p': ('width: 1280 ', 'steps: 50 ', 'cfg_scale: 5.5 ', 'flow_shift: 16.0 '),
+           'wan-2.2-i2v-a14b': ('width: 1280 ', 'cfg_scale: 3.5 ', 'cfg_scale_2: 3.5 ', 'flow_shift: 5.0 ')}
+
+
+class Images(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        for name, colour in (('warm', b'\xfa\x80\x20'), ('cold', b'\x10\x50\xe0')):
+            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + colour * 300 + colour[::-1] * 300)
+
+    def options(self, model, *arguments, frames=5):
+        return ['-m', model, '--size', SIZES[model], '--frames', frames, '--attention', 'full', *arguments]
+
+    def video(self, model, *arguments):
+        return self.frames('clip.safetensors', *self.options(model, *arguments))
+
+    def test_pictures_make_the_video(self):
+        cold = ['--image', 'cold.ppm']
+        for model, first, second in ((ONE, FIRST, cold), (TWO, FIRST + LAST, FIRST + ['--last-image', 'warm.ppm']), (TWO, FIRST + LAST, cold + LAST), (EXPERTS, FIRST, cold),
+                                     (EXPERTS, FIRST, FIRST + LAST), (KNOWN, FIRST, cold), (KNOWN, FIRST, [])):
+            with self.subTest(model=model.name, second=second):
+                usual = self.video(model, *first)
+                self.assertEqual(usual, self.video(model, *first))
+                self.assertNotEqual(usual, self.video(model, *second))
+
+    def test_what_a_model_cannot_use_or_lacks_is_refused(self):
+        for model, arguments, words in ((ONE, [], '--image is missing'), (EXPERTS, [], '--image is missing'), (TWO, FIRST, '--last-image is missing'), (TWO, LAST, '--image is missing'),
+                                        (ONE, FIRST + LAST, '--last-image is given'), (KNOWN, FIRST + LAST, '--last-image is given'), (TEXT, FIRST, '--image is given')):
+            with self.subTest(model=model.name, arguments=arguments):
+                self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *arguments)), 2, words)
+                self.assertFalse((self.folder / 'a.mp4').exists())
+        self.fail_with(self.generate('-o', 'a.mp4', *self.options(EXPERTS, *FIRST, *LAST, frames=1)), 2, '--frames 1 has no place for a last image')
+
+    def test_encoders_are_looked_for_where_a_picture_needs_them(self):
+        for source, role, prefix, gone in ((KNOWN, 'vae', 'encoder.', 'encoder.conv_in.weight'), (EXPERTS, 'vae', 'encoder.', 'encoder.conv_in.weight'),
+                                           (ONE, 'image_encoder', 'vision_model.embeddings', 'vision_model.embeddings.class_embedding')):
+            with self.subTest(source.name):
+                model = Path(shutil.copytree(source, self.folder / f'{source.name}-{role}'))
+                SIZES[model] = SIZES[source]
+                file = next((model / role).glob('*.safetensors'))
+                write_safetensors(file, {name: tensor for name, tensor in read_weights(source / role).items() if not name.startswith(prefix)})
+                self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *FIRST)), 2, f'{model.name}/{role}', gone)
+        self.video(self.folder / 'pipeline_5b-vae')  # which text does not need
+
+    def test_seeds_of_a_set_share_the_encoding(self):
+        rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm', 'last_image': 'cold.ppm'} for seed in (3, 4)]
+        (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
+        self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '--device', 'cpu', '--steps', 2, '--quiet', *self.options(TWO)))
+        for row in rows:
+            made = floats(read_safetensors(self.folder / 'out' / row['output'])['frames'])
+            self.assertEqual(made, self.video(TWO, *FIRST, *LAST, '--seed', row['seed']))
+
+    def test_a_killed_run_goes_on_to_the_same_video(self):
+        options = [*self.options(EXPERTS, *FIRST, *LAST), '--steps', '300', '--threads', '1']
+        self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+        self.run_to_step(10, '--checkpoint-every', '5', *options)
+        report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')
+        self.assertGreaterEqual(report['resumed_at_step'], 10)
+        self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
+
+    def test_caches_and_8_bit_weights_hold_as_for_text(self):
+        for model, pictures in ((ONE, FIRST), (KNOWN, FIRST)):
+            usual = self.video(model, *pictures, '--steps', 4)
+            for options in (['--cache', 'first-block:0.9'], ['--weights', 'fp8'], ['--guidance-passes', 'sequential']):
+                other = self.video(model, *pictures, '--steps', 4, *options)
+                if '--guidance-passes' in options:
+                    self.assertLess(max(abs(a - b) for a, b in zip(usual, other)), 1e-4)
+                else:
+                    self.assertNotEqual(usual, other, options)
+
+    def test_the_published_models_are_known(self):
+        for name, lines in CONFIGS.items():
+            shown = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / f'{name}.yaml', '--device', 'cpu')).stdout
+            for line in lines + (f'{name}.yaml',):
+                self.assertIn(line, shown, name)
+        large = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'wan-2.1-i2v-14b.yaml', '--device', 'cpu', '--size', '1280x720')).stdout
+        self.assertIn('flow_shift: 5.0 ', large)
+
+    def test_bench_makes_pictures_up_for_random_weights(self):
+        def small(folder):
+            parts = {role: json.loads((folder / role / 'config.json').read_text()) for role in ('transformer', 'vae', 'text_encoder', 'image_encoder')}
+            return {'match': {'class': 'WanTransformer3DModel'}, 'architecture': {**parts, 'scheduler': json.loads((folder / 'scheduler' / 'scheduler_config.json').read_text())}}
+        (self.folder / 'small.yaml').write_text(json.dumps(small(TWO)))
+        rows = json.loads(self.succeed(self.run_program('bench', 'pipeline', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 2, '--size', '48x80', '--frames', 5, '--modes',
+                                                        'full', '--warmup', 0, '--quiet', '--json')).stdout)['rows']
+        self.assertEqual([row['stage'] for row in rows if row['stage'] != 'encode'], ['load text_encoder', 'text', 'image', 'load transformer', 'step', 'load vae', 'decode'])
+        self.succeed(self.run_program('generate', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 1, '--size', '48x80', '--frames', 5, '-o', 'a.mp4', '--quiet'))
+
+    def test_inspect_tells_the_task(self):
+        for model, task in ((ONE, '2.1 layout, image to video'), (TWO, '2.1 layout, first and last frame to video'), (EXPERTS, '2.2 layout (two experts), image to video')):
+            summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
+            self.assertEqual((summary['pipeline_class'], summary['family'], summary['variant']), ('WanImageToVideoPipeline', 'Wan', task))
+
+
+if __name__ == '__main__':
+    unittest.main()
