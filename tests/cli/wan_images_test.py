@@ -74,7 +74,7 @@ class Images(CommandLineTest):
     def test_caches_and_8_bit_weights_hold_as_for_text(self):
         for model, pictures in ((ONE, FIRST), (KNOWN, FIRST)):
             usual = self.video(model, *pictures, '--steps', 4)
-            for options in (['--cache', 'first-block:0.9'], ['--weights', 'fp8'], ['--guidance-passes', 'sequential']):
+            for options in (['--cache', 'first-block:0.9'], ['--weights', 'fp8'], ['--guidance-passes', 'in-turn']):
                 other = self.video(model, *pictures, '--steps', 4, *options)
                 if '--guidance-passes' in options:
                     self.assertLess(max(abs(a - b) for a, b in zip(usual, other)), 1e-4)
