@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/dit/context_keys.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -205,6 +206,43 @@ TEST(Denoising, LatentsWithoutAMaskGoBesideTheNoise) {
     denoising->step();
     EXPECT_TRUE(wide->inputs.back().equal(at::cat({latents, beside.latents}, 2).expand(wide->inputs.back().sizes())));
   }
+}
+
+/// Keeps a key of the context in each forward, where there is none yet.
+class KeepingDenoiser final : public Denoiser {
+ public:
+  at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
+                     StepCache*) override {
+    run.per_layer.resize(1);
+    conditioning.keys->of(0, [&] {
+      ++made;
+      return KeysAndValues{.k = conditioning.context, .v = conditioning.context};
+    });
+    return latents * 0.5;
+  }
+  void collect(AttentionRun&) override {}
+  uint64_t weight_bytes() const override { return 0; }
+
+  int made = 0;
+};
+
+TEST(Denoising, KeysOfAContextAreMadeOnceForEachExpert) {
+  const c10::InferenceMode inference;
+  Conditioning images = {at::zeros({2, 3, 4})};
+  images.context = at::ones({1, 5, 4});
+  const auto alone = std::make_shared<KeepingDenoiser>();
+  const auto denoising = start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images);
+  finish(*denoising);
+  EXPECT_EQ(alone->made, 1);
+  finish(*start(one_expert(alone), SamplerKind::unipc, Mode::sparse, {}, images));  // another video
+  EXPECT_EQ(alone->made, 2);
+  ModelSpec spec;
+  spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
+  const auto both = std::make_shared<KeepingDenoiser>();
+  const auto experts = std::make_shared<Experts>(
+      spec, at::kCPU, [&](const std::string&) { return both; }, [](const std::string&) { return true; });
+  finish(*start(experts, SamplerKind::unipc, Mode::sparse, {}, images));
+  EXPECT_EQ(both->made, 2);
 }
 
 class Guard : public ::testing::TestWithParam<SamplerKind> {
