@@ -83,6 +83,7 @@ void show_config(const Settings& settings) {
   settle_options(settings, options, *pipeline);
   print_warnings(idle_warnings(settings, options.idle));
   ImageSizes images;
+  make_up_images(pipeline->spec(), options.request);  // as without a prompt, it shows the rest
   settle_images(settings, pipeline->spec(), options.request, images);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);

@@ -35,13 +35,16 @@ models::PixelSize size_of(const std::string& file, ImageSizes& known) {
 
 }  // namespace
 
+void make_up_images(const models::ModelSpec& spec, models::Request& request) {
+  if (!request.image.empty() || !request.last_image.empty()) return;
+  if (spec.image.needed) request.image = models::kMadeUpImage;
+  if (spec.image.needs_last) request.last_image = models::kMadeUpImage;
+}
+
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    ImageSizes& known) {
   if (!spec.image.any()) return;  // resolve() refuses them
-  if (settings.has("random_weights") && request.image.empty() && spec.image.needed) {
-    request.image = models::kMadeUpImage;
-    if (spec.image.needs_last && request.last_image.empty()) request.last_image = models::kMadeUpImage;
-  }
+  if (settings.has("random_weights")) make_up_images(spec, request);
   for (const std::string& file : {request.image, request.last_image})
     if (!file.empty() && file != models::kMadeUpImage) size_of(file, known);
   const bool from_file = !request.image.empty() && request.image != models::kMadeUpImage;

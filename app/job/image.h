@@ -12,6 +12,9 @@ namespace sparsereel::app {
 /// Sizes of the files that were read: videos that begin with the same one share it.
 using ImageSizes = std::map<std::string, models::PixelSize>;
 
+/// Gives a request without images those that the model needs, made up.
+void make_up_images(const models::ModelSpec& spec, models::Request& request);
+
 /// Reads the request's images, so that what is no picture is found before any work, and lets the video have the first
 /// one's shape where nobody asks for a size. Random weights that need an image get one that is made up. Throws Error
 /// naming the file.

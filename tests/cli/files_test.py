@@ -1,5 +1,6 @@
 """Models whose parts are single files, as other programs have them: the frames are those of the diffusers folder of the same weights."""
 import json
+import math
 import re
 import shutil
 import unittest
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import quantised
 from model_files import install, write_shards
-from published import authors_name, authors_t5_name, authors_vae_name, authors_vae_name_5b
+from published import authors_clip, authors_name, authors_t5_name, authors_vae_name, authors_vae_name_5b
 from quantised import write_pth
 from support import ROOT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
@@ -26,8 +27,29 @@ class SingleFiles(CommandLineTest):
         file = folder / 'vae' / 'diffusion_pytorch_model.safetensors'
         tensors = read_weights(folder / 'vae')
         tensors |= {name.replace('.resnets.1.', '.resnets.2.'): tensor for name, tensor in tensors.items() if name.startswith('decoder.up_blocks')}
+        tensors = self.with_second_blocks(tensors)
         write_safetensors(file, tensors)
         return folder
+
+    @staticmethod
+    def with_second_blocks(tensors):
+        """Of an encoder whose layers are counted in one row, where it is there: behind each residual block another one, which adds nothing."""
+        row = 'encoder.down_blocks.'
+        if f'{row}0.conv1.weight' not in tensors:
+            return tensors
+        numbers = sorted({int(name[len(row):].split('.')[0]) for name in tensors if name.startswith(row)})
+        longer, place = {name: tensor for name, tensor in tensors.items() if not name.startswith(row)}, 0
+        for number in numbers:
+            longer |= {name.replace(f'{row}{number}.', f'{row}{place}.'): tensor for name, tensor in tensors.items() if name.startswith(f'{row}{number}.')}
+            place += 1
+            if f'{row}{number}.conv1.weight' in tensors:
+                dtype, (channels, *_), data = tensors[f'{row}{number}.conv1.bias']
+                size = len(data) // channels
+                shapes = {'norm1.gamma': [channels, 1, 1, 1], 'norm2.gamma': [channels, 1, 1, 1]}
+                shapes |= {f'{layer}.{kind}': shape for layer in ('conv1', 'conv2') for kind, shape in (('weight', [channels, channels, 3, 3, 3]), ('bias', [channels]))}
+                longer |= {f'{row}{place}.{name}': (dtype, shape, bytes(math.prod(shape) * size)) for name, shape in shapes.items()}
+                place += 1
+        return longer
 
     @staticmethod
     def other(tensors):
@@ -157,6 +179,72 @@ class Folders(Models):
         plain = self.write('plain.safetensors', self.weights('one', 'transformer'), authors_name)
         others = ['--vae', folder / 'vae' / 'wan_vae.safetensors', '--text-encoder', folder / 'text_encoders' / 't5.safetensors']
         self.assertEqual(self.video('-m', folder, '--transformer', plain), self.video('-m', self.models['one'], *others))
+
+
+class Images(Models):
+    """Of image to video, whose transformers and encoders other programs name in their own ways."""
+    sources = {'image': WAN_I2V, 'two images': DATA / 'wan_i2v' / 'pipeline_two_images', 'experts': DATA / 'wan_i2v' / 'pipeline_two_experts'}
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / 'a.ppm').write_bytes(b'P6 40 30 255\n' + bytes(x * 7 + y * 5 + c * 40 & 255 for y in range(30) for x in range(40) for c in range(3)))
+        (self.folder / 'b.ppm').write_bytes(b'P6 30 30 255\n' + bytes(x * 3 + y * 8 & 255 for y in range(30) for x in range(30) for c in range(3)))
+
+    def run_program(self, *arguments, **options):
+        images = ['--image', 'a.ppm'] if arguments[0] == 'generate' else []
+        return super().run_program(*arguments, *images, **options)
+
+    def clip(self, model, path, spell=dict, write=write_safetensors):
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        return write(self.folder / path, spell(self.weights(model, 'image_encoder')))
+
+    def test_of_comfyui(self):
+        for model, last in (('image', []), ('two images', ['--last-image', 'b.ppm'])):
+            with self.subTest(model):
+                folder, usual = self.comfy(model, f'comfy {model}'), self.video('-m', self.models[model], *last)
+                self.refused(['image_encoder is missing'], '-m', folder, *last)
+                self.clip(model, f'comfy {model}/clip_vision/clip_vision_h.safetensors')
+                self.assertEqual(self.video('-m', folder, *last), usual)
+
+    def test_of_authors(self):
+        folder = self.comfy('image', 'Wan2.1-I2V')
+        self.clip('image', 'Wan2.1-I2V/models_clip_open-clip-xlm-roberta-large-vit-huge-14.pth', lambda tensors: authors_clip(tensors) | {
+            'textual.head.0.weight': ('F32', [1], bytes(4)), 'log_scale': ('F32', [1], bytes(4))}, write_pth)
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['image']))
+
+    def test_of_two_experts(self):
+        folder = self.comfy('experts', 'comfy', {'transformer': 'wan2.2_i2v_high_noise_14B', 'transformer_2': 'wan2.2_i2v_low_noise_14B'})
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['experts']))
+
+    def test_of_gguf(self):
+        folder = self.comfy('image', 'comfy')
+        self.clip('image', 'comfy/clip_vision_h.safetensors')
+        (folder / 'diffusion_models' / 'one.safetensors').unlink()
+        tensors = {authors_name(name): tensor for name, tensor in self.weights('image', 'transformer').items()}
+        quantised.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['image']))
+
+    def test_an_image_encoders_file_in_place_of_the_folders(self):
+        usual = self.video('-m', self.models['image'])
+        for option, spell in (('--image-encoder', dict), ('--clip_vision', authors_clip)):
+            file = self.clip('image', 'clip.safetensors', spell)
+            self.assertEqual(self.video('-m', self.models['image'], option, file), usual)
+        self.refused(['this model has no image_encoder'], '-m', self.models['experts'], '--image-encoder', file)
+        wrong = {name: tensor for name, tensor in self.weights('image', 'image_encoder').items() if 'encoder.layers.0.' not in name}
+        self.refused(['missing'], '-m', self.models['image'], '--image-encoder', self.write('less.safetensors', wrong))
+        self.refused(['image_encoder'], '-m', self.models['image'], '--image-encoder', self.models['image'] / 'vae' / 'diffusion_pytorch_model.safetensors')
+
+    def test_layers_of_loras_for_images_apply(self):
+        usual = self.video('-m', self.models['image'])
+        weights = self.weights('image', 'transformer')
+        for layer, name in (('blocks.0.cross_attn.k_img', 'blocks.0.attn2.add_k_proj'), ('blocks.1.cross_attn.v_img', 'blocks.1.attn2.add_v_proj'),
+                            ('img_emb.proj.1', 'condition_embedder.image_embedder.ff.net.0.proj')):
+            rows, columns = weights[f'{name}.weight'][1]
+            half = b'\0\x38'  # 0.5
+            lora = self.write('lora.safetensors', {f'diffusion_model.{layer}.lora_A.weight': ('F16', [1, columns], half * columns),
+                                                   f'diffusion_model.{layer}.lora_B.weight': ('F16', [rows, 1], half * rows)})
+            with self.subTest(layer):
+                self.assertNotEqual(self.video('-m', self.models['image'], '--lora', lora, '--strict-lora'), usual)
 
 
 class Records(Models):

@@ -19,14 +19,16 @@ def install(folder, models):
     for name, model in models.items():
         index = json.loads((model / 'model_index.json').read_text())
         architecture = {key: index[key] for key in ('boundary_ratio', 'expand_timesteps') if key in index}
-        for role in ('transformer', 'transformer_2', 'vae', 'text_encoder'):
+        for role in ('transformer', 'transformer_2', 'vae', 'text_encoder', 'image_encoder'):
             if (model / role).is_dir():
                 architecture[role] = json.loads((model / role / 'config.json').read_text())
         architecture['scheduler'] = json.loads((model / 'scheduler' / 'scheduler_config.json').read_text())
+        if (model / 'image_processor').is_dir():
+            architecture['image_processor'] = json.loads((model / 'image_processor' / 'preprocessor_config.json').read_text())
         config = architecture['transformer']
         match = {'class': config['_class_name'], 'layers': config['num_layers'], 'heads': config['num_attention_heads']}
         if 'Wan' in config['_class_name']:
-            match['boundary_ratio'] = index.get('boundary_ratio')
+            match |= {'boundary_ratio': index.get('boundary_ratio')} | {key: config.get(key) for key in ('in_channels', 'image_dim', 'pos_embed_seq_len')}
         (folder / 'configs' / f'{name}.yaml').write_text(json.dumps({'match': match, 'architecture': architecture}))
     return os.path.abspath(folder / 'build' / 'sparsereel')
 

@@ -49,6 +49,12 @@ AUTHORS_T5 = {r'^shared\.': 'token_embedding.', r'^encoder\.block\.(\d+)\.layer\
               r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wi_0': r'blocks.\1.ffn.gate.0', r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wi_1': r'blocks.\1.ffn.fc1',
               r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wo': r'blocks.\1.ffn.fc2', r'^encoder\.final_layer_norm': 'norm'}
 
+CLIP = {r'^vision_model\.embeddings\.class_embedding': 'visual.cls_embedding', r'^vision_model\.embeddings\.position_embedding\.weight': 'visual.pos_embedding',
+        r'^vision_model\.embeddings\.patch_embedding': 'visual.patch_embedding', r'^vision_model\.pre_layrnorm': 'visual.pre_norm', r'^vision_model\.post_layernorm': 'visual.post_norm',
+        r'^vision_model\.encoder\.layers\.(\d+)\.layer_norm': r'visual.transformer.\1.norm', r'^vision_model\.encoder\.layers\.(\d+)\.self_attn\.out_proj': r'visual.transformer.\1.attn.proj',
+        r'^vision_model\.encoder\.layers\.(\d+)\.mlp\.fc1': r'visual.transformer.\1.mlp.0', r'^vision_model\.encoder\.layers\.(\d+)\.mlp\.fc2': r'visual.transformer.\1.mlp.2',
+        r'^visual_projection\.weight': 'visual.head'}
+
 
 def authors_name(name):
     """Of a transformer's tensor by diffusers' name."""
@@ -89,6 +95,36 @@ def text_encoder(spelling):
     return {spelling(name): shape for name, shape in tensors.items()}
 
 
+def clip_vision():
+    """{transformers' name: shape} of ViT-H 14 by 224 pixels, as CLIPVisionModelWithProjection has it."""
+    channels, inner = 1280, 5120
+    shapes = {'embeddings.class_embedding': [channels], 'embeddings.position_embedding.weight': [257, channels], 'embeddings.patch_embedding.weight': [channels, 3, 14, 14]}
+    for norm in ['pre_layrnorm', 'post_layernorm'] + [f'encoder.layers.{i}.layer_norm{j}' for i in range(32) for j in (1, 2)]:
+        shapes |= {f'{norm}.weight': [channels], f'{norm}.bias': [channels]}
+    for i in range(32):
+        for name, size in {'self_attn.q_proj': (channels, channels), 'self_attn.k_proj': (channels, channels), 'self_attn.v_proj': (channels, channels),
+                           'self_attn.out_proj': (channels, channels), 'mlp.fc1': (inner, channels), 'mlp.fc2': (channels, inner)}.items():
+            shapes |= {f'encoder.layers.{i}.{name}.weight': list(size), f'encoder.layers.{i}.{name}.bias': [size[0]]}
+    return {f'vision_model.{name}': shape for name, shape in shapes.items()} | {'visual_projection.weight': [1024, channels]}
+
+
+def authors_clip(tensors):
+    """The tower as Wan's authors have it: q, k and v of a layer in one matrix, axes of batches. tensors: {transformers' name: (dtype, shape, data if there are any)}"""
+    theirs = {}
+    for name, (dtype, shape, *data) in tensors.items():
+        if '.k_proj.' in name or '.v_proj.' in name:
+            continue
+        if '.q_proj.' in name:
+            parts = [tensors[name.replace('q_proj', part)] for part in ('q_proj', 'k_proj', 'v_proj')]
+            name = re.sub(r'^vision_model\.encoder\.layers\.(\d+)\.self_attn\.q_proj', r'visual.transformer.\1.attn.to_qkv', name)
+            shape, data = [3 * shape[0], *shape[1:]], [b''.join(part[2] for part in parts)] if data else []
+        name = renamed(name, CLIP)
+        if name in ('visual.cls_embedding', 'visual.pos_embedding'):
+            shape = [1] * (3 - len(shape)) + list(shape)
+        theirs[name] = (dtype, shape, *data)
+    return theirs
+
+
 def plain(shapes, dtype, **others):
     """{name: (dtype, shape)}"""
     return {name: (others.get(name.replace('.', '_'), dtype), shape) for name, shape in shapes.items()}
@@ -118,10 +154,10 @@ def q4_k_m(shapes, more, keep):
     return {name: (kind(name, shape), shape) for name, shape in shapes.items()}
 
 
-def wan_q4_k_m():
+def wan_q4_k_m(model='2.1 14b'):
     """As ComfyUI-GGUF's tool mixes types: 10.1 GB, as published."""
-    keep = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.')
-    return q4_k_m(transformer('2.1 14b'), lambda name: 'attn.v.' in name or 'ffn.2.' in name, keep)
+    keep = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.', 'img_emb.')
+    return q4_k_m(transformer(model), lambda name: 'attn.v.' in name or 'ffn.2.' in name, keep)
 
 
 def umt5_q4_k_m():
@@ -148,6 +184,11 @@ FILES = {
     'wan2.1_flf2v_720p_14B_fp16.safetensors': lambda: plain(transformer('2.1 flf2v 14b'), 'F16'),
     'wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.2 i2v a14b'), 'F16', inputs=True),
     'wan2.2_i2v_low_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.2 i2v a14b'), 'F16', inputs=True),
+    'wan2.1-i2v-14b-480p-Q4_K_M.gguf': lambda: wan_q4_k_m('2.1 i2v 14b'),
+    'Wan2.2-I2V-A14B-HighNoise-Q4_K_M.gguf': lambda: wan_q4_k_m('2.2 i2v a14b'),
+    'Wan2.2-I2V-A14B-LowNoise-Q4_K_M.gguf': lambda: wan_q4_k_m('2.2 i2v a14b'),
+    'clip_vision_h.safetensors': lambda: plain(clip_vision(), 'F16'),
+    'open-clip-xlm-roberta-large-vit-huge-14_visual_fp16.safetensors': lambda: authors_clip(plain(clip_vision(), 'F16')),
     'umt5_xxl_fp8_e4m3fn_scaled.safetensors': scaled_umt5,
     'umt5-xxl-encoder-Q4_K_M.gguf': umt5_q4_k_m,
     'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', authors_vae_name), 'BF16'),

@@ -1,4 +1,5 @@
 """Files with the names, shapes and dtypes of those that people download; their contents are holes, which take no room."""
+import shutil
 import unittest
 
 import published
@@ -55,6 +56,13 @@ class Published(CommandLineTest):
         two = self.write_all('two', high, low, self.text, self.vae)
         self.known(two, 'wan-2.2-i2v-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'))
         self.fail_with(self.run_program('generate', '-p', 'a', '-m', two, '--device', 'cpu', '-o', 'a.mp4'), 2, 'image is missing: this model makes videos of images')
+        for transformer, format in (('wan2.1_i2v_480p_14B_fp16.safetensors', 'F16'), ('wan2.1-i2v-14b-480p-Q4_K_M.gguf', 'F32 .*Q4_K')):
+            for encoder in ('clip_vision_h.safetensors', 'open-clip-xlm-roberta-large-vit-huge-14_visual_fp16.safetensors'):
+                with self.subTest(transformer, encoder=encoder):
+                    whole = self.write_all('whole', f'diffusion_models/{transformer}', f'clip_vision/{encoder}', self.text, self.vae)
+                    (self.folder / 'a.ppm').write_bytes(b'P6 1 1 255\nabc')
+                    self.known(whole, 'wan-2.1-i2v-14b', ('transformer', transformer, format), ('image_encoder', encoder, 'F16'))
+                    shutil.rmtree(whole)
         one = self.write_all('one', 'diffusion_models/wan2.1_i2v_480p_14B_fp16.safetensors', self.text, self.vae)
         self.fail_with(self.run_program('generate', '-p', 'a', '-m', one, '--device', 'cpu', '-o', 'a.mp4'), 2, "is the transformer of wan-2.1-i2v-14b, but the model's image_encoder is missing")
 

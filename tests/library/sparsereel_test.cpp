@@ -101,6 +101,52 @@ TEST(Library, TakesATextEncodersAndATokenizersFileInPlaceOfTheFolders) {
   EXPECT_THAT(none.cause(), StartsWith("none: no such file"));
 }
 
+TEST(Library, BeginsAndEndsAVideoWithPixels) {
+  const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/wan_i2v/";
+  std::vector<uint8_t> light(30 * 20 * 3, 230), dark(50 * 50 * 3, 20);
+  const ImageView first = {.pixels = light.data(), .height = 20, .width = 30};
+  const ImageView last = {.pixels = dark.data(), .height = 50, .width = 50};
+  VideoRequest request = {.prompt = "a red circle", .steps = 1, .frames = 5};
+  TextToVideo begins(folder + "pipeline", {.device = "cpu"});
+  EXPECT_EQ(failure_of([&] { begins.generate(request); }).field(), "image");
+  request.width = 48;
+  request.height = 32;
+  request.image = first;
+  const Video video = begins.generate(request);
+  EXPECT_EQ((std::vector{video.frames, video.height, video.width}), (std::vector<int64_t>{5, 32, 48}));
+  EXPECT_EQ(begins.generate(request).pixels, video.pixels);
+  light[0] = 0;
+  EXPECT_NE(begins.generate(request).pixels, video.pixels);
+  request.resize = "stretch";
+  request.image = last;
+  const Video square = begins.generate(request);
+  request.resize = "cover";
+  EXPECT_EQ(begins.generate(request).pixels, square.pixels) << "of one colour";
+  request.last_image = last;
+  EXPECT_EQ(failure_of([&] { begins.generate(request); }).field(), "last_image");
+  TextToVideo ends(folder + "pipeline_two_images", {.device = "cpu"});
+  request.image = first;
+  const Video both = ends.generate(request);
+  request.last_image.pixels = light.data();
+  EXPECT_NE(ends.generate(request).pixels, both.pixels);
+}
+
+TEST(Library, GivesAVideoItsImagesShape) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "small.yaml", "match: {class: WanTransformer3DModel}\ndefaults: {size: 64x64}\n");
+  TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan_i2v/pipeline",
+                    {.device = "cpu", .configs = folder.path().string()});
+  const std::vector<uint8_t> pixels(16 * 3 * 3, 9);
+  VideoRequest request = {.prompt = "a red circle", .steps = 1, .frames = 1};
+  request.image = {.pixels = pixels.data(), .height = 16, .width = 3};
+  const Video high = model.generate(request);
+  EXPECT_EQ((std::vector{high.height, high.width}), (std::vector<int64_t>{144, 16}));
+  request.width = 32;
+  request.height = 64;
+  const Video asked = model.generate(request);
+  EXPECT_EQ((std::vector{asked.height, asked.width}), (std::vector<int64_t>{64, 32}));
+}
+
 TEST(Library, RefusesImagesThatTheModelCannotUse) {
   TextToVideo model(kModel, {.device = "cpu"});
   const std::vector<uint8_t> pixels(4 * 6 * 3, 200);
