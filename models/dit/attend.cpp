@@ -78,7 +78,7 @@ at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Ten
     return attention::attend(first.q, keys, values, {.key_bias = bias}, workspace_).out.flatten(2);
   };
   const auto each = [&](const at::Tensor& x) { return x.expand({q.size(0), -1, -1, -1}); };
-  return linear(rows(first.k, v, key_bias) + rows(each(second.k), each(second.v), {}), out);
+  return linear(rows(first.k, v, key_bias).add_(rows(each(second.k), each(second.v), {})), out);
 }
 
 }  // namespace sparsereel::models
