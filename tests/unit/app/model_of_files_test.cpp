@@ -111,8 +111,8 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
   for (const auto& [model, config] : transformers)
     is(write("a", tensors_of(cogvideox[model], "transformer_blocks.")), of("transformer", {config}));
   const json of_images = published("cogvideox_i2v/dit_names.json");
-  for (const auto& [model, names] : of_images.items())
-    is(write("a", tensors_of(names, "transformer_blocks.")), of("transformer", {"cogvideox-" + model}));
+  for (const auto& [model, listed] : of_images.items())
+    is(write("a", tensors_of(listed, "transformer_blocks.")), of("transformer", {"cogvideox-" + model}));
   is(write("a", published("umt5_names.json")["tensors"]),
      of("text_encoder", {"wan-2.1-1.3b", "wan-2.1-14b", "wan-2.1-flf2v-14b-720p", "wan-2.1-i2v-14b", "wan-2.2-5b",
                          "wan-2.2-a14b", "wan-2.2-i2v-a14b"}));
