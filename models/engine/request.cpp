@@ -146,6 +146,14 @@ void require_default(const char* field, int64_t value, int64_t only) {
                    "use " + std::to_string(only) + ", or leave it out");
 }
 
+void require_at_most(const char* field, int64_t value, int64_t most) {
+  if (most > 0 && value > most)
+    throw bad_option(
+        field,
+        std::to_string(value) + " is beyond this model's positions, which end at " + std::to_string(most) + " pixels",
+        "use at most " + std::to_string(most));
+}
+
 void check_size(const Plan& plan, const ModelSpec& spec) {
   if (spec.image.fixed_size) {
     require_default("width", plan.width, spec.defaults.width);
@@ -153,6 +161,8 @@ void check_size(const Plan& plan, const ModelSpec& spec) {
     require_default("frames", plan.num_frames, spec.defaults.frames);
     require_default("max_sequence_length", plan.max_sequence_length, spec.text_length);
   }
+  require_at_most("width", plan.width, spec.largest[1]);
+  require_at_most("height", plan.height, spec.largest[0]);
   const PixelSize grid = grid_of(spec);
   require_step("width", plan.width, grid.width, 0);
   require_step("height", plan.height, grid.height, 0);

@@ -111,6 +111,7 @@ struct ModelSpec {
   bool joint_text = true;                  // these stand behind the video's in one sequence; else they are attended to
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
+  std::array<int64_t, 2> largest{0, 0};    // h, w in pixels, where positions end; 0: nowhere
   ImageSpec image;
   bool decodes_pairs = false;  // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;

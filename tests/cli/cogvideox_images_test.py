@@ -51,8 +51,11 @@ class Images(CommandLineTest):
         self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # whatever the picture's shape is
 
     def test_the_newer_model_takes_the_pictures_shape(self):
-        report = self.report('-o', 'a.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--steps', 1)
-        self.assertEqual((report['output']['width'], report['output']['height']), (192, 128))  # 30x20, on a grid of 16, in the area of 160x160
+        (self.folder / 'square.ppm').write_bytes(b'P6 20 20 255\n' + bytes(1200))
+        report = self.report('-o', 'a.mp4', '-m', FREE, '--image', 'square.ppm', '--frames', 1, '--steps', 1)
+        self.assertEqual((report['output']['width'], report['output']['height']), (160, 160))
+        # 30x20 on a grid of 16, in the area of 160x160.
+        self.fail_with(self.generate('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1), 2, '--width 192 is beyond this model', 'use at most 160')
 
     def test_a_picture_is_needed_and_only_one(self):
         self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED), 2, '--image is missing')
@@ -66,7 +69,7 @@ class Images(CommandLineTest):
 
     def test_caches_8_bit_weights_and_loras_hold_as_for_text(self):
         usual = self.video('a.safetensors', '--steps', 4)
-        for name, options in (('b', ['--cache', 'first-block:0.5']), ('c', ['--weights', 'fp8']), ('d', ['--lora', DATA / 'cogvideox_i2v' / 'lora' / 'blocks.safetensors'])):
+        for name, options in (('b', ['--cache', 'steps:2']), ('c', ['--weights', 'fp8']), ('d', ['--lora', DATA / 'cogvideox_i2v' / 'lora' / 'blocks.safetensors'])):
             self.assertNotEqual(usual, self.video(f'{name}.safetensors', '--steps', 4, *options), name)
 
     def test_the_published_models_are_known(self):

@@ -65,6 +65,7 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   spec.text_length = config.max_text_seq_length;
   spec.patch = {config.patch_size_t.value_or(1), side, side};
   spec.stride = {frames_a_latent, pixels, pixels};
+  if (config.patch_size_t) spec.largest = {config.sample_height * pixels, config.sample_width * pixels};
   spec.image = images_of(config);
   spec.decodes_pairs = true;
   spec.defaults = {.width = config.sample_width * pixels,

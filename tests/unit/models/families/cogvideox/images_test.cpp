@@ -53,6 +53,13 @@ TEST(CogVideoXImages, OnlyTheConstantTellsTheNewerModel) {
   EXPECT_THAT(spec_of("cogvideox_i2v/pipeline_1.5").marks, Contains(Pair("ofs_embed_dim", "16")));
 }
 
+TEST(CogVideoXImages, TheNewerModelsPositionsEnd) {
+  const ModelSpec spec = spec_of("cogvideox_i2v/pipeline_1.5");
+  EXPECT_EQ(refused(spec, {.width = 160, .height = 160, .image = "a.png"}), "none");
+  EXPECT_EQ(refused(spec, {.width = 176, .image = "a.png"}), "width");
+  EXPECT_EQ(refused(spec, {.height = 176, .image = "a.png"}), "height");
+}
+
 TEST(CogVideoXImages, LearnedPositionsAreOfOneSize) {
   const ModelSpec fixed = spec_of("cogvideox_i2v/pipeline"), free = spec_of("cogvideox_i2v/pipeline_1.5");
   const std::pair<Request, std::string> cases[] = {
