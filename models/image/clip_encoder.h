@@ -40,9 +40,9 @@ struct ClipEncoder : ImageEncoder {
   std::vector<ClipLayer> layers;  // all but the last
   uint64_t bytes = 0;
 
-  /// transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the visual half of Wan's authors' file; the
-  /// last layer, what follows it and CLIP's text half are not read. Throws Error naming config.json's field, or listing
-  /// every weight that does not fit.
+  /// transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the visual half of a video model's authors'
+  /// file; the last layer, what follows it and CLIP's text half are not read. Throws Error naming config.json's field,
+  /// or listing every weight that does not fit.
   static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
 
   /// hidden_states[-2] of transformers.

@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// What transformers calls the tower's layers, and what Wan's authors do: "visual.transformer.0.attn.to_qkv", where q,
-/// k and v are one matrix, which is clip_fused_layer() here.
+/// What transformers calls the tower's layers, and what a video model's authors do: "visual.transformer.0.attn.to_qkv",
+/// where q, k and v are one matrix, which is clip_fused_layer() here.
 StoredNames clip_vision_names();
 /// Of a layer's attention, below which q, k and v lie in one matrix: "encoder.layers.0.self_attn.qkv".
 std::string clip_fused_layer(const std::string& attention);

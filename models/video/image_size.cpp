@@ -1,4 +1,4 @@
-// Wan's best_output_size(), in whole numbers.
+// What authors of a model call best_output_size(), in whole numbers.
 #include "models/video/image_size.h"
 
 #include <algorithm>
