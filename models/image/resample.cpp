@@ -47,6 +47,11 @@ struct Taps {
   std::vector<int32_t> weights;
 };
 
+/// Behind the point, so that below 0 it rounds up: Pillow's rounding.
+int64_t cut_off(double x) {
+  return static_cast<int64_t>(x);
+}
+
 /// `count` new pixels of those between `begin` and `end`, of `size` old ones.
 std::vector<Taps> taps_of(const Kernel& kernel, int64_t size, float begin, float end, int64_t count) {
   const double scale = static_cast<double>(end - begin) / static_cast<double>(count);
@@ -54,8 +59,8 @@ std::vector<Taps> taps_of(const Kernel& kernel, int64_t size, float begin, float
   std::vector<Taps> all(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
-    const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - support + 0.5), 0);
-    const int64_t last = std::min<int64_t>(static_cast<int64_t>(centre + support + 0.5), size);
+    const int64_t first = std::max<int64_t>(cut_off(centre - support + 0.5), 0);
+    const int64_t last = std::min(cut_off(centre + support + 0.5), size);
     std::vector<double> weights;
     double sum = 0;
     for (int64_t x = first; x < last; ++x) {

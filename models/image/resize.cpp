@@ -18,7 +18,7 @@ Picture picture_of(const at::Tensor& image) {
 
 /// [H, W, 3] in 0..255
 at::Tensor tensor_of(const Picture& picture) {
-  const at::Tensor floats = at::empty({picture.height, picture.width, 3}, at::kFloat);
+  at::Tensor floats = at::empty({picture.height, picture.width, 3}, at::kFloat);
   std::ranges::copy(picture.pixels, floats.mutable_data_ptr<float>());
   return floats;
 }
