@@ -66,10 +66,10 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
   check_fits(second_file, "attention_head_dim", second.attention_head_dim, file + ": attention_head_dim",
              first.attention_head_dim);
   check_fits(second_file, "in_channels", second.in_channels, file + ": in_channels", first.in_channels);
-  for (const auto& [config, config_file] : {std::pair{&first, &file}, std::pair{&second, &second_file}})
-    if (config->attends_to_images())
-      throw bad_file(*config_file, "image_dim is given, but models of two experts attend to no images",
-                     "use components of one checkpoint");
+  if (first.attends_to_images() || second.attends_to_images())
+    throw bad_file(first.attends_to_images() ? file : second_file,
+                   "image_dim is given, but models of two experts attend to no images",
+                   "use components of one checkpoint");
 }
 
 /// By the transformer's channels, which are the noise's alone, or these, frames that are given, and images' latents.
