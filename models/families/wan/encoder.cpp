@@ -11,8 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Of each two frames one, which sees the one before them too; a video's first frame stays, and the convolution never
-// sees it but as such.
+// Each two frames become one, which sees the frame before them as well. A video's first frame stays as it is.
 at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
   at::Tensor& last = history.frames[&conv];
   const bool is_first = !last.defined();
