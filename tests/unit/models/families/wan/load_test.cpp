@@ -7,14 +7,14 @@ namespace sparsereel::models {
 namespace {
 
 /// Of text to video, and of image to video.
-nlohmann::json published_names() {
+nlohmann::json published_wan() {
   nlohmann::json all = read_json(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
   all.update(read_json(SPARSEREEL_TEST_DATA "/wan_i2v/dit_names.json"));
   return all;
 }
 
 test::ZeroComponent wan_zeros(const std::string& name) {
-  return {"WanTransformer3DModel", "blocks", published_names().at(name)};
+  return {"WanTransformer3DModel", "blocks", published_wan().at(name)};
 }
 
 class PublishedWan : public ::testing::TestWithParam<const char*> {};
