@@ -113,7 +113,7 @@ std::vector<OptionSpec> video() {
        .help = "picture that it ends with, where the model takes one",
        .commands = that_denoise()},
       {.names = "--resize",
-       .help = "of images: scale and crop, or scale each axis by itself (default cover)",
+       .help = "of images: crop or distort (default cover)",
        .commands = that_denoise()},
       {.names = "--fps",
        .kind = number,

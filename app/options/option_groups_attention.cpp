@@ -39,9 +39,8 @@ std::string dropped_help() {
 }
 
 std::string select_help() {
-  return "blocks to compute: where means would err, or of most attention" +
-         default_text(std::string(name(usual_ranking(Dropped::mean))) + " with means, " +
-                      std::string(name(usual_ranking(Dropped::none))) + " without");
+  return "what chooses blocks" + default_text(std::string(name(usual_ranking(Dropped::mean))) +
+                                              "; no means: " + std::string(name(usual_ranking(Dropped::none))));
 }
 
 std::string cell_help() {
@@ -61,18 +60,19 @@ std::string pv_threshold_help() {
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
+/// Of --cdf and --error: of one text, so that they share a row of --help.
+std::string instead_of_topk_help(Selection selection) {
+  return "in place of --topk: this share of attention; 4 times the error wanted" + default_of(selection);
+}
+
 /// Which blocks are computed, and what stands for the others.
 std::vector<OptionSpec> selection() {
   using enum ValueKind;
   using enum Command;
   return {
       {.names = "--topk", .help = topk_help(), .commands = {tune}},
-      {.names = "--cdf",
-       .help = "in place of --topk: blocks of this share of attention" + default_of(Selection::cdf),
-       .commands = {tune}},
-      {.names = "--error",
-       .help = "in place of --topk: predicted error of means, 4 times what you want" + default_of(Selection::error),
-       .commands = {tune}},
+      {.names = "--cdf", .help = instead_of_topk_help(Selection::cdf), .commands = {tune}},
+      {.names = "--error", .help = instead_of_topk_help(Selection::error), .commands = {tune}},
       {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
       {.names = "--select", .help = select_help(), .commands = {tune}},
       {.names = "--cell", .help = cell_help(), .commands = {tune}},
@@ -80,7 +80,7 @@ std::vector<OptionSpec> selection() {
       {.names = "--pv-threshold", .help = pv_threshold_help(), .commands = that_denoise()},
       {.names = "--profile",
        .kind = file,
-       .help = "what 'sparsereel tune' found: attention, blocks, dense steps, cache, weights",
+       .help = "what 'sparsereel tune' found: attention, blocks, steps, weights",
        .commands = {bench_pipeline},
        .recipe = InRecipe::file,
        .idle = {Idle::exact}},

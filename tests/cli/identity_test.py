@@ -14,7 +14,8 @@ from support import PROMPT, ROOT, read_weights, write_safetensors
 
 GOLDEN = Path(__file__).with_name('identities.json')
 DATA = ROOT / 'tests' / 'parity' / 'data'
-MODELS = {'plain': DATA / 'pipeline', 'two_experts': DATA / 'wan' / 'pipeline_two_experts'}
+MODELS = {'plain': DATA / 'pipeline', 'two_experts': DATA / 'wan' / 'pipeline_two_experts', 'image': DATA / 'wan_i2v' / 'pipeline',
+          'two_images': DATA / 'wan_i2v' / 'pipeline_two_images'}
 PROFILE = """model: {name: pipeline, sha256: 686884aaf7977dd1adf7d4907c04343aedb0af38a816b162152172978d165298}
 made_with: {width: 64, height: 64, frames: 1, steps: 1, token_order: hilbert, device: cpu, dtype: fp32}
 bounds: {l1: 0.2, l2: 0.2}
@@ -50,6 +51,9 @@ ROWS = [
     {'model': 'two_experts', 'vae': 'vae.safetensors'},
     {'model': 'two_experts', 'text_encoder': 'text.safetensors'}, {'model': 'two_experts', 'tokenizer': 'spiece.model'},
     {'lora': 'style.safetensors:0.8', 'strict_lora': True},
+    {'model': 'image', 'image': 'first.ppm'}, {'model': 'image', 'image': 'first.ppm', 'resize': 'stretch'},
+    {'model': 'image', 'image': 'first.ppm', 'image_encoder': 'clip.safetensors'},
+    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
 NO_ROW = {'batch_count', 'preset', 'threads', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
@@ -70,6 +74,9 @@ class Identity(BatchTest):
         write_safetensors(self.folder / 'one.safetensors', read_weights(MODELS['two_experts'] / 'transformer'))
         write_safetensors(self.folder / 'vae.safetensors', read_weights(MODELS['two_experts'] / 'vae'))
         write_safetensors(self.folder / 'text.safetensors', read_weights(MODELS['two_experts'] / 'text_encoder'))
+        write_safetensors(self.folder / 'clip.safetensors', read_weights(MODELS['image'] / 'image_encoder'))
+        for name, colour in (('first', b'\x80\x20\xe0'), ('last', b'\x10\xc0\x30')):
+            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + colour * 600)
         (self.folder / 'spiece.model').write_bytes((MODELS['two_experts'] / 'tokenizer' / 'spiece.model').read_bytes())
         lines = []
         for i, row in enumerate(ROWS):
