@@ -83,7 +83,8 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings) {
   for (const OptionSpec& option : option_table())
     if (takes(command, option))
       for (const fs::path& file : files_in(option, settings.text(option.key, "")))
-        files.push_back({option_name(option.key), file, option.written});
+        files.push_back(
+            {option_name(option.key), file, option.written, option.key == "image" || option.key == "last_image"});
   return files;
 }
 
@@ -91,7 +92,7 @@ void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       const bool both = !files[i].path.empty() && !files[j].path.empty() && files[i].option != files[j].option;
-      if (both && same_file(files[i].path, files[j].path))
+      if (both && !(files[i].shared && files[j].shared) && same_file(files[i].path, files[j].path))
         throw Error(ErrorKind::bad_input,
                     files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
                     "give each file a name of its own", {.file = files[i].path.string()});

@@ -79,12 +79,12 @@ at::Tensor host_frames(const at::Tensor& video) {
   return result;
 }
 
-/// The class's defaults where the checkpoint has none.
-ImageProcessorConfig image_processor(const Checkpoint& folder) {
+/// The class's defaults for pictures of the encoder's size where the checkpoint has none.
+ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
   constexpr const char* kRole = "image_processor";
+  if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};
   std::string file;
-  nlohmann::json config = nlohmann::json::object();
-  if (std::ranges::count(folder.roles(), kRole) > 0) config = folder.config(kRole, &file);
+  const nlohmann::json config = folder.config(kRole, &file);
   return parse_image_processor_config(config, file);
 }
 
@@ -278,7 +278,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   check_images({.first = images.first.defined(), .last = images.last.defined()}, plan.latent.frames, spec_);
   if (spec_.image.has_context) {
     const auto encoder = load_image_encoder(folder_.component("image_encoder"), device_, at::kFloat);
-    conditioning.context = context_of(images, *encoder, image_processor(folder_));
+    conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder));
   }
   const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
   LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), plan.vae_tiling);

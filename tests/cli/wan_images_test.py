@@ -22,7 +22,7 @@ class Images(CommandLineTest):
             (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + colour * 300 + colour[::-1] * 300)
 
     def options(self, model, *arguments, frames=5):
-        return ['-m', model, '--size', SIZES[model], '--frames', frames, '--attention', 'full', *arguments]
+        return ['-m', str(model), '--size', SIZES[model], '--frames', str(frames), '--attention', 'full', *arguments]
 
     def video(self, model, *arguments):
         return self.frames('clip.safetensors', *self.options(model, *arguments))
@@ -46,7 +46,7 @@ class Images(CommandLineTest):
 
     def test_encoders_are_looked_for_where_a_picture_needs_them(self):
         for source, role, prefix, gone in ((KNOWN, 'vae', 'encoder.', 'encoder.conv_in.weight'), (EXPERTS, 'vae', 'encoder.', 'encoder.conv_in.weight'),
-                                           (ONE, 'image_encoder', 'vision_model.embeddings', 'vision_model.embeddings.class_embedding')):
+                                           (ONE, 'image_encoder', 'vision_model.encoder.layers.0.', 'vision_model.encoder.layers.0.layer_norm1.weight')):
             with self.subTest(source.name):
                 model = Path(shutil.copytree(source, self.folder / f'{source.name}-{role}'))
                 SIZES[model] = SIZES[source]

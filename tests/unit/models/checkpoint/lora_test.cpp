@@ -398,7 +398,7 @@ TEST_F(Lora, AFileTellsWhatItIsFor) {
 }
 
 TEST_F(Lora, TheRowsNameLayersThatTheCheckpointsHave) {
-  for (const char* model : {"pipeline", "wan/pipeline"}) {
+  for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {  // that of images has all that text's has, and more
     const Checkpoint folder = Checkpoint::open(kData / model);
     const LoraNames& names = find_family(folder.pipeline_class())->lora;
     for (const std::string& layer : names.layers)
