@@ -106,7 +106,7 @@ ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x) {
   return is_fp32_on_cpu(x) ? group_statistics_cpu(norm, x) : group_statistics(norm, x);
 }
 
-void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, at::Tensor out, const at::Tensor& input_bias) {
+void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& input_bias) {
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, x, input_bias, out);
 #endif

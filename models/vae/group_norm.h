@@ -23,7 +23,8 @@ ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x);
 
 /// out = silu(group_norm(x + input_bias)), each frame by its own statistics. out as x, with rows that may lie farther
 /// apart; input_bias [channels], undefined: none.
-void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, at::Tensor out, const at::Tensor& input_bias = {});
+void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
+                     const at::Tensor& input_bias = {});
 
 /// The same, all frames by their common statistics. out: contiguous.
 void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
