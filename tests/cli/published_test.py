@@ -31,9 +31,9 @@ class Published(CommandLineTest):
             published.write(self.folder / folder / name, published.FILES[name.rsplit('/', 1)[-1]]())
         return self.folder / folder
 
-    def known(self, folder, model, *formats):
+    def known(self, folder, model, *formats, options=()):
         """`config show` finds the model's defaults, `inspect` says which file became what, in which format."""
-        shown = self.succeed(self.run_program('config', 'show', '-m', folder)).stdout
+        shown = self.succeed(self.run_program('config', 'show', '-m', folder, *options)).stdout
         self.assertIn(model, shown)
         found = self.succeed(self.run_program('inspect', folder)).stdout
         for role, file, form in formats:
@@ -54,7 +54,8 @@ class Published(CommandLineTest):
     def test_models_of_images_are_no_models_of_text(self):
         high, low = (f'diffusion_models/wan2.2_i2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low'))
         two = self.write_all('two', high, low, self.text, self.vae)
-        self.known(two, 'wan-2.2-i2v-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'))
+        (self.folder / 'a.ppm').write_bytes(b'P6 1 1 255\n' + bytes(3))
+        self.known(two, 'wan-2.2-i2v-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'), options=['--image', 'a.ppm'])
         self.fail_with(self.run_program('generate', '-p', 'a', '-m', two, '--device', 'cpu', '-o', 'a.mp4'), 2, 'image is missing: this model makes videos of images')
         for transformer, format in (('wan2.1_i2v_480p_14B_fp16.safetensors', 'F16'), ('wan2.1-i2v-14b-480p-Q4_K_M.gguf', 'F32 .*Q4_K')):
             for encoder in ('clip_vision_h.safetensors', 'open-clip-xlm-roberta-large-vit-huge-14_visual_fp16.safetensors'):
