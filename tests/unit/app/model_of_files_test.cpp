@@ -118,7 +118,7 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
                          "wan-2.2-a14b", "wan-2.2-i2v-a14b"}));
   is(write("a", published("t5_names.json")["tensors"]),
      of("text_encoder",
-        {"cogvideox-1.5-5b", "cogvideox-1.5-5b-i2v", "cogvideox-2b", "cogvideox-5b", "cogvideox-5b-i2v", "mochi-1"}));
+        {"cogvideox-1.5-5b-i2v", "cogvideox-1.5-5b", "cogvideox-2b", "cogvideox-5b-i2v", "cogvideox-5b", "mochi-1"}));
   is(write("a", tensors_of(published("mochi/dit_names.json")["1 preview"], "transformer_blocks.")),
      of("transformer", {"mochi-1"}));
   is(write("a", published("mochi/vae_names.json")["1 preview"]["rest"]), of("vae", {"mochi-1"}));
