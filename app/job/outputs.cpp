@@ -88,11 +88,23 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings) {
   return files;
 }
 
+namespace {
+
+/// A video may end with the picture that it begins with.
+bool are_both_ends(const NamedFile& one, const NamedFile& other) {
+  const auto is_picture = [](const NamedFile& file) {
+    return file.option == "--image" || file.option == "--last-image";
+  };
+  return is_picture(one) && is_picture(other);
+}
+
+}  // namespace
+
 void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       const bool both = !files[i].path.empty() && !files[j].path.empty() && files[i].option != files[j].option;
-      if (both && !(files[i].shared && files[j].shared) && same_file(files[i].path, files[j].path))
+      if (both && !are_both_ends(files[i], files[j]) && same_file(files[i].path, files[j].path))
         throw Error(ErrorKind::bad_input,
                     files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
                     "give each file a name of its own", {.file = files[i].path.string()});

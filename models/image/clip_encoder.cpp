@@ -29,9 +29,10 @@ at::Tensor attend_to_all(const ClipLayer& layer, const at::Tensor& x, int64_t he
 }
 
 /// transformers has saved these models with a prefix and without.
-std::string prefix_of(const WeightReader& reader) {
+std::string prefix_of(const Component& component) {
   const std::string prefix = "vision_model.";
-  return reader.contains(prefix + "embeddings.class_embedding") ? prefix : "";
+  const auto found = component.tensors.lower_bound(prefix);
+  return found != component.tensors.end() && found->first.starts_with(prefix) ? prefix : "";
 }
 
 void ignore_unused(WeightReader& reader, const std::string& prefix, const ClipVisionConfig& config) {
@@ -48,8 +49,8 @@ struct Spelling {
   bool fused;  // q, k and v are one matrix
 };
 
-Spelling spelling_of(const WeightReader& reader) {
-  const std::string prefix = prefix_of(reader);
+Spelling spelling_of(const Component& component, const WeightReader& reader) {
+  const std::string prefix = prefix_of(component);
   const std::string first = clip_fused_layer(prefix + "encoder.layers.0.self_attn.");
   return {.prefix = prefix, .fused = reader.contains(first + ".weight")};
 }
@@ -98,7 +99,7 @@ ClipEncoder ClipEncoder::load(const Component& component, at::Device device, at:
   ClipEncoder encoder;
   encoder.config = parse_clip_vision_config(component.config, component.config_file);
   encoder.layers.resize(static_cast<size_t>(encoder.config.num_hidden_layers - 1));
-  const Spelling spelling = spelling_of(reader);
+  const Spelling spelling = spelling_of(component, reader);
   ignore_unused(reader, spelling.prefix, encoder.config);
   list_weights(encoder, reader.loads(), spelling);
   encoder.bytes = bytes_of(slots_of([&](const Visit& visit) { list_weights(encoder, visit, spelling); }), reader);
