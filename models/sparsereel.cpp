@@ -162,6 +162,22 @@ models::Request request_of(const Texts& given, const std::optional<HeldProfile>&
   return request;
 }
 
+/// What to warn of beside a profile.
+std::vector<std::string> profile_warnings(const Texts& given, const std::optional<HeldProfile>& profile,
+                                          const models::Plan& plan) {
+  if (!given.contains("profile")) return {};
+  if (!profile) return {"profile " + given.at("profile") + " has no effect with attention full"};
+  std::vector<std::string> warnings;
+  if (std::string other = models::profile_warning(profile->tuned, plan); !other.empty())
+    warnings.push_back(std::move(other));
+  const auto weights = profile->content.settings.find("weights");
+  const std::string own = plan.fp8_weights ? "fp8" : "auto";
+  if (weights != profile->content.settings.end() && weights->second != own)
+    warnings.push_back("profile " + given.at("profile") + " asks for weights " + weights->second +
+                       ", which this model was opened without");
+  return warnings;
+}
+
 /// fp32 in 0..1; undefined where there is none. `field`: the request's.
 at::Tensor pixels_of(const ImageView& view, const char* field) {
   constexpr int64_t kMostPixels = 100'000'000;
@@ -337,11 +353,15 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
       const Texts given = texts_of(request);
-      models::Request asked = request_of(given, state_->config, pipeline.spec());
+      const std::optional<HeldProfile> profile = profile_of(given);
+      models::Request asked = request_of(given, profile, state_->config, pipeline.spec());
       const models::Images images = images_of(request, asked);
+      if (profile) models::check_profile(profile->tuned, "the opened one", pipeline.model_hash(), pipeline.heads());
       const models::Plan plan = pipeline.resolve(asked);
       std::vector<std::string> warnings = state_->warnings;
-      for (std::string& idle : idle_members(given, asked, plan, pipeline.spec())) warnings.push_back(std::move(idle));
+      for (auto& all :
+           {idle_members(given, asked, plan, profile, pipeline.spec()), profile_warnings(given, profile, plan)})
+        warnings.insert(warnings.end(), all.begin(), all.end());
       Video video =
           video_of(pipeline.generate(plan, {.images = images, .keep_transformer = true}, watcher.run()), plan);
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());

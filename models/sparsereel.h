@@ -66,11 +66,11 @@ struct ImageView {
   int64_t height = 0, width = 0;
 };
 
-/// One video, resolved as the command line does: what is unset takes the value of the preset, then that of the one file
-/// of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has a member here.
-/// Without such files in it the checkpoint's defaults are all there is, which is a warning. What is impossible, out of
-/// its range or contradicts another member is refused as there, before anything is computed; a member that can have no
-/// effect is a warning.
+/// One video, resolved as the command line does: what is unset takes the value of the profile or the preset, then that
+/// of the one file of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has
+/// a member here. Without such files in it the checkpoint's defaults are all there is, which is a warning. What is
+/// impossible, out of its range or contradicts another member is refused as there, before anything is computed; a
+/// member that can have no effect is a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8, more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8

@@ -83,8 +83,7 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings) {
   for (const OptionSpec& option : option_table())
     if (takes(command, option))
       for (const fs::path& file : files_in(option, settings.text(option.key, "")))
-        files.push_back(
-            {option_name(option.key), file, option.written, option.key == "image" || option.key == "last_image"});
+        files.push_back({option_name(option.key), file, option.written});
   return files;
 }
 

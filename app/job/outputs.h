@@ -19,7 +19,6 @@ struct NamedFile {
   std::string option;
   std::filesystem::path path;
   bool written = false;  // the run reads the others
-  bool shared = false;   // may be another shared one, too: a picture that a video both begins and ends with
 };
 
 /// Whatever they are called, and whether or not they are there.

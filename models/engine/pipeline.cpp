@@ -283,7 +283,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
   LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), plan.vae_tiling);
   latents.mean = latents.mean.to(at::kFloat);
-  if (!spec_.image.drawn) latents.deviation = at::Tensor();
+  if (!spec_.image.drawn) latents.deviation.reset();
   add_latents(conditioning, latents, images.last.defined(), plan, spec_);
 }
 

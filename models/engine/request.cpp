@@ -124,22 +124,6 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   return follows ? size_like(*request.image_size, size.height * size.width, grid_of(spec)) : size;
 }
 
-/// Throws where the model has another use for images.
-void check_images(const Plan& plan, const ModelSpec& spec) {
-  const ImageSpec& rules = spec.image;
-  if (!plan.image.empty() && !rules.any())
-    throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
-  if (!plan.last_image.empty() && !rules.takes_last)
-    throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
-  if (plan.image.empty() && (rules.needed || !plan.last_image.empty()))
-    throw bad_option("image",
-                     rules.needed ? "is missing: this model makes videos of images" : "is missing beside the last one",
-                     "name the picture that the video begins with");
-  if (plan.last_image.empty() && rules.needs_last)
-    throw bad_option("last_image", "is missing: this model makes videos from one image to another",
-                     "name the picture that the video ends with");
-}
-
 void require_default(const char* field, int64_t value, int64_t only) {
   if (value == only) return;
   throw bad_option(field, std::to_string(value) + " is impossible for this model, which has one size and length",
@@ -224,8 +208,6 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);
-  check_images(plan, spec);
-  check_sampling(request, plan, spec);
   check_size(plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
   check_images({.first = !plan.image.empty(), .last = !plan.last_image.empty()}, plan.latent.frames, spec);

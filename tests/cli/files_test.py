@@ -13,7 +13,7 @@ from quantised import write_pth
 from support import ROOT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
 DATA = ROOT / 'tests' / 'parity' / 'data'
-WAN, WAN_5B, TWO, COGVIDEOX, I2V = (DATA / name for name in ('wan/pipeline', 'wan/pipeline_5b', 'wan/pipeline_two_experts', 'pipeline', 'cogvideox_i2v/pipeline'))
+WAN, WAN_5B, TWO, COGVIDEOX, I2V, WAN_I2V = (DATA / name for name in ('wan/pipeline', 'wan/pipeline_5b', 'wan/pipeline_two_experts', 'pipeline', 'cogvideox_i2v/pipeline', 'wan_i2v/pipeline'))
 
 
 class SingleFiles(CommandLineTest):
@@ -436,8 +436,7 @@ class OtherTransformers(SingleFiles):
             return tensors | {name: (dtype, shape, bytes(2 * size))}
         small = ('F16', [1], bytes(2))
         for model, tensors, spell, words in (
-                (WAN, wan | {'img_emb.proj.0.bias': small}, authors_name, 'image to video'), (WAN, with_channels(wan, 'patch_embedding.weight', 36), authors_name, '36 input channels'),
-                (WAN, wan | {'condition_embedder.image_embedder.norm1.bias': small}, str, 'image to video'), (WAN, wan | {'vace_blocks.0.after_proj.bias': small}, authors_name, 'VACE'),
+                (WAN, wan | {'vace_blocks.0.after_proj.bias': small}, authors_name, 'VACE'), (WAN, wan | {'face_adapter.fuser_blocks.0.q.bias': small}, authors_name, 'Animate'),
                 (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 32), str, 'pose to video'), (COGVIDEOX, with_channels(cogvideox, 'patch_embed.proj.weight', 33), str, 'Fun')):
             with self.subTest(words):
                 self.refused(['one.safetensors: is a transformer of ' + words if words[0] != '3' else words, 'text to video'], '-m', model, '--transformer',
@@ -447,6 +446,9 @@ class OtherTransformers(SingleFiles):
         tensors = read_weights(COGVIDEOX / 'transformer')
         deep = tensors | {name.replace('.1.', '.2.', 1): tensor for name, tensor in tensors.items() if name.startswith('transformer_blocks.1.')}
         self.refused(['one.safetensors: does not fit', 'num_layers is 3, not 2'], '-m', COGVIDEOX, '--transformer', self.write('one.safetensors', deep))
+        of_pictures = read_weights(WAN_I2V / 'transformer')
+        for spell in (str, authors_name):
+            self.refused(['one.safetensors: does not fit', 'image_dim is 32, not 0, in_channels is 12, not 4'], '-m', WAN, '--transformer', self.write('one.safetensors', of_pictures, spell))
         of_images = read_weights(I2V / 'transformer')
         self.refused(['one.safetensors: does not fit', 'in_channels is 8, not 4'], '-m', COGVIDEOX, '--transformer', self.write('one.safetensors', of_images))
         self.assertEqual(self.video('-m', COGVIDEOX, '--transformer', self.write('one.safetensors', tensors)), self.video('-m', COGVIDEOX))

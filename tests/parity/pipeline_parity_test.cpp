@@ -27,8 +27,9 @@ constexpr double kTolerance = 1e-4;
 
 Request request_of(const nlohmann::json& content) {
   Request request;
-  request.attention_mode = attention::Mode::full;
-  request.token_order = hilbert::TokenOrder::native;
+  const bool sparse = content.value("attention", "full") == "sparse";
+  request.attention_mode = sparse ? attention::Mode::sparse : attention::Mode::full;
+  request.token_order = sparse ? hilbert::TokenOrder::hilbert : hilbert::TokenOrder::native;
   request.resize = ResizeRule::stretch;
   const std::map<std::string, std::function<void(const nlohmann::json&)>> readers = {
       {"prompt", [&](const auto& value) { request.prompt = value; }},

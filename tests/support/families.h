@@ -119,6 +119,31 @@ inline models::Component dit_component(const ParityCase& one) {
   return component;
 }
 
+/// What a forward of such a case is given, in one dtype on one device.
+struct DitForward {
+  at::Tensor latents;
+  models::Conditioning conditioning;
+  at::Tensor timesteps;
+};
+
+/// From the golden file of the case's family. `text_tokens` of a case: zeros follow its text up to so many; it may have
+/// tokens of images and a mask of what is known.
+inline DitForward dit_forward(const ParityCase& one, const Golden& golden, const at::TensorOptions& options) {
+  const auto tensor = [&](const char* key) { return golden[one.name + "/" + key]; };
+  const auto if_any = [&](const char* key) {
+    return golden.contains(one.name + "/" + key) ? tensor(key) : at::Tensor();
+  };
+  models::Conditioning given = {.text = tensor("text"),
+                                .text_lengths = one.content.value("text_lengths", std::vector<int64_t>()),
+                                .context = if_any("context"),
+                                .mask = if_any("mask")};
+  const int64_t length = one.content.value("text_tokens", given.text.size(1));
+  given.text = at::constant_pad_nd(given.text, {0, 0, 0, length - given.text.size(1)});
+  return {.latents = tensor("latents").to(options),
+          .conditioning = given.to(options),
+          .timesteps = tensor("timesteps").to(options.device())};
+}
+
 /// The VAE in the folder `name` of the family's data: config.json and a weight file, or two where the encoder has one
 /// of its own, without a pipeline around them. A scaling factor is 1: the golden latents are those of diffusers' own
 /// decode() and encode(), which know no such factor.

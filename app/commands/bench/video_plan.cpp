@@ -92,7 +92,8 @@ VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
 
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report) {
-  for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
+  for (const models::TunedProfile& profile : plan.profiles)
+    models::check_profile(profile, plan.run.model.string(), pipeline.model_hash(), pipeline.heads());
   ImageSizes images;
   settle_images(settings, pipeline.spec(), plan.request, images);
   plan.video = pipeline.resolve(plan.request, plan.decode);
