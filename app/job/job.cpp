@@ -39,6 +39,7 @@ nlohmann::json made_report(const Video& video, const Made& made, const std::vect
     report["preset"] = {{"name", video.settings.preset().name}, {"text", line}};
   if (const auto& image = video.plan.image_size)
     report["shape_of_image"] = {{"height", image->height}, {"width", image->width}};
+  if (made.result.image.defined()) report["image"] = image_report(made.result);
   if (video.plan.cache.on()) report["cache"] = cache_report(video.plan.cache, made.result.attention);
   if (video.resumed_at_step > 0) report["resumed_at_step"] = video.resumed_at_step;
   return report;

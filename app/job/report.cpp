@@ -1,12 +1,15 @@
 // Builds recipes and reports.
 #include "app/job/report.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <utility>
 
+#include "app/measure/quality.h"
 #include "app/terminal.h"
 #include "models/engine/denoising.h"
 #include "models/files/atomic_file.h"
@@ -167,6 +170,18 @@ nlohmann::json cache_report(const models::CacheRule& rule, const models::Attenti
   return {{"rule", models::name(rule)},
           {"computed_steps", models::computed_steps(run)},
           {"reused_steps", models::reused_steps(run)}};
+}
+
+nlohmann::json image_report(const models::Outcome& result) {
+  const at::Tensor first = result.frames.narrow(0, 0, 1);
+  const at::Tensor colours = result.frames.mean({1, 2}).mul(255);  // [F, 3]
+  const at::Tensor drift = colours - colours.narrow(0, 0, 1);
+  const at::Tensor last = drift[-1].contiguous();
+  const float* values = last.const_data_ptr<float>();
+  return {{"first_frame_psnr", psnr(first, result.image).value_or(kEqualPsnr)},
+          {"first_frame_difference", (first - result.image).abs().mean().item<double>() * 255},
+          {"colour_drift", {values[0], values[1], values[2]}},
+          {"colour_drift_most", drift.abs().max().item<double>()}};
 }
 
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages) {

@@ -46,6 +46,12 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 /// the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
+/// How a video keeps to the image that it begins with. Of its first frame against the image as the VAE leaves it:
+/// first_frame_psnr in dB, and first_frame_difference, the mean over the pixels' values of 255. By how much of 255 mean
+/// red, green and blue differ from the first frame's: colour_drift of the last frame, and colour_drift_most, the
+/// largest of any colour and frame. `result`: of an image.
+nlohmann::json image_report(const models::Outcome& result);
+
 /// How many steps ran all blocks, and which ones did without.
 nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run);
 

@@ -66,6 +66,15 @@ void add_latents(Conditioning& conditioning, const LatentDistribution& latents, 
   if (latents.deviation.defined()) conditioning.deviation = in_layout(latents.deviation, spec.layout);
 }
 
+at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec) {
+  const int64_t axis = frames_axis(spec.layout), channels = channels_axis(spec.layout);
+  const at::Tensor& latents = conditioning.latents;
+  const bool stays = spec.image.latents == ImageSpec::Latents::first_frame_stays;
+  const at::Tensor first = latents.narrow(axis, stays ? latents.size(axis) - plan.latent.frames : 0, 1)
+                               .narrow(channels, latents.size(channels) - spec.latent_channels, spec.latent_channels);
+  return spec.layout == LatentLayout::frames_first ? first.transpose(1, 2) : first;
+}
+
 at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const ImageProcessorConfig& config) {
   std::vector<at::Tensor> tokens;
   for (const at::Tensor* image : {&images.first, &images.last})

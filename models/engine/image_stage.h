@@ -23,6 +23,9 @@ at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec&
 void add_latents(Conditioning& conditioning, const LatentDistribution& latents, bool has_last, const Plan& plan,
                  const ModelSpec& spec);
 
+/// What add_latents() has put there of the first image, [1, C, 1, h, w].
+at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec);
+
 /// [1, L, C]: the encoder's tokens of the first image and, behind them, of the last one where there is one.
 at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const ImageProcessorConfig& config);
 

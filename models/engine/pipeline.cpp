@@ -373,6 +373,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   Decoded decoded = decode(latents, plan.vae_tiling, run);
   outcome.frames = std::move(decoded.frames);
   outcome.vae_tiled = decoded.tiled;
+  if (conditioning.latents.defined()) outcome.image = round_trip(conditioning, plan, decoded.tiled);
   if (!decoded.warning.empty()) outcome.warnings.push_back(decoded.warning);
   outcome.seconds.decode = meter.lap();
   outcome.memory.decode = meter.take_peak();
@@ -420,6 +421,11 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
   check_numbers(result.frames, dtype_);
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;
+}
+
+at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled) {
+  const at::Tensor latent = first_latent(conditioning, plan, spec_).to(device_, at::kFloat) * vae_->encoded_scale();
+  return host_frames(vae_->decode(latent.to(vae_dtype_), tiled));
 }
 
 std::shared_ptr<Pipeline> Pipeline::open(Checkpoint folder, const Request& request) {

@@ -57,6 +57,8 @@ struct Outcome {
   at::Tensor frames;       // fp32 CPU [F, H, W, 3] in 0..1; undefined where nothing was decoded
   at::Tensor latents;      // CPU, in the model's layout and dtype of latents, diffusers' scale
   bool vae_tiled = false;  // of frames
+  at::Tensor image;        // the first image as encoding and decoding leave it, like frames [1, H, W, 3]; undefined
+                           // where there is none, or nothing was decoded
   StageSeconds seconds;
   StageMemory memory;
   AttentionRun attention;
@@ -173,6 +175,7 @@ class Pipeline {
   void check_latents(const at::Tensor& latents) const;
   LatentDistribution encode_frames(const at::Tensor& frames, VaeTiling tiling) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const;
+  at::Tensor round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled);
 
   Checkpoint folder_;
   at::Device device_;

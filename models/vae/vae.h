@@ -45,6 +45,8 @@ class Vae {
   /// frames' dtype. tiled: as decode(). A single frame is encoded as the picture that it is. Throws Error for frames of
   /// another shape, and unless encodes().
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress = {});
+  /// What encode()'s latents are to be multiplied with before decode() takes them.
+  virtual double encoded_scale() const { return 1; }
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst

@@ -36,6 +36,14 @@ class Images(CommandLineTest):
                 self.assertEqual(usual, self.video(model, *first))
                 self.assertNotEqual(usual, self.video(model, *second))
 
+    def test_reports_say_how_the_first_frame_keeps_to_the_picture(self):
+        for model, arguments in ((ONE, FIRST), (EXPERTS, FIRST + LAST), (KNOWN, FIRST)):
+            report = self.report('-o', 'clip.mp4', *self.options(model, *arguments))
+            self.assertEqual({*report['image']}, {'first_frame_psnr', 'first_frame_difference', 'colour_drift', 'colour_drift_most'})
+            # Of this model the first latent is the picture's, and no frame before it touches the first one.
+            self.assertEqual(report['image']['first_frame_psnr'] == 100, model is KNOWN, report['image'])
+        self.assertNotIn('image', self.report('-o', 'clip.mp4', *self.options(KNOWN)))
+
     def test_what_a_model_cannot_use_or_lacks_is_refused(self):
         for model, arguments, words in ((ONE, [], '--image is missing'), (EXPERTS, [], '--image is missing'), (TWO, FIRST, '--last-image is missing'), (TWO, LAST, '--image is missing'),
                                         (ONE, FIRST + LAST, '--last-image is given'), (KNOWN, FIRST + LAST, '--last-image is given'), (TEXT, FIRST, '--image is given')):

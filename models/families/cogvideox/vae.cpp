@@ -41,6 +41,7 @@ class CogVideoXVae final : public Vae {
   at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) override;
+  double encoded_scale() const override;
   int64_t frames_of(int64_t latent_frames) const override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
   uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
@@ -104,6 +105,10 @@ at::Tensor CogVideoXVae::encode_whole(const at::Tensor& frames, const std::funct
     batch_done();
   }
   return at::cat(moments).permute({3, 0, 1, 2}).unsqueeze(0).contiguous();
+}
+
+double CogVideoXVae::encoded_scale() const {
+  return config_.invert_scale_latents ? config_.scaling_factor * config_.scaling_factor : 1;
 }
 
 LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) {
