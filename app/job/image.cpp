@@ -51,11 +51,12 @@ void settle_images(const Settings& settings, const models::ModelSpec& spec, mode
   if (from_file && !asks_for_size(settings)) request.image_size = size_of(request.image, known);
 }
 
-void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline) {
+void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
+                std::vector<std::string>* warnings, const std::function<bool()>& cancelled) {
   if (plan.image.empty()) return;
   models::Images images = {.first = pixels_of(plan.image, plan, 0)};
   if (!plan.last_image.empty()) images.last = pixels_of(plan.last_image, plan, 1);
-  pipeline.add_images(conditioning, plan, images);
+  pipeline.add_images(conditioning, plan, images, warnings, cancelled);
 }
 
 std::string shape_note(const models::Plan& plan) {

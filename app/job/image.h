@@ -1,8 +1,10 @@
 // The pictures that a video begins and ends with, from their files to the model.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "app/options/settings.h"
 #include "models/engine/pipeline.h"
@@ -21,8 +23,10 @@ void make_up_images(const models::ModelSpec& spec, models::Request& request);
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    ImageSizes& known);
 
-/// Reads and encodes the plan's images, where it has any. Throws Error naming the file.
-void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline);
+/// Reads and encodes the plan's images, where it has any; the rest as Pipeline::add_images(). Throws Error naming the
+/// file.
+void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
+                std::vector<std::string>* warnings = nullptr, const std::function<bool()>& cancelled = {});
 
 /// "in the shape of picture.jpg", to follow the size of a video whose size is nobody's choice; else empty.
 std::string shape_note(const models::Plan& plan);

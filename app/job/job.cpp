@@ -108,7 +108,7 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
   if (first == nullptr) {
     const auto start = Clock::now();
     models::Conditioning conditioning = pipeline.text_stage().encode(video.plan, &warnings);
-    add_images(conditioning, video.plan, pipeline);
+    add_images(conditioning, video.plan, pipeline, &warnings, policy_.go_on_after_failure ? cancelled_ : nullptr);
     video.conditioning = conditioning.to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
     texts.bytes += video.conditioning.nbytes();

@@ -112,7 +112,7 @@ std::vector<OptionSpec> video() {
       {.names = "--last-image,--end-img,--last-frame",
        .help = "picture that it ends with, where the model takes one",
        .commands = that_denoise()},
-      {.names = "--resize", .help = "of images: crop or distort (default cover)", .commands = that_denoise()},
+      {.names = "--resize", .help = "fit images: crop or distort them (default cover)", .commands = that_denoise()},
       {.names = "--fps",
        .kind = number,
        .help = "frames per second (default: the model's)",

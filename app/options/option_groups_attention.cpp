@@ -60,10 +60,8 @@ std::string pv_threshold_help() {
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
-/// Of --cdf and --error: of one text, so that they share a row of --help.
-std::string instead_of_topk_help(Selection selection) {
-  return "in place of --topk: this share of attention; 4 times the error wanted" + default_of(selection);
-}
+/// Of --cdf and --error, so that they share a row of --help.
+constexpr const char* kInsteadOfTopk = "for --topk: share of attention to keep, or 4 times the error you want";
 
 /// Which blocks are computed, and what stands for the others.
 std::vector<OptionSpec> selection() {
@@ -71,8 +69,8 @@ std::vector<OptionSpec> selection() {
   using enum Command;
   return {
       {.names = "--topk", .help = topk_help(), .commands = {tune}},
-      {.names = "--cdf", .help = instead_of_topk_help(Selection::cdf), .commands = {tune}},
-      {.names = "--error", .help = instead_of_topk_help(Selection::error), .commands = {tune}},
+      {.names = "--cdf", .help = kInsteadOfTopk + default_of(Selection::cdf), .commands = {tune}},
+      {.names = "--error", .help = kInsteadOfTopk + default_of(Selection::error), .commands = {tune}},
       {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
       {.names = "--select", .help = select_help(), .commands = {tune}},
       {.names = "--cell", .help = cell_help(), .commands = {tune}},

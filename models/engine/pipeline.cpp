@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -88,16 +89,25 @@ ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncode
   return parse_image_processor_config(config, file);
 }
 
-/// fp32 convolutions with inputs rounded to TF32's 10 bits, or without, for as long as it lives.
+/// fp32 convolutions may round their inputs to TF32's 10 bits for as long as one lives: of the whole process, since
+/// libtorch knows no other way.
 class Tf32 {
  public:
-  explicit Tf32(bool on) : before_(at::globalContext().allowTF32CuDNN()) { at::globalContext().setAllowTF32CuDNN(on); }
-  ~Tf32() { at::globalContext().setAllowTF32CuDNN(before_); }
+  explicit Tf32(bool on) : on_(on) { count(on_ ? 1 : 0); }
+  ~Tf32() { count(on_ ? -1 : 0); }
   Tf32(const Tf32&) = delete;
   Tf32& operator=(const Tf32&) = delete;
 
  private:
-  bool before_;
+  static void count(int change) {
+    static std::mutex mutex;
+    static int living = 0;
+    const std::lock_guard lock(mutex);
+    living += change;
+    if (change != 0) at::globalContext().setAllowTF32CuDNN(living > 0);
+  }
+
+  bool on_;
 };
 
 }  // namespace
@@ -177,6 +187,7 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
   plan.device = device_.is_cpu() ? "cpu" : "cuda";
   plan.dtype = dtype_name(dtype_);
   plan.vae_dtype = dtype_name(vae_dtype_);
+  plan.encodes_in_vae_dtype = !encodes_in_tf32_;
   plan.fp8_weights = fp8_weights_;
   plan.fp8_text_weights = fp8_text_weights_;
   plan.files = files_;
@@ -254,15 +265,19 @@ void Pipeline::check_weights(bool with_images) const {
   image_weights_checked_ = true;
 }
 
-LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, VaeTiling tiling) const {
+LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const std::function<bool()>& cancelled,
+                                           bool& tiled) const {
   const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
   const Tf32 tf32(encodes_in_tf32_);
-  bool tiled = use_tiling(tiling, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
+  const auto progress = [&](int64_t, int64_t) {
+    if (cancelled && cancelled()) throw Cancelled{};
+  };
+  tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
   decode_or_retry_tiled(
-      tiled, tiling == VaeTiling::automatic,
+      tiled, /*may_tile=*/true,
       [&](bool in_tiles) {
-        latents = vae->encode(frames, in_tiles);
+        latents = vae->encode(frames, in_tiles, progress);
         return latents.mean;
       },
       [&] {
@@ -273,7 +288,8 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, VaeTiling t
   return latents;
 }
 
-void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images) const {
+void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
+                          std::vector<std::string>* warnings, const std::function<bool()>& cancelled) const {
   const c10::InferenceMode guard;
   check_images({.first = images.first.defined(), .last = images.last.defined()}, plan.latent.frames, spec_);
   if (spec_.image.has_context) {
@@ -281,7 +297,10 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
     conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder));
   }
   const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
-  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), plan.vae_tiling);
+  bool tiled = false;
+  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), cancelled, tiled);
+  if (tiled && warnings != nullptr)
+    warnings->push_back("memory was short: images were encoded in tiles, which gives a slightly different video");
   latents.mean = latents.mean.to(at::kFloat);
   if (!spec_.image.drawn) latents.deviation.reset();
   add_latents(conditioning, latents, images.last.defined(), plan, spec_);
@@ -292,7 +311,7 @@ Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, Stag
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
-  if (images.first.defined()) add_images(conditioning, plan, images);
+  if (images.first.defined()) add_images(conditioning, plan, images, &outcome.warnings);
   outcome.seconds.text = meter.lap();
   outcome.memory.text = meter.take_peak();
   return conditioning;
@@ -425,7 +444,11 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
 
 at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled) {
   const at::Tensor latent = first_latent(conditioning, plan, spec_).to(device_, at::kFloat) * vae_->encoded_scale();
-  return host_frames(vae_->decode(latent.to(vae_dtype_), tiled));
+  try {
+    return host_frames(vae_->decode(latent.to(vae_dtype_), tiled));
+  } catch (const c10::OutOfMemoryError&) {
+    return {};  // the video is there
+  }
 }
 
 std::shared_ptr<Pipeline> Pipeline::open(Checkpoint folder, const Request& request) {

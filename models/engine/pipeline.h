@@ -151,8 +151,10 @@ class Pipeline {
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
   /// until it is released.
   TextStage& text_stage() { return *text_; }
-  /// Adds what is known of the plan's video from its images. The encoders are loaded for that alone.
-  void add_images(Conditioning& conditioning, const Plan& plan, const Images& images) const;
+  /// Adds what is known of the plan's video from its images. The encoders are loaded for that alone. Frames are encoded
+  /// in tiles where memory is short, whatever vae_tiling is, and with a warning then. `cancelled`: as Run has it.
+  void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
+                  std::vector<std::string>* warnings = nullptr, const std::function<bool()>& cancelled = {}) const;
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   bool has_transformer() const;  // any of them is loaded
@@ -173,7 +175,7 @@ class Pipeline {
   bool fits_beside(const std::string& role) const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   void check_latents(const at::Tensor& latents) const;
-  LatentDistribution encode_frames(const at::Tensor& frames, VaeTiling tiling) const;
+  LatentDistribution encode_frames(const at::Tensor& frames, const std::function<bool()>& cancelled, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const;
   at::Tensor round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled);
 

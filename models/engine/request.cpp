@@ -121,7 +121,8 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   const PixelSize size = {.height = request.height.value_or(spec.defaults.height),
                           .width = request.width.value_or(spec.defaults.width)};
   const bool follows = request.image_size && !request.image.empty() && !spec.image.fixed_size;
-  return follows ? size_like(*request.image_size, size.height * size.width, grid_of(spec)) : size;
+  const PixelSize largest = {.height = spec.largest[0], .width = spec.largest[1]};
+  return follows ? size_like(*request.image_size, size.height * size.width, grid_of(spec), largest) : size;
 }
 
 void require_default(const char* field, int64_t value, int64_t only) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "hilbert/error.h"
 #include "models/image/resample.h"
 
 namespace sparsereel::models {
@@ -34,7 +35,13 @@ at::Tensor fit_image(const at::Tensor& image, int64_t height, int64_t width, Res
 
 at::Tensor square_image(const at::Tensor& image, int64_t side) {
   const Picture picture = picture_of(image);
-  const int64_t shorter = std::min(picture.height, picture.width);
+  constexpr int64_t kMostRatio = 100;  // beyond it, sides of the shorter one's size would take gigabytes
+  const int64_t shorter = std::min(picture.height, picture.width), longer = std::max(picture.height, picture.width);
+  if (longer / shorter >= kMostRatio)
+    throw bad_option("image",
+                     "of " + std::to_string(picture.width) + "x" + std::to_string(picture.height) +
+                         " is too narrow for the model's image encoder",
+                     "crop it to a shape below " + std::to_string(kMostRatio) + " to 1");
   const int64_t height = side * picture.height / shorter, width = side * picture.width / shorter;
   const at::Tensor all =
       tensor_of(resample(picture, height, width, ResampleFilter::bicubic, whole(picture))).div(255).permute({2, 0, 1});

@@ -347,7 +347,11 @@ std::vector<Field> pipeline() {
   std::vector<Field> all = {
       field(&Request::device, &Plan::device, {.name = "device", .choices = {"auto", "cpu", "cuda", "cuda:N"}}),
       field(&Request::dtype, &Plan::dtype, {.name = "dtype", .choices = dtypes}),
-      field(&Request::vae_dtype, [](const Plan& plan) { return only(plan.vae_dtype != plan.dtype, plan.vae_dtype); },
+      field(&Request::vae_dtype,
+            [](const Plan& plan) {
+              const bool of_images = !plan.image.empty() && plan.encodes_in_vae_dtype;
+              return only(plan.vae_dtype != plan.dtype || of_images, plan.vae_dtype);
+            },
             {.name = "vae_dtype", .choices = dtypes}),
       field(&Request::weights, fp8(&Plan::fp8_weights),
             {.name = "weights", .choices = {"auto", "fp8"}, .idle = {Idle::narrow_blocks}}),

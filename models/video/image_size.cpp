@@ -33,13 +33,21 @@ double distortion(const PixelSize& size, const PixelSize& image) {
 
 }  // namespace
 
-PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid) {
+PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest) {
+  const int64_t width = side_of(area, image.width, image.height), height = side_of(area, image.height, image.width);
   PixelSize wide, high;
-  wide.width = on_grid(std::min(side_of(area, image.width, image.height), area / grid.height), grid.width);
+  wide.width = on_grid(std::min(width, area / grid.height), grid.width);
   wide.height = on_grid(area / wide.width, grid.height);
-  high.height = on_grid(std::min(side_of(area, image.height, image.width), area / grid.width), grid.height);
+  high.height = on_grid(std::min(height, area / grid.width), grid.height);
   high.width = on_grid(area / high.height, grid.width);
-  return distortion(wide, image) < distortion(high, image) ? wide : high;
+  PixelSize size = distortion(wide, image) < distortion(high, image) ? wide : high;
+  if (largest.width > 0 && size.width > largest.width)
+    size = {.height = on_grid(largest.width * image.height / image.width, grid.height),
+            .width = on_grid(largest.width, grid.width)};
+  if (largest.height > 0 && size.height > largest.height)
+    size = {.height = on_grid(largest.height, grid.height),
+            .width = on_grid(largest.height * image.width / image.height, grid.width)};
+  return size;
 }
 
 }  // namespace sparsereel::models

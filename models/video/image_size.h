@@ -7,7 +7,8 @@ namespace sparsereel::models {
 
 /// Of the sizes on a grid (height and width are multiples of its) of at most `area` pixels, a large one whose shape is
 /// near the image's: as high as its width allows, or as wide as its height does, whichever is nearer. At least a step
-/// each way.
-PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid);
+/// each way, and at most `largest`, where that is not 0, in the
+/// image's shape.
+PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest = {});
 
 }  // namespace sparsereel::models

@@ -17,8 +17,9 @@ namespace sparsereel::models {
 
 struct Plan {
   // What the pipeline is.
-  std::string device;            // "cpu", "cuda"
-  std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
+  std::string device;                 // "cpu", "cuda"
+  std::string dtype, vae_dtype;       // "fp32", "bf16", "fp16"
+  bool encodes_in_vae_dtype = false;  // images, as was asked for; else in fp32, rounded to TF32 on a GPU
   bool fp8_weights = false, fp8_text_weights = false;
   std::map<std::string, std::string> files;  // of weights, as in the request
   std::vector<LoraChoice> loras;

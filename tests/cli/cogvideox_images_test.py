@@ -54,8 +54,9 @@ class Images(CommandLineTest):
         (self.folder / 'square.ppm').write_bytes(b'P6 20 20 255\n' + bytes(1200))
         report = self.report('-o', 'a.mp4', '-m', FREE, '--image', 'square.ppm', '--frames', 1, '--steps', 1)
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 160))
-        # 30x20 on a grid of 16, in the area of 160x160.
-        self.fail_with(self.generate('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1), 2, '--width 192 is beyond this model', 'use at most 160')
+        report = self.report('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--steps', 1)  # 30x20; positions end at 160
+        self.assertEqual((report['output']['width'], report['output']['height']), (160, 96))
+        self.fail_with(self.generate('-o', 'c.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--size', '192x128'), 2, '--width 192 is beyond this model', 'use at most 160')
 
     def test_a_picture_is_needed_and_only_one(self):
         self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED), 2, '--image is missing')

@@ -37,7 +37,9 @@ class Commands(CommandLineTest):
         file = model / 'transformer' / 'config.json'
         file.write_text(json.dumps(json.loads(file.read_text()) | {
             'num_layers': 42, 'num_attention_heads': 48, 'attention_head_dim': 64, 'patch_size_t': 2, 'sample_width': 300,
-            'sample_height': 300, 'sample_frames': 81, 'use_rotary_positional_embeddings': True}))
+            'sample_height': 300, 'sample_frames': 81, 'use_rotary_positional_embeddings': True, 'in_channels': 16, 'out_channels': 16}))
+        file = model / 'vae' / 'config.json'
+        file.write_text(json.dumps(json.loads(file.read_text()) | {'latent_channels': 16}))
         summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
         self.assertEqual((summary['width'], summary['height'], summary['frames']), (1360, 768, 81))
 

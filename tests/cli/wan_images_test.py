@@ -44,6 +44,11 @@ class Images(CommandLineTest):
             self.assertEqual(report['image']['first_frame_psnr'] == 100, model is KNOWN, report['image'])
         self.assertNotIn('image', self.report('-o', 'clip.mp4', *self.options(KNOWN)))
 
+    def test_recipes_remember_in_which_dtype_a_picture_is_encoded(self):
+        asked, usual = (self.report('-o', 'clip.mp4', *self.options(ONE, *FIRST), '--dtype', 'fp32', *more)['recipe'] for more in (['--vae-dtype', 'fp32'], []))
+        self.assertEqual(asked.get('vae_dtype'), 'fp32')
+        self.assertNotIn('vae_dtype', usual)
+
     def test_what_a_model_cannot_use_or_lacks_is_refused(self):
         for model, arguments, words in ((ONE, [], '--image is missing'), (EXPERTS, [], '--image is missing'), (TWO, FIRST, '--last-image is missing'), (TWO, LAST, '--image is missing'),
                                         (ONE, FIRST + LAST, '--last-image is given'), (KNOWN, FIRST + LAST, '--last-image is given'), (TEXT, FIRST, '--image is given')):

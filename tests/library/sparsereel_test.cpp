@@ -589,7 +589,7 @@ TEST(Library, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
                              "}\nmade_with: {width: 32, height: 32, frames: 5, steps: 2, token_order: hilbert, "
                              "device: cpu, dtype: fp32}\nsettings: {topk: 0.2}\nmeasured: {}\n");
   const Failure failure = failure_of([&] { model.generate(request); });
-  EXPECT_THAT(failure.cause(), StartsWith(file + " was made for another model (other)"));
+  EXPECT_THAT(failure.cause(), StartsWith("profile " + file + " was made for another model (other)"));
   EXPECT_EQ(failure.field(), "profile");
   request.attention = "full";
   EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full"));

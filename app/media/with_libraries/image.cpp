@@ -1,7 +1,9 @@
 // Pictures through FFmpeg's decoders: PNG, JPEG and WebP by themselves, and the last frame of what else it knows.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 extern "C" {
@@ -158,22 +160,22 @@ AVCodecID codec_of(ImageFormat format) {
 class Source {
  public:
   explicit Source(const fs::path& path) : path_(path) {
-    require_image(avformat_open_input(&context_, ("file:" + path.string()).c_str(), nullptr, nullptr), path);
-    require_image(avformat_find_stream_info(context_, nullptr), path_);
-    index_ = require_image(av_find_best_stream(context_, AVMEDIA_TYPE_VIDEO, -1, -1, &codec_, 0), path_);
+    AVFormatContext* opened = nullptr;
+    require_image(avformat_open_input(&opened, ("file:" + path.string()).c_str(), nullptr, nullptr), path);
+    context_.reset(opened);
+    require_image(avformat_find_stream_info(context_.get(), nullptr), path_);
+    index_ = require_image(av_find_best_stream(context_.get(), AVMEDIA_TYPE_VIDEO, -1, -1, &codec_, 0), path_);
     check_image_size(path, stream().codecpar->height, stream().codecpar->width);
   }
-  ~Source() { avformat_close_input(&context_); }
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
 
   /// Of the pictures from the last one on that can be decoded by itself, or of all; nothing where none comes out.
   ffmpeg::Frame last_picture(bool of_all) {
-    if (!of_all && (context_->duration <= 0 || av_seek_frame(context_, -1, end(), AVSEEK_FLAG_BACKWARD) < 0)) return {};
+    if (!of_all && (context_->duration <= 0 || av_seek_frame(context_.get(), -1, end(), AVSEEK_FLAG_BACKWARD) < 0))
+      return {};
     const ffmpeg::Packet packet(av_packet_alloc());
     if (!packet) throw std::bad_alloc();
     Decoder decoder(codec_, path_, stream().codecpar);
-    while (av_read_frame(context_, packet.get()) >= 0) {
+    while (av_read_frame(context_.get(), packet.get()) >= 0) {
       if (packet->stream_index == index_) decoder.send(packet.get());
       av_packet_unref(packet.get());
     }
@@ -187,7 +189,8 @@ class Source {
     if (matrix == nullptr) return 1;
     const bool mirrored = int64_t{matrix[0]} * matrix[4] < int64_t{matrix[1]} * matrix[3];
     const double turn = -av_display_rotation_get(matrix);  // clockwise, in degrees
-    const auto quarters = mirrored ? 0 : (static_cast<int>(turn / 90 + 4.5) % 4);
+    // A matrix of zeros turns by no number.
+    const auto quarters = mirrored || std::isnan(turn) ? 0 : (static_cast<int>(turn / 90 + 4.5) % 4);
     return std::array{1, 6, 3, 8}[static_cast<size_t>(quarters)];
   }
 
@@ -208,7 +211,11 @@ class Source {
   }
 
   fs::path path_;
-  AVFormatContext* context_ = nullptr;
+  struct Close {
+    void operator()(AVFormatContext* context) const { avformat_close_input(&context); }
+  };
+
+  std::unique_ptr<AVFormatContext, Close> context_;
   const AVCodec* codec_ = nullptr;
   int index_ = 0;
 };

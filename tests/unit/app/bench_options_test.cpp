@@ -69,7 +69,7 @@ TEST(Workloads, KnowTheModels) {
   EXPECT_EQ(find_workload("cogvideox-5b").text_tokens, 226);
   EXPECT_EQ(find_workload("mochi").shape.text(), "1,24,44776,128");
   EXPECT_TRUE(find_workload("llama3.1-128k").causal);
-  EXPECT_EQ(known_workloads().size(), 9U);
+  EXPECT_EQ(known_workloads().size(), 10U);
   try {
     find_workload("sora");
     FAIL();

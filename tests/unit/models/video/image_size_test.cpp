@@ -24,6 +24,14 @@ TEST(ImageSize, OtherShapesAreKeptWithinTheArea) {  // figures of Wan's best_out
   expect_size({3000, 4000}, {480, 832}, 16, {544, 720});
 }
 
+TEST(ImageSize, StaysWithinWhatAModelCan) {
+  const PixelSize grid = {16, 16}, largest = {.height = 160, .width = 160};
+  EXPECT_EQ(size_like({20, 30}, 160 * 160, grid, largest), (PixelSize{.height = 96, .width = 160}));
+  EXPECT_EQ(size_like({30, 20}, 160 * 160, grid, largest), (PixelSize{.height = 160, .width = 96}));
+  EXPECT_EQ(size_like({20, 20}, 160 * 160, grid, largest), (PixelSize{.height = 160, .width = 160}));
+  EXPECT_EQ(size_like({1, 100}, 160 * 160, grid, largest), (PixelSize{.height = 16, .width = 160}));
+}
+
 TEST(ImageSize, AThinImageLeavesAStep) {
   expect_size({1, 20000}, {480, 832}, 16, {16, 24960});
   expect_size({7, 7}, {4, 4}, 16, {16, 16});
