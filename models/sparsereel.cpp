@@ -22,6 +22,8 @@
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
 #include "models/engine/request.h"
+#include "models/image/images.h"
+#include "models/image/resample.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
@@ -180,14 +182,11 @@ std::vector<std::string> profile_warnings(const Texts& given, const std::optiona
 
 /// fp32 in 0..1; undefined where there is none. `field`: the request's.
 at::Tensor pixels_of(const ImageView& view, const char* field) {
-  constexpr int64_t kMostPixels = 100'000'000;
   if (view.pixels == nullptr) return {};
-  if (view.height < 1 || view.width < 1 || view.height > kMostPixels / view.width)
+  if (view.height < 1 || view.width < 1 || view.height > models::kMostImagePixels / view.width)
     throw bad_option(field, "of " + std::to_string(view.width) + "x" + std::to_string(view.height) + " is impossible",
-                     "give 1 to 100 million pixels");
-  const auto shape = {view.height, view.width, int64_t{3}};
-  const at::Tensor bytes = at::from_blob(const_cast<uint8_t*>(view.pixels), shape, at::kByte);
-  return bytes.to(at::kFloat).div(255);
+                     "give 1 to " + std::to_string(models::kMostImagePixels / 1'000'000) + " million pixels");
+  return models::image_of(view.pixels, view.height, view.width);
 }
 
 /// Adds what the request has to know of its images, which have no files.

@@ -12,9 +12,8 @@ namespace {
 
 at::Tensor pixels_of(const std::string& file, const models::Plan& plan, uint64_t seed) {
   if (file == models::kMadeUpImage) return models::make_up_image(plan.height, plan.width, seed);
-  Image image = read_image(file);
-  const at::Tensor bytes = at::from_blob(image.pixels.data(), {image.height, image.width, 3}, at::kByte);
-  return bytes.to(at::kFloat).div(255);
+  const Image image = read_image(file);
+  return models::image_of(image.pixels.data(), image.height, image.width);
 }
 
 /// The model's own size is nobody's choice.

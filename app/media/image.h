@@ -14,7 +14,7 @@ using Image = models::Picture;
 /// file where it cannot be read, is CMYK, or larger than kMostImagePixels.
 Image read_image(const std::filesystem::path& path);
 
-/// Larger ones are refused before they are decoded: 300 MB of RGB.
-constexpr int64_t kMostImagePixels = 100'000'000;
+/// Larger ones are refused before they are decoded.
+using models::kMostImagePixels;
 
 }  // namespace sparsereel::app

@@ -3,9 +3,11 @@
 // components.h has what loads weights.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,11 @@ namespace sparsereel::models {
 
 /// Sizes that a component's config says and its tensors show: {"num_layers", 30}. What they do not show is left out.
 using Sizes = std::map<std::string, int64_t>;
+
+/// A field of a config as ModelSpec::marks has it.
+inline std::string mark_of(const std::optional<int64_t>& value) {
+  return value ? std::to_string(*value) : "null";
+}
 
 /// A component of a pipeline.
 struct Part {

@@ -245,6 +245,13 @@ bool Pipeline::fits_beside(const std::string& role) const {
          free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
+/// Of the denoiser. False: there was none.
+bool Pipeline::make_room() const {
+  const bool had_transformer = has_transformer();
+  experts_->release();
+  return had_transformer;
+}
+
 void Pipeline::load_vae() {
   if (vae_) return;
   vae_component_ = folder_.component("vae");
@@ -280,11 +287,7 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const std::
         latents = vae->encode(frames, in_tiles, progress);
         return latents.mean;
       },
-      [&] {
-        const bool had_transformer = has_transformer();
-        experts_->release();
-        return had_transformer;
-      });
+      [this] { return make_room(); });
   return latents;
 }
 
@@ -431,12 +434,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
   };
   result.frames = decode_or_retry_tiled(
       result.tiled, tiling == VaeTiling::automatic,
-      [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
-      [&] {
-        const bool had_transformer = has_transformer();
-        release_transformer();
-        return had_transformer;
-      });
+      [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); }, [this] { return make_room(); });
   check_numbers(result.frames, dtype_);
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;

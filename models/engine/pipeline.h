@@ -173,6 +173,7 @@ class Pipeline {
   Loading loading() const;
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;
+  bool make_room() const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   void check_latents(const at::Tensor& latents) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const std::function<bool()>& cancelled, bool& tiled) const;

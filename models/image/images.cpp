@@ -6,6 +6,11 @@
 
 namespace sparsereel::models {
 
+at::Tensor image_of(const uint8_t* pixels, int64_t height, int64_t width) {
+  const at::Tensor bytes = at::from_blob(const_cast<uint8_t*>(pixels), {height, width, 3}, at::kByte);
+  return bytes.to(at::kFloat).div(255);
+}
+
 at::Tensor make_up_image(int64_t height, int64_t width, uint64_t seed) {
   constexpr int64_t kSpots = 4;  // each way
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);

@@ -12,6 +12,9 @@ struct Picture {
   std::vector<uint8_t> pixels = {};
 };
 
+/// Larger pictures are refused: 300 MB of RGB.
+constexpr int64_t kMostImagePixels = 100'000'000;
+
 enum class ResampleFilter { lanczos, bicubic };
 
 /// A part of a picture, in its pixels; its edges may lie within some.

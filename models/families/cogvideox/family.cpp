@@ -27,10 +27,6 @@ std::string variant_of(const CogVideoXConfig& config) {
                                                                     : "2b layout (sine-cosine positions)");
 }
 
-std::string mark(const std::optional<int64_t>& value) {
-  return value ? std::to_string(*value) : "null";
-}
-
 /// The first image's latents go beside the noise. Learned positions are of the sample size alone.
 ImageSpec images_of(const CogVideoXConfig& config) {
   if (!config.takes_image()) return {};
@@ -56,8 +52,8 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   ModelSpec spec;
   spec.variant = variant_of(config);
   spec.marks = {{"in_channels", std::to_string(config.in_channels)},
-                {"ofs_embed_dim", mark(config.ofs_embed_dim)},
-                {"patch_size_t", mark(config.patch_size_t)}};
+                {"ofs_embed_dim", mark_of(config.ofs_embed_dim)},
+                {"patch_size_t", mark_of(config.patch_size_t)}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;

@@ -110,10 +110,6 @@ void check_image_encoder(const Checkpoint& checkpoint, const WanConfig& config) 
                *config.pos_embed_seq_len);
 }
 
-std::string text_of(std::optional<int64_t> size) {
-  return size ? std::to_string(*size) : "null";
-}
-
 std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   const char* task = !spec.image.needed      ? ""
                      : spec.image.needs_last ? ", first and last frame to video"
@@ -150,8 +146,8 @@ ModelSpec describe_wan(const Checkpoint& checkpoint) {
   spec.variant = variant_of(spec, vae);
   spec.marks = {{"boundary_ratio", checkpoint.setting("boundary_ratio").dump()},
                 {"in_channels", std::to_string(config.in_channels)},
-                {"image_dim", text_of(config.image_dim)},
-                {"pos_embed_seq_len", text_of(config.pos_embed_seq_len)}};
+                {"image_dim", mark_of(config.image_dim)},
+                {"pos_embed_seq_len", mark_of(config.pos_embed_seq_len)}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;

@@ -138,7 +138,6 @@ TEST(Request, NoiseLevelsFall) {
   }
 }
 
-/// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.
 ModelSpec spec_of_images() {
   ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
   spec.defaults.width = 832;
@@ -220,6 +219,7 @@ TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"width 640 is impossible for this model"}));
 }
 
+/// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.
 TEST(Request, APackedTextEncoderInPlaceOfTheCheckpointsMakesTheRunBf16) {
   const test::TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
