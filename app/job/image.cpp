@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "app/media/image.h"
 
@@ -56,6 +57,23 @@ void add_images(models::Conditioning& conditioning, const models::Plan& plan, co
   models::Images images = {.first = pixels_of(plan.image, plan, 0)};
   if (!plan.last_image.empty()) images.last = pixels_of(plan.last_image, plan, 1);
   pipeline.add_images(conditioning, plan, images, warnings, cancelled);
+}
+
+const ImageEncodings::Encoded& ImageEncodings::of(const models::Plan& plan, const models::Pipeline& pipeline,
+                                                  const std::function<bool()>& cancelled) {
+  const std::string key = models::image_key(plan);
+  const auto found = encoded_.find(key);
+  if (found != encoded_.end()) return found->second;
+  Encoded encoded;
+  add_images(encoded.conditioning, plan, pipeline, &encoded.warnings, cancelled);
+  encoded.conditioning = encoded.conditioning.to(at::kCPU);
+  return encoded_[key] = std::move(encoded);
+}
+
+uint64_t ImageEncodings::nbytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [key, encoded] : encoded_) bytes += encoded.conditioning.nbytes();
+  return bytes;
 }
 
 std::string shape_note(const models::Plan& plan) {

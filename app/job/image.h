@@ -8,6 +8,7 @@
 
 #include "app/options/settings.h"
 #include "models/engine/pipeline.h"
+#include "models/video/fields.h"
 
 namespace sparsereel::app {
 
@@ -27,6 +28,24 @@ void settle_images(const Settings& settings, const models::ModelSpec& spec, mode
 /// file.
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
                 std::vector<std::string>* warnings = nullptr, const std::function<bool()>& cancelled = {});
+
+/// What pictures say of videos, each encoded once: of videos that begin and end alike, in one size.
+class ImageEncodings {
+ public:
+  struct Encoded {
+    models::Conditioning conditioning;  // without a text, on the CPU
+    std::vector<std::string> warnings;
+  };
+
+  bool has(const models::Plan& plan) const { return encoded_.contains(models::image_key(plan)); }
+  /// Encodes what is not there yet. Throws as add_images().
+  const Encoded& of(const models::Plan& plan, const models::Pipeline& pipeline,
+                    const std::function<bool()>& cancelled = {});
+  uint64_t nbytes() const;
+
+ private:
+  std::map<std::string, Encoded> encoded_;
+};
 
 /// "in the shape of picture.jpg", to follow the size of a video whose size is nobody's choice; else empty.
 std::string shape_note(const models::Plan& plan);

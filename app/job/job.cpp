@@ -68,6 +68,7 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   const models::Run run = user_.watch(*videos.front());
   tell(run.stage, "text");
   models::reset_peak_memory(pipeline.device());
+  videos = videos.first(encode_images(videos, pipeline));
   const auto start = Clock::now();
   // The denoiser of the videos before makes room where both do not fit.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
@@ -84,6 +85,25 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   return count;
 }
 
+/// Before there is a text encoder in the GPU's memory. Returns how many of the videos TextLimit allows: at least one.
+size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipeline) {
+  ImageEncodings images;
+  for (size_t i = 0; i < videos.size(); ++i) {
+    Video& video = *videos[i];
+    if (video.plan.image.empty()) continue;
+    if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
+    const auto start = Clock::now();
+    const auto failure = attempt([&] {
+      const auto& encoded = images.of(video.plan, pipeline, policy_.go_on_after_failure ? cancelled_ : nullptr);
+      video.conditioning = encoded.conditioning;
+      for (const std::string& warning : encoded.warnings) warn(video, warning);
+    });
+    if (failure) fail(video, *failure, {});
+    video.text_cost.encode = seconds_since(start);
+  }
+  return videos.size();
+}
+
 /// Returns how many of the videos TextLimit allows: at least one, and all that share texts with the last.
 size_t Job::encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline) {
   const double most_seconds = std::max(policy_.texts.seconds, 2 * videos.front()->text_cost.load);
@@ -94,6 +114,7 @@ size_t Job::encode(std::span<Video* const> videos, const models::Run& run, model
     if (full && !texts.encoded.contains(models::text_key(videos[i]->plan)) && i > 0) return i;
     // A set has a report to end with; of a command's own videos nothing is lost: a signal ends the process at once.
     if (policy_.go_on_after_failure && cancelled_()) throw models::Cancelled{};
+    if (videos[i]->failure) continue;  // of its images
     const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
     if (failure) fail(*videos[i], *failure, {});
     tell(run.step, static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
@@ -107,17 +128,18 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    models::Conditioning conditioning = pipeline.text_stage().encode(video.plan, &warnings);
-    add_images(conditioning, video.plan, pipeline, &warnings, policy_.go_on_after_failure ? cancelled_ : nullptr);
-    video.conditioning = conditioning.to(at::kCPU);
-    video.text_cost.encode = seconds_since(start);
+    models::Conditioning conditioning = pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
+    conditioning.take_video(video.conditioning);
+    video.conditioning = std::move(conditioning);
+    video.text_cost.encode += seconds_since(start);
     texts.bytes += video.conditioning.nbytes();
     first = &video;
   } else {
     video.conditioning = first->conditioning;
-    warnings = first->warnings;  // there are no others yet
+    warnings = first->warnings;
   }
-  for (const std::string& warning : warnings) warn(video, warning);
+  for (const std::string& warning : warnings)  // those of its images were told
+    if (std::ranges::find(video.warnings, warning) == video.warnings.end()) warn(video, warning);
 }
 
 void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {

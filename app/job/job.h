@@ -113,6 +113,7 @@ class Job {
   std::optional<Error> attempt(const Part& part) const;
   void fail(Video& video, const Error& error, const std::filesystem::path& latents);
   void warn(Video& video, const std::string& warning);
+  size_t encode_images(std::span<Video* const> videos, models::Pipeline& pipeline);
   size_t encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline);
   void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
   void make(Video& video, models::Pipeline& pipeline);

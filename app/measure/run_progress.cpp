@@ -71,14 +71,17 @@ void check_sparse_runs(const models::Pipeline& pipeline) {
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                                RunProgress& progress, const std::function<void(int64_t done)>& before) {
   progress.stage("text");
+  ImageEncodings images;
+  std::vector<models::Conditioning> texts;
+  for (const models::Plan& plan : plans)
+    texts.push_back(plan.image.empty() ? models::Conditioning{} : images.of(plan, pipeline).conditioning);
   models::TextStage& text = pipeline.text_stage();
   text.load();
-  std::vector<models::Conditioning> texts;
-  for (const models::Plan& plan : plans) {
-    before(static_cast<int64_t>(texts.size()));
-    models::Conditioning conditioning = text.encode(plan);
-    add_images(conditioning, plan, pipeline);
-    texts.push_back(conditioning.to(at::kCPU));
+  for (size_t i = 0; i < plans.size(); ++i) {
+    before(static_cast<int64_t>(i));
+    models::Conditioning conditioning = text.encode(plans[i]).to(at::kCPU);
+    conditioning.take_video(texts[i]);
+    texts[i] = std::move(conditioning);
   }
   text.release();
   return texts;

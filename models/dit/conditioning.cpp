@@ -27,6 +27,13 @@ Conditioning Conditioning::to(const at::TensorOptions& options) const {
   return there;
 }
 
+void Conditioning::take_video(const Conditioning& other) {
+  context = other.context;
+  latents = other.latents;
+  mask = other.mask;
+  deviation = other.deviation;
+}
+
 uint64_t Conditioning::nbytes() const {
   uint64_t bytes = 0;
   for (const auto member : kAll)

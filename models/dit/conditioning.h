@@ -31,6 +31,8 @@ struct Conditioning {
   /// Of one pass.
   Conditioning pass(int64_t index) const;
   Conditioning to(const at::TensorOptions& options) const;
+  /// Takes what is the video's, whatever the pass, from another one.
+  void take_video(const Conditioning& other);
   uint64_t nbytes() const;
 };
 

@@ -471,9 +471,14 @@ std::string text_key(const Plan& plan) {
   nlohmann::json key;
   for (const Field& field : fields())
     if (field.decides == Decides::text) key.push_back(field.save(plan));
-  // Images are encoded for one size, and their fields say less than the whole paths, which need not be UTF-8.
-  if (!plan.image.empty()) key.push_back({plan.width, plan.height, plan.num_frames});
-  return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + plan.image + '\0' + plan.last_image;
+  return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + image_key(plan);
+}
+
+// Images are encoded for one size. Their fields say less than the whole paths, which need not be UTF-8.
+std::string image_key(const Plan& plan) {
+  if (plan.image.empty()) return {};
+  const nlohmann::json how = {name(plan.resize), plan.width, plan.height, plan.num_frames};
+  return how.dump() + plan.image + '\0' + plan.last_image;
 }
 
 std::string pipeline_key(const Request& request) {

@@ -117,6 +117,8 @@ nlohmann::json recipe_of(const Plan& plan);
 
 /// Two plans, or requests, with the same key share the encoding of their texts, or the pipeline.
 std::string text_key(const Plan& plan);
+/// The same of their images alone.
+std::string image_key(const Plan& plan);
 std::string pipeline_key(const Request& request);
 
 }  // namespace sparsereel::models

@@ -34,19 +34,20 @@ JobPolicy of_a_set(const TextLimit& limit) {
 
 class JobTest : public ::testing::Test {
  protected:
-  void add(const std::vector<std::string>& prompts) {
+  void add(const std::vector<std::string>& prompts, const std::map<std::string, std::string>& more = {}) {
     videos_.resize(prompts.size());
     LoadedFiles files;
     for (size_t i = 0; i < prompts.size(); ++i) {
       Video& video = videos_[i];
       video.index = static_cast<int64_t>(i);
-      video.settings.add(Source::command_line, {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"},
+      video.settings.add(Source::command_line, {{"model", model_},
                                                 {"prompt", prompts[i]},
                                                 {"steps", "1"},
                                                 {"size", "32x32"},
                                                 {"frames", "1"},
                                                 {"fps", "8"},
                                                 {"output", (folder_ / (std::to_string(i) + ".safetensors")).string()}});
+      video.settings.add(Source::command_line, more);
       video.options = read_generate_options(video.settings);
       resolve_video(video, *pipeline_, files);
       rows_.push_back(&video);
@@ -69,13 +70,30 @@ class JobTest : public ::testing::Test {
 
   c10::InferenceMode guard_;  // as in main()
   test::TemporaryFolder folder_;
-  std::shared_ptr<models::Pipeline> pipeline_ =
-      models::Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  std::string model_ = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
+  std::shared_ptr<models::Pipeline> pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
   std::vector<Video> videos_;
   std::vector<Video*> rows_;
   Heard heard_;
   uint64_t most_waiting_ = 0;
 };
+
+TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
+  model_ = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_5b";
+  pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
+  const std::string picture = folder_ / "p.ppm";
+  test::write_text(picture, "P6 2 1 255\nabcdef");
+  add({"a", "b", "a"}, {{"image", picture}});
+  Job job(heard_, never, of_a_set({}));
+  EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
+  const models::Conditioning& first = videos_[0].conditioning;
+  for (const Video& other : videos_) {
+    EXPECT_TRUE(other.conditioning.latents.is_same(first.latents));
+    EXPECT_TRUE(other.conditioning.mask.is_same(first.mask));
+  }
+  EXPECT_FALSE(videos_[1].conditioning.text.equal(first.text));
+  EXPECT_TRUE(videos_[2].conditioning.text.is_same(first.text));
+}
 
 TEST_F(JobTest, TextsThatWaitAreBoundedInBytes) {
   add({"a", "b", "c", "d", "e"});
