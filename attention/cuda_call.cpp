@@ -169,7 +169,8 @@ class CudaCall {
     // The error that Mode::check reports is that of attention alone.
     const bool e4m3 = context.takes_e4m3 && context.mode != Mode::check && writes_e4m3(call_, q_.device().index());
     const auto floats = q_.options().dtype(at::kFloat);
-    out_ = empty_output(q_, q_.sizes(), e4m3);
+    const bool over_q = context.may_overwrite_q && !e4m3 && context.mode != Mode::check;
+    out_ = over_q ? q_ : empty_output(q_, q_.sizes(), e4m3);
     if (e4m3) out_scale_ = at::empty({q_.size(0)}, floats);
     if (context.return_lse) lse_ = at::empty({q_.size(0), q_.size(2), q_.size(1)}, floats);
   }

@@ -48,9 +48,9 @@ struct Call {
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
-  StridedRows q{}, k{}, v{}, out{};
-  float* out_scale = nullptr;  // [batch]: out is e4m3, and these are its scales; see writes_e4m3()
-  float* lse = nullptr;        // [batch, heads, queries], natural log; null: not wanted
+  StridedRows q{}, k{}, v{}, out{};  // on a GPU out may be q: queries are read before the first output is written
+  float* out_scale = nullptr;        // [batch]: out is e4m3, and these are its scales; see writes_e4m3()
+  float* lse = nullptr;              // [batch, heads, queries], natural log; null: not wanted
   double scale = 1;
   int64_t text_tokens = 0;               // the last tokens of q and k
   bool causal = false;                   // query i sees keys up to i + keys - queries

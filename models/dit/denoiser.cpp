@@ -85,6 +85,7 @@ at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& con
   Tokens tokens = dit_->embed(input, tokens_plan);
   Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);
   cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, dit_->layers(), tokens, attend);
+  workspace_.scratch.reset();  // for a second expert, or the decoder
   at::Tensor prediction = dit_->head(tokens, tokens_plan).to(latents.scalar_type());
   if (run.collects) collect(run);
   return prediction;

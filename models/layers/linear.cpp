@@ -43,8 +43,13 @@ at::Tensor run_onednn(const at::Tensor& x, const Linear& layer, std::string_view
                                algorithm);
 }
 
+// Of rows that lie apart, such as those that attention wrote over its queries, torch adds the bias in a pass of its
+// own, unless they are the rows of a matrix.
 at::Tensor run_torch(const at::Tensor& x, const Linear& layer) {
-  return layer.bias.defined() ? at::linear(x, layer.weight, layer.bias) : at::linear(x, layer.weight);
+  if (!layer.bias.defined()) return at::linear(x, layer.weight);
+  const bool is_matrix = x.dim() == 3 && (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
+  if (!is_matrix || x.is_contiguous()) return at::linear(x, layer.weight, layer.bias);
+  return at::linear(x.flatten(0, 1), layer.weight, layer.bias).view({x.size(0), x.size(1), -1});
 }
 
 // torch's CUDA matmul hands bias and GELU, which is the tanh approximation there, to cuBLASLt's epilogue.
@@ -108,9 +113,12 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
   return at::gelu_(y, "tanh");
 }
 
-at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const Linear& out) {
-  if (!in.is_fp8() || !out.is_fp8()) return linear(linear_gelu_tanh(x, in), out);
-  at::Tensor hidden = linear(x, in);
+at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out) {
+  if (!in.is_fp8() || !out.is_fp8()) {
+    const at::Tensor hidden = linear_gelu_tanh(Activation(std::move(x)), in);
+    return linear(hidden, out);
+  }
+  at::Tensor hidden = linear(Activation(std::move(x)), in);
   return linear(gelu_tanh_quantize_rows_(hidden), out);
 }
 

@@ -43,8 +43,8 @@ at::Tensor linear_gelu(const Activation& x, const Linear& layer);
 /// The same by the tanh approximation.
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 
-/// linear(linear_gelu_tanh(x, in), out).
-at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const Linear& out);
+/// linear(linear_gelu_tanh(x, in), out). A moved x is gone before the second product.
+at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out);
 
 /// linear(a * silu(b), out), where linear(x, in) is a and, behind it, b (Shazeer, arXiv 2002.05202).
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);

@@ -1,4 +1,4 @@
-// Outputs in e4m3 against the same kernel's in 16 bits.
+// Outputs in e4m3 against the same kernel's in 16 bits, and outputs that lie where the queries did.
 #include <cmath>
 #include <utility>
 
@@ -80,6 +80,26 @@ TEST_F(EightBitOutput, IsNotForModeCheck) {
   const Result result = on_gpu(x, {.mode = Mode::check, .takes_e4m3 = true});
   EXPECT_FALSE(result.out_scale.defined());
   EXPECT_EQ(result.out.scalar_type(), at::kBFloat16);
+}
+
+/// q, k and v as parts of one projection, as transformers have them.
+TEST_F(AttendOnGpu, WritesOverQueriesWhatItWritesElsewhere) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const Mode mode : {Mode::quantized, Mode::sparse}) {
+      for (const int64_t tokens : {333, 5000}) {  // the latter with tiles in parts
+        const at::Tensor qkv = at::randn({2, tokens, 3, 3, head_dim}).to(at::kCUDA, at::kBFloat16);
+        const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
+        Context context{.mode = mode};
+        context.policy.defaults.topk = 0.3;
+        context.policy.dense_operations = 0;
+        const at::Tensor expected = attend(q, k, v, context, workspace_).out;
+        context.may_overwrite_q = true;
+        const at::Tensor out = attend(q, k, v, context, workspace_).out;
+        EXPECT_EQ(out.const_data_ptr(), q.const_data_ptr());
+        EXPECT_TRUE(out.equal(expected));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class CogVideoX final : public Dit {
   }
   at::Tensor embed_time(const DitInput& input) const;
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
-  Activation self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const;
+  Activation self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const;
 
   CogVideoXConfig config_;
   std::string config_file_;
@@ -110,10 +110,11 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
   return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = embed_time(input)};
 }
 
-// x [B, N, C] -> the heads' outputs side by side [B, N, C].
-Activation CogVideoX::self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const {
-  const at::Tensor qkv =
-      linear(x, block.qkv).unflatten(2, {3, config_.num_attention_heads, config_.attention_head_dim});
+// x [B, N, C] -> the heads' outputs side by side [B, N, C]. x is let go of before attention, which needs the most
+// memory of a block.
+Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const {
+  const at::Tensor qkv = linear(Activation(std::move(x)), block.qkv)
+                             .unflatten(2, {3, config_.num_attention_heads, config_.attention_head_dim});
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::layer;
   prologue.eps = kQkNormEps;
@@ -130,9 +131,9 @@ void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
       linear_few_rows(tokens.time, {&block.norm1.modulation, &block.norm2.modulation});
   const JointModulation first = joint_modulation(projected[0]), second = joint_modulation(projected[1]);
   Activation x = tokens.hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first, block.qkv);
-  tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
+  tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
   x = tokens.hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second, block.feed_forward_in);
-  tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
+  tokens.hidden.add(feed_forward_gelu_tanh(std::move(x), block.feed_forward_in, block.feed_forward_out), second);
 }
 
 at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {

@@ -87,8 +87,8 @@ class Wan final : public Dit {
   at::Tensor split_heads(const at::Tensor& x) const {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
-  Activation self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
-  at::Tensor cross_attention(size_t layer, const Activation& x, const Tokens& tokens, Attend& attend) const;
+  Activation self_attention(const WanBlock& block, Activation x, Attend& attend) const;
+  at::Tensor cross_attention(size_t layer, Activation x, const Tokens& tokens, Attend& attend) const;
   void check_images(const Conditioning& given) const;
   at::Tensor embed_images(const at::Tensor& tokens) const;
   KeysAndValues keys_of_images(const WanBlock& block, const at::Tensor& context) const;
@@ -184,15 +184,17 @@ KeysAndValues Wan::keys_of_images(const WanBlock& block, const at::Tensor& conte
   return {.k = heads(k), .v = heads(kv.select(2, 1).contiguous())};
 }
 
-Activation Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
-  const at::Tensor qkv = split_heads(linear(x, block.qkv));
+// x is let go of before attention, which needs the most memory of a block.
+Activation Wan::self_attention(const WanBlock& block, Activation x, Attend& attend) const {
+  const at::Tensor qkv = split_heads(linear(Activation(std::move(x)), block.qkv));
   return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps),
                 block.to_out);
 }
 
-at::Tensor Wan::cross_attention(size_t layer, const Activation& x, const Tokens& tokens, Attend& attend) const {
+at::Tensor Wan::cross_attention(size_t layer, Activation x, const Tokens& tokens, Attend& attend) const {
   const WanBlock& block = blocks_[layer];
-  const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
+  const at::Tensor q = split_heads(linear(Activation(std::move(x)), block.cross_q)),
+                   kv = split_heads(linear(tokens.context, block.cross_kv));
   const auto norms = norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps);
   if (!tokens.image_keys)
     return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1), norms, tokens.context_bias, block.cross_out);
@@ -207,14 +209,14 @@ void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const at::Tensor table = block.modulation + tokens.modulation;
   const JointModulation first = modulation_of(table, 0, 3, tokens), second = modulation_of(table, 3, 3, tokens);
   Activation x = tokens.hidden.norm_modulate({}, config_.eps, first, block.qkv);
-  tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
+  tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
   x = config_.cross_attn_norm
           ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0), tokens),
                                         block.cross_q)
           : tokens.hidden.value();
-  tokens.hidden.add(cross_attention(layer, x, tokens, attend));
+  tokens.hidden.add(cross_attention(layer, std::move(x), tokens, attend));
   x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
-  tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
+  tokens.hidden.add(feed_forward_gelu_tanh(std::move(x), block.feed_forward_in, block.feed_forward_out), second);
 }
 
 at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {

@@ -51,8 +51,12 @@ TEST_F(LinearLayer, GeluMatchesDoublePrecisionFromTailToTail) {
 
 TEST_F(LinearLayer, TakesStridedRowsAndNoRowsAtAll) {
   const Linear layer = {at::randn({8, 16}), at::randn({8})};
-  const at::Tensor x = at::randn({3, 10, 32}).narrow(2, 16, 16);
-  EXPECT_TRUE(close_to(linear(x, layer), exact(x, layer), 2e-6));
+  for (const auto& [dtype, tolerance] : {std::pair(at::kFloat, 2e-6), std::pair(at::kBFloat16, 1e-2)}) {
+    const Linear each = {layer.weight.to(dtype), layer.bias.to(dtype)};
+    const at::Tensor wide = at::randn({3, 10, 32}).to(dtype), x = wide.narrow(2, 16, 16);
+    for (const at::Tensor& rows : {x, x.narrow(0, 1, 1), x.narrow(1, 2, 5)})
+      EXPECT_TRUE(close_to(linear(rows, each), exact(rows, each), tolerance)) << dtype << rows.sizes();
+  }
   EXPECT_EQ(linear(at::empty({0, 16}), layer).sizes(), at::IntArrayRef({0, 8}));
 }
 
