@@ -47,6 +47,7 @@ void time_work(const std::string& name, const std::function<void()>& work, uint6
                 static_cast<double>(allocator->getDeviceStats(0).allocated_bytes[0].peak - before) / kGiB);
   if (estimate > 0) std::printf(", estimate %.2f GiB", static_cast<double>(estimate) / kGiB);
   std::printf("\n");
+  std::fflush(stdout);  // the next line may take a minute
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -64,11 +65,11 @@ int run(const std::vector<std::string>& arguments) {
   const at::Tensor picture = video.narrow(2, 0, 1);
   const at::Tensor latents = vae->encode(video, false).mean;
   time_work(
-      "encode one frame", [&] { vae->encode(picture, false); }, vae->untiled_encode_bytes(1, height, width),
-      repetitions, device);
-  time_work(
       "encode whole", [&] { vae->encode(video, false); }, vae->untiled_encode_bytes(frames, height, width), repetitions,
       device);
+  time_work(
+      "encode one frame", [&] { vae->encode(picture, false); }, vae->untiled_encode_bytes(1, height, width),
+      repetitions, device);
   time_work(
       "encode tiled", [&] { vae->encode(video, true); }, 0, repetitions, device);
   time_work(

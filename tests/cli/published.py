@@ -299,5 +299,7 @@ def write(path, tensors, filled=False):
 
 
 if __name__ == '__main__':
+    if len(sys.argv) < 2 or sys.argv[1].startswith('-') or not set(sys.argv[2:]) <= set(FILES):
+        sys.exit(__doc__.strip() + '\nFILES: ' + ' '.join(FILES))
     for wanted in sys.argv[2:] or FILES:
         print(write(Path(sys.argv[1]) / wanted, FILES[wanted](), filled=True), os.path.getsize(Path(sys.argv[1]) / wanted), flush=True)
