@@ -8,10 +8,9 @@ import shutil
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler, CogVideoXImageToVideoPipeline, CogVideoXTransformer3DModel
-from make_clip import picture
+from image_to_video import latents_of, save_cases, save_text_encoder, some_pixels, write_pipeline_cases
 from make_lora import Layers
 from make_pipeline import NEGATIVE, PROMPT, make_tokenizer, randomise
-from PIL import Image
 from safetensors.torch import save_file
 from transformers import T5Config, T5EncoderModel
 
@@ -46,13 +45,10 @@ def make_folder(name):
     shutil.rmtree(folder, ignore_errors=True)
     vocab_size = make_tokenizer(folder / "tokenizer")
     generator = torch.Generator().manual_seed(len(name))
-    text_encoder = T5EncoderModel(T5Config(
-        vocab_size=vocab_size, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
-        decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False))
     transformer = CogVideoXTransformer3DModel(**config)
     vae = AutoencoderKLCogVideoX(block_out_channels=(8, 8, 8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=48, sample_width=40, scaling_factor=0.8,
                                  temporal_compression_ratio=4, **of_vae)
-    randomise(text_encoder, generator).save_pretrained(folder / "text_encoder")
+    save_text_encoder(folder, T5Config, T5EncoderModel, vocab_size, generator)
     randomise(transformer, generator)
     if "use_learned_positional_embeddings" in config:  # a buffer, no parameter
         table = transformer.patch_embed.pos_embedding
@@ -87,12 +83,9 @@ def run(pictures, folder="pipeline", scheduler="ddim", lora=None, **options):
         pipeline.fuse_lora(lora_scale=float(scale))
         pipeline.unload_lora_weights()
     arguments = {**COMMON, **options}
-    seed, picture_name = arguments.pop("seed"), arguments.pop("image")
-    image = Image.fromarray(pictures[picture_name].numpy())
-    latents = pipeline(image=image, **arguments, output_type="latent", generator=torch.Generator().manual_seed(seed)).frames
+    latents = latents_of(pipeline, pictures, arguments)
     latents = latents[:, latents.shape[1] - ((arguments["num_frames"] - 1) // 4 + 1):]  # without those that fill up, as the pipeline decodes them
-    video = pipeline.decode_latents(latents)
-    return latents, (video[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 3, 0)[::4, ::2, ::2]  # every fourth frame, every second pixel
+    return latents, some_pixels(pipeline.decode_latents(latents))
 
 
 @torch.no_grad()
@@ -101,17 +94,10 @@ def main():
     DATA.mkdir(exist_ok=True)
     for name in FOLDERS:
         make_folder(name)
-    pictures = {name: picture(*size, seed) for seed, (name, size) in enumerate(PICTURES.items())}
-    golden = {name: pixels / 255 for name, pixels in pictures.items()}
-    for name, options in CASES.items():
-        golden[f"{name}.latents"], golden[f"{name}.frames"] = run(pictures, **options)
-    (DATA / "pipeline_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in CASES.items()}, indent=1) + "\n")
-    save_file({key: value.float().contiguous() for key, value in golden.items()}, DATA / "pipeline_golden.safetensors")
+    pictures = write_pipeline_cases(DATA, COMMON, CASES, PICTURES, run)
     make_lora(DATA / "lora")
-    (DATA / "lora_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in LORA_CASES.items()}, indent=1) + "\n")
+    save_cases(DATA / "lora_cases.json", COMMON, LORA_CASES)
     save_file({f"{name}.latents": run(pictures, **options)[0].contiguous() for name, options in LORA_CASES.items()}, DATA / "lora_golden.safetensors")
-    for key, value in golden.items():
-        print(key, tuple(value.shape), f"std {value.float().std():.3f} min {value.min():.3f} max {value.max():.3f}")
 
 
 if __name__ == "__main__":

@@ -87,18 +87,23 @@ def errors(output, **others):
     return ", ".join(f"{name} off by {(other - output).abs().max() / output.abs().max():.1e} of the scale" for name, other in others.items())
 
 
-def make_case(name, golden):
-    config, (frames, height, width), text_tokens, timesteps = CASES[name]
+def make_case(name, case, golden, more=lambda dtype: {}):
+    """`more`: what a forward is given besides."""
+    config, (frames, height, width), text_tokens, timesteps = case
     model = CogVideoXTransformer3DModel(**config).eval()
     weights = randomise(model, golden)
     generator = generator_of(name)
     latents = torch.randn(len(timesteps), frames, config["in_channels"], height, width, generator=generator)
     text = torch.randn(len(timesteps), text_tokens, config["text_embed_dim"], generator=generator)
     times, rotary = torch.tensor(timesteps), rotary_of(model, latents)
-    output = model(latents, text, times, image_rotary_emb=rotary, return_dict=False)[0]
+
+    def output_of(module, dtype=torch.float32):
+        return module(latents.to(dtype), text.to(dtype), times, **more(dtype), image_rotary_emb=rotary, return_dict=False)[0].float()
+
+    output = output_of(model)
     reduced, saved = in_fp8(model)
-    fp8 = reduced(latents, text, times, image_rotary_emb=rotary, return_dict=False)[0]
-    half = model.bfloat16()(latents.bfloat16(), text.bfloat16(), times, image_rotary_emb=rotary, return_dict=False)[0].float()
+    fp8 = output_of(reduced)
+    half = output_of(model.bfloat16(), torch.bfloat16)
     golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": half.half(),
                f"{name}/fp8_output": fp8.half()}
     print(f"{name:28} output {tuple(output.shape)} std {output.std():.3f}, {errors(output, bf16=half, fp8=fp8)}")
@@ -116,15 +121,18 @@ def names_of(config):
     return {"config": dict(model.config), "block": blocks[0], "rest": rest}
 
 
+def write(folder, golden, cases, names):
+    save_file({key: value.contiguous() for key, value in golden.items()}, folder / "dit_golden.safetensors")
+    for file, content in (("dit_cases.json", cases), ("dit_names.json", names)):
+        (folder / file).write_text(json.dumps(content, separators=(",", ":")) + "\n")
+
+
 @torch.no_grad()
 def main():
     torch.set_num_threads(1)
     golden = {}
-    cases = {name: make_case(name, golden) for name in CASES}
-    save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "dit_golden.safetensors")
-    (DATA / "dit_cases.json").write_text(json.dumps(cases, indent=None, separators=(",", ":")) + "\n")
-    names = {name: names_of(config) for name, config in PUBLISHED.items()}
-    (DATA / "dit_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
+    cases = {name: make_case(name, case, golden) for name, case in CASES.items()}
+    write(DATA, golden, cases, {name: names_of(config) for name, config in PUBLISHED.items()})
 
 
 if __name__ == "__main__":

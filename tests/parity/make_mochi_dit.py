@@ -2,13 +2,11 @@
 """python tests/parity/make_mochi_dit.py: writes data/mochi/dit_golden.safetensors and data/mochi/dit_cases.json (small random Mochi transformers, their inputs and
 diffusers' outputs) and data/mochi/dit_names.json (names and shapes of the published size). Needs torch, diffusers, safetensors."""
 import copy
-import json
 
 import torch
 from diffusers import MochiTransformer3DModel
-from safetensors.torch import save_file
 
-from make_dit import DATA, errors, generator_of, in_fp8, randomise
+from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, num_layers=2, pooled_projection_dim=24, in_channels=4, text_embed_dim=16, time_embed_dim=16)
 # name: (config, latents [frames, height, width], tokens of each text of the batch, timesteps of the batch: numbers that bf16 has, to which the pipeline rounds)
@@ -65,9 +63,7 @@ def main():
     torch.set_num_threads(1)
     golden = {}
     cases = {name: make_case(name, golden) for name in CASES}
-    save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "mochi" / "dit_golden.safetensors")
-    (DATA / "mochi" / "dit_cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
-    (DATA / "mochi" / "dit_names.json").write_text(json.dumps({"1 preview": names_of({})}, separators=(",", ":")) + "\n")
+    write(DATA / "mochi", golden, cases, {"1 preview": names_of({})})
 
 
 if __name__ == "__main__":

@@ -2,13 +2,11 @@
 """python tests/parity/make_wan_dit.py: writes data/wan/dit_golden.safetensors and data/wan/dit_cases.json (small random Wan transformers, their inputs and
 diffusers' outputs) and data/wan/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
 import copy
-import json
 
 import torch
 from diffusers import WanTransformer3DModel
-from safetensors.torch import save_file
 
-from make_dit import DATA, errors, generator_of, in_fp8, randomise
+from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, text_dim=10, freq_dim=16, ffn_dim=24, num_layers=2)
 # name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
@@ -76,10 +74,7 @@ def main():
     torch.set_num_threads(1)
     golden = {}
     cases = {name: make_case(name, golden) for name in CASES}
-    save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "wan" / "dit_golden.safetensors")
-    (DATA / "wan" / "dit_cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
-    names = {name: names_of(config) for name, config in PUBLISHED.items()}
-    (DATA / "wan" / "dit_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
+    write(DATA / "wan", golden, cases, {name: names_of(config) for name, config in PUBLISHED.items()})
 
 
 if __name__ == "__main__":

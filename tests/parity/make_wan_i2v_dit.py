@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 """python tests/parity/make_wan_i2v_dit.py: writes data/wan_i2v/dit_golden.safetensors and dit_cases.json (small random Wan transformers for image to video, their inputs
 and diffusers' outputs) and dit_names.json (names and shapes of the published ones). Needs torch, diffusers, safetensors."""
-import json
-
 import torch
 from diffusers import WanTransformer3DModel
-from make_dit import DATA, errors, generator_of, in_fp8, randomise
+from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
 from make_wan_dit import SMALL, in_bfloat16, names_of
-from safetensors.torch import save_file
 
 FOLDER = DATA / "wan_i2v"
 TEXT_TOKENS = 512  # what diffusers takes for the text's where there are images' before them; those of a case, then zeros
@@ -81,10 +78,7 @@ def main():
     FOLDER.mkdir(exist_ok=True)
     golden = {}
     cases = {name: make_case(name, golden) for name in CASES}
-    save_file({key: value.contiguous() for key, value in golden.items()}, FOLDER / "dit_golden.safetensors")
-    (FOLDER / "dit_cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
-    names = {name: names_of(config) for name, config in PUBLISHED.items()}
-    (FOLDER / "dit_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
+    write(FOLDER, golden, cases, {name: names_of(config) for name, config in PUBLISHED.items()})
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ import shutil
 
 import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanImageToVideoPipeline, WanTransformer3DModel
-from make_clip import SIZE, picture, small_tower
+from image_to_video import latents_of, save_text_encoder, some_pixels, write_pipeline_cases
+from make_clip import SIZE, small_tower
 from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomise
-from PIL import Image
-from safetensors.torch import save_file
 from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPVisionModelWithProjection, UMT5Config, UMT5EncoderModel
 
 FOLDER = DATA / "wan_i2v"
@@ -55,12 +54,9 @@ def make_folder(name):
     shutil.rmtree(folder, ignore_errors=True)
     vocab_size = make_tokenizer(folder / "tokenizer")
     generator = torch.Generator().manual_seed(len(name))
-    text_encoder = UMT5EncoderModel(UMT5Config(
-        vocab_size=vocab_size, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
-        decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False))
     vae = AutoencoderKLWan(base_dim=4, z_dim=CHANNELS, dim_mult=[1, 2, 2, 2], num_res_blocks=1, temperal_downsample=[False, True, True], latents_mean=[-0.2, 0.1, 0.0, 0.3],
                            latents_std=[1.5, 0.7, 1.0, 2.0])
-    randomise(text_encoder, generator).save_pretrained(folder / "text_encoder")
+    save_text_encoder(folder, UMT5Config, UMT5EncoderModel, vocab_size, generator)
     randomise(vae, generator).save_pretrained(folder / "vae")
     roles = ["transformer", "transformer_2"] if "boundary_ratio" in settings else ["transformer"]
     for role in roles:
@@ -100,15 +96,10 @@ def open_folder(name):
 
 def run(pictures, folder="pipeline", **options):
     pipeline = open_folder(folder)
-    arguments = {**COMMON, **options}
-    seed = arguments.pop("seed")
-    for name in ("image", "last_image"):
-        if name in arguments:
-            arguments[name] = Image.fromarray(pictures[arguments[name]].numpy())
-    latents = pipeline(**arguments, output_type="latent", generator=torch.Generator().manual_seed(seed)).frames
+    latents = latents_of(pipeline, pictures, {**COMMON, **options})
     mean, std = (torch.tensor(pipeline.vae.config[key]).view(1, -1, 1, 1, 1) for key in ("latents_mean", "latents_std"))
     video = pipeline.vae.decode(latents / (1.0 / std) + mean, return_dict=False)[0]
-    return latents, (video[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 3, 0)[::4, ::2, ::2]  # every fourth frame, every second pixel
+    return latents, some_pixels(video)
 
 
 @torch.no_grad()
@@ -117,14 +108,7 @@ def main():
     FOLDER.mkdir(exist_ok=True)
     for name in FOLDERS:
         make_folder(name)
-    pictures = {name: picture(*size, seed) for seed, (name, size) in enumerate(PICTURES.items())}
-    golden = {name: pixels / 255 for name, pixels in pictures.items()}
-    for name, options in CASES.items():
-        golden[f"{name}.latents"], golden[f"{name}.frames"] = run(pictures, **options)
-    (FOLDER / "pipeline_cases.json").write_text(json.dumps({name: {**COMMON, **options} for name, options in CASES.items()}, indent=1) + "\n")
-    save_file({key: value.float().contiguous() for key, value in golden.items()}, FOLDER / "pipeline_golden.safetensors")
-    for key, value in golden.items():
-        print(key, tuple(value.shape), f"std {value.float().std():.3f} min {value.min():.3f} max {value.max():.3f}")
+    write_pipeline_cases(FOLDER, COMMON, CASES, PICTURES, run)
 
 
 if __name__ == "__main__":
