@@ -119,7 +119,7 @@ void add_options(CLI::App& command, CommandLine& line, Command which) {
                         : spec.kind == ValueKind::loras   ? "FILE[:SCALE]"
                         : spec.kind == ValueKind::whole   ? "N"
                         : spec.kind == ValueKind::seed    ? "N"
-                        : spec.kind == ValueKind::size    ? "WxH"
+                        : spec.kind == ValueKind::size    ? "WxH|Np"
                         : spec.kind == ValueKind::number  ? "X"
                         : spec.kind == ValueKind::numbers ? "X,X,.."
                                                           : "TEXT");

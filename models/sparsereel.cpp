@@ -81,6 +81,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "steps", request.steps);
   add(texts, "width", request.width);
   add(texts, "height", request.height);
+  add(texts, "size", request.size);
   add(texts, "frames", request.frames);
   add(texts, "resize", request.resize);
   add(texts, "max_sequence_length", request.max_sequence_length);
@@ -110,11 +111,13 @@ Texts texts_of(const VideoRequest& request) {
   return texts;
 }
 
-/// Of the model's file, with "size" as its two sides.
+/// Of the model's file, with "size" as its two sides where it has them.
 Texts file_defaults(const models::ModelConfig& config, const models::PresetChoice& preset) {
   Texts defaults = models::defaults_of(config, preset).values;
-  if (const auto size = defaults.find("size"); size != defaults.end())
-    std::tie(defaults["width"], defaults["height"]) = models::width_and_height(size->second);
+  const auto size = defaults.find("size");
+  if (size == defaults.end() || models::find_frame_area(size->second)) return defaults;
+  std::tie(defaults["width"], defaults["height"]) = models::width_and_height(size->second);
+  defaults.erase(size);
   return defaults;
 }
 

@@ -77,8 +77,9 @@ struct VideoRequest {
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
+  std::string size = {};  // 480p, 720p: an area in place of width and height, in the image's shape, or 16:9
   /// What the video begins and ends with, for models that take it, of any size. With neither width nor height, the
-  /// video has the first one's shape, and the area of the model's own size.
+  /// video has the first one's shape, and the area of `size`, or of the model's own.
   ImageView image = {}, last_image = {};
   std::string resize = {};                                 // cover (scale and crop), stretch; empty: cover
   std::optional<int64_t> max_sequence_length = {};         // tokens of the prompt; longer ones are cut

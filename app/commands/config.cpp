@@ -43,6 +43,15 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
+/// Of a video's side that nobody gave: the area that was asked for, and the image that it has the shape of.
+std::string source_of(const Settings& settings, const models::Plan& plan, const std::string& key) {
+  const std::string shape = shape_note(plan);
+  const auto area = settings.text("size");
+  if ((key != "width" && key != "height") || (shape.empty() && !area)) return source_name(settings, key);
+  if (!area) return shape;
+  return "size " + *area + " of " + source_name(settings, "size") + (shape.empty() ? "" : ", " + shape);
+}
+
 /// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
 /// elsewhere. What a preset may give is told where nothing was chosen, too.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
@@ -105,8 +114,7 @@ void show_config(const Settings& settings) {
     // JSON's scalars are YAML's: what is printed can be given to --config again.
     std::string line = spec.key + ": " + dump(value);
     line.resize(std::max<size_t>(line.size(), 50), ' ');
-    const bool of_image = plan.image_size && (spec.key == "width" || spec.key == "height");
-    std::cout << line << " # " << one_line(of_image ? shape_note(plan) : source_name(settings, spec.key)) << "\n";
+    std::cout << line << " # " << one_line(source_of(settings, plan, spec.key)) << "\n";
   }
   print_part_files(pipeline->part_files(), "# ");
 }

@@ -7,6 +7,7 @@
 #include "app/options/nearest.h"
 #include "hilbert/read_text.h"
 #include "models/configs/config_file.h"
+#include "models/video/frame_area.h"
 
 namespace sparsereel::app {
 namespace {
@@ -122,15 +123,17 @@ void refuse_both(const std::map<std::string, Setting>& added) {
   }
 }
 
-/// "256x128" -> the same as width 256 and height 128.
+/// "256x128" -> the same as width 256 and height 128. An area stays what it is.
 void expand_size(std::map<std::string, Setting>& added) {
   const auto place = added.find("size");
   if (place == added.end()) return;
   const Setting size = place->second;
   const auto [width, height] = models::width_and_height(size.value);
+  if (models::find_frame_area(size.value)) return;
   if (!parse_number<int64_t>(width) || !parse_number<int64_t>(height))
-    throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value + " is not of the form WxH",
-                    "write for example 720x480");
+    throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value +
+                        " is not of the form WxH, and no area such as 720p",
+                    "write for example 720x480, or 480p for an image's shape");
   added.erase(place);
   added["width"] = {width, size.source, size.file, size.mark};
   added["height"] = {height, size.source, size.file, size.mark};

@@ -120,15 +120,20 @@ PixelSize grid_of(const ModelSpec& spec) {
 PixelSize size_of(const Request& request, const ModelSpec& spec) {
   const PixelSize size = {.height = request.height.value_or(spec.defaults.height),
                           .width = request.width.value_or(spec.defaults.width)};
-  const bool follows = request.image_size && !request.image.empty() && !spec.image.fixed_size;
+  const bool follows = request.image_size && !request.image.empty();
+  if (spec.image.fixed_size || !(follows || request.size)) return size;
+  const int64_t area = request.size ? request.size->pixels() : size.height * size.width;
   const PixelSize largest = {.height = spec.largest[0], .width = spec.largest[1]};
-  return follows ? size_like(*request.image_size, size.height * size.width, grid_of(spec), largest) : size;
+  return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
+}
+
+/// Of a model of one size and length.
+void refuse_size(const char* field, const std::string& value, const std::string& remedy) {
+  throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }
 
 void require_default(const char* field, int64_t value, int64_t only) {
-  if (value == only) return;
-  throw bad_option(field, std::to_string(value) + " is impossible for this model, which has one size and length",
-                   "use " + std::to_string(only) + ", or leave it out");
+  if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
 void require_at_most(const char* field, int64_t value, int64_t most) {
@@ -139,8 +144,9 @@ void require_at_most(const char* field, int64_t value, int64_t most) {
         "use at most " + std::to_string(most));
 }
 
-void check_size(const Plan& plan, const ModelSpec& spec) {
+void check_size(const Request& request, const Plan& plan, const ModelSpec& spec) {
   if (spec.image.fixed_size) {
+    if (request.size) refuse_size("size", name(*request.size), "leave it out");
     require_default("width", plan.width, spec.defaults.width);
     require_default("height", plan.height, spec.defaults.height);
     require_default("frames", plan.num_frames, spec.defaults.frames);
@@ -209,7 +215,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);
-  check_size(plan, spec);
+  check_size(request, plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
   check_images({.first = !plan.image.empty(), .last = !plan.last_image.empty()}, plan.latent.frames, spec);
   check_sampling(request, plan, spec);

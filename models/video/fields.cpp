@@ -104,6 +104,16 @@ struct Type<FirstSteps> {
   static std::string text(const FirstSteps& first) { return name(first); }
 };
 
+template <>
+struct Type<FrameArea> {
+  static constexpr ValueKind kind = ValueKind::size;
+  static FrameArea read(const std::string& name, const std::string& text) {
+    if (const auto area = find_frame_area(text)) return *area;
+    throw bad_option(name, text + " is no area such as 480p or 720p", "give one, or width and height in its place");
+  }
+  static std::string text(const FrameArea& area) { return name(area); }
+};
+
 /// Of a choice with a name() and a parser, which throws what says the choices.
 template <typename Choice, auto Parse>
 struct ChoiceType {
@@ -229,6 +239,8 @@ std::vector<Field> texts() {
 std::vector<Field> size() {
   return {field(&Request::width, &Plan::width, {.name = "width"}),
           field(&Request::height, &Plan::height, {.name = "height"}),
+          field(&Request::size, [](const Plan&) { return nlohmann::json(); },  // width and height say what came of it
+                {.name = "size", .recipe = InRecipe::nothing, .excludes = {{.other = "width"}, {.other = "height"}}}),
           field(&Request::num_frames, &Plan::num_frames, {.name = "frames"})};
 }
 

@@ -12,6 +12,7 @@
 #include "hilbert/token_order.h"
 #include "models/video/cache_rule.h"
 #include "models/video/first_steps.h"
+#include "models/video/frame_area.h"
 #include "models/video/lora_choice.h"
 
 namespace sparsereel::models {
@@ -72,10 +73,11 @@ struct Request {
   std::optional<std::string> negative_prompt = {};
   std::optional<int64_t> max_sequence_length = {};                  // tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
+  std::optional<FrameArea> size = {};       // in place of both sides: the shape is the image's, or 16:9
   std::string image = {}, last_image = {};  // files of pictures that the video begins and ends with; empty: none
   ResizeRule resize = ResizeRule::cover;    // of both
-  /// Of the first image as it is to be seen, where the video's shape is to be the image's: width and height, or the
-  /// model's where they are unset, then say no more than its area.
+  /// Of the first image as it is to be seen, where the video's shape is to be the image's: its area is then that of
+  /// `size`, or of width and height, or of the model's where they are unset.
   std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};

@@ -113,6 +113,26 @@ class Images(CommandLineTest):
         self.succeed(self.run_program('generate', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 1, '--size', '48x80', '--frames', 5, '-o', 'a.mp4', '--quiet'))
 
     def test_inspect_tells_the_task(self):
+    def test_an_area_leaves_the_shape_to_the_picture(self):
+        (self.folder / 'high.ppm').write_bytes(b'P6 9 16 255\n' + bytes(9 * 16 * 3))
+
+        def shown(*arguments):
+            return self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'wan-2.1-i2v-14b.yaml', '--device', 'cpu', *arguments)).stdout
+
+        def sides(text):
+            return [next(line.split()[1] for line in text.splitlines() if line.startswith(f'{side}:')) for side in ('width', 'height')]
+        portrait = shown('--size', '720p', '--image', 'high.ppm')
+        self.assertEqual(sides(portrait), ['720', '1280'])
+        self.assertIn('# size 720p of command line, in the shape of high.ppm', portrait)
+        self.assertIn('flow_shift: 5.0 ', portrait)
+        self.assertEqual(sides(shown('--size', '480p', '--image', 'high.ppm')), ['480', '832'])
+        self.assertEqual(sides(shown('--size', '720p')), ['1280', '720'])
+        (self.folder / 'set.csv').write_text(f'prompt,size,image\n{PROMPT},48p,high.ppm\n{PROMPT},64x48,high.ppm\n')
+        self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', '--device', 'cpu', '--steps', 1, '--frames', 1, '-m', ONE, '--quiet'))
+        manifest, = (self.folder / 'out').glob('manifest.*.jsonl')
+        recipes = [json.loads(line)['recipe'] for line in manifest.read_text().splitlines()]
+        self.assertEqual([(recipe['width'], recipe['height'], 'size' in recipe) for recipe in recipes], [(48, 64, False), (64, 48, False)])
+
         for model, task in ((ONE, '2.1 layout, image to video'), (TWO, '2.1 layout, first and last frame to video'), (EXPERTS, '2.2 layout (two experts), image to video')):
             summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
             self.assertEqual((summary['pipeline_class'], summary['family'], summary['variant']), ('WanImageToVideoPipeline', 'Wan', task))

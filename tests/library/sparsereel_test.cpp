@@ -141,7 +141,12 @@ TEST(Library, GivesAVideoItsImagesShape) {
   request.image = {.pixels = pixels.data(), .height = 16, .width = 3};
   const Video high = model.generate(request);
   EXPECT_EQ((std::vector{high.height, high.width}), (std::vector<int64_t>{144, 16}));
+  request.size = "32p";
+  const Video small_area = model.generate(request);
+  EXPECT_EQ((std::vector{small_area.height, small_area.width}), (std::vector<int64_t>{64, 16}));
   request.width = 32;
+  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("size and width exclude each other"));
+  request.size.clear();
   request.height = 64;
   const Video asked = model.generate(request);
   EXPECT_EQ((std::vector{asked.height, asked.width}), (std::vector<int64_t>{64, 32}));

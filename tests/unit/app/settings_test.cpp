@@ -86,6 +86,18 @@ TEST(Settings, SizeStandsForBothSides) {
   EXPECT_EQ(settings.whole("height"), 480);
 }
 
+TEST(Settings, AnAreaReplacesWeakerSidesAndYieldsToStrongerOnes) {
+  Settings settings;
+  settings.add(Source::recipe, {{"width", "64"}, {"height", "64"}}, "v.mp4");
+  settings.add(Source::config_file, {{"size", "720p"}}, "c.yaml");
+  settings.add(Source::matched_config, {{"size", "832x480"}}, "m.yaml");
+  EXPECT_EQ(settings.text("size"), "720p");
+  EXPECT_FALSE(settings.has("width") || settings.has("height"));
+  settings.add(Source::command_line, {{"width", "320"}});
+  EXPECT_FALSE(settings.has("size"));
+  EXPECT_EQ(settings.whole("width"), 320);
+}
+
 TEST(Settings, UnsetOptionsAreEmpty) {
   const Settings settings;
   EXPECT_EQ(settings.whole("steps"), std::nullopt);
@@ -108,6 +120,7 @@ TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
   EXPECT_THAT(cause_of(Source::config_file, {{"attention", "dense"}}, "c.yaml"), HasSubstr("sparse"));
   EXPECT_THAT(cause_of(Source::config_file, {{"stepz", "1"}}, "c.yaml"), HasSubstr("c.yaml: the key stepz"));
   EXPECT_THAT(cause_of(Source::command_line, {{"size", "64"}}), HasSubstr("WxH"));
+  EXPECT_THAT(cause_of(Source::command_line, {{"size", "720 p"}}), HasSubstr("no area such as 720p"));
   EXPECT_THAT(cause_of(Source::command_line, {{"topk", "1"}, {"cdf", "1"}}), HasSubstr("--topk and --cdf"));
   EXPECT_EQ(cause_of(Source::command_line, {{"topk", "1"}, {"error", "1"}}), "--topk and --error exclude each other");
   EXPECT_EQ(cause_of(Source::command_line, {{"dropped", "none"}, {"select", "error"}}),

@@ -173,6 +173,8 @@ TEST(Request, AShiftOfLargeVideosIsTheDefaultAboveItsArea) {
   EXPECT_EQ(shift(480, 832), 3);
   EXPECT_EQ(shift(848, 480), 5);
   EXPECT_EQ(shift(1280, 720, 4), 4);
+  EXPECT_EQ(resolve_request({.size = find_frame_area("480p")}, spec).flow_shift, 3);
+  EXPECT_EQ(resolve_request({.size = find_frame_area("720p")}, spec).flow_shift, 5);
   spec.defaults.shift_above.reset();
   EXPECT_EQ(shift(1280, 720), 3);
 }
@@ -210,13 +212,22 @@ TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
   request.width = 1280;  // of the model's file
   request.height = 720;
   EXPECT_EQ(size(), (PixelSize{960, 960}));
+  request.size = find_frame_area("480p");
+  EXPECT_EQ(size(), (PixelSize{624, 640}));
+  request.image_size = {.height = 1280, .width = 720};
+  EXPECT_EQ(size(), (PixelSize{832, 480}));
   request.image_size.reset();
+  EXPECT_EQ(size(), (PixelSize{480, 832})) << "the usual shape";
+  request.size.reset();
   EXPECT_EQ(size(), (PixelSize{720, 1280}));
   request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
   spec.image.fixed_size = true;
   EXPECT_EQ(size(), (PixelSize{480, 832}));
   request.width = 640;
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"width 640 is impossible for this model"}));
+  request.width.reset();
+  request.size = find_frame_area("720p");
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"size 720p is impossible for this model"}));
 }
 
 /// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.

@@ -21,7 +21,8 @@ std::string some_value(const Field& field) {
   static const std::map<std::string, std::string> special = {{"cache", "steps:20"},
                                                              {"lora", "/a/st\xffyle.safetensors@high:0.5"},
                                                              {"sigmas", "1,0.75,1e-05"},
-                                                             {"dense_steps", "20%"}};
+                                                             {"dense_steps", "20%"},
+                                                             {"size", "720p"}};
   if (const auto found = special.find(field.name); found != special.end()) return found->second;
   switch (field.kind) {
     case ValueKind::choice:
@@ -74,6 +75,8 @@ TEST(Fields, WhatIsNoValueIsRefusedByName) {
   EXPECT_TRUE(refused("attention", "most"));
   EXPECT_TRUE(refused("cache", "0.1x"));
   EXPECT_TRUE(refused("lora", "a:b"));
+  for (const char* no_area : {"720", "1280x720", "p", "31p", "-480p", "48.5p", "480 p", "9999999p", ""})
+    EXPECT_TRUE(refused("size", no_area)) << no_area;
   for (const char* no_steps : {"-1", "1.5", "101%", "-1%", "nan%", "%", "a%", "20 %"})
     EXPECT_TRUE(refused("dense_steps", no_steps)) << no_steps;
 }

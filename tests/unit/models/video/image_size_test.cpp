@@ -24,6 +24,15 @@ TEST(ImageSize, OtherShapesAreKeptWithinTheArea) {  // figures of Wan's best_out
   expect_size({3000, 4000}, {480, 832}, 16, {544, 720});
 }
 
+TEST(ImageSize, AreasByTheirLinesAreThoseOfTheUsualSizes) {
+  EXPECT_EQ((FrameArea{.lines = 480}.pixels()), 832 * 480);
+  EXPECT_EQ((FrameArea{.lines = 720}.pixels()), 1280 * 720);
+  EXPECT_EQ(find_frame_area("1080P"), (FrameArea{.lines = 1080}));
+  EXPECT_EQ(size_like(kUsualShape, FrameArea{.lines = 480}.pixels(), {16, 16}), (PixelSize{480, 832}));
+  EXPECT_EQ(size_like(kUsualShape, FrameArea{.lines = 720}.pixels(), {16, 16}), (PixelSize{720, 1280}));
+  EXPECT_EQ(size_like(kUsualShape, FrameArea{.lines = 720}.pixels(), {32, 32}), (PixelSize{704, 1280}));
+}
+
 TEST(ImageSize, StaysWithinWhatAModelCan) {
   const PixelSize grid = {16, 16}, largest = {.height = 160, .width = 160};
   EXPECT_EQ(size_like({20, 30}, 160 * 160, grid, largest), (PixelSize{.height = 96, .width = 160}));
