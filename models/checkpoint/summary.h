@@ -30,7 +30,8 @@ struct ComponentSummary {
 };
 
 /// Bytes needed in one dtype for the video that the checkpoint was made for. Transformer (of several, one at a time)
-/// and VAE are in memory together, as where several videos are made; the text encoder is there before them, alone.
+/// and VAE are in memory together, as where several videos are made; the text encoder is there before them, alone, and
+/// so is what encodes images.
 struct MemoryEstimate {
   std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where that is possible)
   uint64_t weights = 0;

@@ -57,6 +57,13 @@ double cache_elements(const Plan& plan, const ModelSpec& spec) {
   return static_cast<double>(steps) * (first + rest) * channels(spec);
 }
 
+/// The frames that a VAE's encoder is given lie beside each other in its dtype: bytes.
+double encoder_frames(const Plan& plan, const ModelSpec& spec) {
+  if (plan.image.empty()) return 0;
+  const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
+  return element * pixels(plan) / (spec.image.encodes_video ? 1 : static_cast<double>(plan.num_frames));
+}
+
 /// What is needed on one device, and what of it a lighter run would leave out.
 struct Need {
   double all = 0, cache = 0, weights = 0;
@@ -162,8 +169,9 @@ MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c1
   const double frames = decode ? pixels(plan) * static_cast<double>(sizeof(float)) : 0;
   const double decoding = device.is_cpu() ? video + frames : video;
   const double held = device.is_cpu() ? weights.host : weights.device;
-  const double all = std::max(held + denoising + cache, decoding);
-  const double saved = all - std::max(held + denoising, decoding);
+  const double around = std::max(decoding, encoder_frames(plan, spec));  // the denoiser is not there
+  const double all = std::max(held + denoising + cache, around);
+  const double saved = all - std::max(held + denoising, around);
   if (device.is_cpu()) return {.host = all, .cache = saved, .weights = weights};
   return {.host = std::max(weights.host, frames), .device = all, .cache = saved, .weights = weights};
 }
@@ -178,6 +186,19 @@ namespace {
 
 /// What the program and libtorch's libraries take before anything is loaded, on a CPU.
 constexpr uint64_t kProcess = 190 << 20;
+
+/// Of encoding images, for which the VAE's encoder is there in fp32, alone.
+MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
+                                const std::string& name) {
+  const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
+  const int64_t height = size.height * spec.stride[1], width = size.width * spec.stride[2];
+  const auto given = static_cast<uint64_t>(kColours * static_cast<double>(frames * height * width));
+  const auto vae = describe_vae(checkpoint, at::kFloat);
+  return {.dtype = name,
+          .weights = checkpoint.component("vae").parameter_count() * sizeof(float),
+          .activations = given * sizeof(float) + vae->untiled_encode_bytes(frames, height, width),
+          .process = kProcess};
+}
 
 MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                          const std::string& name, const WeightFormat& format) {
@@ -200,9 +221,13 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
                           .weights = transformer + vae_weights,
                           .activations = static_cast<uint64_t>(std::min(std::max(block, decoding), 1e18)),
                           .process = kProcess};
-  const uint64_t text = likely_weight_bytes(checkpoint, "text_encoder", format);
-  if (text <= video.weights + video.activations) return video;
-  return {.dtype = name, .weights = text, .activations = 0, .process = kProcess};
+  std::vector<MemoryEstimate> stages = {std::move(video)};
+  stages.push_back({.dtype = name,
+                    .weights = likely_weight_bytes(checkpoint, "text_encoder", format),
+                    .activations = 0,
+                    .process = kProcess});
+  if (spec.image.any()) stages.push_back(likely_of_images(checkpoint, spec, size, name));
+  return *std::ranges::max_element(stages, {}, &MemoryEstimate::total);
 }
 
 }  // namespace

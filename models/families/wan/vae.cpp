@@ -29,12 +29,22 @@ at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
   return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
 }
 
+/// How many times what it normalises a norm holds besides: where it is not fused it works on copies in fp32, of fp32
+/// two and of half precision three.
+int64_t norm_scratch(at::Device device, at::ScalarType dtype) {
+  const bool fused = device.is_cpu() == (dtype == at::kFloat);  // our kernels' dtypes on each device
+  if (fused) return 0;
+  constexpr int64_t kOfHalf = 3 * 2, kOfFloat = 2;  // in elements of the dtype
+  return dtype == at::kFloat ? kOfFloat : kOfHalf;
+}
+
 class WanVae final : public Vae {
  public:
-  WanVae(const WanVaeConfig& config, at::ScalarType dtype, std::optional<WanDecoder> decoder,
+  WanVae(const WanVaeConfig& config, at::Device device, at::ScalarType dtype, std::optional<WanDecoder> decoder,
          std::optional<WanEncoder> encoder)
       : config_(config),
         bytes_of_element_(static_cast<int64_t>(c10::elementSize(dtype))),
+        norm_scratch_(norm_scratch(device, dtype)),
         decoder_(std::move(decoder)),
         encoder_(std::move(encoder)) {
     const int64_t pixels = config.pixels_a_latent();
@@ -65,6 +75,7 @@ class WanVae final : public Vae {
 
   WanVaeConfig config_;
   int64_t bytes_of_element_;
+  int64_t norm_scratch_;
   std::optional<WanDecoder> decoder_;
   std::optional<WanEncoder> encoder_;
   TilePlan tiles_, encoder_tiles_;
@@ -140,8 +151,9 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const De
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history, and a
-// convolution's output; in an upsampler what it is given, that repeated, and the convolution's output. Besides them a
-// level's input where a shortcut needs it, and throughout the history of all convolutions and the video.
+// convolution's output, in whose place the norm's copies were; in an upsampler what it is given, that repeated, and the
+// convolution's output. Besides them a level's input where a shortcut needs it, and throughout the history of all
+// convolutions and the video.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
   int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk behind the first one
@@ -151,8 +163,9 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   for (const WanVaeLevel& level : levels) {
     const int64_t held = config_.is_residual && level.resized > 0 ? frames * pixels * level.in : 0;
     const int64_t narrow = pixels * ((2 * frames + kHistoryFrames) * level.in + frames * level.out);
-    const int64_t wide = pixels * (3 * frames + kHistoryFrames) * level.out;
-    peak = std::max({peak, narrow, held + wide});
+    const int64_t wide = pixels * ((3 + norm_scratch_) * frames + kHistoryFrames) * level.out;
+    const int64_t first_norm = pixels * ((2 + norm_scratch_) * frames + kHistoryFrames) * level.in;
+    peak = std::max({peak, narrow, first_norm, held + wide});
     history += kHistoryFrames * pixels * (level.in + (2 * config_.num_res_blocks + 1) * level.out);
     if (level.resized == 0) break;
     if (level.resizes_time) {
@@ -170,9 +183,9 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
 }
 
 // Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the
-// history, and a convolution's output; in a downsampler what it is given, that with its zeros, and a quarter of it.
-// Besides them a level's shortcut, and throughout the patches, the latents and, but for a picture, the history of all
-// convolutions.
+// history, and a convolution's output, or the norm's copies; in a downsampler what it is given, that with its zeros,
+// and a quarter of it. Besides them a level's shortcut, and throughout the patches, the latents and, but for a picture,
+// the history of all convolutions.
 uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<WanVaeLevel> levels = encoder_levels(config_);
   const int64_t patch = config_.patch_size;
@@ -184,9 +197,10 @@ uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t wi
     const int64_t times = level.resizes_time && chunk > 1 ? 2 : 1, places = level.resized > 0 ? 4 * times : 1;
     const int64_t held = config_.is_residual ? chunk * pixels * level.out / places : 0;
     const int64_t narrow = pixels * ((2 * chunk + kHistoryFrames) * level.in + chunk * level.out);
-    const int64_t wide = pixels * (3 * chunk + kHistoryFrames) * level.out;
+    const int64_t wide = pixels * ((3 + norm_scratch_) * chunk + kHistoryFrames) * level.out;
+    const int64_t first_norm = pixels * ((2 + norm_scratch_) * chunk + kHistoryFrames) * level.in;
     if (config_.is_residual) peak = std::max(peak, 2 * chunk * pixels * level.in + held);
-    peak = std::max({peak, held + narrow, held + wide});
+    peak = std::max({peak, held + narrow, held + first_norm, held + wide});
     history += kHistoryFrames * pixels * (level.in + (2 * config_.num_res_blocks - 1) * level.out);
     if (level.resized == 0) break;
     peak = std::max(peak, held + chunk * pixels * 5 * level.out / 2);
@@ -221,7 +235,7 @@ std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device,
   reader.check_complete();
   if (decoder) decoder->finish();
   if (encoder) encoder->finish();
-  return std::make_unique<WanVae>(config, dtype, std::move(decoder), std::move(encoder));
+  return std::make_unique<WanVae>(config, device, dtype, std::move(decoder), std::move(encoder));
 }
 
 }  // namespace sparsereel::models

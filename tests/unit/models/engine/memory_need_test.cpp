@@ -10,6 +10,7 @@
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/lora.h"
 #include "models/configs/config_file.h"
+#include "models/engine/components.h"
 #include "models/files/json_text.h"
 #include "models/weights/device.h"
 #include "tests/support/temporary_folder.h"
@@ -94,6 +95,39 @@ TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
   const ModelSpec narrow = spec_of(1);
   EXPECT_EQ(need(plan, true, narrow, at::kCPU, at::kFloat).host, video * 8);
   EXPECT_EQ(need(plan, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
+}
+
+TEST(MemoryNeed, CountsTheFramesThatAnEncoderIsGiven) {
+  const at::Device gpu(at::kCUDA, 0);
+  Plan plan = plan_of(7200, 4800, 49);
+  const double video = 49.0 * 4800 * 7200 * 3;
+  ModelSpec spec = spec_of(1);
+  spec.image.encodes_video = true;
+  const auto on_gpu = [&] { return need(plan, /*decode=*/true, spec, gpu, at::kBFloat16).device; };
+  EXPECT_EQ(on_gpu(), video * 2) << "without an image";
+  plan.image = "a.png";
+  EXPECT_EQ(on_gpu(), video * 4) << "in fp32";
+  EXPECT_EQ(need(plan, /*decode=*/false, spec, at::kCPU, at::kFloat).host, video * 4);
+  plan.encodes_in_vae_dtype = true;
+  plan.vae_dtype = "bf16";
+  EXPECT_EQ(need(plan, /*decode=*/false, spec, gpu, at::kBFloat16).device, video * 2);
+  spec.image.encodes_video = false;
+  plan.vae_dtype = "fp32";
+  EXPECT_EQ(on_gpu(), video * 2) << "one frame is less than decoding";
+}
+
+TEST(MemoryNeed, TheEstimateCountsImages) {
+  const std::string data = SPARSEREEL_TEST_DATA;
+  const Checkpoint model = Checkpoint::open(data + "/wan_i2v/pipeline");
+  const ModelSpec spec = describe(model);
+  const LatentSize size = latent_size(spec, 5, 64, 96);
+  const uint64_t encoding = describe_vae(model, at::kFloat)->untiled_encode_bytes(5, 64, 96);
+  ModelSpec of_text = spec;
+  of_text.image = {};
+  const MemoryEstimate with = likely_memory(model, spec, size).front(),
+                       without = likely_memory(model, of_text, size).front();
+  EXPECT_EQ(with.activations, encoding + 5 * 64 * 96 * 3 * sizeof(float));
+  EXPECT_LT(without.total(), with.total());
 }
 
 TEST(MemoryNeed, CountsWhatACacheHolds) {

@@ -26,9 +26,10 @@ class WanVae : public ::testing::Test {
     return test::vae_component({.name = "", .folder = "wan/", .dit_class = "", .vae_class = "AutoencoderKLWan"},
                                folder);
   }
-  static std::unique_ptr<Vae> load(const std::string& folder, VaeParts parts = VaeParts::decoder) {
+  static std::unique_ptr<Vae> load(const std::string& folder, VaeParts parts = VaeParts::decoder,
+                                   at::ScalarType dtype = at::kFloat) {
     const Component component = component_of(folder);
-    return load_wan_vae(component, at::kCPU, at::kFloat, parts);
+    return load_wan_vae(component, at::kCPU, dtype, parts);
   }
 
   static void draw(at::Tensor& tensor, const Parameter& parameter) {
@@ -249,6 +250,11 @@ TEST_F(WanVaeEncoder, EstimatesItsPeakMemory) {
       test::expect_peak_memory_of_encoding(*vae,
                                            at::rand({1, 3, vae->frames_of(frames), height * scale, width * scale}));
   }
+}
+
+TEST_F(WanVaeEncoder, EstimatesWhatNormsTakeThatAreNotFused) {
+  const auto vae = WanVae::load("vae_plain", VaeParts::encoder, at::kBFloat16);
+  test::expect_peak_memory_of_encoding(*vae, at::rand({1, 3, 5, 128, 192}).to(at::kBFloat16));
 }
 
 }  // namespace
