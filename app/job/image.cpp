@@ -52,20 +52,20 @@ void settle_images(const Settings& settings, const models::ModelSpec& spec, mode
 }
 
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
-                std::vector<std::string>* warnings, const std::function<bool()>& cancelled) {
+                std::vector<std::string>* warnings, const models::Run& run) {
   if (plan.image.empty()) return;
   models::Images images = {.first = pixels_of(plan.image, plan, 0)};
   if (!plan.last_image.empty()) images.last = pixels_of(plan.last_image, plan, 1);
-  pipeline.add_images(conditioning, plan, images, warnings, cancelled);
+  pipeline.add_images(conditioning, plan, images, warnings, run);
 }
 
 const ImageEncodings::Encoded& ImageEncodings::of(const models::Plan& plan, const models::Pipeline& pipeline,
-                                                  const std::function<bool()>& cancelled) {
+                                                  const models::Run& run) {
   const std::string key = models::image_key(plan);
   const auto found = encoded_.find(key);
   if (found != encoded_.end()) return found->second;
   Encoded encoded;
-  add_images(encoded.conditioning, plan, pipeline, &encoded.warnings, cancelled);
+  add_images(encoded.conditioning, plan, pipeline, &encoded.warnings, run);
   encoded.conditioning = encoded.conditioning.to(at::kCPU);
   return encoded_[key] = std::move(encoded);
 }

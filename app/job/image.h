@@ -1,7 +1,6 @@
 // The pictures that a video begins and ends with, from their files to the model.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,7 +26,7 @@ void settle_images(const Settings& settings, const models::ModelSpec& spec, mode
 /// Reads and encodes the plan's images, where it has any; the rest as Pipeline::add_images(). Throws Error naming the
 /// file.
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
-                std::vector<std::string>* warnings = nullptr, const std::function<bool()>& cancelled = {});
+                std::vector<std::string>* warnings = nullptr, const models::Run& run = {});
 
 /// What pictures say of videos, each encoded once: of videos that begin and end alike, in one size.
 class ImageEncodings {
@@ -39,8 +38,7 @@ class ImageEncodings {
 
   bool has(const models::Plan& plan) const { return encoded_.contains(models::image_key(plan)); }
   /// Encodes what is not there yet. Throws as add_images().
-  const Encoded& of(const models::Plan& plan, const models::Pipeline& pipeline,
-                    const std::function<bool()>& cancelled = {});
+  const Encoded& of(const models::Plan& plan, const models::Pipeline& pipeline, const models::Run& run = {});
   uint64_t nbytes() const;
 
  private:

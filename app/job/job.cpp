@@ -66,9 +66,9 @@ void Job::warn(Video& video, const std::string& warning) {
 size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   pipeline.check_weights(std::ranges::any_of(videos, [](const Video* video) { return !video->plan.image.empty(); }));
   const models::Run run = user_.watch(*videos.front());
-  tell(run.stage, "text");
   models::reset_peak_memory(pipeline.device());
-  videos = videos.first(encode_images(videos, pipeline));
+  videos = videos.first(encode_images(videos, run, pipeline));
+  tell(run.stage, "text");
   const auto start = Clock::now();
   // The denoiser of the videos before makes room where both do not fit.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
@@ -86,15 +86,17 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
 }
 
 /// Before there is a text encoder in the GPU's memory. Returns how many of the videos TextLimit allows: at least one.
-size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipeline) {
+size_t Job::encode_images(std::span<Video* const> videos, models::Run run, models::Pipeline& pipeline) {
   ImageEncodings images;
+  if (policy_.go_on_after_failure) run.cancelled = cancelled_;
   for (size_t i = 0; i < videos.size(); ++i) {
     Video& video = *videos[i];
     if (video.plan.image.empty()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
     const auto start = Clock::now();
+    if (!images.has(video.plan)) tell(run.stage, "image");
     const auto failure = attempt([&] {
-      const auto& encoded = images.of(video.plan, pipeline, policy_.go_on_after_failure ? cancelled_ : nullptr);
+      const auto& encoded = images.of(video.plan, pipeline, run);
       video.conditioning = encoded.conditioning;
       for (const std::string& warning : encoded.warnings) warn(video, warning);
     });

@@ -37,8 +37,8 @@ nlohmann::json made_report(const Video& video, const Made& made, const std::vect
 class JobUser {
  public:
   virtual ~JobUser() = default;
-  /// Who watches the video, and may cancel it: its stages ("text" and "write" around those of the pipeline; each text
-  /// is a step of "text"), steps and calls. Checkpoints are the job's own.
+  /// Who watches the video, and may cancel it: its stages ("image", "text" and "write" around those of the pipeline;
+  /// each text is a step of "text"), steps, pieces and calls. Checkpoints are the job's own.
   virtual models::Run watch(const Video&) { return {}; }
   virtual void begin(const Video&) {}  // before its denoising
   virtual void warn(const Video&, const std::string& warning) = 0;
@@ -113,7 +113,7 @@ class Job {
   std::optional<Error> attempt(const Part& part) const;
   void fail(Video& video, const Error& error, const std::filesystem::path& latents);
   void warn(Video& video, const std::string& warning);
-  size_t encode_images(std::span<Video* const> videos, models::Pipeline& pipeline);
+  size_t encode_images(std::span<Video* const> videos, models::Run run, models::Pipeline& pipeline);
   size_t encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline);
   void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
   void make(Video& video, models::Pipeline& pipeline);

@@ -54,7 +54,7 @@ class Progress {
   int64_t stage_steps_ = 0;  // that took them: a resumed run does not begin at the first
 };
 
-/// Shows stages, steps and decoded pieces of a run of `steps` steps.
+/// Shows stages, steps, and encoded and decoded pieces of a run of `steps` steps.
 models::Run observe(Progress& progress, int64_t steps);
 
 /// "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.

@@ -26,6 +26,11 @@ void RunProgress::round(int64_t done, int64_t rounds) {
   last_ = now;
 }
 
+void RunProgress::piece(int64_t done, int64_t total) {
+  stop_if_interrupted();
+  progress_.step(done, total, 0);
+}
+
 void RunProgress::stop_if_interrupted() {
   if (!interrupted()) return;
   report_.recovery = recovery_;
@@ -70,11 +75,15 @@ void check_sparse_runs(const models::Pipeline& pipeline) {
 
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                                RunProgress& progress, const std::function<void(int64_t done)>& before) {
-  progress.stage("text");
+  models::Run run;
+  run.encode = [&progress](int64_t done, int64_t total) { progress.piece(done, total); };
   ImageEncodings images;
   std::vector<models::Conditioning> texts;
-  for (const models::Plan& plan : plans)
-    texts.push_back(plan.image.empty() ? models::Conditioning{} : images.of(plan, pipeline).conditioning);
+  for (const models::Plan& plan : plans) {
+    if (!plan.image.empty() && !images.has(plan)) progress.stage("image");
+    texts.push_back(plan.image.empty() ? models::Conditioning{} : images.of(plan, pipeline, run).conditioning);
+  }
+  progress.stage("text");
   models::TextStage& text = pipeline.text_stage();
   text.load();
   for (size_t i = 0; i < plans.size(); ++i) {

@@ -30,6 +30,8 @@ class RunProgress {
   }
   /// Before the round after `done` ones.
   void round(int64_t done, int64_t rounds);
+  /// After each piece of a stage, as models::Run has them.
+  void piece(int64_t done, int64_t total);
   void clear() { progress_.clear(); }
   /// Throws models::Cancelled.
   void stop_if_interrupted();
@@ -57,7 +59,8 @@ void add_model_warnings(std::vector<std::string>& warnings, const Settings& sett
 /// Throws Error where the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
 
-/// The text of each plan, on the CPU. `before` is called with the number of texts done and may throw to end the run.
+/// The text and images of each plan, on the CPU. `before` is called with the number of texts done and may throw to end
+/// the run.
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                                RunProgress& progress, const std::function<void(int64_t done)>& before);
 

@@ -272,12 +272,12 @@ void Pipeline::check_weights(bool with_images) const {
   image_weights_checked_ = true;
 }
 
-LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const std::function<bool()>& cancelled,
-                                           bool& tiled) const {
+LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const {
   const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
   const Tf32 tf32(encodes_in_tf32_);
-  const auto progress = [&](int64_t, int64_t) {
-    if (cancelled && cancelled()) throw Cancelled{};
+  const auto progress = [&](int64_t done, int64_t total) {
+    if (run.encode) run.encode(done, total);
+    if (run.cancelled && run.cancelled()) throw Cancelled{};
   };
   tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
@@ -292,7 +292,7 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const std::
 }
 
 void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
-                          std::vector<std::string>* warnings, const std::function<bool()>& cancelled) const {
+                          std::vector<std::string>* warnings, const Run& run) const {
   const c10::InferenceMode guard;
   check_images({.first = images.first.defined(), .last = images.last.defined()}, plan.latent.frames, spec_);
   if (spec_.image.has_context) {
@@ -301,7 +301,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   }
   const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
   bool tiled = false;
-  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), cancelled, tiled);
+  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), run, tiled);
   if (tiled && warnings != nullptr)
     warnings->push_back("memory was short: images were encoded in tiles, which gives a slightly different video");
   latents.mean = latents.mean.to(at::kFloat);
@@ -309,12 +309,16 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   add_latents(conditioning, latents, images.last.defined(), plan, spec_);
 }
 
-Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, StageMeter& meter, Outcome& outcome) {
+Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, const Run& run, StageMeter& meter,
+                                    Outcome& outcome) {
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
-  if (images.first.defined()) add_images(conditioning, plan, images, &outcome.warnings);
+  if (images.first.defined()) {
+    if (run.stage) run.stage("image");
+    add_images(conditioning, plan, images, &outcome.warnings, run);
+  }
   outcome.seconds.text = meter.lap();
   outcome.memory.text = meter.take_peak();
   return conditioning;
@@ -371,7 +375,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   StageMeter meter(device_);
   if (!inputs.conditioning.defined()) announce("text");
   const Conditioning conditioning =
-      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.images, meter, outcome);
+      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.images, run, meter, outcome);
   announce("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents);
   if (inputs.resume) denoising->resume(*inputs.resume);

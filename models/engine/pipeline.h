@@ -74,9 +74,10 @@ struct Decoded {
 /// One video being made: what it tells, and whether it goes on. Of that video alone: neither the process's nor the
 /// pipeline's. Every member may be empty.
 struct Run {
-  std::function<bool()> cancelled;  // polled before each step and after each decoded piece; true throws Cancelled
-  std::function<void(const std::string& stage)> stage;                    // "load", "text", "denoise", "decode"
+  std::function<bool()> cancelled;  // polled before each step and after each piece; true throws Cancelled
+  std::function<void(const std::string& stage)> stage;  // "text", "image", "load", "denoise", "decode"
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
+  std::function<void(int64_t done, int64_t total)> encode;                // after each piece of images that is encoded
   std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
   std::function<void(const DenoisingState&)> checkpoint;  // after every checkpoint_every steps, and after the last
   int64_t checkpoint_every = 0;                           // 0: only after the last
@@ -152,9 +153,10 @@ class Pipeline {
   /// until it is released.
   TextStage& text_stage() { return *text_; }
   /// Adds what is known of the plan's video from its images. The encoders are loaded for that alone. Frames are encoded
-  /// in tiles where memory is short, whatever vae_tiling is, and with a warning then. `cancelled`: as Run has it.
+  /// in tiles where memory is short, whatever vae_tiling is, and with a warning then. Of `run` counts what is told
+  /// after each piece, and whether it is cancelled.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
-                  std::vector<std::string>* warnings = nullptr, const std::function<bool()>& cancelled = {}) const;
+                  std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   bool has_transformer() const;  // any of them is loaded
@@ -169,14 +171,15 @@ class Pipeline {
   void warn_of_second_roundings();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  Conditioning encode_stage(const Plan& plan, const Images& images, StageMeter& meter, Outcome& outcome);
+  Conditioning encode_stage(const Plan& plan, const Images& images, const Run& run, StageMeter& meter,
+                            Outcome& outcome);
   Loading loading() const;
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;
   bool make_room() const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   void check_latents(const at::Tensor& latents) const;
-  LatentDistribution encode_frames(const at::Tensor& frames, const std::function<bool()>& cancelled, bool& tiled) const;
+  LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const;
   at::Tensor round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled);
 

@@ -70,6 +70,14 @@ class Images(CommandLineTest):
 
     def test_seeds_of_a_set_share_the_encoding(self):
         rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm', 'last_image': 'cold.ppm'} for seed in (3, 4)]
+    def test_encoding_shows_how_far_it_is(self):
+        process, terminal = self.start_program('generate', '-p', PROMPT, '--device', 'cpu', '--steps', 1, '-o', 'a.mp4', *self.options(ONE, *FIRST, frames=9))
+        shown = self.read_until(terminal, None)
+        self.assertEqual(process.wait(), 0)
+        for text in ('image [', ' 1/3', ' 3/3'):
+            self.assertIn(text, shown)
+        self.assertLess(shown.index('image ['), shown.index('text'))
+
         (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
         self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '--device', 'cpu', '--steps', 2, '--quiet', *self.options(TWO)))
         for row in rows:

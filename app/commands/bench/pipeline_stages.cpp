@@ -170,7 +170,9 @@ class PipelineStages {
   void measure_image() {
     if (plan_.video.image.empty()) return;
     progress_.stage("image");
-    const double taken = time([this] { add_images(conditioning_, plan_.video, pipeline_); });
+    models::Run run;
+    run.encode = [this](int64_t done, int64_t total) { progress_.piece(done, total); };
+    const double taken = time([&] { add_images(conditioning_, plan_.video, pipeline_, nullptr, run); });
     before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
   }
 

@@ -16,11 +16,19 @@ using ::testing::Not;
 
 class Heard : public JobUser {
  public:
+  models::Run watch(const Video&) override {
+    models::Run run;
+    run.stage = [this](const std::string& stage) { told.push_back(stage); };
+    run.encode = [this](int64_t done, int64_t total) {
+      told.push_back("encoded " + std::to_string(done) + " of " + std::to_string(total));
+    };
+    return run;
+  }
   void warn(const Video& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
   void written(const Video& video, const Made&) override { made.push_back(video.index); }
   void failed(const Video& video) override { ADD_FAILURE() << video.failure->what(); }
 
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, told;
   std::vector<int64_t> made;
 };
 
@@ -86,6 +94,7 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   add({"a", "b", "a"}, {{"image", picture}});
   Job job(heard_, never, of_a_set({}));
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
+  EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;
   for (const Video& other : videos_) {
     EXPECT_TRUE(other.conditioning.latents.is_same(first.latents));
