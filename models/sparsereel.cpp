@@ -183,22 +183,24 @@ std::vector<std::string> profile_warnings(const Texts& given, const std::optiona
   return warnings;
 }
 
-/// fp32 in 0..1; undefined where there is none. `field`: the request's.
-at::Tensor pixels_of(const ImageView& view, const char* field) {
+/// Null where there is none. `field`: the request's.
+std::shared_ptr<const models::Picture> picture_of(const ImageView& view, const char* field) {
   if (view.pixels == nullptr) return {};
   if (view.height < 1 || view.width < 1 || view.height > models::kMostImagePixels / view.width)
     throw bad_option(field, "of " + std::to_string(view.width) + "x" + std::to_string(view.height) + " is impossible",
                      "give 1 to " + std::to_string(models::kMostImagePixels / 1'000'000) + " million pixels");
-  return models::image_of(view.pixels, view.height, view.width);
+  const int64_t bytes = view.height * view.width * 3;
+  return std::make_shared<const models::Picture>(
+      models::Picture{.height = view.height, .width = view.width, .pixels = {view.pixels, view.pixels + bytes}});
 }
 
 /// Adds what the request has to know of its images, which have no files.
 models::Images images_of(const VideoRequest& request, models::Request& asked) {
-  models::Images images = {.first = pixels_of(request.image, "image"),
-                           .last = pixels_of(request.last_image, "last_image")};
-  if (images.first.defined()) asked.image = "pixels";
-  if (images.last.defined()) asked.last_image = "pixels";
-  if (images.first.defined() && !request.width && !request.height)
+  models::Images images = {.first = picture_of(request.image, "image"),
+                           .last = picture_of(request.last_image, "last_image")};
+  if (images.first) asked.image = "pixels";
+  if (images.last) asked.last_image = "pixels";
+  if (images.first && !request.width && !request.height)
     asked.image_size = {.height = request.image.height, .width = request.image.width};
   return images;
 }

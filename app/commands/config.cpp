@@ -91,12 +91,12 @@ void show_config(const Settings& settings) {
   const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
   settle_options(settings, options, *pipeline);
   print_warnings(idle_warnings(settings, options.idle));
-  ImageSizes images;
+  PictureFiles pictures;
   make_up_images(pipeline->spec(), options.request);  // as without a prompt, it shows the rest
-  settle_images(settings, pipeline->spec(), options.request, images);
+  settle_images(settings, pipeline->spec(), options.request, pictures);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
-  nlohmann::json values = make_recipe(options, plan, *pipeline);
+  nlohmann::json values = make_recipe(options, plan, *pipeline, pictures);
   values.erase("model");
   values.update(other_values(settings, options));
   values["device"] = pipeline->device().str();

@@ -36,13 +36,14 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   models::Plan sparse = untuned;
   sparse.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
-  const nlohmann::json key = {{"video", recipe_identity(make_recipe(video, sparse, pipeline), sparse, video.run)},
-                              {"prompts", plan.prompts},
-                              {"machine", device_name(pipeline.device())},  // of the times
-                              {"offload", offload},                         // likewise
-                              {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
-                              {"samples", plan.samples},
-                              {"heads_alone", plan.videos == 0}};
+  const nlohmann::json key = {
+      {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
+      {"prompts", plan.prompts},
+      {"machine", device_name(pipeline.device())},  // of the times
+      {"offload", offload},                         // likewise
+      {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
+      {"samples", plan.samples},
+      {"heads_alone", plan.videos == 0}};
   return models::sha256(dump(key));
 }
 
@@ -158,8 +159,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto& pipeline = pipelines.begin()->second;
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
-  ImageSizes images;
-  settle_images(settings, pipeline->spec(), plan.request, images);
+  settle_images(settings, pipeline->spec(), plan.request, *plan.pictures);
   const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
   report.content["machine"] = machine_report(pipeline->device());

@@ -1,4 +1,4 @@
-// Bytes -> 0..1.
+// Pictures by their files, and what stands for them.
 #include "app/job/image.h"
 
 #include <ATen/ATen.h>
@@ -7,15 +7,10 @@
 #include <utility>
 
 #include "app/media/image.h"
+#include "models/files/sha256.h"
 
 namespace sparsereel::app {
 namespace {
-
-at::Tensor pixels_of(const std::string& file, const models::Plan& plan, uint64_t seed) {
-  if (file == models::kMadeUpImage) return models::make_up_image(plan.height, plan.width, seed);
-  const Image image = read_image(file);
-  return models::image_of(image.pixels.data(), image.height, image.width);
-}
 
 /// The model's own size is nobody's choice.
 bool asks_for_size(const Settings& settings) {
@@ -26,14 +21,29 @@ bool asks_for_size(const Settings& settings) {
   return asks("width") || asks("height");
 }
 
-models::PixelSize size_of(const std::string& file, ImageSizes& known) {
-  const auto found = known.find(file);
-  if (found != known.end()) return found->second;
-  const Image image = read_image(file);
-  return known[file] = {.height = image.height, .width = image.width};
+}  // namespace
+
+std::shared_ptr<const models::Picture> PictureFiles::picture(const std::string& file) {
+  Known& known = known_[file];
+  if (known.picture) return known.picture;
+  auto picture = std::make_shared<const models::Picture>(read_image(file));
+  known.size = {.height = picture->height, .width = picture->width};
+  if (bytes_ + picture->pixels.size() > most_bytes_) return picture;
+  bytes_ += picture->pixels.size();
+  return known.picture = std::move(picture);
 }
 
-}  // namespace
+models::PixelSize PictureFiles::size(const std::string& file) {
+  Known& known = known_[file];
+  if (known.size == models::PixelSize{}) picture(file);
+  return known.size;
+}
+
+const std::string& PictureFiles::sha256(const std::string& file) {
+  Known& known = known_[file];
+  if (known.sha256.empty()) known.sha256 = models::sha256_of_file(file);
+  return known.sha256;
+}
 
 void make_up_images(const models::ModelSpec& spec, models::Request& request) {
   if (!request.image.empty() || !request.last_image.empty()) return;
@@ -42,30 +52,34 @@ void make_up_images(const models::ModelSpec& spec, models::Request& request) {
 }
 
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
-                   ImageSizes& known) {
+                   PictureFiles& pictures) {
   if (!spec.image.any()) return;  // resolve() refuses them
   if (settings.has("random_weights")) make_up_images(spec, request);
   for (const std::string& file : {request.image, request.last_image})
-    if (!file.empty() && file != models::kMadeUpImage) size_of(file, known);
+    if (!file.empty() && file != models::kMadeUpImage) pictures.size(file);
   const bool from_file = !request.image.empty() && request.image != models::kMadeUpImage;
-  if (from_file && !asks_for_size(settings)) request.image_size = size_of(request.image, known);
+  if (from_file && !asks_for_size(settings)) request.image_size = pictures.size(request.image);
 }
 
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
-                std::vector<std::string>* warnings, const models::Run& run) {
+                PictureFiles& pictures, std::vector<std::string>* warnings, const models::Run& run) {
   if (plan.image.empty()) return;
-  models::Images images = {.first = pixels_of(plan.image, plan, 0)};
-  if (!plan.last_image.empty()) images.last = pixels_of(plan.last_image, plan, 1);
+  const auto picture = [&](const std::string& file, uint64_t seed) {
+    if (file != models::kMadeUpImage) return pictures.picture(file);
+    return std::make_shared<const models::Picture>(models::make_up_image(plan.height, plan.width, seed));
+  };
+  models::Images images = {.first = picture(plan.image, 0)};
+  if (!plan.last_image.empty()) images.last = picture(plan.last_image, 1);
   pipeline.add_images(conditioning, plan, images, warnings, run);
 }
 
 const ImageEncodings::Encoded& ImageEncodings::of(const models::Plan& plan, const models::Pipeline& pipeline,
-                                                  const models::Run& run) {
+                                                  PictureFiles& pictures, const models::Run& run) {
   const std::string key = models::image_key(plan);
   const auto found = encoded_.find(key);
   if (found != encoded_.end()) return found->second;
   Encoded encoded;
-  add_images(encoded.conditioning, plan, pipeline, &encoded.warnings, run);
+  add_images(encoded.conditioning, plan, pipeline, pictures, &encoded.warnings, run);
   encoded.conditioning = encoded.conditioning.to(at::kCPU);
   return encoded_[key] = std::move(encoded);
 }

@@ -96,11 +96,12 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Run run, model
     const auto start = Clock::now();
     if (!images.has(video.plan)) tell(run.stage, "image");
     const auto failure = attempt([&] {
-      const auto& encoded = images.of(video.plan, pipeline, run);
+      const auto& encoded = images.of(video.plan, pipeline, *video.pictures, run);
       video.conditioning = encoded.conditioning;
       for (const std::string& warning : encoded.warnings) warn(video, warning);
     });
     if (failure) fail(video, *failure, {});
+    video.pictures.reset();
     video.text_cost.encode = seconds_since(start);
   }
   return videos.size();

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <utility>
 
+#include "app/job/image.h"
 #include "app/measure/quality.h"
 #include "app/terminal.h"
 #include "models/engine/denoising.h"
@@ -84,15 +85,20 @@ std::string dump(const nlohmann::json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline) {
+void add_image_hashes(nlohmann::json& recipe, const models::Plan& plan, PictureFiles& pictures) {
+  for (const auto& [key, file] : {std::pair("image", plan.image), std::pair("last_image", plan.last_image)})
+    if (recipe.contains(key)) recipe[std::string(key) + "_sha256"] = pictures.sha256(file);
+}
+
+nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline,
+                           PictureFiles& pictures) {
   nlohmann::json recipe = models::recipe_of(plan);
   recipe["version"] = SPARSEREEL_VERSION;
   recipe["model"] = options.run.model_name;
   recipe["model_sha256"] = pipeline.model_hash();
   if (!pipeline.part_files().empty()) recipe["files"] = models::remembered(pipeline.part_files());
   if (!plan.loras.empty()) recipe["lora_sha256"] = pipeline.lora_hash();
-  for (const auto& [key, file] : {std::pair("image", plan.image), std::pair("last_image", plan.last_image)})
-    if (recipe.contains(key)) recipe[std::string(key) + "_sha256"] = models::sha256_of_file(file);
+  add_image_hashes(recipe, plan, pictures);
   if (!options.init_latents.empty()) {
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);

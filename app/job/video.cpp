@@ -35,11 +35,12 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& 
     if (!latents.defined()) latents = load_latents(options.init_latents).latents;
     video.init_latents = latents;
   }
-  settle_images(video.settings, pipeline.spec(), options.request, loaded.images);
+  video.pictures = loaded.pictures;
+  settle_images(video.settings, pipeline.spec(), options.request, *video.pictures);
   video.plan = pipeline.resolve(options.request);
   pipeline.check_init_latents(video.plan, video.init_latents);
   check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);
-  video.recipe = make_recipe(options, video.plan, pipeline);
+  video.recipe = make_recipe(options, video.plan, pipeline, *video.pictures);
   const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
   for (const std::string& warning :
        {other_settings, models::frame_count_warning(video.plan), pipeline.slow_warning(video.plan)})

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -29,10 +30,11 @@ struct Video {
 
   // By resolve_video().
   models::Plan plan;
-  at::Tensor init_latents;        // of --init-latents; undefined: noise
-  nlohmann::json recipe;          // with what came of it, once it is made
-  std::string identity;           // of the recipe before that
-  std::vector<std::string> told;  // warnings that come before the work
+  at::Tensor init_latents;                 // of --init-latents; undefined: noise
+  std::shared_ptr<PictureFiles> pictures;  // of its images, until they are encoded
+  nlohmann::json recipe;                   // with what came of it, once it is made
+  std::string identity;                    // of the recipe before that
+  std::vector<std::string> told;           // warnings that come before the work
 
   // By its Job.
   models::Conditioning conditioning;  // on the CPU, while it waits for its turn
@@ -46,10 +48,10 @@ struct Video {
   void fail(const Error& error, const std::filesystem::path& latents = {});
 };
 
-/// The files of --init-latents, and the sizes of images, that were read: videos that begin with the same one share it.
+/// The files of --init-latents, and images, that were read: videos that begin with the same one share it.
 struct LoadedFiles {
   std::map<std::filesystem::path, at::Tensor> latents;
-  ImageSizes images;
+  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();
 };
 
 /// Checks the options against the model, once for all that follows, and fills in what they leave open. Throws Error.

@@ -74,14 +74,16 @@ void check_sparse_runs(const models::Pipeline& pipeline) {
 }
 
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
-                                               RunProgress& progress, const std::function<void(int64_t done)>& before) {
+                                               PictureFiles& pictures, RunProgress& progress,
+                                               const std::function<void(int64_t done)>& before) {
   models::Run run;
   run.encode = [&progress](int64_t done, int64_t total) { progress.piece(done, total); };
   ImageEncodings images;
   std::vector<models::Conditioning> texts;
   for (const models::Plan& plan : plans) {
     if (!plan.image.empty() && !images.has(plan)) progress.stage("image");
-    texts.push_back(plan.image.empty() ? models::Conditioning{} : images.of(plan, pipeline, run).conditioning);
+    texts.push_back(plan.image.empty() ? models::Conditioning{}
+                                       : images.of(plan, pipeline, pictures, run).conditioning);
   }
   progress.stage("text");
   models::TextStage& text = pipeline.text_stage();

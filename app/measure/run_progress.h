@@ -62,7 +62,8 @@ void check_sparse_runs(const models::Pipeline& pipeline);
 /// The text and images of each plan, on the CPU. `before` is called with the number of texts done and may throw to end
 /// the run.
 std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
-                                               RunProgress& progress, const std::function<void(int64_t done)>& before);
+                                               PictureFiles& pictures, RunProgress& progress,
+                                               const std::function<void(int64_t done)>& before);
 
 /// A stage of its own, unless a transformer is there.
 void load_transformer(models::Pipeline& pipeline, RunProgress& progress);

@@ -43,13 +43,13 @@ at::Tensor in_layout(const at::Tensor& latents, LatentLayout layout) {
 
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options) {
-  const auto fit = [&](const at::Tensor& image) {
-    return fit_image(image, plan.height, plan.width, plan.resize).to(options);
+  const auto fit = [&](const Picture& picture) {
+    return fit_image(picture, plan.height, plan.width, plan.resize).to(options);
   };
-  if (!spec.image.encodes_video) return fit(images.first);
+  if (!spec.image.encodes_video) return fit(*images.first);
   at::Tensor frames = at::zeros({1, 3, plan.num_frames, plan.height, plan.width}, options);
-  frames.narrow(2, 0, 1).copy_(fit(images.first));
-  if (images.last.defined()) frames.narrow(2, plan.num_frames - 1, 1).copy_(fit(images.last));
+  frames.narrow(2, 0, 1).copy_(fit(*images.first));
+  if (images.last) frames.narrow(2, plan.num_frames - 1, 1).copy_(fit(*images.last));
   return frames;
 }
 
@@ -77,8 +77,8 @@ at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, cons
 
 at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const ImageProcessorConfig& config) {
   std::vector<at::Tensor> tokens;
-  for (const at::Tensor* image : {&images.first, &images.last})
-    if (image->defined()) tokens.push_back(encoder.forward(encoder_pixels(*image, config)));
+  for (const auto& image : {images.first, images.last})
+    if (image) tokens.push_back(encoder.forward(encoder_pixels(*image, config)));
   return at::cat(tokens, 1);
 }
 

@@ -294,7 +294,7 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
 void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                           std::vector<std::string>* warnings, const Run& run) const {
   const c10::InferenceMode guard;
-  check_images({.first = images.first.defined(), .last = images.last.defined()}, plan.latent.frames, spec_);
+  check_images({.first = images.first != nullptr, .last = images.last != nullptr}, plan.latent.frames, spec_);
   if (spec_.image.has_context) {
     const auto encoder = load_image_encoder(folder_.component("image_encoder"), device_, at::kFloat);
     conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder));
@@ -306,7 +306,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
     warnings->push_back("memory was short: images were encoded in tiles, which gives a slightly different video");
   latents.mean = latents.mean.to(at::kFloat);
   if (!spec_.image.drawn) latents.deviation.reset();
-  add_latents(conditioning, latents, images.last.defined(), plan, spec_);
+  add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
 }
 
 Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, const Run& run, StageMeter& meter,
@@ -315,7 +315,7 @@ Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, cons
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
-  if (images.first.defined()) {
+  if (images.first) {
     if (run.stage) run.stage("image");
     add_images(conditioning, plan, images, &outcome.warnings, run);
   }
@@ -368,7 +368,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const c10::InferenceMode guard;
   check_init_latents(plan, inputs.init_latents);
   Outcome outcome;
-  check_weights(inputs.images.first.defined());
+  check_weights(inputs.images.first != nullptr);
   const auto announce = [&](const char* stage) {
     if (run.stage) run.stage(stage);
   };

@@ -14,9 +14,9 @@ at::Tensor of_channels(const std::array<double, 3>& numbers) {
 
 }  // namespace
 
-at::Tensor encoder_pixels(const at::Tensor& image, const ImageProcessorConfig& config) {
+at::Tensor encoder_pixels(const Picture& picture, const ImageProcessorConfig& config) {
   constexpr double kWhite = 255;  // what square_image() has as 1
-  const at::Tensor square = square_image(image, config.crop_size);
+  const at::Tensor square = square_image(picture, config.crop_size);
   return (square * (kWhite * config.rescale_factor) - of_channels(config.image_mean)) / of_channels(config.image_std);
 }
 

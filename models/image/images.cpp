@@ -1,4 +1,4 @@
-// What stands for a picture where any will do.
+// Pictures of tensors, and what stands for one where any will do.
 #include "models/image/images.h"
 
 #include <ATen/ATen.h>
@@ -6,17 +6,18 @@
 
 namespace sparsereel::models {
 
-at::Tensor image_of(const uint8_t* pixels, int64_t height, int64_t width) {
-  const at::Tensor bytes = at::from_blob(const_cast<uint8_t*>(pixels), {height, width, 3}, at::kByte);
-  return bytes.to(at::kFloat).div(255);
+Picture picture_of(const at::Tensor& image) {
+  const at::Tensor bytes = image.to(at::kCPU, at::kFloat).clamp(0, 1).mul(255).round().to(at::kByte).contiguous();
+  const auto* pixels = bytes.const_data_ptr<uint8_t>();
+  return {.height = bytes.size(0), .width = bytes.size(1), .pixels = {pixels, pixels + bytes.numel()}};
 }
 
-at::Tensor make_up_image(int64_t height, int64_t width, uint64_t seed) {
+Picture make_up_image(int64_t height, int64_t width, uint64_t seed) {
   constexpr int64_t kSpots = 4;  // each way
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const at::Tensor spots = at::rand({1, 3, kSpots, kSpots}, generator, at::TensorOptions().dtype(at::kFloat));
   const at::Tensor picture = at::upsample_bilinear2d(spots, {height, width}, /*align_corners=*/true);
-  return picture[0].permute({1, 2, 0}).contiguous();
+  return picture_of(picture[0].permute({1, 2, 0}));
 }
 
 }  // namespace sparsereel::models

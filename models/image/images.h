@@ -4,18 +4,21 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+
+#include "models/image/resample.h"
 
 namespace sparsereel::models {
 
-/// Pictures that a video begins and ends with: fp32 [H, W, 3] in 0..1, of any size; undefined: none.
+/// Pictures that a video begins and ends with, of any size; null: none.
 struct Images {
-  at::Tensor first{}, last{};
+  std::shared_ptr<const Picture> first{}, last{};
 };
 
-/// Of RGB bytes [height, width, 3], fp32 in 0..1.
-at::Tensor image_of(const uint8_t* pixels, int64_t height, int64_t width);
+/// image fp32 [height, width, 3] in 0..1, rounded to 8 bits.
+Picture picture_of(const at::Tensor& image);
 
-/// A smooth picture of random colours, fp32 [height, width, 3] in 0..1, for models with random weights.
-at::Tensor make_up_image(int64_t height, int64_t width, uint64_t seed);
+/// A smooth picture of random colours, for models with random weights.
+Picture make_up_image(int64_t height, int64_t width, uint64_t seed);
 
 }  // namespace sparsereel::models

@@ -6,16 +6,9 @@
 #include <algorithm>
 
 #include "hilbert/error.h"
-#include "models/image/resample.h"
 
 namespace sparsereel::models {
 namespace {
-
-Picture picture_of(const at::Tensor& image) {
-  const at::Tensor bytes = image.to(at::kCPU, at::kFloat).clamp(0, 1).mul(255).round().to(at::kByte).contiguous();
-  const auto* pixels = bytes.const_data_ptr<uint8_t>();
-  return {.height = bytes.size(0), .width = bytes.size(1), .pixels = {pixels, pixels + bytes.numel()}};
-}
 
 /// [H, W, 3] in 0..255
 at::Tensor tensor_of(const Picture& picture) {
@@ -26,15 +19,13 @@ at::Tensor tensor_of(const Picture& picture) {
 
 }  // namespace
 
-at::Tensor fit_image(const at::Tensor& image, int64_t height, int64_t width, ResizeRule rule) {
-  const Picture picture = picture_of(image);
+at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule) {
   const PictureBox part = rule == ResizeRule::cover ? centre(picture, height, width) : whole(picture);
   const at::Tensor frame = tensor_of(resample(picture, height, width, ResampleFilter::lanczos, part));
   return frame.div(255).mul(2).sub(1).permute({2, 0, 1}).contiguous().view({1, 3, 1, height, width});
 }
 
-at::Tensor square_image(const at::Tensor& image, int64_t side) {
-  const Picture picture = picture_of(image);
+at::Tensor square_image(const Picture& picture, int64_t side) {
   constexpr int64_t kMostRatio = 100;  // beyond it, sides of the shorter one's size would take gigabytes
   const int64_t shorter = std::min(picture.height, picture.width), longer = std::max(picture.height, picture.width);
   if (longer / shorter >= kMostRatio)

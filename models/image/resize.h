@@ -3,16 +3,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "models/image/resample.h"
 #include "models/video/request.h"
 
 namespace sparsereel::models {
 
-/// image fp32 [H, W, 3] in 0..1 -> [1, 3, 1, height, width] in [-1, 1], fp32 on the CPU, by Lanczos' filter as Pillow
-/// applies it to 8 bits.
-at::Tensor fit_image(const at::Tensor& image, int64_t height, int64_t width, ResizeRule rule);
+/// -> [1, 3, 1, height, width] in [-1, 1], fp32 on the CPU, by Lanczos' filter as Pillow applies it.
+at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule);
 
-/// image fp32 [H, W, 3] in 0..1 -> [1, 3, side, side] in 0..1, fp32 on the CPU: its shorter edge becomes `side` by the
-/// bicubic filter as Pillow applies it to 8 bits, and the middle of the longer one stays, as CLIPImageProcessor has it.
-at::Tensor square_image(const at::Tensor& image, int64_t side);
+/// -> [1, 3, side, side] in 0..1, fp32 on the CPU: its shorter edge becomes `side` by the bicubic filter as Pillow
+/// applies it, and the middle of the longer one stays, as CLIPImageProcessor has it.
+at::Tensor square_image(const Picture& picture, int64_t side);
 
 }  // namespace sparsereel::models

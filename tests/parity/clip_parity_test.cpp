@@ -13,6 +13,7 @@
 #include "models/image/clip_encoder.h"
 #include "models/image/clip_names.h"
 #include "models/image/encoder_pixels.h"
+#include "models/image/images.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 
@@ -46,7 +47,7 @@ TEST_P(ClipParity, PicturesBecomeTheSamePixels) {
   const std::string file = (kClip / "image_processor" / "preprocessor_config.json").string();
   const ImageProcessorConfig config = parse_image_processor_config(read_json(file), file);
   // A step of 1/255 is 0.007 of the scale: every byte is the same.
-  EXPECT_TRUE(close_to(encoder_pixels(golden("picture").div(255), config), golden("pixels"), 1e-6));
+  EXPECT_TRUE(close_to(encoder_pixels(picture_of(golden("picture").div(255)), config), golden("pixels"), 1e-6));
 }
 
 /// Wan's authors' spelling of a name of transformers'.

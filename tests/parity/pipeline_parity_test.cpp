@@ -67,8 +67,9 @@ std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann:
 /// The pictures of a case, which its request names, as the golden file holds them.
 Inputs inputs_of(const test::ParityFamily& family, const nlohmann::json& content) {
   const test::Golden golden(family.folder + "pipeline_golden");
-  const auto picture = [&](const char* key) {
-    return content.contains(key) ? golden[content[key].get<std::string>()] : at::Tensor();
+  const auto picture = [&](const char* key) -> std::shared_ptr<const Picture> {
+    if (!content.contains(key)) return nullptr;
+    return std::make_shared<const Picture>(picture_of(golden[content[key].get<std::string>()]));
   };
   return {.images = {.first = picture("image"), .last = picture("last_image")}};
 }
@@ -160,7 +161,7 @@ TEST_P(PipelineOf, SeedsShareWhatIsKnownOfTheirVideos) {
   pipeline->text_stage().load();
   Inputs known = {.decode = false};
   known.conditioning = pipeline->text_stage().encode(plan);
-  if (inputs.images.first.defined()) pipeline->add_images(known.conditioning, plan, inputs.images);
+  if (inputs.images.first) pipeline->add_images(known.conditioning, plan, inputs.images);
   inputs.decode = false;
   for (const uint64_t seed : {request.seed, request.seed + 1}) {
     request.seed = seed;

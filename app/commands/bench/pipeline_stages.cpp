@@ -172,7 +172,8 @@ class PipelineStages {
     progress_.stage("image");
     models::Run run;
     run.encode = [this](int64_t done, int64_t total) { progress_.piece(done, total); };
-    const double taken = time([&] { add_images(conditioning_, plan_.video, pipeline_, nullptr, run); });
+    const double taken =
+        time([&] { add_images(conditioning_, plan_.video, pipeline_, *plan_.pictures, nullptr, run); });
     before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
   }
 

@@ -101,9 +101,9 @@ void QualityRuns::encode_prompts() {
     const auto same = std::ranges::find_if(sides_, [&](const Side& other) {
       return !other.texts.empty() && other.pipeline.fp8_text_weights() == side.pipeline.fp8_text_weights();
     });
-    side.texts = same != sides_.end() ? same->texts : encode_texts(side.pipeline, videos, progress_, [&](int64_t done) {
-      progress_.round(done, prompts);
-    });
+    const auto count = [&](int64_t done) { progress_.round(done, prompts); };
+    side.texts =
+        same != sides_.end() ? same->texts : encode_texts(side.pipeline, videos, *plan_.pictures, progress_, count);
   }
 }
 

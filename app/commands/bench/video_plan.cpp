@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "app/counted.h"
-#include "app/job/image.h"
 #include "app/json_fields.h"
 #include "app/measure/run_progress.h"
 #include "models/checkpoint/family.h"
@@ -94,8 +93,7 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
                   const models::Pipeline& pipeline, RunReport& report) {
   for (const models::TunedProfile& profile : plan.profiles)
     models::check_profile(profile, plan.run.model.string(), pipeline.model_hash(), pipeline.heads());
-  ImageSizes images;
-  settle_images(settings, pipeline.spec(), plan.request, images);
+  settle_images(settings, pipeline.spec(), plan.request, *plan.pictures);
   plan.video = pipeline.resolve(plan.request, plan.decode);
   for (Combination& combination : plan.grid.combinations) combination.settle(plan.video.num_inference_steps);
   add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);

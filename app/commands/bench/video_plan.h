@@ -1,10 +1,12 @@
 // What the benchmarks of whole videos share: what they run, and what they say about it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "app/commands/bench/combinations.h"
+#include "app/job/image.h"
 #include "app/options/options.h"
 
 namespace CLI {
@@ -17,7 +19,8 @@ struct VideoPlan {
   RunOptions run;
   models::Request request;  // but for what a combination says: it has no cache
   models::Plan video = {};  // of the request, by begin_report()
-  bool decode = true;       // its frames are wanted
+  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // of its images
+  bool decode = true;                                                         // its frames are wanted
   Grid grid = {};
   std::vector<models::TunedProfile> profiles = {};
   std::vector<std::string> warnings = {};  // of options without effect

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "app/commands/bench/step_times.h"
 #include "app/commands/tune/candidate.h"
 #include "app/commands/tune/setting_search.h"
+#include "app/job/image.h"
 #include "app/options/options.h"
 #include "attention/policies/head_search.h"
 
@@ -37,6 +39,7 @@ struct Preset {
 struct TunePlan {
   RunOptions run;
   models::Request request;  // without a profile's policy; its prompt is none of the set's yet
+  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // of its images
   std::vector<std::string> prompts;
   std::string budget;  // as given
   double budget_seconds = 0;

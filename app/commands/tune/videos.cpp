@@ -65,7 +65,7 @@ void VideoRuns::encode_prompts() {
   std::vector<models::Plan> plans;
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
     plans.push_back(plan_of({.mode = Mode::full}, prompt));
-  texts_ = encode_texts(*pipelines_.begin()->second, plans, progress_, [this](int64_t) { poll(); });
+  texts_ = encode_texts(*pipelines_.begin()->second, plans, *plan_.pictures, progress_, [this](int64_t) { poll(); });
 }
 
 models::Pipeline& VideoRuns::with_transformer(const std::string& weights) {

@@ -93,6 +93,7 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   test::write_text(picture, "P6 2 1 255\nabcdef");
   add({"a", "b", "a"}, {{"image", picture}});
   Job job(heard_, never, of_a_set({}));
+  test::write_text(picture, "no picture any more");  // it was decoded for its size, and is not again
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
   EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;
@@ -102,6 +103,20 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   }
   EXPECT_FALSE(videos_[1].conditioning.text.equal(first.text));
   EXPECT_TRUE(videos_[2].conditioning.text.is_same(first.text));
+}
+
+TEST(PictureFilesTest, KeepsPicturesWhileThereIsRoom) {
+  const test::TemporaryFolder folder;
+  const std::string first = folder / "a.ppm", second = folder / "b.ppm";
+  for (const std::string& file : {first, second}) test::write_text(file, "P6 2 1 255\nabcdef");
+  PictureFiles files(/*most_bytes=*/6);
+  EXPECT_EQ(files.picture(first), files.picture(first));
+  EXPECT_NE(files.picture(second), files.picture(second)) << "decoded again";
+  const std::string hash = files.sha256(first);
+  test::write_text(first, "");
+  EXPECT_EQ(files.picture(first)->pixels.front(), 'a');
+  EXPECT_EQ(files.size(second), (models::PixelSize{.height = 1, .width = 2}));
+  EXPECT_EQ(files.sha256(first), hash);
 }
 
 TEST_F(JobTest, TextsThatWaitAreBoundedInBytes) {

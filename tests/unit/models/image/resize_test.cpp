@@ -15,10 +15,8 @@ namespace {
 constexpr std::array<std::array<int64_t, 2>, 7> kSizes = {
     {{8, 8}, {20, 30}, {23, 31}, {40, 37}, {5, 60}, {23, 7}, {1, 1}}};  // height, width
 
-Picture picture_of(const at::Tensor& image) {
-  const at::Tensor bytes = image.to(at::kByte).contiguous();
-  const auto* pixels = bytes.const_data_ptr<uint8_t>();
-  return {.height = bytes.size(0), .width = bytes.size(1), .pixels = {pixels, pixels + bytes.numel()}};
+Picture of_bytes(const at::Tensor& bytes) {
+  return picture_of(bytes.to(at::kFloat).div(255));
 }
 
 std::string name_of(const std::string& kind, int64_t height, int64_t width) {
@@ -27,13 +25,13 @@ std::string name_of(const std::string& kind, int64_t height, int64_t width) {
 
 TEST(Resize, EveryByteIsPillows) {
   const test::Golden golden("resize_golden");
-  const Picture image = picture_of(golden["image"]);
+  const Picture image = of_bytes(golden["image"]);
   for (const auto& [height, width] : kSizes) {
     const auto made = [&, height = height, width = width](ResampleFilter filter, const PictureBox& part) {
       return resample(image, height, width, filter, part).pixels;
     };
     const auto expected = [&, height = height, width = width](const std::string& kind) {
-      return picture_of(golden[name_of(kind, height, width)]).pixels;
+      return of_bytes(golden[name_of(kind, height, width)]).pixels;
     };
     EXPECT_EQ(made(ResampleFilter::lanczos, whole(image)), expected("lanczos.stretch")) << height << "x" << width;
     EXPECT_EQ(made(ResampleFilter::lanczos, centre(image, height, width)), expected("lanczos.cover"))
@@ -44,7 +42,7 @@ TEST(Resize, EveryByteIsPillows) {
 
 TEST(Resize, AFrameIsInBothSigns) {
   const test::Golden golden("resize_golden");
-  const at::Tensor image = golden["image"].to(at::kFloat).div(255);
+  const Picture image = of_bytes(golden["image"]);
   for (const auto& [rule, kind] :
        {std::pair(ResizeRule::cover, "lanczos.cover"), std::pair(ResizeRule::stretch, "lanczos.stretch")}) {
     const at::Tensor frame = fit_image(image, 5, 60, rule);
@@ -56,26 +54,26 @@ TEST(Resize, AFrameIsInBothSigns) {
 
 TEST(Resize, ASquareIsThatOfTransformers) {
   const test::Golden golden("resize_golden");
-  const at::Tensor wide = golden["image"].to(at::kFloat).div(255);
+  const Picture wide = of_bytes(golden["image"]), high = of_bytes(golden["image"].transpose(0, 1));
   for (const int64_t side : {14, 32}) {
     const std::string number = std::to_string(side);
     const auto expected = [&](const std::string& shape) {
       return golden["square." + shape + "." + number].to(at::kFloat).div(255);
     };
     EXPECT_TRUE(square_image(wide, side).equal(expected("wide"))) << side;
-    EXPECT_TRUE(square_image(wide.transpose(0, 1), side).equal(expected("high"))) << side;
+    EXPECT_TRUE(square_image(high, side).equal(expected("high"))) << side;
   }
 }
 
 TEST(Resize, AMadeUpPictureIsSmoothAndItsSeeds) {
-  const at::Tensor picture = make_up_image(40, 60, 7);
-  ASSERT_EQ(picture.sizes(), at::IntArrayRef({40, 60, 3}));
-  EXPECT_GE(picture.min().item<float>(), 0);
-  EXPECT_LE(picture.max().item<float>(), 1);
-  EXPECT_GT(picture.std().item<float>(), 0.1F);
-  EXPECT_LT(picture.diff(1, 1).abs().max().item<float>(), 0.1F);
-  EXPECT_TRUE(picture.equal(make_up_image(40, 60, 7)));
-  EXPECT_FALSE(picture.equal(make_up_image(40, 60, 8)));
+  const Picture picture = make_up_image(40, 60, 7);
+  EXPECT_EQ(picture.height, 40);
+  EXPECT_EQ(picture.width, 60);
+  const at::Tensor pixels = at::tensor(picture.pixels, at::kFloat).view({40, 60, 3}).div(255);
+  EXPECT_GT(pixels.std().item<float>(), 0.1F);
+  EXPECT_LT(pixels.diff(1, 1).abs().max().item<float>(), 0.1F);
+  EXPECT_EQ(picture.pixels, make_up_image(40, 60, 7).pixels);
+  EXPECT_NE(picture.pixels, make_up_image(40, 60, 8).pixels);
 }
 
 TEST(Resize, NothingIsNoSize) {
