@@ -52,6 +52,13 @@ std::string source_of(const Settings& settings, const models::Plan& plan, const 
   return "size " + *area + " of " + source_name(settings, "size") + (shape.empty() ? "" : ", " + shape);
 }
 
+/// "takes image (needed) and last_image"; empty for a model of text alone.
+std::string images_taken(const models::ImageSpec& spec) {
+  if (!spec.any()) return {};
+  return std::string("takes image") + (spec.needed ? " (needed)" : "") +
+         (spec.takes_last || spec.needs_last ? " and last_image" : "") + (spec.needs_last ? " (needed)" : "");
+}
+
 /// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
 /// elsewhere. What a preset may give is told where nothing was chosen, too.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
@@ -116,6 +123,8 @@ void show_config(const Settings& settings) {
     line.resize(std::max<size_t>(line.size(), 50), ' ');
     std::cout << line << " # " << one_line(source_of(settings, plan, spec.key)) << "\n";
   }
+  if (const std::string images = images_taken(pipeline->spec().image); !images.empty())
+    std::cout << "# " << images << "\n";
   print_part_files(pipeline->part_files(), "# ");
 }
 

@@ -46,9 +46,8 @@ const std::string& PictureFiles::sha256(const std::string& file) {
 }
 
 void make_up_images(const models::ModelSpec& spec, models::Request& request) {
-  if (!request.image.empty() || !request.last_image.empty()) return;
-  if (spec.image.needed) request.image = models::kMadeUpImage;
-  if (spec.image.needs_last) request.last_image = models::kMadeUpImage;
+  if (spec.image.needed && request.image.empty()) request.image = models::kMadeUpImage;
+  if (spec.image.needs_last && request.last_image.empty()) request.last_image = models::kMadeUpImage;
 }
 
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,

@@ -35,7 +35,7 @@ class PictureFiles {
   uint64_t most_bytes_, bytes_ = 0;
 };
 
-/// Gives a request without images those that the model needs, made up.
+/// Gives a request those of the images that the model needs which it lacks, made up.
 void make_up_images(const models::ModelSpec& spec, models::Request& request);
 
 /// Reads the request's images, so that what is no picture is found before any work, and lets the video have the first

@@ -254,12 +254,12 @@ std::vector<Field> images() {
   };
   const auto picture = [&](const char* name, std::string Request::*member, std::string Plan::*file) {
     return field(member, name_of(file),
-                 {.name = name, .kind = ValueKind::file, .decides = Decides::text, .recipe = InRecipe::file});
+                 {.name = name, .kind = ValueKind::file, .decides = Decides::images, .recipe = InRecipe::file});
   };
   return {
       picture("image", &Request::image, &Plan::image), picture("last_image", &Request::last_image, &Plan::last_image),
       field(&Request::resize, [](const Plan& plan) { return only(!plan.image.empty(), plan.resize); },
-            {.name = "resize", .decides = Decides::text, .choices = {"cover", "stretch"}, .idle = {Idle::no_image}})};
+            {.name = "resize", .decides = Decides::images, .choices = {"cover", "stretch"}, .idle = {Idle::no_image}})};
 }
 
 std::vector<Field> sampling() {

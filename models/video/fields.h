@@ -70,9 +70,9 @@ struct Range {
   std::string remedy = "give a positive number";
 };
 
-/// What of a run a field decides. Videos with the same text and image share their encoding, and those with the same
+/// What of a run a field decides. Videos with the same text and images share their encoding, and those with the same
 /// pipeline the loaded weights.
-enum class Decides { picture, text, pipeline };
+enum class Decides { picture, text, images, pipeline };
 
 struct Field {
   std::string name;  // "steps": as YAML, recipes and errors call it

@@ -1,4 +1,5 @@
 """Wan's image to video: videos of one picture or two, and what is refused before anything is loaded."""
+import hashlib
 import json
 import shutil
 import unittest
@@ -68,8 +69,6 @@ class Images(CommandLineTest):
                 self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *FIRST)), 2, f'{model.name}/{role}', gone)
         self.video(self.folder / 'pipeline_5b-vae')  # which text does not need
 
-    def test_seeds_of_a_set_share_the_encoding(self):
-        rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm', 'last_image': 'cold.ppm'} for seed in (3, 4)]
     def test_encoding_shows_how_far_it_is(self):
         process, terminal = self.start_program('generate', '-p', PROMPT, '--device', 'cpu', '--steps', 1, '-o', 'a.mp4', *self.options(ONE, *FIRST, frames=9))
         shown = self.read_until(terminal, None)
@@ -78,6 +77,8 @@ class Images(CommandLineTest):
             self.assertIn(text, shown)
         self.assertLess(shown.index('image ['), shown.index('text'))
 
+    def test_seeds_of_a_set_share_the_encoding(self):
+        rows = [{'prompt': PROMPT, 'output': f'{seed}.safetensors', 'seed': seed, 'image': 'warm.ppm', 'last_image': 'cold.ppm'} for seed in (3, 4)]
         (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
         self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '--device', 'cpu', '--steps', 2, '--quiet', *self.options(TWO)))
         for row in rows:
@@ -110,17 +111,6 @@ class Images(CommandLineTest):
         large = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'wan-2.1-i2v-14b.yaml', '--device', 'cpu', '--size', '1280x720')).stdout
         self.assertIn('flow_shift: 5.0 ', large)
 
-    def test_bench_makes_pictures_up_for_random_weights(self):
-        def small(folder):
-            parts = {role: json.loads((folder / role / 'config.json').read_text()) for role in ('transformer', 'vae', 'text_encoder', 'image_encoder')}
-            return {'match': {'class': 'WanTransformer3DModel'}, 'architecture': {**parts, 'scheduler': json.loads((folder / 'scheduler' / 'scheduler_config.json').read_text())}}
-        (self.folder / 'small.yaml').write_text(json.dumps(small(TWO)))
-        rows = json.loads(self.succeed(self.run_program('bench', 'pipeline', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 2, '--size', '48x80', '--frames', 5, '--modes',
-                                                        'full', '--warmup', 0, '--quiet', '--json')).stdout)['rows']
-        self.assertEqual([row['stage'] for row in rows if row['stage'] != 'encode'], ['load text_encoder', 'text', 'image', 'load transformer', 'step', 'load vae', 'decode'])
-        self.succeed(self.run_program('generate', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 1, '--size', '48x80', '--frames', 5, '-o', 'a.mp4', '--quiet'))
-
-    def test_inspect_tells_the_task(self):
     def test_an_area_leaves_the_shape_to_the_picture(self):
         (self.folder / 'high.ppm').write_bytes(b'P6 9 16 255\n' + bytes(9 * 16 * 3))
 
@@ -141,6 +131,36 @@ class Images(CommandLineTest):
         recipes = [json.loads(line)['recipe'] for line in manifest.read_text().splitlines()]
         self.assertEqual([(recipe['width'], recipe['height'], 'size' in recipe) for recipe in recipes], [(48, 64, False), (64, 48, False)])
 
+    def test_bench_makes_pictures_up_for_random_weights(self):
+        def small(folder):
+            parts = {role: json.loads((folder / role / 'config.json').read_text()) for role in ('transformer', 'vae', 'text_encoder', 'image_encoder')}
+            return {'match': {'class': 'WanTransformer3DModel'}, 'architecture': {**parts, 'scheduler': json.loads((folder / 'scheduler' / 'scheduler_config.json').read_text())}}
+        (self.folder / 'small.yaml').write_text(json.dumps(small(TWO)))
+        rows = json.loads(self.succeed(self.run_program('bench', 'pipeline', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 2, '--size', '48x80', '--frames', 5, '--modes',
+                                                        'full', '--warmup', 0, '--quiet', '--json')).stdout)['rows']
+        self.assertEqual([row['stage'] for row in rows if row['stage'] != 'encode'], ['load text_encoder', 'text', 'image', 'load transformer', 'step', 'load vae', 'decode'])
+        report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 1, '--size', '48x80', '--frames', 5, '--modes',
+                                                          'full', '--warmup', 0, '--no-decode', '--quiet', '--json')).stdout)
+        self.assertEqual((report['settings']['image'], report['settings']['last_image']), ('made up', 'made up'))
+        self.succeed(self.run_program('generate', '--random-weights', 'small.yaml', '--device', 'cpu', '--steps', 1, '--size', '48x80', '--frames', 5, '-o', 'a.mp4', '--quiet'))
+
+    def test_bench_names_the_picture(self):
+        report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '--device', 'cpu', '--steps', 1, '--modes', 'full', '--warmup', 0, '--no-decode', *FIRST, *LAST, '--resize', 'stretch',
+                                                          *self.options(TWO)[:-2], '--quiet', '--json')).stdout)
+        settings = report['settings']
+        self.assertEqual([settings[key] for key in ('image', 'last_image', 'resize')], ['warm.ppm', 'cold.ppm', 'stretch'])
+        for key, file in (('image_sha256', 'warm.ppm'), ('last_image_sha256', 'cold.ppm')):
+            self.assertEqual(settings[key], hashlib.sha256((self.folder / file).read_bytes()).hexdigest())
+
+    def test_config_shows_which_pictures_a_model_takes(self):
+        for model, takes in ((ONE, '# takes image (needed)\n'), (TWO, '# takes image (needed) and last_image (needed)\n'), (EXPERTS, '# takes image (needed) and last_image\n'),
+                             (KNOWN, '# takes image\n'), (TEXT, '')):
+            for given in ([], FIRST, LAST) if model is TWO else ([],):
+                shown = self.succeed(self.run_program('config', 'show', '-m', model, '--device', 'cpu', *given)).stdout
+                self.assertEqual(''.join(line + '\n' for line in shown.splitlines() if 'takes' in line), takes, model.name)
+                self.assertNotIn('made up', shown)
+
+    def test_inspect_tells_the_task(self):
         for model, task in ((ONE, '2.1 layout, image to video'), (TWO, '2.1 layout, first and last frame to video'), (EXPERTS, '2.2 layout (two experts), image to video')):
             summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
             self.assertEqual((summary['pipeline_class'], summary['family'], summary['variant']), ('WanImageToVideoPipeline', 'Wan', task))

@@ -34,6 +34,9 @@ nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipel
   nlohmann::json settings = models::recipe_of(video);
   for (const models::Field& field : models::fields())
     if (field.decides == models::Decides::text) settings.erase(field.name);
+  add_image_hashes(settings, video, *plan.pictures);
+  for (const auto& [key, file] : {std::pair("image", video.image), std::pair("last_image", video.last_image)})
+    if (file == models::kMadeUpImage) settings[key] = "made up";
   for (const char* of_a_combination : {"attention", "token_order"}) settings.erase(of_a_combination);
   const bool both_at_once = video.is_guided() && video.guidance_passes == models::GuidancePasses::batched;
   settings.update({{"model", plan.run.model_name},
@@ -114,6 +117,8 @@ std::string run_summary(const nlohmann::json& report) {
   if (settings.contains("weights")) weights += ", weights in fp8";
   if (settings.contains("text_weights")) weights += ", text weights in fp8";
   if (settings.contains("lora")) weights += ", LoRA " + text_of(settings, "lora");
+  for (const auto& [key, name] : {std::pair("image", ", image "), std::pair("last_image", ", last image ")})
+    if (settings.contains(key)) weights += name + text_of(settings, key);
   return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() +
          weights + ", " + counted(settings.at("frames").get<int64_t>(), "frame") + " of " + number("width") + "x" +
          number("height") + " (" + number("tokens") + " tokens, guidance batch " + number("batch") + "), " +
