@@ -161,7 +161,21 @@ Image turned(const Image& image, int orientation) {
   return result;
 }
 
+/// A folder, or "frame_%04d.png", of which other programs read all.
+void refuse_sequence(const fs::path& path) {
+  const std::string remedy = "name one of its files; to go on from a sequence, the last one";
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) throw bad_file(path, "is a folder, and an image is one picture", remedy);
+  const std::string name = path.filename().string();
+  const size_t percent = name.find('%');
+  if (percent == std::string::npos || fs::exists(path, ignored)) return;
+  const size_t kind = name.find_first_not_of("0123456789", percent + 1);
+  if (kind != std::string::npos && name[kind] == 'd')
+    throw bad_file(path, "is the pattern of a sequence, and an image is one picture", remedy);
+}
+
 Image read_image(const fs::path& path) {
+  refuse_sequence(path);
   std::string extension = path.extension().string();
   std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
   if (extension == ".safetensors") return read_tensor(path);
