@@ -1,6 +1,7 @@
 // Fields of Wan's transformer, and what of them is supported.
 #include "models/families/wan/config.h"
 
+#include "hilbert/error.h"
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {
@@ -13,8 +14,15 @@ std::array<int64_t, 3> parse_patch(const ConfigFields& fields) {
 }
 
 /// A model either has all that it attends to images with, or nothing of it.
-void parse_images(const ConfigFields& fields, WanConfig& config) {
+void parse_images(const ConfigFields& fields, const std::string& file, WanConfig& config) {
   config.image_dim = fields.optional_integer("image_dim");
+  // Copies of 2.2's 5B have the fields of other models, and none of the weights.
+  if (config.image_dim && config.in_channels == config.out_channels)
+    throw bad_file(file,
+                   "image_dim is " + std::to_string(*config.image_dim) + ", but in_channels are the noise's " +
+                       std::to_string(config.in_channels) +
+                       " alone: a model that attends to images has their latents beside it",
+                   "set image_dim and added_kv_proj_dim to null, as the authors' own file has them");
   config.pos_embed_seq_len = fields.optional_integer("pos_embed_seq_len");
   const std::optional<int64_t> added = fields.optional_integer("added_kv_proj_dim");
   if (added.has_value() != config.image_dim.has_value())
@@ -45,7 +53,7 @@ WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file) 
   config.cross_attn_norm = fields.boolean("cross_attn_norm", true);
   config.eps = fields.number("eps", 1e-6, 0, 1);
   config.rope_max_seq_len = fields.integer("rope_max_seq_len", 1024);
-  parse_images(fields, config);
+  parse_images(fields, file, config);
   if (config.attention_head_dim % 2 != 0) fields.fail("attention_head_dim", "is odd: rotary positions turn pairs");
   return config;
 }

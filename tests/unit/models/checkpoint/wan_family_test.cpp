@@ -133,6 +133,12 @@ TEST_F(WanFamily, ChannelsThatAreNeitherTasksAreRefused) {
   EXPECT_TRUE(refused({"transformer", "in_channels 8 is neither z_dim of the vae, 4, nor", "12"}));
 }
 
+TEST_F(WanFamily, ACopyThatSaysItAttendsToImagesWithoutTheirLatentsIsRefused) {
+  take("pipeline_5b");
+  edit("transformer/config.json", [](json& config) { config["image_dim"] = config["added_kv_proj_dim"] = 1280; });
+  EXPECT_TRUE(refused({"transformer", "image_dim is 1280, but in_channels are the noise's"}));
+}
+
 TEST_F(WanFamily, AMissingExpertIsRefused) {
   take("pipeline_two_experts");
   edit("model_index.json", [](json& index) { index["transformer_2"] = json::array({nullptr, nullptr}); });
