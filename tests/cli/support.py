@@ -5,6 +5,7 @@ By hand: SPARSEREEL=build/sparsereel python3 tests/cli/generate_test.py
 import ctypes
 import hashlib
 import json
+import math
 import os
 import pty
 import resource
@@ -63,6 +64,12 @@ def floats(tensor):
     dtype, _, data = tensor
     assert dtype == 'F32', dtype
     return struct.unpack(f'<{len(data) // 4}f', data)
+
+
+def psnr(pixels, reference):
+    """In dB, of two videos' pixels in 0 to 1."""
+    error = sum((a - b) ** 2 for a, b in zip(pixels, reference, strict=True)) / len(reference)
+    return math.inf if error == 0 else -10 * math.log10(error)
 
 
 def write_checkpoint(path, identity='of another run'):
