@@ -1,6 +1,4 @@
 // libsparsereel as a program sees it: linked to the shared library alone, through its one header.
-#include <sparsereel.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,36 +13,21 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/library/small_requests.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel {
 namespace {
 
+using test::failure_of;
+using test::kModel;
+using test::small;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
-
-const std::string kModel = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
-
-VideoRequest small() {
-  VideoRequest request;
-  request.prompt = "a red circle";
-  request.steps = 2;
-  request.width = 32;
-  return request;
-}
-
-Failure failure_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Failure& failure) {
-    return failure;
-  }
-  return {0, "no failure", ""};
-}
 
 TEST(Library, TakesATransformersFileInPlaceOfTheFolders) {
   const std::string model = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline";
@@ -99,75 +82,6 @@ TEST(Library, TakesATextEncodersAndATokenizersFileInPlaceOfTheFolders) {
   EXPECT_THAT(wrong.cause(), StartsWith(encoder + ": does not fit"));
   const Failure none = failure_of([&] { TextToVideo(model, {.device = "cpu", .tokenizer = "none"}); });
   EXPECT_THAT(none.cause(), StartsWith("none: no such file"));
-}
-
-TEST(Library, BeginsAndEndsAVideoWithPixels) {
-  const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/wan_i2v/";
-  std::vector<uint8_t> light(30 * 20 * 3, 230), dark(50 * 50 * 3, 20);
-  const ImageView first = {.pixels = light.data(), .height = 20, .width = 30};
-  const ImageView last = {.pixels = dark.data(), .height = 50, .width = 50};
-  VideoRequest request = {.prompt = "a red circle", .steps = 1, .frames = 5};
-  TextToVideo begins(folder + "pipeline", {.device = "cpu"});
-  EXPECT_EQ(failure_of([&] { begins.generate(request); }).field(), "image");
-  request.width = 48;
-  request.height = 32;
-  request.image = first;
-  const Video video = begins.generate(request);
-  EXPECT_EQ((std::vector{video.frames, video.height, video.width}), (std::vector<int64_t>{5, 32, 48}));
-  EXPECT_EQ(begins.generate(request).pixels, video.pixels);
-  light[0] = 0;
-  EXPECT_NE(begins.generate(request).pixels, video.pixels);
-  request.resize = "stretch";
-  request.image = last;
-  const Video square = begins.generate(request);
-  request.resize = "cover";
-  EXPECT_EQ(begins.generate(request).pixels, square.pixels) << "of one colour";
-  request.last_image = last;
-  EXPECT_EQ(failure_of([&] { begins.generate(request); }).field(), "last_image");
-  TextToVideo ends(folder + "pipeline_two_images", {.device = "cpu"});
-  request.image = first;
-  const Video both = ends.generate(request);
-  request.last_image.pixels = light.data();
-  EXPECT_NE(ends.generate(request).pixels, both.pixels);
-}
-
-TEST(Library, GivesAVideoItsImagesShape) {
-  const test::TemporaryFolder folder;
-  test::write_text(folder / "small.yaml", "match: {class: WanTransformer3DModel}\ndefaults: {size: 64x64}\n");
-  TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan_i2v/pipeline",
-                    {.device = "cpu", .configs = folder.path().string()});
-  const std::vector<uint8_t> pixels(16 * 3 * 3, 9);
-  VideoRequest request = {.prompt = "a red circle", .steps = 1, .frames = 1};
-  request.image = {.pixels = pixels.data(), .height = 16, .width = 3};
-  const Video high = model.generate(request);
-  EXPECT_EQ((std::vector{high.height, high.width}), (std::vector<int64_t>{144, 16}));
-  request.size = "32p";
-  const Video small_area = model.generate(request);
-  EXPECT_EQ((std::vector{small_area.height, small_area.width}), (std::vector<int64_t>{64, 16}));
-  request.width = 32;
-  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("size and width exclude each other"));
-  request.size.clear();
-  request.height = 64;
-  const Video asked = model.generate(request);
-  EXPECT_EQ((std::vector{asked.height, asked.width}), (std::vector<int64_t>{64, 32}));
-}
-
-TEST(Library, RefusesImagesThatTheModelCannotUse) {
-  TextToVideo model(kModel, {.device = "cpu"});
-  const std::vector<uint8_t> pixels(4 * 6 * 3, 200);
-  VideoRequest request = small();
-  request.resize = "stretch";
-  EXPECT_THAT(model.generate(request).warnings, ElementsAre("resize stretch has no effect without an image"));
-  request.image = {.pixels = pixels.data(), .height = 4, .width = 6};
-  const Failure text_alone = failure_of([&] { model.generate(request); });
-  EXPECT_EQ(text_alone.field(), "image");
-  EXPECT_THAT(text_alone.cause(), HasSubstr("makes videos of text alone"));
-  for (const int64_t height : {int64_t{0}, int64_t{1} << 40}) {
-    request.image.height = height;
-    const Failure impossible = failure_of([&] { model.generate(request); });
-    EXPECT_EQ(impossible.field(), "image");
-    EXPECT_THAT(impossible.cause(), HasSubstr("6x" + std::to_string(height)));
-  }
 }
 
 TEST(Library, MakesTheSameVideoOfTheSameRequest) {
@@ -523,97 +437,6 @@ TEST(Library, TakesNoiseLevelsInPlaceOfSteps) {
   const Failure failure = failure_of([&] { model.generate(request); });
   EXPECT_EQ(failure.cause(), "sigmas do not fall from each to the next");
   EXPECT_EQ(failure.field(), "sigmas");
-}
-
-/// What fits the model of these tests, with these defaults.
-std::string config_of(const std::string& defaults) {
-  return "match: {class: CogVideoXTransformer3DModel}\ndefaults: {" + defaults +
-         "}\npresets:\n  fast: {steps: 1, cache: \"0.5\"}\n";
-}
-
-// tests/cli/library_test.py has the program beside it.
-TEST(Library, TakesWhatIsUnsetFromTheConfigThatFits) {
-  const test::TemporaryFolder folder;
-  test::write_text(
-      folder / "small.yaml",
-      config_of("size: 32x64, frames: 5, steps: 2, fps: 3, cfg_scale: 3, negative_prompt: blurry, topk: 0.3, "
-                "dynamic_cfg: true, scheduler: ddim, token_order: native"));
-  TextToVideo plain(kModel, {.device = "cpu"}), model(kModel, {.device = "cpu", .configs = folder.path().string()});
-  VideoRequest bare, full;
-  bare.prompt = full.prompt = "a red circle";
-  full.width = 32, full.height = 64, full.frames = 5, full.steps = 2;
-  full.cfg_scale = 3, full.negative_prompt = "blurry", full.topk = 0.3, full.dynamic_cfg = true;
-  full.scheduler = "ddim", full.token_order = "native";
-  const Video expected = plain.generate(full), video = model.generate(bare);
-  EXPECT_EQ(video.pixels, expected.pixels);
-  EXPECT_EQ(video.warnings, expected.warnings);
-
-  bare.error = full.error = 0.2;  // which leaves no place for the file's topk
-  bare.dynamic_cfg = full.dynamic_cfg = false;
-  full.topk.reset();
-  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-  bare.preset = "fast";
-  full.steps = 1, full.cache = "0.5";
-  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-  bare.preset = "slow";
-  const Failure failure = failure_of([&] { model.generate(bare); });
-  EXPECT_THAT(failure.cause(), StartsWith("preset slow: "));
-  EXPECT_EQ(failure.field(), "preset");
-}
-
-TEST(Library, TakesBalancedUnlessAnotherPresetHolds) {
-  const test::TemporaryFolder folder;
-  test::write_text(
-      folder / "small.yaml",
-      "match: {class: CogVideoXTransformer3DModel}\ndefaults: {topk: 0.3}\npresets:\n  exact: {attention: full}\n"
-      "  near: {attention: quantized}\n  balanced: {topk: 0.2, dense_steps: 20%, cache: \"steps:4\"}\n");
-  TextToVideo plain(kModel, {.device = "cpu"}), model(kModel, {.device = "cpu", .configs = folder.path().string()});
-  VideoRequest bare = small(), full = small();
-  bare.steps = full.steps = 10;
-  full.topk = 0.2, full.dense_steps = "2", full.cache = "steps:4";
-  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-  bare.attention = full.attention = "full";
-  full.cache.clear(), full.topk.reset(), full.dense_steps.reset();
-  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-  bare.attention.clear(), full.attention = "quantized", bare.preset = "quality";
-  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-  bare.preset.clear(), full.attention.clear(), full.topk = 0.2,
-                                               bare.steps = full.steps = 9;  // too few for the rest of it
-  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
-}
-
-// tests/cli/library_test.py has one that holds.
-TEST(Library, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
-  const test::TemporaryFolder folder;
-  const std::string file = folder.path() / "p.yaml";
-  TextToVideo model(kModel, {.device = "cpu"});
-  VideoRequest request = small();
-  request.profile = file;
-  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), StartsWith(file));
-  test::write_text(file, "model: {name: other, sha256: " + std::string(64, 'a') +
-                             "}\nmade_with: {width: 32, height: 32, frames: 5, steps: 2, token_order: hilbert, "
-                             "device: cpu, dtype: fp32}\nsettings: {topk: 0.2}\nmeasured: {}\n");
-  const Failure failure = failure_of([&] { model.generate(request); });
-  EXPECT_THAT(failure.cause(), StartsWith("profile " + file + " was made for another model (other)"));
-  EXPECT_EQ(failure.field(), "profile");
-  request.attention = "full";
-  EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full"));
-}
-
-TEST(Library, SaysWhereConfigsAreMissingOrWrong) {
-  const test::TemporaryFolder folder;
-  const std::string place = folder.path().string();
-  EXPECT_THAT(TextToVideo(kModel, {.device = "cpu", .configs = place}).generate(small()).warnings,
-              ElementsAre(StartsWith(place + " holds none of the configs")));
-  const Failure missing = failure_of([&] { TextToVideo(kModel, {.device = "cpu", .configs = place + "/confgis"}); });
-  EXPECT_EQ(missing.code(), 2);
-  EXPECT_EQ(missing.field(), "configs");
-  EXPECT_EQ(missing.cause(), "configs " + place + "/confgis is no folder");
-  test::write_text(folder / "wrong.yaml", config_of("steps: many"));
-  TextToVideo model(kModel, {.device = "cpu", .configs = place});
-  VideoRequest request = small();
-  request.steps.reset();
-  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("wrong.yaml: steps many"));
 }
 
 TEST(Library, ChoosesAttentionAsAsked) {

@@ -1,0 +1,110 @@
+// What a request leaves open: configs, presets and profiles.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/library/small_requests.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel {
+namespace {
+
+using test::failure_of;
+using test::kModel;
+using test::small;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// What fits the model of these tests, with these defaults.
+std::string config_of(const std::string& defaults) {
+  return "match: {class: CogVideoXTransformer3DModel}\ndefaults: {" + defaults +
+         "}\npresets:\n  fast: {steps: 1, cache: \"0.5\"}\n";
+}
+
+// tests/cli/library_test.py has the program beside it.
+TEST(LibraryDefaults, TakesWhatIsUnsetFromTheConfigThatFits) {
+  const test::TemporaryFolder folder;
+  test::write_text(
+      folder / "small.yaml",
+      config_of("size: 32x64, frames: 5, steps: 2, fps: 3, cfg_scale: 3, negative_prompt: blurry, topk: 0.3, "
+                "dynamic_cfg: true, scheduler: ddim, token_order: native"));
+  TextToVideo plain(kModel, {.device = "cpu"}), model(kModel, {.device = "cpu", .configs = folder.path().string()});
+  VideoRequest bare, full;
+  bare.prompt = full.prompt = "a red circle";
+  full.width = 32, full.height = 64, full.frames = 5, full.steps = 2;
+  full.cfg_scale = 3, full.negative_prompt = "blurry", full.topk = 0.3, full.dynamic_cfg = true;
+  full.scheduler = "ddim", full.token_order = "native";
+  const Video expected = plain.generate(full), video = model.generate(bare);
+  EXPECT_EQ(video.pixels, expected.pixels);
+  EXPECT_EQ(video.warnings, expected.warnings);
+
+  bare.error = full.error = 0.2;  // which leaves no place for the file's topk
+  bare.dynamic_cfg = full.dynamic_cfg = false;
+  full.topk.reset();
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.preset = "fast";
+  full.steps = 1, full.cache = "0.5";
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.preset = "slow";
+  const Failure failure = failure_of([&] { model.generate(bare); });
+  EXPECT_THAT(failure.cause(), StartsWith("preset slow: "));
+  EXPECT_EQ(failure.field(), "preset");
+}
+
+TEST(LibraryDefaults, TakesBalancedUnlessAnotherPresetHolds) {
+  const test::TemporaryFolder folder;
+  test::write_text(
+      folder / "small.yaml",
+      "match: {class: CogVideoXTransformer3DModel}\ndefaults: {topk: 0.3}\npresets:\n  exact: {attention: full}\n"
+      "  near: {attention: quantized}\n  balanced: {topk: 0.2, dense_steps: 20%, cache: \"steps:4\"}\n");
+  TextToVideo plain(kModel, {.device = "cpu"}), model(kModel, {.device = "cpu", .configs = folder.path().string()});
+  VideoRequest bare = small(), full = small();
+  bare.steps = full.steps = 10;
+  full.topk = 0.2, full.dense_steps = "2", full.cache = "steps:4";
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.attention = full.attention = "full";
+  full.cache.clear(), full.topk.reset(), full.dense_steps.reset();
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.attention.clear(), full.attention = "quantized", bare.preset = "quality";
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.preset.clear(), full.attention.clear(), full.topk = 0.2,
+                                               bare.steps = full.steps = 9;  // too few for the rest of it
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+}
+
+// tests/cli/library_test.py has one that holds.
+TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.path() / "p.yaml";
+  TextToVideo model(kModel, {.device = "cpu"});
+  VideoRequest request = small();
+  request.profile = file;
+  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), StartsWith(file));
+  test::write_text(file, "model: {name: other, sha256: " + std::string(64, 'a') +
+                             "}\nmade_with: {width: 32, height: 32, frames: 5, steps: 2, token_order: hilbert, "
+                             "device: cpu, dtype: fp32}\nsettings: {topk: 0.2}\nmeasured: {}\n");
+  const Failure failure = failure_of([&] { model.generate(request); });
+  EXPECT_THAT(failure.cause(), StartsWith("profile " + file + " was made for another model (other)"));
+  EXPECT_EQ(failure.field(), "profile");
+  request.attention = "full";
+  EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full"));
+}
+
+TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
+  const test::TemporaryFolder folder;
+  const std::string place = folder.path().string();
+  EXPECT_THAT(TextToVideo(kModel, {.device = "cpu", .configs = place}).generate(small()).warnings,
+              ElementsAre(StartsWith(place + " holds none of the configs")));
+  const Failure missing = failure_of([&] { TextToVideo(kModel, {.device = "cpu", .configs = place + "/confgis"}); });
+  EXPECT_EQ(missing.code(), 2);
+  EXPECT_EQ(missing.field(), "configs");
+  EXPECT_EQ(missing.cause(), "configs " + place + "/confgis is no folder");
+  test::write_text(folder / "wrong.yaml", config_of("steps: many"));
+  TextToVideo model(kModel, {.device = "cpu", .configs = place});
+  VideoRequest request = small();
+  request.steps.reset();
+  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("wrong.yaml: steps many"));
+}
+
+}  // namespace
+}  // namespace sparsereel
