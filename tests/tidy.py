@@ -20,6 +20,11 @@ def of_one_source():
             yield {**entry, "file": source, "command": entry["command"].replace(entry["file"], source)}
 
 
+if sys.argv[1:] in (["-h"], ["--help"]):
+    print(__doc__)
+    sys.exit()
+if len(sys.argv) != 2 or not (root / sys.argv[1] / "compile_commands.json").is_file():
+    sys.exit(f"{__doc__}\nBUILD is a folder that CMake has configured: with a compile_commands.json.")
 commands = []
 for entry in of_one_source():
     source = pathlib.Path(entry["file"])

@@ -196,9 +196,7 @@ void check_sizes(const Component& component, const Part& part) {
     throw bad_file(component.origin, "holds no " + component.class_name + ", but for example " + examples(component),
                    "name " + file_of(part));
   const std::string other = part.other_model == nullptr ? "" : part.other_model(component.tensors);
-  if (!other.empty())
-    throw bad_file(component.origin, "is a " + part.role + " of " + other + ", which is not supported",
-                   "use the weights of text to video");
+  if (!other.empty()) throw unsupported_part(component.origin, part.role, other);
   std::string differences;
   for (const auto& [name, size] : part.sizes_by_config(component.config, component.config_file)) {
     const auto there = found.find(name);

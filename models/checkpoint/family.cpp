@@ -22,6 +22,11 @@ const std::vector<Family>& families() {
   return table();
 }
 
+Error unsupported_part(const std::filesystem::path& file, const std::string& role, const std::string& model) {
+  return bad_file(file.string(), "is a " + role + " of " + model + ", which is not supported",
+                  "use the weights of text to video");
+}
+
 void add_family(Family row) {
   table().push_back(std::move(row));
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
 #include "models/video/spec.h"
 
@@ -68,6 +69,9 @@ struct Family {
 
 /// Every family, in the order in which help texts list them: those that families/rows.cpp lists, and what was added.
 const std::vector<Family>& families();
+
+/// That the file's part is one of another model, as Part::other_model names it.
+Error unsupported_part(const std::filesystem::path& file, const std::string& role, const std::string& model);
 
 /// Whether a part of this role has weights: what schedules, and what prepares texts and images, has none.
 bool has_weights(std::string_view role);

@@ -236,11 +236,8 @@ class Sorting {
   std::string not_read() const { return found_.unread.empty() ? "" : "; not read: " + first_of(found_.unread); }
 
   Error no_transformer() const {
-    for (const FoundPart& part : transformers_) {
-      if (!part.other_model.empty())
-        return bad_file(part.file, "is a transformer of " + part.other_model + ", which is not supported",
-                        "use the weights of text to video");
-    }
+    for (const FoundPart& part : transformers_)
+      if (!part.other_model.empty()) return unsupported_part(part.file, part.role, part.other_model);
     if (!transformers_.empty()) {
       const FoundPart& part = transformers_.front();
       return bad_file(part.file, "is a transformer of no known model: " + text_of(part.sizes),
