@@ -198,6 +198,7 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
 
 Plan Pipeline::resolve(const Request& request, bool decode) const {
   Plan plan = resolve_anywhere(request);
+  folder_.tokenizer();  // no other size makes up for one that is missing
   check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need()), device_,
                [&] { return lighter_loadings(folder_, spec_, loading()); });
   return plan;

@@ -348,6 +348,14 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
       throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"frames", "1 more than a multiple of 4"}));
 }
 
+TEST(MemoryNeed, AMissingTokenizerIsSaidBefore) {
+  const test::TemporaryFolder folder;
+  fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", folder.path(), fs::copy_options::recursive);
+  fs::remove_all(folder.path() / "tokenizer" / "spiece.model");
+  const auto pipeline = Pipeline::open(folder.path().string(), "cpu", "auto");
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(16000000, 33)); }, {"tokenizer is needed"}));
+}
+
 TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   const ModelSpec tiny = spec_of(4);
