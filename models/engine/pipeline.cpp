@@ -17,7 +17,6 @@
 #include "models/checkpoint/model_hash.h"
 #include "models/engine/components.h"
 #include "models/engine/cpu_time.h"
-#include "models/engine/decode_retry.h"
 #include "models/engine/denoising.h"
 #include "models/engine/experts.h"
 #include "models/engine/frames.h"
@@ -25,6 +24,7 @@
 #include "models/engine/memory_need.h"
 #include "models/engine/request.h"
 #include "models/engine/text_stage.h"
+#include "models/engine/tile_retry.h"
 #include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
 #include "models/weights/device.h"
@@ -282,12 +282,8 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
   };
   tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
-  decode_or_retry_tiled(
-      tiled, /*may_tile=*/true,
-      [&](bool in_tiles) {
-        latents = vae->encode(frames, in_tiles, progress);
-        return latents.mean;
-      },
+  work_or_retry_tiled(
+      tiled, /*may_tile=*/true, [&](bool in_tiles) { latents = vae->encode(frames, in_tiles, progress); },
       [this] { return make_room(); });
   return latents;
 }
@@ -437,9 +433,10 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
     if (run.decode) run.decode(done, total);
     if (run.cancelled && run.cancelled()) throw Cancelled{};
   };
-  result.frames = decode_or_retry_tiled(
+  work_or_retry_tiled(
       result.tiled, tiling == VaeTiling::automatic,
-      [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); }, [this] { return make_room(); });
+      [&](bool tiled) { result.frames = host_frames(vae_->decode(there, tiled, progress)); },
+      [this] { return make_room(); });
   check_numbers(result.frames, dtype_);
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;

@@ -1,5 +1,5 @@
 // Tries once more, in tiles or with the denoiser out of the way, after the first attempt's tensors are gone.
-#include "models/engine/decode_retry.h"
+#include "models/engine/tile_retry.h"
 
 #include <c10/util/Exception.h>
 
@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-at::Tensor decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function<at::Tensor(bool tiled)>& decode,
-                                 const std::function<bool()>& make_room) {
+void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
+                         const std::function<bool()>& make_room) {
   std::exception_ptr failure;
   try {
-    return decode(tiled);
+    return work(tiled);
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
   }
@@ -19,7 +19,7 @@ at::Tensor decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function
   const bool more_room = make_room();
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;
-  return decode(tiled);
+  work(tiled);
 }
 
 }  // namespace sparsereel::models

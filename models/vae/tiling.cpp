@@ -62,7 +62,7 @@ at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tenso
 }
 
 at::Tensor code_by_plan(const TilePlan& plan, const Scales& scale, const at::Tensor& whole, bool tiled, int64_t steps,
-                        const DecodeProgress& progress, const StepCoder& code) {
+                        const VaeProgress& progress, const StepCoder& code) {
   const int64_t height = whole.size(3) / scale.in, width = whole.size(4) / scale.in;
   tiled = tiled && plan.needed(height, width);
   const int64_t total = steps * (tiled ? plan.count(height, width) : 1);
@@ -96,12 +96,12 @@ at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const Ti
 }
 
 at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepCoder& decode) {
+                          const VaeProgress& progress, const StepCoder& decode) {
   return code_by_plan(plan, {.in = 1, .out = plan.scale}, latents, tiled, steps, progress, decode);
 }
 
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepCoder& encode) {
+                          const VaeProgress& progress, const StepCoder& encode) {
   return code_by_plan(plan, {.in = plan.scale, .out = 1}, frames, tiled, steps, progress, encode);
 }
 

@@ -54,10 +54,10 @@ using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::fu
 
 /// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
 at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepCoder& decode);
+                          const VaeProgress& progress, const StepCoder& decode);
 
 /// frames likewise.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepCoder& encode);
+                          const VaeProgress& progress, const StepCoder& encode);
 
 }  // namespace sparsereel::models

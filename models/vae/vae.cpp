@@ -53,7 +53,7 @@ void check_frames(const at::Tensor& frames, const VaeStride& stride) {
     refuse("height and width have to be multiples of " + s, "Crop or resize them.");
 }
 
-LatentDistribution Vae::encode(const at::Tensor&, bool, const DecodeProgress&) {
+LatentDistribution Vae::encode(const at::Tensor&, bool, const VaeProgress&) {
   refuse_to_encode();
 }
 

@@ -13,7 +13,7 @@ namespace sparsereel::models {
 class WeightReader;
 
 /// Called after each finished piece of a decode, or of an encode: done of total.
-using DecodeProgress = std::function<void(int64_t done, int64_t total)>;
+using VaeProgress = std::function<void(int64_t done, int64_t total)>;
 
 /// Whose weights are loaded.
 enum class VaeParts { decoder, encoder, both };
@@ -38,13 +38,13 @@ class Vae {
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
   /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
   /// does; less memory, slightly different pixels. Throws Error where only the encoder's weights were asked for.
-  virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
+  virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {}) = 0;
   /// Whether there is an encoder, and its weights were asked for.
   virtual bool encodes() const { return false; }
   /// frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1], of r frames and s pixels a latent -> latents [1, C, F, H, W] in
   /// frames' dtype. tiled: as decode(). A single frame is encoded as the picture that it is. Throws Error for frames of
   /// another shape, and unless encodes().
-  virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress = {});
+  virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
   /// What encode()'s latents are to be multiplied with before decode() takes them.
   virtual double encoded_scale() const { return 1; }
   /// Frames that F latent frames decode to.

@@ -23,7 +23,7 @@ class ToyVae final : public Vae {
   }
 
   // Each pixel is that of one latent: tiles make no difference.
-  at::Tensor decode(const at::Tensor& latents, bool /*tiled*/, const DecodeProgress& progress) override {
+  at::Tensor decode(const at::Tensor& latents, bool /*tiled*/, const VaeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
     const at::Tensor blocks = at::tanh(linear(latents.permute({0, 2, 3, 4, 1}), block_))  // [1, F, H, W, 3 t h w]
                                   .unflatten(4, {3, t, h, w})
@@ -33,7 +33,7 @@ class ToyVae final : public Vae {
     return video.narrow(2, t - 1, frames_of(latents.size(2)));
   }
   bool encodes() const override { return encoder_.weight.defined(); }
-  LatentDistribution encode(const at::Tensor& frames, bool /*tiled*/, const DecodeProgress& progress) override {
+  LatentDistribution encode(const at::Tensor& frames, bool /*tiled*/, const VaeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
     const at::Tensor first = frames.narrow(2, 0, 1).expand({-1, -1, t - 1, -1, -1});  // stands alone for its latent
     const at::Tensor blocks = at::cat({first, frames}, 2)

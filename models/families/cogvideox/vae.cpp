@@ -38,9 +38,9 @@ class CogVideoXVae final : public Vae {
     tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
   }
 
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
-  LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) override;
+  LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   double encoded_scale() const override;
   int64_t frames_of(int64_t latent_frames) const override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
@@ -84,7 +84,7 @@ at::Tensor CogVideoXVae::decode_whole(const at::Tensor& latents, const std::func
   return video;
 }
 
-at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.latent_channels);
   return decode_by_plan(
@@ -111,7 +111,7 @@ double CogVideoXVae::encoded_scale() const {
   return config_.invert_scale_latents ? config_.scaling_factor * config_.scaling_factor : 1;
 }
 
-LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) {
+LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) {
   constexpr double kLeastLogVariance = -30, kMostLogVariance = 20;
   if (!encoder_) refuse_to_encode();
   check_frames(frames, {.frames = frames_a_latent(), .pixels = config_.pixels_a_latent()});

@@ -23,7 +23,7 @@ class MochiVae final : public Vae {
     tiles_.height = tiles_.width = fixed_tile_axis(tiles_.scale);
   }
 
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;
   }
@@ -67,7 +67,7 @@ at::Tensor MochiVae::decode_whole(const at::Tensor& latents, const std::function
   return video;
 }
 
-at::Tensor MochiVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+at::Tensor MochiVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
   check_latents(latents, config_.latent_channels);
   const int64_t chunks = (latents.size(2) + kLatentFramesAChunk - 1) / kLatentFramesAChunk;
   return decode_by_plan(

@@ -57,9 +57,9 @@ class WanVae final : public Vae {
                       .whole = tiles_.height.size};
   }
 
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
-  LatentDistribution encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) override;
+  LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
   uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
@@ -114,7 +114,7 @@ at::Tensor WanVae::decode_whole(const at::Tensor& latents, const std::function<v
   return video;
 }
 
-at::Tensor WanVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+at::Tensor WanVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
   const at::Tensor frames =
@@ -141,7 +141,7 @@ at::Tensor WanVae::encode_whole(const at::Tensor& frames, const std::function<vo
   return latents;
 }
 
-LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const DecodeProgress& progress) {
+LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) {
   if (!encoder_) refuse_to_encode();
   check_frames(frames, {.frames = config_.frames_a_latent(), .pixels = config_.pixels_a_latent()});
   const at::Tensor latents = encode_by_plan(
