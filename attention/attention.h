@@ -25,6 +25,19 @@ struct Prologue {
       rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
   bool interleaved = true;  // pairs (2i, 2i + 1); else (i, i + D / 2). A pair's entries are equal
   at::Tensor rotary_pairs;  // rotary_pairs() of the tables, which GPU kernels read; undefined: made anew by every call
+  // Weights [D] that the last text_tokens have in place of q_weight and k_weight; undefined: they share those. Of
+  // self-attention, per head and without biases.
+  at::Tensor text_q_weight{}, text_k_weight{};
+  // In place of tables, angles that differ by head: pair i of head h of a token turns by position . frequency radians,
+  // of fp32 positions [Nvideo, 4] in the tokens' order, three coordinates and one that is not read, and frequencies
+  // [H, 3, D / 2]. Interleaved pairs, norms per head.
+  at::Tensor rotary_positions{}, rotary_frequencies{};
+
+  bool has_text_weights() const { return text_q_weight.defined() || text_k_weight.defined(); }
+  bool rotates() const { return rotary_cos.defined() || rotary_frequencies.defined(); }
+  int64_t rotary_tokens() const {
+    return rotary_cos.defined() ? rotary_cos.size(0) : rotary_positions.defined() ? rotary_positions.size(0) : 0;
+  }
 };
 
 /// fp16 [Nvideo, D / 2, 2]: cosine and sine of each pair.

@@ -61,8 +61,10 @@ cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
           .across_heads = from.across_heads,
           .eps = static_cast<float>(from.eps),
           .rotary = kept.pairs(from),
-          .rotary_tokens = from.rotary_cos.defined() ? static_cast<int>(from.rotary_cos.size(0)) : 0,
-          .interleaved = from.interleaved};
+          .rotary_tokens = static_cast<int>(from.rotary_tokens()),
+          .interleaved = from.interleaved,
+          .positions = kept.pointer(from.rotary_positions),
+          .frequencies = kept.pointer(from.rotary_frequencies)};
 }
 
 cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
@@ -120,7 +122,11 @@ CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
           .rotary_cos = has_pairs ? nullptr : kept.pointer(from.rotary_cos),
           .rotary_sin = has_pairs ? nullptr : kept.pointer(from.rotary_sin),
           .rotary_pairs = has_pairs ? from.rotary_pairs.const_data_ptr() : nullptr,
-          .interleaved = from.interleaved};
+          .interleaved = from.interleaved,
+          .text_q_weight = kept.pointer(from.text_q_weight),
+          .text_k_weight = kept.pointer(from.text_k_weight),
+          .rotary_positions = kept.pointer(from.rotary_positions),
+          .rotary_frequencies = kept.pointer(from.rotary_frequencies)};
 }
 
 /// That of this thread for a GPU: its streams and events are made once.
@@ -139,7 +145,8 @@ class CudaCall {
       : workspace_(workspace), head_dim_(q.size(3)), call_(call) {
     // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
     const bool fuses_prologue = head_dim_ % (2 * kVector) == 0;
-    const QueriesAndKeys ready = fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k);
+    const QueriesAndKeys ready =
+        fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k, context.text_tokens);
     if (fuses_prologue) call_.prologue = prologue_of_call(context.prologue, kept_);
     q_ = loadable(ready.q);
     k_ = loadable(ready.k);
@@ -217,8 +224,7 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
   const bool plain = !context.causal && !context.key_lengths.defined() && !context.block_map && !context.return_lse;
   const bool normed = prologue.norm == Prologue::Norm::rms && prologue.across_heads && !prologue.q_bias.defined() &&
                       !prologue.k_bias.defined();
-  if (!is_half_on_cuda(q) || !plain || prologue.rotary_cos.defined() ||
-      !(normed || prologue.norm == Prologue::Norm::none))
+  if (!is_half_on_cuda(q) || !plain || prologue.rotates() || !(normed || prologue.norm == Prologue::Norm::none))
     return false;
   const c10::DeviceGuard guard(q.device());
   return k.size(1) <= cuda::most_few_keys(static_cast<int>(q.size(3)));
@@ -278,13 +284,13 @@ bool has_prologue_kernel(const at::Tensor& x) {
   return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256;
 }
 
-at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias) {
+at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
   const c10::DeviceGuard guard(x.device());
   Kept kept;
   const at::Tensor in = loadable(x);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
-  const cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
+  cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
+  if (norm.text_weight.defined()) of_rows.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
   const at::Tensor moments = moments_for(x.size(0) * x.size(1), of_rows, x);
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
@@ -294,8 +300,9 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .in = view_of(in),
                                    .out = view_of(out),
                                    .prologue = of_rows,
-                                   .weight = kept.pointer(weight),
-                                   .bias = kept.pointer(bias),
+                                   .weight = kept.pointer(norm.weight),
+                                   .bias = kept.pointer(norm.bias),
+                                   .text_weight = kept.pointer(norm.text_weight),
                                    .moments = pointer_of(moments)};
   check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
   return out;

@@ -29,9 +29,10 @@ std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, 
 /// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256.
 bool has_prologue_kernel(const at::Tensor& x);
 
-/// prologue(x), contiguous, with this weight and bias (q's or k's).
-at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& bias);
+struct RowNorm;
+
+/// prologue(x), contiguous, with this norm (q's or k's); the last text_tokens have the text's weights.
+at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens);
 
 /// x[:, index] of x [B, N, C] on a GPU, rows of contiguous C in a multiple of 2 bytes; index int64 [M].
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index);

@@ -134,7 +134,7 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
     return result;
   }
 #endif
-  const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+  const auto [queries, keys] = apply_prologue(context.prologue, q, k, context.text_tokens);
   const SdpaResult sdpa_result = sdpa(queries, keys, v, context, call.scale);
   Result result{.out = sdpa_result.out, .lse = sdpa_result.lse, .statistics = {}, .kernel = "torch sdpa"};
   if (context.block_map) {
@@ -155,7 +155,7 @@ Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
 #ifdef SPARSEREEL_CUDA
   if (q.is_cuda()) return run_on_cuda(q, k, v, context, call, workspace);
 #endif
-  const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+  const auto [queries, keys] = apply_prologue(context.prologue, q, k, context.text_tokens);
   return run_on_cpu(queries, keys, v, context, call, workspace);
 }
 
@@ -186,7 +186,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
     result = run_full(q, k, v, context, call, masks);
     if (too_short) result.kernel += ", which is faster than sparse attention on sequences this short";
   } else if (context.mode == Mode::check) {
-    const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+    const auto [queries, keys] = apply_prologue(context.prologue, q, k, context.text_tokens);
     add_error(result.out, sdpa(queries, keys, v, context, call.scale).out, result.statistics);
   }
   result.statistics.total_blocks = cpu::count_visible_blocks(masks);

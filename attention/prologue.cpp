@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "attention/core/check.h"
 #include "attention/cpu/prologue.h"
 #include "attention/cpu_tensor.h"
 #ifdef SPARSEREEL_CUDA
@@ -36,7 +37,39 @@ void check_rotary(const at::Tensor& table, const std::string& field, int64_t tok
   }
 }
 
-at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+void check_floats(const at::Tensor& tensor, const std::string& field, at::IntArrayRef sizes, const at::Tensor& like) {
+  if (tensor.sizes() == sizes && tensor.scalar_type() == at::kFloat && tensor.device() == like.device()) return;
+  std::ostringstream text, wanted;
+  text << "attention: prologue " << field << " is " << tensor.sizes() << " of " << tensor.scalar_type() << " on "
+       << tensor.device();
+  wanted << "pass fp32 " << sizes << " on the device of q";
+  throw bad_input(text.str(), wanted.str());
+}
+
+/// What differs by token or by head.
+void check_parts(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
+  const float some = 0;
+  const auto given = [&](const at::Tensor& t) { return t.defined() ? &some : nullptr; };
+  check_by_part({.norm = prologue.norm == Prologue::Norm::none ? cpu::Norm::none : cpu::Norm::rms,
+                 .across_heads = prologue.across_heads,
+                 .q_bias = given(prologue.q_bias),
+                 .k_bias = given(prologue.k_bias),
+                 .rotary_cos = given(prologue.rotary_cos),
+                 .interleaved = prologue.interleaved,
+                 .text_q_weight = given(prologue.text_q_weight),
+                 .text_k_weight = given(prologue.text_k_weight),
+                 .rotary_positions = given(prologue.rotary_positions),
+                 .rotary_frequencies = given(prologue.rotary_frequencies)},
+                q.size(1), k.size(1));
+  check_vector(prologue.text_q_weight, "text_q_weight", q.size(3), q);
+  check_vector(prologue.text_k_weight, "text_k_weight", q.size(3), q);
+  if (!prologue.rotary_frequencies.defined()) return;
+  check_floats(prologue.rotary_positions, "rotary_positions", {q.size(1) - text_tokens, 4}, q);
+  check_floats(prologue.rotary_frequencies, "rotary_frequencies", {q.size(2), 3, q.size(3) / 2}, q);
+}
+
+at::Tensor normalise_alike(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
+                           const at::Tensor& bias) {
   const at::Tensor rows = prologue.across_heads ? x.flatten(2) : x;
   const int64_t size = rows.size(-1);
   const auto optional = [&](const at::Tensor& t) {
@@ -52,9 +85,33 @@ at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const at::Te
   return normalised.view(x.sizes());
 }
 
+at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
+  if (!norm.text_weight.defined() || text_tokens == 0) return normalise_alike(prologue, x, norm.weight, norm.bias);
+  const int64_t video = x.size(1) - text_tokens;
+  return at::cat({normalise_alike(prologue, x.narrow(1, 0, video), norm.weight, norm.bias),
+                  normalise_alike(prologue, x.narrow(1, video, text_tokens), norm.text_weight, norm.bias)},
+                 1);
+}
+
+/// fp32 [Nvideo, H or 1, D] each.
+struct RotaryTables {
+  at::Tensor cos, sin;
+};
+
+RotaryTables rotary_tables(const Prologue& prologue) {
+  if (prologue.rotary_cos.defined()) return {prologue.rotary_cos.unsqueeze(1), prologue.rotary_sin.unsqueeze(1)};
+  const at::Tensor& frequencies = prologue.rotary_frequencies;
+  const at::Tensor axes = frequencies.transpose(0, 1).flatten(1);  // [3, H * D / 2]
+  const at::Tensor angles = at::matmul(prologue.rotary_positions.narrow(1, 0, 3), axes)
+                                .unflatten(1, {frequencies.size(0), -1})
+                                .repeat_interleave(2, 2);
+  return {angles.cos(), angles.sin()};
+}
+
 /// RoFormer's rotation (arXiv 2104.09864) of pairs (2i, 2i + 1) or (i, i + D / 2), in fp32.
 at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
-  const int64_t video = prologue.rotary_cos.size(0);
+  const auto [cos, sin] = rotary_tables(prologue);
+  const int64_t video = cos.size(0);
   const at::Tensor head = x.narrow(1, 0, video).to(at::kFloat);
   at::Tensor turned;  // x by 90 degrees in each pair
   if (prologue.interleaved) {
@@ -64,15 +121,17 @@ at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
     const int64_t half = x.size(3) / 2;
     turned = at::cat({head.narrow(3, half, half).neg(), head.narrow(3, 0, half)}, 3);
   }
-  const at::Tensor rotated = head * prologue.rotary_cos.unsqueeze(1) + turned * prologue.rotary_sin.unsqueeze(1);
+  const at::Tensor rotated = head * cos + turned * sin;
   return at::cat({rotated.to(x.scalar_type()), x.narrow(1, video, x.size(1) - video)}, 1);
 }
 
-at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const RowNorm& row_norm, int64_t text_tokens) {
   const auto contiguous = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat).contiguous() : t; };
   const auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
-  const at::Tensor w = contiguous(weight), b = contiguous(bias);
+  const at::Tensor w = contiguous(row_norm.weight), b = contiguous(row_norm.bias), t = contiguous(row_norm.text_weight);
   const at::Tensor cos = contiguous(prologue.rotary_cos), sin = contiguous(prologue.rotary_sin);
+  const at::Tensor positions = contiguous(prologue.rotary_positions),
+                   frequencies = contiguous(prologue.rotary_frequencies);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
   const cpu::Norm norm = prologue.norm == Prologue::Norm::layer ? cpu::Norm::layer
                          : prologue.norm == Prologue::Norm::rms ? cpu::Norm::rms
@@ -88,22 +147,26 @@ at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const at::T
                      .eps = prologue.eps,
                      .weight = data(w),
                      .bias = data(b),
-                     .rotary_tokens = cos.defined() ? cos.size(0) : 0,
+                     .rotary_tokens = prologue.rotary_tokens(),
                      .cos = data(cos),
                      .sin = data(sin),
-                     .interleaved = prologue.interleaved},
+                     .interleaved = prologue.interleaved,
+                     .text_tokens = text_tokens,
+                     .text_weight = data(t),
+                     .positions = data(positions),
+                     .frequencies = data(frequencies)},
                     parallel_for);
   return out;
 }
 
-at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const bool normalises = prologue.norm != Prologue::Norm::none, rotates = prologue.rotary_cos.defined();
+at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
+  const bool normalises = prologue.norm != Prologue::Norm::none, rotates = prologue.rotates();
   if (!normalises && !rotates) return x;
-  if (x.is_cpu() && x.scalar_type() == at::kFloat) return run_on_cpu(prologue, x, weight, bias);
+  if (x.is_cpu() && x.scalar_type() == at::kFloat) return run_on_cpu(prologue, x, norm, text_tokens);
 #ifdef SPARSEREEL_CUDA
-  if (has_prologue_kernel(x)) return prologue_on_cuda(prologue, x, weight, bias);
+  if (has_prologue_kernel(x)) return prologue_on_cuda(prologue, x, norm, text_tokens);
 #endif
-  at::Tensor result = normalises ? normalise(prologue, x, weight, bias) : x;
+  at::Tensor result = normalises ? normalise(prologue, x, norm, text_tokens) : x;
   return rotates ? rotate(prologue, result) : result;
 }
 
@@ -128,20 +191,22 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
                     "set norm to layer or rms, or leave the weights out");
   if (prologue.rotary_cos.defined() != prologue.rotary_sin.defined())
     throw bad_input("attention: prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
-  if (!prologue.rotary_cos.defined()) return;
+  check_parts(prologue, q, k, text_tokens);
+  if (!prologue.rotates()) return;
   if (q.size(1) != k.size(1))
     throw bad_input("attention: rotary embedding with " + std::to_string(q.size(1)) + " queries and " +
                         std::to_string(k.size(1)) + " keys",
                     "use rotary tables for self-attention only");
   if (q.size(3) % 2 != 0)
     throw bad_input("attention: rotary embedding of an odd head_dim " + std::to_string(q.size(3)), "use an even one");
+  if (!prologue.rotary_cos.defined()) return;
   check_rotary(prologue.rotary_cos, "rotary_cos", q.size(1) - text_tokens, q);
   check_rotary(prologue.rotary_sin, "rotary_sin", q.size(1) - text_tokens, q);
 }
 
-QueriesAndKeys apply_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k) {
-  return {.q = apply(prologue, q, prologue.q_weight, prologue.q_bias),
-          .k = apply(prologue, k, prologue.k_weight, prologue.k_bias)};
+QueriesAndKeys apply_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
+  return {.q = apply(prologue, q, {prologue.q_weight, prologue.q_bias, prologue.text_q_weight}, text_tokens),
+          .k = apply(prologue, k, {prologue.k_weight, prologue.k_bias, prologue.text_k_weight}, text_tokens)};
 }
 
 }  // namespace sparsereel::attention

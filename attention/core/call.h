@@ -34,8 +34,15 @@ struct CallPrologue {
   const void* rotary_pairs =
       nullptr;              // fp16 [queries - text_tokens, head_dim / 2, 2], for a GPU in place of the tables
   bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  const float* text_q_weight = nullptr;  // [head_dim], of the last text_tokens in place of q_weight; null: that
+  const float* text_k_weight = nullptr;
+  const float* rotary_positions = nullptr;    // in place of tables: [queries - text_tokens, 4] and
+  const float* rotary_frequencies = nullptr;  // [heads, 3, head_dim / 2], as attention.h says
 
-  bool rotates() const { return rotary_cos != nullptr || rotary_pairs != nullptr; }
+  /// Whether it differs by token or by head in what the tables cannot say.
+  bool is_by_part() const { return has_text_weights() || rotary_frequencies != nullptr; }
+  bool has_text_weights() const { return text_q_weight != nullptr || text_k_weight != nullptr; }
+  bool rotates() const { return rotary_cos != nullptr || rotary_pairs != nullptr || rotary_frequencies != nullptr; }
   bool is_empty() const { return norm == cpu::Norm::none && !rotates(); }
 };
 

@@ -29,6 +29,7 @@ void check_prologue(const Call& call) {
     refuse_argument("prologue has weights but norm none", "set norm to layer or rms, or leave the weights out");
   if ((prologue.rotary_cos == nullptr) != (prologue.rotary_sin == nullptr))
     refuse_argument("prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
+  check_by_part(prologue, call.queries, call.keys);
   if (!prologue.rotates()) return;
   if (call.queries != call.keys)
     refuse_argument(
@@ -70,6 +71,27 @@ void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
 }
 
 }  // namespace
+
+void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys) {
+  if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
+    refuse_argument("prologue has only one of rotary_positions and rotary_frequencies", "pass both or neither");
+  if (!prologue.is_by_part()) return;
+  const bool has_tables = prologue.rotary_cos != nullptr || prologue.rotary_pairs != nullptr;
+  if (prologue.rotary_frequencies != nullptr && has_tables)
+    refuse_argument("prologue has rotary_frequencies beside tables", "pass one of them");
+  if (prologue.across_heads || !prologue.interleaved)
+    refuse_argument(
+        "prologue has weights of text tokens or rotary_frequencies with across_heads or without interleaved",
+        "use them with norms per head and interleaved pairs");
+  if (!prologue.has_text_weights()) return;
+  if (prologue.norm == cpu::Norm::none || prologue.q_bias != nullptr || prologue.k_bias != nullptr)
+    refuse_argument("prologue has text_q_weight or text_k_weight without a norm, or with a bias",
+                    "set norm to layer or rms, and leave the biases out");
+  if (queries != keys)
+    refuse_argument("text_q_weight or text_k_weight with " + std::to_string(queries) + " queries and " +
+                        std::to_string(keys) + " keys",
+                    "use weights of text tokens for self-attention only");
+}
 
 void check(const Call& call) {
   check_size(call.batch, "batch");

@@ -66,8 +66,9 @@ class CpuCall {
   CpuCall(const Call& call, float* memory, const cpu::ParallelFor& parallel)
       : call_(call), pieces_(call, memory), parallel_(parallel), problem_(masks_of(call, call.key_lengths)) {
     const CallPrologue& prologue = call.prologue;
-    problem_.q = ready(call.q, query_sizes(call), pieces_.q, prologue.q_weight, prologue.q_bias);
-    problem_.k = ready(call.k, key_sizes(call), pieces_.k, prologue.k_weight, prologue.k_bias);
+    problem_.q =
+        ready(call.q, query_sizes(call), pieces_.q, prologue.q_weight, prologue.q_bias, prologue.text_q_weight);
+    problem_.k = ready(call.k, key_sizes(call), pieces_.k, prologue.k_weight, prologue.k_bias, prologue.text_k_weight);
     problem_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
     problem_.out = as_view<float>(pieces_.out == nullptr ? call.out : contiguous_rows(pieces_.out, query_sizes(call)));
     problem_.lse = call.lse;
@@ -98,7 +99,7 @@ class CpuCall {
 
   /// Queries or keys after the prologue.
   cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy, const float* weight,
-                               const float* bias) const {
+                               const float* bias, const float* text_weight) const {
     const StridedRows wide = widened(rows, sizes, copy);
     const CallPrologue& prologue = call_.prologue;
     if (prologue.is_empty()) return as_view<const float>(wide);
@@ -117,7 +118,11 @@ class CpuCall {
                        .rotary_tokens = prologue.rotates() ? call_.queries - call_.text_tokens : 0,
                        .cos = prologue.rotary_cos,
                        .sin = prologue.rotary_sin,
-                       .interleaved = prologue.interleaved},
+                       .interleaved = prologue.interleaved,
+                       .text_tokens = call_.text_tokens,
+                       .text_weight = text_weight,
+                       .positions = prologue.rotary_positions,
+                       .frequencies = prologue.rotary_frequencies},
                       parallel_);
     return as_view<const float>(out);
   }

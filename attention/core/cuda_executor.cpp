@@ -71,8 +71,12 @@ cuda::Prologue prologue_of_call(const Call& call) {
           .rotary = from.rotary_pairs,
           .cosines = from.rotary_cos,
           .sines = from.rotary_sin,
-          .rotary_tokens = from.rotates() ? static_cast<int>(call.queries - call.text_tokens) : 0,
-          .interleaved = from.interleaved};
+          .rotary_tokens = from.rotates() || from.is_by_part() ? static_cast<int>(call.queries - call.text_tokens) : 0,
+          .interleaved = from.interleaved,
+          .text_q_weight = from.text_q_weight,
+          .text_k_weight = from.text_k_weight,
+          .positions = from.rotary_positions,
+          .frequencies = from.rotary_frequencies};
 }
 
 /// What the kernels are given for a call; whatever its pointers are.
@@ -202,9 +206,12 @@ void check_alignment(const Call& call) {
   const CallPrologue& prologue = call.prologue;
   for (const void* data :
        {static_cast<const void*>(prologue.q_weight), static_cast<const void*>(prologue.q_bias),
-        static_cast<const void*>(prologue.k_weight), static_cast<const void*>(prologue.k_bias), prologue.rotary_pairs})
+        static_cast<const void*>(prologue.k_weight), static_cast<const void*>(prologue.k_bias),
+        static_cast<const void*>(prologue.text_q_weight), static_cast<const void*>(prologue.text_k_weight),
+        static_cast<const void*>(prologue.rotary_positions), static_cast<const void*>(prologue.rotary_frequencies),
+        prologue.rotary_pairs})
     if (reinterpret_cast<uintptr_t>(data) % 16 != 0)
-      refuse_unsupported("a weight, bias or rotary_pairs of the prologue does not start on 16 bytes", "align it");
+      refuse_unsupported("a weight, bias, position or angle of the prologue does not start on 16 bytes", "align it");
 }
 
 /// problem: null, or what CUDA said of a call.

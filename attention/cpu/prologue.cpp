@@ -22,15 +22,15 @@ double sum_of(int64_t n, const F& f) {
 }
 
 /// y = norm(x) * weight + bias over n values. y may be x.
-void normalise(const PrologueTask& task, const float* x, int64_t n, float* y) {
+void normalise(const PrologueTask& task, const float* weight, const float* x, int64_t n, float* y) {
   float mean = 0;
   if (task.norm == Norm::layer)
     mean = static_cast<float>(sum_of(n, [&](int64_t i) { return x[i]; }) / static_cast<double>(n));
   const double square = sum_of(n, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
   const auto inverse = static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.eps));
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * inverse;
-  if (task.weight != nullptr)
-    for (int64_t i = 0; i < n; ++i) y[i] *= task.weight[i];
+  if (weight != nullptr)
+    for (int64_t i = 0; i < n; ++i) y[i] *= weight[i];
   if (task.bias != nullptr)
     for (int64_t i = 0; i < n; ++i) y[i] += task.bias[i];
 }
@@ -50,24 +50,41 @@ void rotate(const PrologueTask& task, const float* x, const float* cos, const fl
   }
 }
 
+void rotate_by_head(const PrologueTask& task, const float* x, const float* position, const float* frequencies,
+                    float* y) {
+  const int64_t half = task.head_dim / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const float angle =
+        position[0] * frequencies[i] + position[1] * frequencies[half + i] + position[2] * frequencies[2 * half + i];
+    const float cos = std::cos(angle), sin = std::sin(angle);
+    y[2 * i] = x[2 * i] * cos - x[2 * i + 1] * sin;
+    y[2 * i + 1] = x[2 * i + 1] * cos + x[2 * i] * sin;
+  }
+}
+
 /// scratch: [heads, head_dim].
 void run_token(const PrologueTask& task, int64_t b, int64_t token, float* scratch) {
   const int64_t dim = task.head_dim;
+  const bool is_text = task.text_weight != nullptr && token >= task.tokens - task.text_tokens;
+  const float* weight = is_text ? task.text_weight : task.weight;
   for (int64_t h = 0; h < task.heads; ++h) {
     const float* x = task.in.row(b, token, h);
     if (task.norm == Norm::none || task.across_heads) {
       std::copy(x, x + dim, scratch + h * dim);
     } else {
-      normalise(task, x, dim, scratch + h * dim);
+      normalise(task, weight, x, dim, scratch + h * dim);
     }
   }
-  if (task.norm != Norm::none && task.across_heads) normalise(task, scratch, task.heads * dim, scratch);
+  if (task.norm != Norm::none && task.across_heads) normalise(task, weight, scratch, task.heads * dim, scratch);
   for (int64_t h = 0; h < task.heads; ++h) {
     const float* x = scratch + h * dim;
-    if (token < task.rotary_tokens) {
-      rotate(task, x, task.cos + token * dim, task.sin + token * dim, task.out.row(b, token, h));
-    } else {
+    if (token >= task.rotary_tokens) {
       std::copy(x, x + dim, task.out.row(b, token, h));
+    } else if (task.frequencies != nullptr) {
+      rotate_by_head(task, x, task.positions + token * 4, task.frequencies + h * 3 * (dim / 2),
+                     task.out.row(b, token, h));
+    } else {
+      rotate(task, x, task.cos + token * dim, task.sin + token * dim, task.out.row(b, token, h));
     }
   }
 }

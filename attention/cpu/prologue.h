@@ -23,7 +23,11 @@ struct PrologueTask {
   int64_t rotary_tokens = 0;      // the first tokens, which are rotated
   const float* cos = nullptr;     // [rotary_tokens, head_dim]
   const float* sin = nullptr;
-  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  bool interleaved = true;             // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  int64_t text_tokens = 0;             // the last tokens, whose
+  const float* text_weight = nullptr;  // weights are these [head_dim]; null: those of all
+  const float* positions = nullptr;    // in place of cos and sin: [rotary_tokens, 4], of which three are read, and
+  const float* frequencies = nullptr;  // [heads, 3, head_dim / 2]; their product is the angle. Interleaved pairs
 };
 
 /// layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps); then weight, bias. Rotary (arXiv 2104.09864):

@@ -41,9 +41,16 @@ struct Prologue {
   const void* rotary = nullptr;    // fp16 cosine and sine [rotary_tokens, head_dim / 2, 2]; null: no rotary embedding,
   const float* cosines = nullptr;  // or, in attention(), these tables [rotary_tokens, head_dim], of which it makes them
   const float* sines = nullptr;
-  int rotary_tokens = 0;    // the first tokens, which are rotated
+  int rotary_tokens = 0;    // the first tokens, which are rotated; those behind have the text's weights
   bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  // What follows goes with a norm per head, or none, and interleaved pairs; the weights without biases.
+  const float* text_q_weight = nullptr;  // [head_dim], on 16 bytes, behind rotary_tokens; null: q_weight
+  const float* text_k_weight = nullptr;
+  const float* positions = nullptr;    // in place of tables: [rotary_tokens, 4], rows on 16 bytes, of which the first
+  const float* frequencies = nullptr;  // three are read, and [heads, 3, head_dim / 2]: their product is the angle
 
+  /// Whether it differs by token or by head in what the tables cannot say.
+  bool is_by_part() const { return text_q_weight != nullptr || text_k_weight != nullptr || frequencies != nullptr; }
   /// Whether it needs the moments of whole tokens.
   bool normalises_across_heads() const { return norm != Norm::none && across_heads; }
   /// Whether the rotary embedding comes as tables.
@@ -151,7 +158,8 @@ struct PrologueRows {
   Prologue prologue{};            // its weights and biases are not read
   const float* weight = nullptr;  // [head_dim], across heads [heads * head_dim], on 16 bytes as the bias; null: ones
   const float* bias = nullptr;
-  float* moments = nullptr;  // scratch of [batch, tokens, 2], where the norm goes across heads
+  const float* text_weight = nullptr;  // [head_dim], on 16 bytes, of tokens behind prologue.rotary_tokens; null: weight
+  float* moments = nullptr;            // scratch of [batch, tokens, 2], where the norm goes across heads
 };
 
 /// Enqueues out = prologue(in). Returns null, or what CUDA said.

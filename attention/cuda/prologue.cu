@@ -10,17 +10,23 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTokens = 8;  // of a row of lanes: each token's heads are neighbours, so are a block's
 
-template <typename T, int D>
+__host__ __device__ inline bool heads_apart(const PrologueRows& p) {
+  return p.moments != nullptr || p.prologue.frequencies != nullptr;
+}
+
+/// kSteps: by_part, or any for all of the rest.
+template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constant__ PrologueRows p) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
   const int b = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows * kTokens;
-  // Where the norm goes across heads each head has weights of its own, and blocks of its own.
-  const bool across = p.moments != nullptr;
-  const int rows = across ? p.tokens : p.tokens * p.heads, heads = across ? 1 : p.heads;
+  // Where heads have weights or angles of their own each has blocks of its own.
+  const bool across = p.moments != nullptr, apart = heads_apart(p);
+  const int rows = apart ? p.tokens : p.tokens * p.heads, heads = apart ? 1 : p.heads;
   const int own_head = static_cast<int>(blockIdx.z);
   const float* moments = across ? p.moments + 2 * static_cast<int64_t>(b) * p.tokens : nullptr;
-  const RowPrologue<D> prologue(p.prologue, p.weight, p.bias, moments, own_head, p.head_dim, column);
+  const RowPrologue<D, kSteps> prologue(p.prologue, {p.weight, p.bias, p.text_weight}, moments, own_head, p.head_dim,
+                                        column);
 #pragma unroll 2
   for (int i = 0; i < kTokens; ++i) {
     const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
@@ -38,11 +44,13 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
 template <typename T, int D>
 void launch(const PrologueRows& p, Stream stream) {
   constexpr int each = kThreads / (D / kLaneElements) * kTokens;
-  const bool across = p.moments != nullptr;
-  const int rows = across ? p.tokens : p.tokens * p.heads;
+  const bool apart = heads_apart(p);
+  const int rows = apart ? p.tokens : p.tokens * p.heads;
   const dim3 grid(static_cast<unsigned>((rows + each - 1) / each), static_cast<unsigned>(p.batch),
-                  static_cast<unsigned>(across ? p.heads : 1));
-  start(prologue_kernel<T, D>, grid, kThreads, 0, stream, p);
+                  static_cast<unsigned>(apart ? p.heads : 1));
+  const bool by_part = p.text_weight != nullptr || p.prologue.frequencies != nullptr;
+  start(by_part ? prologue_kernel<T, D, RowSteps::by_part> : prologue_kernel<T, D, RowSteps::any>, grid, kThreads, 0,
+        stream, p);
 }
 
 template <typename T>

@@ -57,6 +57,8 @@ void for_row_steps(const Prologue& prologue, const F& f) {
       return f(std::integral_constant<RowSteps, RowSteps::norm_rotary>());
     case RowSteps::rms_across_rotary:
       return f(std::integral_constant<RowSteps, RowSteps::rms_across_rotary>());
+    case RowSteps::by_part:
+      return f(std::integral_constant<RowSteps, RowSteps::by_part>());
     case RowSteps::any:
       return f(std::integral_constant<RowSteps, RowSteps::any>());
   }

@@ -12,7 +12,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   const bool plain = steps == RowSteps::none || steps == RowSteps::norm;
   if (D == 256) return plain ? 3 : 2;
   if (D == 128) return plain || steps == RowSteps::rms_across_rotary ? 5 : 4;
-  return plain ? 7 : steps == RowSteps::any ? 5 : 6;
+  return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
 }
 
 /// kSimilarity: whether that is wanted, as seldom.
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   using Thread = RecordThread<D>;
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
+  const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
                                         moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
                                         column);
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);

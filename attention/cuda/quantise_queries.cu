@@ -14,7 +14,8 @@ bool asks_for_more(const Buffers& buffers) {
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
   if (steps == RowSteps::none) return 8;
-  return (steps == RowSteps::norm ? 7 : steps == RowSteps::any ? 5 : 6) - (D == 128 ? 1 : 0);
+  const bool slow = steps == RowSteps::any || steps == RowSteps::by_part;
+  return (steps == RowSteps::norm ? 7 : slow ? 5 : 6) - (D == 128 ? 1 : 0);
 }
 
 template <typename T, int D, RowSteps kSteps, bool kMore>
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   using Thread = RecordThread<D>;
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
+  const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
                                         moments_of(p, buffers.token_moments, true, thread.b), thread.h, p.head_dim,
                                         column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);

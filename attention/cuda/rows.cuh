@@ -79,7 +79,7 @@ __device__ inline void zero(float (&x)[kLaneElements]) {
 /// What the prologue needs of a token, to be asked for early, so that many loads run at once.
 struct TokenPart {
   /// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours,
-  /// half of what elements i and i + head_dim / 2 need.
+  /// half of what elements i and i + head_dim / 2 need. Where angles differ by head, the token's position.
   uint4 pairs;
   float inverse;  // 1 / deviation, of rms_across_rotary
 };
@@ -91,10 +91,12 @@ enum class RowSteps {
   norm,               // per head
   norm_rotary,        // the same, then a rotary embedding of pairs (2i, 2i + 1)
   rms_across_rotary,  // RMS norm across heads, without a bias, then the same embedding
-  any
+  by_part,            // Prologue::is_by_part()
+  any                 // of the rest
 };
 
 inline RowSteps row_steps(const Prologue& prologue) {
+  if (prologue.is_by_part()) return RowSteps::by_part;
   const bool rotary = prologue.rotary != nullptr;
   if (prologue.norm == Prologue::Norm::none) return rotary ? RowSteps::any : RowSteps::none;
   if (rotary && !prologue.interleaved) return RowSteps::any;
@@ -103,26 +105,41 @@ inline RowSteps row_steps(const Prologue& prologue) {
   return prologue.norm == Prologue::Norm::rms && rotary && !biased ? RowSteps::rms_across_rotary : RowSteps::any;
 }
 
+/// What a row is multiplied with and what is added behind its norm, as in Prologue; null: ones, zeros, `weight`.
+struct NormVectors {
+  const float* weight;
+  const float* bias;
+  const float* text_weight;
+};
+
+__device__ inline NormVectors query_vectors(const Prologue& p) {
+  return {p.q_weight, p.q_bias, p.text_q_weight};
+}
+__device__ inline NormVectors key_vectors(const Prologue& p) {
+  return {p.k_weight, p.k_bias, p.text_k_weight};
+}
+
 /// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane. Lanes past head_dim hold
 /// zeros, which stay zeros: their weights and biases are 0. Instructions are what this costs, hence addresses that need
 /// one a token, and no branch that lanes take differently.
 template <int D, RowSteps kSteps = RowSteps::any>
 class RowPrologue {
-  static constexpr bool kAny = kSteps == RowSteps::any;
+  static constexpr bool kAny = kSteps == RowSteps::any, kByPart = kSteps == RowSteps::by_part;
 
  public:
   /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
-  __device__ RowPrologue(const Prologue& prologue, const float* weight, const float* bias, const float* moments, int h,
-                         int head_dim, int column)
+  __device__ RowPrologue(const Prologue& prologue, const NormVectors& norm, const float* moments, int h, int head_dim,
+                         int column)
       : p_(prologue),
         moments_(moments),
         real_(column < head_dim),
         inverse_size_(1.0F / static_cast<float>(head_dim)),
         centres_(prologue.norm == Prologue::Norm::layer),
         pairs_(static_cast<const uint8_t*>(prologue.rotary)),
-        pair_bytes_(static_cast<uint32_t>(head_dim / 2 * sizeof(__half2))) {
+        pair_bytes_(static_cast<uint32_t>(
+            kByPart && prologue.frequencies != nullptr ? 4 * sizeof(float) : head_dim / 2 * sizeof(__half2))) {
     const int half = head_dim / 2;
-    if (real_ && has_rotary()) {
+    if (real_ && (has_rotary() || (kByPart && prologue.rotary != nullptr))) {
       partner_ = column < half ? column + half : column - half;
       partner_sign_ = column < half ? -1.0F : 1.0F;
       pairs_ += sizeof(__half2) * static_cast<size_t>(prologue.interleaved ? column / 2 : min(column, partner_));
@@ -133,23 +150,36 @@ class RowPrologue {
       weight_[i] = 1;
       bias_[i] = 0;
     }
-    if (weight != nullptr) load_row(weight + first, weight_);
-    if (bias != nullptr) load_row(bias + first, bias_);
+    if (norm.weight != nullptr) load_row(norm.weight + first, weight_);
+    if (norm.bias != nullptr) load_row(norm.bias + first, bias_);
     if (!real_) {
       zero(weight_);
       zero(bias_);
+    }
+    if constexpr (kByPart) {
+      text_weight_ = real_ && norm.text_weight != nullptr ? norm.text_weight + first : nullptr;
+      if (prologue.frequencies == nullptr) return;
+      pairs_ = reinterpret_cast<const uint8_t*>(prologue.positions);
+      load_frequencies(prologue.frequencies + static_cast<int64_t>(h) * 3 * half + (real_ ? column : 0) / 2, half);
     }
   }
 
   __device__ TokenPart load(int token) const {
     TokenPart part{};
     if (has_rotary()) part.pairs = __ldg(pairs_of(token));
+    if constexpr (kByPart) {
+      if (token < p_.rotary_tokens && pairs_ != nullptr) part.pairs = __ldg(pairs_of(token));
+    }
     if constexpr (kSteps == RowSteps::rms_across_rotary) part.inverse = __ldg(moments_ + 2 * token + 1);
     return part;
   }
 
   /// All lanes of the row call this together.
   __device__ void apply(int token, const TokenPart& part, float (&x)[kLaneElements]) const {
+    if constexpr (kByPart) {
+      const Moments moments = p_.norm == Prologue::Norm::none ? Moments{0, 1} : moments_of(x);
+      return token < p_.rotary_tokens ? finish_video(moments, part.pairs, x) : finish_text(moments, x);
+    }
     if constexpr (kSteps == RowSteps::rms_across_rotary) {
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) x[i] *= part.inverse * weight_[i];
@@ -160,27 +190,85 @@ class RowPrologue {
   }
 
  private:
+  struct Moments {
+    float mean, inverse;  // 1 / deviation
+  };
+
   __device__ bool has_rotary() const {
     return kSteps == RowSteps::norm_rotary || kSteps == RowSteps::rms_across_rotary || (kAny && p_.rotary != nullptr);
   }
 
   __device__ void normalise(int token, float (&x)[kLaneElements]) const {
-    float mean = 0, inverse = 0;
-    if (kAny && p_.across_heads) {
-      mean = moments_[2 * token];
-      inverse = moments_[2 * token + 1];
-    } else {
-      float sum = 0, square = 0;
+    const bool across = kAny && p_.across_heads;
+    scale_and_shift(across ? Moments{moments_[2 * token], moments_[2 * token + 1]} : moments_of(x), weight_, x);
+  }
+
+  /// Of this row alone.
+  __device__ Moments moments_of(const float (&x)[kLaneElements]) const {
+    float sum = 0, square = 0;
+    if (!kByPart || centres_) {
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) sum += x[i];
       sum = row_sum<D>(sum);
-      mean = centres_ ? sum * inverse_size_ : 0.0F;
-#pragma unroll
-      for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
-      inverse = rsqrtf(fmaf(row_sum<D>(real_ ? square : 0.0F), inverse_size_, p_.eps));
     }
+    const float mean = centres_ ? sum * inverse_size_ : 0.0F;
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - mean) * inverse * weight_[i] + bias_[i];
+    for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
+    return {mean, rsqrtf(fmaf(row_sum<D>(real_ ? square : 0.0F), inverse_size_, p_.eps))};
+  }
+
+  __device__ void scale_and_shift(const Moments& moments, const float (&weight)[kLaneElements],
+                                  float (&x)[kLaneElements]) const {
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - moments.mean) * moments.inverse * weight[i] + bias_[i];
+  }
+
+  // What comes behind the shuffles, as the lanes of two tokens may part here.
+
+  __device__ void finish_video(const Moments& moments, uint4 part, float (&x)[kLaneElements]) const {
+    scale_and_shift(moments, weight_, x);
+    if (p_.frequencies == nullptr && p_.rotary == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; i += 2)
+      turn(p_.frequencies == nullptr ? turn_of(part, i / 2) : turn_at(part, i / 2), x[i], x[i + 1]);
+  }
+
+  /// The text's weights are seldom read: from memory, so that they take no registers.
+  __device__ void finish_text(const Moments& moments, float (&x)[kLaneElements]) const {
+    if (text_weight_ == nullptr) return scale_and_shift(moments, weight_, x);
+    float weight[kLaneElements];
+    load_row(text_weight_, weight);
+    scale_and_shift(moments, weight, x);
+  }
+
+  /// from: this head's and lane's frequencies of an axis, those of the next one `axis` behind; kept in turns a unit.
+  __device__ void load_frequencies(const float* from, int axis) {
+    constexpr float kTurnsOfRadian = 0.15915494309189535F;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i * axis);
+      frequencies_[i][0] = four.x * kTurnsOfRadian;
+      frequencies_[i][1] = four.y * kTurnsOfRadian;
+      frequencies_[i][2] = four.z * kTurnsOfRadian;
+      frequencies_[i][3] = four.w * kTurnsOfRadian;
+    }
+  }
+
+  /// Cosine and sine of a pair's angle. Whole turns go first: the fast functions want angles up to pi (absolute error
+  /// 2^-21), and those of far tokens are many turns.
+  __device__ float2 turn_at(const uint4& position, int pair) const {
+    constexpr float kRound = 12582912.0F, kRadiansOfTurn = 6.283185307179586F;  // adding 1.5 2^23 leaves whole numbers
+    const float turns = fmaf(
+        __uint_as_float(position.x), frequencies_[0][pair],
+        fmaf(__uint_as_float(position.y), frequencies_[1][pair], __uint_as_float(position.z) * frequencies_[2][pair]));
+    const float angle = (turns - ((turns + kRound) - kRound)) * kRadiansOfTurn;
+    return {__cosf(angle), __sinf(angle)};
+  }
+
+  __device__ static void turn(float2 by, float& first, float& second) {
+    const float before = second;
+    second = before * by.x + first * by.y;
+    first = first * by.x - before * by.y;
   }
 
   /// RoFormer's rotation (arXiv 2104.09864).
@@ -189,12 +277,7 @@ class RowPrologue {
     if (!kAny || p_.interleaved) {
       keep_unless(rotated, pairs);
 #pragma unroll
-      for (int i = 0; i < kLaneElements; i += 2) {
-        const float2 turn = turn_of(pairs, i / 2);
-        const float second = x[i + 1];
-        x[i + 1] = second * turn.x + x[i] * turn.y;
-        x[i] = x[i] * turn.x - second * turn.y;
-      }
+      for (int i = 0; i < kLaneElements; i += 2) turn(turn_of(pairs, i / 2), x[i], x[i + 1]);
       return;
     }
     // Pairs (i, i + head_dim / 2): head_dim is a multiple of 16, so one other lane holds all partners.
@@ -205,8 +288,8 @@ class RowPrologue {
     keep_unless(rotated, rest);
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
-      const float2 turn = turn_of(i < 4 ? pairs : rest, i % 4);
-      x[i] = x[i] * turn.x + partner_sign_ * __shfl_sync(~0U, x[i], lane) * turn.y;
+      const float2 by = turn_of(i < 4 ? pairs : rest, i % 4);
+      x[i] = x[i] * by.x + partner_sign_ * __shfl_sync(~0U, x[i], lane) * by.y;
     }
   }
 
@@ -235,6 +318,8 @@ class RowPrologue {
   const bool centres_;        // RMS norm does not
   const uint8_t* pairs_;      // this lane's of token 0
   const uint32_t pair_bytes_;
+  const float* text_weight_ = nullptr;                          // this lane's; null: weight_
+  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // of this lane's pairs, by axis, in turns a unit
 };
 
 }  // namespace sparsereel::attention::cuda

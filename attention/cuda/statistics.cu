@@ -76,13 +76,13 @@ struct Sampler {
   }
 };
 
-template <typename T, int D>
+template <typename T, int D, RowSteps kSteps>
 __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
   const Sampler<D> sampler;
   const int b = sampler.bh / p.heads, h = sampler.bh % p.heads;
   const Rows<T> q(p.q, b, h, p.head_dim, sampler.column);
-  const RowPrologue<D> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
-                                moments_of(p, buffers.token_moments, true, b), h, p.head_dim, sampler.column);
+  const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
+                                        moments_of(p, buffers.token_moments, true, b), h, p.head_dim, sampler.column);
   float squares[1][kLaneElements] = {};
   sampler.each_token(p.queries, sizes.query_stride, [&](int token, bool real) {
     float x[kLaneElements];
@@ -96,13 +96,13 @@ __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffe
   sampler.write(squares, kQuerySquares, buffers.partials);
 }
 
-template <typename T, int D>
+template <typename T, int D, RowSteps kSteps>
 __device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
   const Sampler<D> sampler;
   const int b = sampler.bh / p.heads, h = sampler.bh % p.heads, column = sampler.column;
   const Rows<T> k(p.k, b, h, p.head_dim, column), v(p.v, b, h, p.head_dim, column);
-  const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
-                                moments_of(p, buffers.token_moments, false, b), h, p.head_dim, column);
+  const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
+                                        moments_of(p, buffers.token_moments, false, b), h, p.head_dim, column);
   float found[kQuerySquares][kLaneElements] = {};
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) {
@@ -128,11 +128,13 @@ __device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, con
   sampler.write(found, kKeySum, buffers.partials);
 }
 
-template <typename T, int D>
+/// kSteps: by_part, or any for all of the rest.
+template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads, 2)
     sample(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
            const __grid_constant__ Buffers buffers) {
-  blockIdx.z == 0 ? sample_keys_and_values<T, D>(p, sizes, buffers) : sample_queries<T, D>(p, sizes, buffers);
+  blockIdx.z == 0 ? sample_keys_and_values<T, D, kSteps>(p, sizes, buffers)
+                  : sample_queries<T, D, kSteps>(p, sizes, buffers);
 }
 
 /// The largest over the CTA's D threads, which call this together. NaNs do not count.
@@ -193,6 +195,11 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre) * kLeastRelativeScale, kLeastScale));
 }
 
+template <typename T, int D>
+auto sampling_of(const Call& call) {
+  return call.problem.prologue.is_by_part() ? sample<T, D, RowSteps::by_part> : sample<T, D, RowSteps::any>;
+}
+
 template <typename T>
 void launch_sample(const Call& call) {
   const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks, 2);
@@ -200,9 +207,9 @@ void launch_sample(const Call& call) {
     start(sampling, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
     start(finishing, call.sizes.batch_heads, call.sizes.D, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
-  if (call.sizes.D == 64) run(sample<T, 64>, finish<64>);
-  if (call.sizes.D == 128) run(sample<T, 128>, finish<128>);
-  if (call.sizes.D == 256) run(sample<T, 256>, finish<256>);
+  if (call.sizes.D == 64) run(sampling_of<T, 64>(call), finish<64>);
+  if (call.sizes.D == 128) run(sampling_of<T, 128>(call), finish<128>);
+  if (call.sizes.D == 256) run(sampling_of<T, 256>(call), finish<256>);
 }
 
 }  // namespace

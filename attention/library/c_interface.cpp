@@ -1,7 +1,9 @@
 // The library's C functions: their structs become calls, what is thrown becomes a status and a message.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -95,7 +97,7 @@ StridedRows rows_of(const sparsereel_tensor& tensor) {
   return {tensor.data, tensor.batch_stride, tensor.token_stride, tensor.head_stride};
 }
 
-CallPrologue prologue_of(const sparsereel_attention_prologue& from) {
+CallPrologue prologue_of(const sparsereel_attention_prologue& from, const sparsereel_attention_parts& parts) {
   return {.norm = chosen("norm", from.norm, {cpu::Norm::none, cpu::Norm::layer, cpu::Norm::rms}),
           .across_heads = from.across_heads != 0,
           .eps = from.eps,
@@ -106,21 +108,38 @@ CallPrologue prologue_of(const sparsereel_attention_prologue& from) {
           .rotary_cos = from.rotary_cos,
           .rotary_sin = from.rotary_sin,
           .rotary_pairs = from.rotary_pairs,
-          .interleaved = from.interleaved != 0};
+          .interleaved = from.interleaved != 0,
+          .text_q_weight = parts.text_q_weight,
+          .text_k_weight = parts.text_k_weight,
+          .rotary_positions = parts.rotary_positions,
+          .rotary_frequencies = parts.rotary_frequencies};
+}
+
+/// Whether a caller's struct may be so large: the first that was published, or one to which fields were added since.
+bool is_size_of_call(size_t size) {
+  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, parts), sizeof(sparsereel_attention_call)};
+  return std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes);
+}
+
+void check_size(size_t size, const char* remedy) {
+  if (is_size_of_call(size)) return;
+  throw Refusal(
+      SPARSEREEL_BAD_ARGUMENT,
+      "the call's size is " + std::to_string(size) + ", not " + std::to_string(sizeof(sparsereel_attention_call)),
+      remedy);
 }
 
 /// A call and the policies of heads that it points to.
 class CallerCall {
  public:
-  explicit CallerCall(const sparsereel_attention_call* from) {
-    check_not_null(from, "call");
-    if (from->size != sizeof *from)
-      throw Refusal(SPARSEREEL_BAD_ARGUMENT,
-                    "the call's size is " + std::to_string(from->size) + ", not " + std::to_string(sizeof *from),
-                    "begin with sparsereel_attention_call_init(), of this library's header");
-    fill_sizes(*from);
-    fill_policy(from->policy);
-    call_.prologue = prologue_of(from->prologue);
+  explicit CallerCall(const sparsereel_attention_call* given) {
+    check_not_null(given, "call");
+    check_size(given->size, "begin with sparsereel_attention_call_init(), of this library's header");
+    sparsereel_attention_call from{};  // what the caller does not know is left at zero
+    std::memcpy(&from, given, given->size);
+    fill_sizes(from);
+    fill_policy(from.policy);
+    call_.prologue = prologue_of(from.prologue, from.parts);
     check(call_);
   }
   CallerCall(const CallerCall&) = delete;
@@ -278,13 +297,10 @@ sparsereel_status sparsereel_attention_set_parallel_for(sparsereel_attention* at
 sparsereel_status sparsereel_attention_call_init(sparsereel_attention_call* call, size_t size) {
   return guarded([&] {
     check_not_null(call, "call");
-    if (size != sizeof *call)
-      throw Refusal(SPARSEREEL_BAD_ARGUMENT,
-                    "the call's size is " + std::to_string(size) + ", not " + std::to_string(sizeof *call),
-                    "compile with this library's header");
+    check_size(size, "compile with this library's header");
     const BlockPolicy defaults;
-    *call = {};
-    call->size = sizeof *call;
+    std::memset(call, 0, size);
+    call->size = size;
     call->policy = {.all = head_policy(defaults.defaults),
                     .heads = nullptr,
                     .dropped = SPARSEREEL_MEANS,

@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "attention/prologue.h"
 #include "models/dit/few_keys_product.h"
-#include "models/dit/joint_prologue.h"
 
 namespace sparsereel::models {
 namespace {
@@ -34,20 +34,13 @@ void Attend::begin_layer(size_t layer) {
 }
 
 Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              attention::Prologue prologue, const Linear& reader, const TextNorms& text) {
-  if (text.defined() || plan_.rotary_by_head.defined()) {
-    const auto done = joint_prologue(q, k, prologue, text, plan_.rotary_by_head, context_.text_tokens);
-    return attend(done.q, done.k, v, {}, reader);
-  }
-  return attend(q, k, v, std::move(prologue), reader);
-}
-
-Activation Attend::attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                          const Linear& reader) {
+                              attention::Prologue prologue, const Linear& reader) {
   context_.prologue = std::move(prologue);
   context_.prologue.rotary_cos = plan_.rotary.cos;
   context_.prologue.rotary_sin = plan_.rotary.sin;
   context_.prologue.rotary_pairs = plan_.rotary_pairs;
+  context_.prologue.rotary_positions = plan_.rotary_by_head.positions;
+  context_.prologue.rotary_frequencies = plan_.rotary_by_head.frequencies;
   if (run_.watcher)
     run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();

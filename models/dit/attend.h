@@ -26,13 +26,6 @@ struct AttentionCall {
   int64_t layer = 0, step = 0;
 };
 
-/// RMS or layer norms, as the prologue's, that text tokens have of their own.
-struct TextNorms {
-  at::Tensor q_weight{}, k_weight{};  // as in the prologue; undefined: all tokens share the prologue's
-
-  bool defined() const { return q_weight.defined(); }
-};
-
 /// How attention runs in one forward, and what it reported.
 struct AttentionRun {
   attention::Mode mode = attention::Mode::full;
@@ -63,7 +56,7 @@ class Attend {
   /// and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added
   /// here.
   Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                        const Linear& reader = {}, const TextNorms& text = {});
+                        const Linear& reader = {});
   /// linear(cross-attention, out): k and v [B, L, heads, head_dim] of a context, with the bias of its padding
   /// (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
@@ -74,9 +67,6 @@ class Attend {
                    const at::Tensor& key_bias, const KeysAndValues& second, const Linear& out);
 
  private:
-  Activation attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                    const Linear& reader);
-
   AttentionRun& run_;
   const TokenPlan& plan_;
   attention::Workspace& workspace_;

@@ -36,7 +36,8 @@ TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, 
   plan.video_positions = placed(tables.video_positions, dtype);
   if (tables.text_positions.defined()) plan.text_positions = tables.text_positions.to(device, dtype);
   plan.rotary = {.cos = placed(tables.rotary.cos, at::kFloat), .sin = placed(tables.rotary.sin, at::kFloat)};
-  plan.rotary_by_head = placed(tables.rotary_by_head, at::kComplexFloat);
+  if (const auto& [positions, frequencies] = tables.rotary_by_head; frequencies.defined())
+    plan.rotary_by_head = {.positions = placed(positions, at::kFloat), .frequencies = frequencies.to(device)};
   if (plan.rotary.cos.defined() && device.is_cuda()) {
     attention::Prologue prologue;
     prologue.rotary_cos = plan.rotary.cos;

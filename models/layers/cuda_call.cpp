@@ -77,9 +77,14 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
-Activation empty_fp8(const at::Tensor& x) {
-  return {at::empty(x.sizes(), x.options().dtype(at::kFloat8_e4m3fn)),
+/// Of `sizes`, for what is computed from x.
+Activation empty_fp8(const at::Tensor& x, at::IntArrayRef sizes) {
+  return {at::empty(sizes, x.options().dtype(at::kFloat8_e4m3fn)),
           at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type()};
+}
+
+Activation empty_fp8(const at::Tensor& x) {
+  return empty_fp8(x, x.sizes());
 }
 
 }  // namespace
@@ -154,6 +159,26 @@ Activation quantize_on_cuda(const at::Tensor& x, bool gelu) {
                                    .out = out.values.mutable_data_ptr(),
                                    .scale = out.scale.mutable_data_ptr<float>()};
   check_launch(cuda::quantize_rows(call, current_stream(x.device())), "quantising");
+  return out;
+}
+
+bool has_swiglu_kernel(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.is_contiguous() && on_16_bytes(x) && x.numel() > 0 &&
+         x.size(-1) % (2 * kVector) == 0 && x.size(-1) <= 2 * cuda::kMaxQuantizeChannels;
+}
+
+Activation swiglu_on_cuda(const at::Tensor& x, bool fp8) {
+  const c10::DeviceGuard guard(x.device());
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() /= 2;
+  Activation out = fp8 ? empty_fp8(x, sizes) : at::empty(sizes, x.options());
+  const cuda::SwiGlu call = {.rows = x.numel() / x.size(-1),
+                             .channels = static_cast<int>(sizes.back()),
+                             .element = element_of(x),
+                             .x = x.const_data_ptr(),
+                             .out = out.values.mutable_data_ptr(),
+                             .scale = fp8 ? out.scale.mutable_data_ptr<float>() : nullptr};
+  check_launch(cuda::swiglu(call, current_stream(x.device())), "gated activation");
   return out;
 }
 

@@ -34,6 +34,12 @@ bool has_quantize_kernel(const at::Tensor& x);
 /// quantize_rows(), of gelu(x) by the tanh approximation, rounded to x's dtype, where asked for.
 Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
 
+/// Whether swiglu_on_cuda() takes x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to 16384.
+bool has_swiglu_kernel(const at::Tensor& x);
+
+/// a * silu(b) [.., F] of x = a and, behind it, b; fp8: rounded to x's dtype and then as quantize_rows() does.
+Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
+
 /// Whether project_on_cuda() takes x [B, in] and these layers: fp16 or bf16 on a GPU, B up to 4, up to 4 layers, in a
 /// multiple of 8.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);

@@ -98,6 +98,18 @@ at::Tensor linear(const Activation& x, const Linear& layer) {
   return use_onednn(x.values, layer) ? run_onednn(x.values, layer, "none", "") : run_torch(x.values, layer);
 }
 
+void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer) {
+  if (!layer.rows.empty()) return linear_out(out, x, layer.in(x.dtype));
+  if (layer.is_fp8() || !x.values.is_cuda() || layer.bias.defined()) {
+    at::Tensor(out).copy_(linear(x, layer));
+    return;
+  }
+  for (int64_t b = 0; b < out.size(0); ++b) {
+    at::Tensor part = out[b];
+    at::mm_out(part, x.values[b], layer.weight.t());
+  }
+}
+
 at::Tensor linear_gelu(const Activation& x, const Linear& layer) {
   if (!layer.rows.empty()) return linear_gelu(x, layer.in(x.dtype));
   if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "none");
@@ -123,7 +135,11 @@ at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& 
 }
 
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out) {
-  const std::vector<at::Tensor> parts = linear(x, in).chunk(2, -1);
+  const at::Tensor hidden = linear(x, in);
+#ifdef SPARSEREEL_CUDA
+  if (has_swiglu_kernel(hidden)) return linear(swiglu_on_cuda(hidden, out.is_fp8()), out);
+#endif
+  const std::vector<at::Tensor> parts = hidden.chunk(2, -1);
   return linear(at::silu(parts[1]).mul_(parts[0]), out);
 }
 

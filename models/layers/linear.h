@@ -37,6 +37,9 @@ struct Linear {
 /// is quantised where it is not yet (quantize_rows()); 8-bit x needs such a weight.
 at::Tensor linear(const Activation& x, const Linear& layer);
 
+/// linear(x, layer), into out [B, N, out], a part of the rows of a tensor [B, M, out]: on a GPU without another pass.
+void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer);
+
 /// gelu(linear(x)) by the error function (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 at::Tensor linear_gelu(const Activation& x, const Linear& layer);
 
@@ -46,7 +49,8 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 /// linear(linear_gelu_tanh(x, in), out). A moved x is gone before the second product.
 at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out);
 
-/// linear(a * silu(b), out), where linear(x, in) is a and, behind it, b (Shazeer, arXiv 2002.05202).
+/// linear(a * silu(b), out), where linear(x, in) is a and, behind it, b (Shazeer, arXiv 2002.05202). What lies between
+/// is one pass on a GPU.
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);
 
 /// linear(x, layer) of each layer for a few rows x [B, in], such as the modulation vectors of a batch, whose cost is

@@ -51,7 +51,7 @@ int run(const std::vector<std::string>& arguments) {
   models::Run run;
   run.attention = [&](const models::AttentionCall& call) {
     if (!wanted(layers, call.layer) || !wanted(steps, call.step)) return;
-    const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k);
+    const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k, call.context.text_tokens);
     capture.grid = call.grid;
     capture.text_tokens = call.context.text_tokens;
     capture.calls.push_back({.step = call.step, .layer = call.layer, .q = q, .k = k, .v = call.v.clone()});

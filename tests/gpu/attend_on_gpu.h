@@ -67,6 +67,23 @@ class AttendOnGpu : public ::testing::Test {
     return {.q = rounded(x.q), .k = rounded(x.k), .v = rounded(x.v)};
   }
 
+  /// An RMS norm whose weights text tokens have of their own, and angles of up to 20 turns that differ by head.
+  static Prologue prologue_by_part(int64_t video, int64_t heads, int64_t head_dim, bool text_weights, bool angles) {
+    Prologue p;
+    p.norm = Prologue::Norm::rms;
+    p.q_weight = at::rand({head_dim}) + 0.5;
+    p.k_weight = at::rand({head_dim}) + 0.5;
+    if (text_weights) {
+      p.text_q_weight = at::rand({head_dim}) * 2;
+      p.text_k_weight = at::rand({head_dim}) * 2;
+    }
+    if (angles) {
+      p.rotary_positions = at::randn({video, 4}) * 40;
+      p.rotary_frequencies = at::randn({heads, 3, head_dim / 2});
+    }
+    return p;
+  }
+
   Result on_gpu(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16) {
     const auto move = [dtype](const at::Tensor& t) { return t.defined() ? t.to(at::kCUDA, dtype) : t; };
     context.prologue = on_device(context.prologue);
@@ -79,7 +96,8 @@ class AttendOnGpu : public ::testing::Test {
   }
 
   static Prologue on_device(Prologue p) {
-    for (at::Tensor* t : {&p.q_weight, &p.q_bias, &p.k_weight, &p.k_bias, &p.rotary_cos, &p.rotary_sin})
+    for (at::Tensor* t : {&p.q_weight, &p.q_bias, &p.k_weight, &p.k_bias, &p.rotary_cos, &p.rotary_sin,
+                          &p.text_q_weight, &p.text_k_weight, &p.rotary_positions, &p.rotary_frequencies})
       if (t->defined()) *t = t->to(at::kCUDA);
     return p;
   }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <tuple>
 
+#include "attention/prologue.h"
 #include "attention/token_gather.h"
 #include "hilbert/error.h"
 #include "tests/gpu/attend_on_gpu.h"
@@ -194,6 +195,37 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
       }
     }
   }
+}
+
+TEST_F(AttendOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+  for (const int64_t head_dim : {48, 64, 112, 128, 256})
+    for (const int64_t text : {0, 77})
+      for (const auto& [weights, angles] : {std::pair(true, true), {true, false}, {false, true}}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "head_dim " << head_dim << ", " << text << " text tokens" << weights << angles);
+        const int64_t tokens = 700, heads = 3;
+        const Inputs x = inputs(2, tokens, tokens, heads, head_dim);
+        Context context{.text_tokens = text};
+        context.prologue = prologue_by_part(tokens - text, heads, head_dim, weights, angles);
+        expect_quantized_near_exact(x, context);
+        context.mode = Mode::full;
+        EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
+      }
+}
+
+/// Of blocks that are chosen by what the prologue gives, with means for the rest.
+TEST_F(AttendOnGpu, PartsOfAPrologueAreThatOfQAndKBefore) {
+  const int64_t tokens = 3000, text = 40, heads = 2, head_dim = 128;
+  const Inputs x = inputs(1, tokens, tokens, heads, head_dim);
+  Context context{.mode = Mode::sparse, .text_tokens = text};
+  context.policy.defaults.topk = 0.3;
+  context.prologue = prologue_by_part(tokens - text, heads, head_dim, true, true);
+  const QueriesAndKeys before = apply_prologue(context.prologue, x.q, x.k, text);
+  Context plain = context;
+  plain.prologue = {};
+  const Result inside = on_gpu(x, context), outside = on_gpu({before.q, before.k, x.v}, plain);
+  EXPECT_LT(compare(inside.out, outside.out.cpu().to(at::kFloat)).relative_l1, 0.05);
+  EXPECT_NEAR(inside.statistics.sparsity(), outside.statistics.sparsity(), 0.01);
 }
 
 TEST_F(AttendOnGpu, RepeatedCallsGiveTheSameBits) {

@@ -228,6 +228,26 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithAPrologue) {
     }
 }
 
+TEST_F(AttentionLibraryOnGpu, PartsOfThePrologueAreTorchs) {
+  const int64_t heads = 3, head_dim = 64, text = 50, video = 800 - text;
+  const Inputs x = inputs(1, 800, 800, heads, head_dim);
+  Context context = sparse(0.4);
+  context.text_tokens = text;
+  context.prologue = prologue_by_part(video, heads, head_dim, true, true);
+  const Prologue there = on_device(context.prologue);
+  expect_same_bits(x, context, [&](GpuCall& mine) {
+    mine.call.policy.all.topk = 0.4;
+    mine.call.text_tokens = text;
+    mine.call.prologue.norm = SPARSEREEL_RMS_NORM;
+    mine.call.prologue.q_weight = there.q_weight.data_ptr<float>();
+    mine.call.prologue.k_weight = there.k_weight.data_ptr<float>();
+    mine.call.parts = {.text_q_weight = there.text_q_weight.data_ptr<float>(),
+                       .text_k_weight = there.text_k_weight.data_ptr<float>(),
+                       .rotary_positions = there.rotary_positions.data_ptr<float>(),
+                       .rotary_frequencies = there.rotary_frequencies.data_ptr<float>()};
+  });
+}
+
 TEST_F(AttentionLibraryOnGpu, TwoThreadsWithAHandleEachAndTwoWithOneHandleDoNotDisturbEachOther) {
   const Inputs x = inputs(1, 4000, 4000, 8, 64);
   Attention library(0);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attention/prologue.h"
+#include "models/layers/cuda_call.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
@@ -325,6 +326,68 @@ TEST_F(LayersOnGpu, ThePrologueByItselfIsThatOfTheCpu) {
           EXPECT_TRUE(close_to(gpu.k, cpu.k, 0.02));
         }
       }
+    }
+  }
+}
+
+TEST_F(LayersOnGpu, APrologueThatDiffersByTokenAndHeadIsThatOfTheCpu) {
+  const int64_t tokens = 345, heads = 3;
+  for (const int64_t head_dim : {16, 48, 64, 128, 256})
+    for (const int64_t text : {int64_t{0}, int64_t{7}, tokens})
+      for (const auto& [weights, angles] : {std::pair(true, true), {true, false}, {false, true}}) {
+        SCOPED_TRACE(testing::Message() << head_dim << " text " << text << weights << angles);
+        const at::Tensor x = rounded({2, tokens, heads, head_dim}, at::kBFloat16, 1);
+        attention::Prologue p, moved;
+        p.norm = attention::Prologue::Norm::rms;
+        p.q_weight = at::randn({head_dim}), p.k_weight = at::randn({head_dim});
+        if (weights) p.text_q_weight = at::randn({head_dim}), p.text_k_weight = at::randn({head_dim});
+        if (angles) {
+          p.rotary_positions = at::randn({tokens - text, 4}) * 100;
+          p.rotary_frequencies = at::randn({heads, 3, head_dim / 2});
+        }
+        moved = p;
+        for (at::Tensor* t : {&moved.q_weight, &moved.k_weight, &moved.text_q_weight, &moved.text_k_weight,
+                              &moved.rotary_positions, &moved.rotary_frequencies})
+          if (t->defined()) *t = t->to(at::kCUDA);
+        const at::Tensor gpu_x = on_gpu(x, at::kBFloat16);
+        const attention::QueriesAndKeys cpu = attention::apply_prologue(p, x, x, text);
+        const attention::QueriesAndKeys gpu = attention::apply_prologue(moved, gpu_x, gpu_x, text);
+        EXPECT_TRUE(close_to(gpu.q, cpu.q, 0.02));
+        EXPECT_TRUE(close_to(gpu.k, cpu.k, 0.02));
+        if (angles && text < tokens && weights) {  // torch's operators, in fp32: what the angles alone err by
+          moved.norm = p.norm = attention::Prologue::Norm::none;
+          for (attention::Prologue* each : {&p, &moved})
+            each->q_weight = each->k_weight = each->text_q_weight = each->text_k_weight = at::Tensor();
+          const at::Tensor wide = attention::apply_prologue(moved, x.cuda(), x.cuda(), text).q;
+          EXPECT_TRUE(close_to(wide, attention::apply_prologue(p, x, x, text).q, 1e-3));
+        }
+      }
+}
+
+TEST_F(LayersOnGpu, AGatedActivationIsThatOfDoublePrecision) {
+  for (const int64_t channels : {8, 264, 1024, 1032, 4096, 8192, 13824, 16384})
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      SCOPED_TRACE(testing::Message() << channels << " " << dtype);
+      const at::Tensor x = rounded({1, 37, 2 * channels}, dtype) * 4, wide = x.to(at::kDouble);
+      const at::Tensor expected = wide.narrow(2, 0, channels) * at::silu(wide.narrow(2, channels, channels));
+      const at::Tensor there = on_gpu(x, dtype);
+      const Activation plain = swiglu_on_cuda(there, false), fp8 = swiglu_on_cuda(there, true);
+      EXPECT_TRUE(close_to(plain.values, expected, tolerance_of(dtype)));
+      const Activation apart = quantize_rows(plain.values);
+      EXPECT_TRUE(at::equal(fp8.values.view(at::kByte), apart.values.view(at::kByte)));
+      EXPECT_TRUE(at::equal(fp8.scale, apart.scale));
+    }
+}
+
+TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  for (const int64_t batch : {1, 2}) {
+    const at::Tensor x = at::randn({batch, 70, 64}, options), weight = at::randn({48, 64}, options);
+    for (const Linear& layer : {Linear{.weight = weight}, Linear{.weight = weight, .bias = at::randn({48}, options)}}) {
+      const at::Tensor rows = at::full({batch, 100, 48}, 7, options);
+      linear_out(rows.narrow(1, 20, 70), x, layer);
+      EXPECT_TRUE(close_to(rows.narrow(1, 20, 70), linear(x, layer).to(at::kFloat).cpu(), tolerance_of(at::kBFloat16)));
+      EXPECT_EQ((rows == 7).sum().item<int64_t>(), batch * 30 * 48);
     }
   }
 }

@@ -24,7 +24,8 @@ double sum_of_magnitudes(const at::Tensor& x) {
 HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int64_t entry) {
   const auto only = [entry](const at::Tensor& x) { return x.narrow(0, entry, 1); };
   Inputs inputs;
-  const auto [q, k] = attention::apply_prologue(call.context.prologue, only(call.q), only(call.k));
+  const auto [q, k] =
+      attention::apply_prologue(call.context.prologue, only(call.q), only(call.k), call.context.text_tokens);
   inputs.q = q;
   inputs.k = k;
   inputs.v = only(call.v);

@@ -168,6 +168,17 @@ typedef struct sparsereel_attention_prologue {
   int interleaved;          /* pairs are (2 i, 2 i + 1); 0: (i, i + head_dim / 2) */
 } sparsereel_attention_prologue;
 
+/* Where the prologue of self-attention differs by token or by head. Goes with norms per head, or none, and interleaved
+ * pairs; on a GPU every pointer starts on 16 bytes. */
+typedef struct sparsereel_attention_parts {
+  /* [head_dim], of the last text_tokens in place of q_weight and k_weight, without biases; null: they share those. */
+  const float *text_q_weight, *text_k_weight;
+  /* In place of rotary tables: pair i of head h of a token turns by the product of its position, the first three of
+   * [queries - text_tokens, 4] in the order of the tokens, and column i of frequencies [heads, 3, head_dim / 2], in
+   * radians. Nulls: none. */
+  const float *rotary_positions, *rotary_frequencies;
+} sparsereel_attention_parts;
+
 /* What a call counts, in blocks of 64 x 64 of all heads. */
 enum {
   SPARSEREEL_COUNT_KEPT = 0,       /* computed */
@@ -197,9 +208,11 @@ typedef struct sparsereel_attention_call {
   int64_t map_rows;   /* 64 or 128 */
   sparsereel_attention_prologue prologue;
   uint64_t* counts; /* device [SPARSEREEL_COUNTS], added to; null: not wanted */
+  /* What follows was added to the struct: programs that were compiled without it pass a smaller size. */
+  sparsereel_attention_parts parts; /* of the prologue */
 } sparsereel_attention_call;
 
-/* The defaults of every field; size: sizeof(sparsereel_attention_call). */
+/* The defaults of every field; size: sizeof(sparsereel_attention_call), as the program knows it. */
 SPARSEREEL_API sparsereel_status sparsereel_attention_call_init(sparsereel_attention_call* call, size_t size);
 
 /* Bytes of device memory that the call needs, of any alignment; whatever its pointers are, so that it can be asked

@@ -44,11 +44,16 @@ class Prologue(Structure):
                 ('rotary_pairs', c_void_p), ('interleaved', c_int)]
 
 
+class Parts(Structure):
+    _fields_ = [('text_q_weight', POINTER(c_float)), ('text_k_weight', POINTER(c_float)), ('rotary_positions', POINTER(c_float)),
+                ('rotary_frequencies', POINTER(c_float))]
+
+
 class Call(Structure):
     _fields_ = [('size', c_size_t), ('element', c_int), ('batch', c_int64), ('heads', c_int64), ('queries', c_int64), ('keys', c_int64), ('head_dim', c_int64),
                 ('q', Tensor), ('k', Tensor), ('v', Tensor), ('out', Tensor), ('lse', POINTER(c_float)), ('scale', c_double), ('quantized', c_int),
                 ('text_tokens', c_int64), ('causal', c_int), ('key_lengths', POINTER(c_int64)), ('policy', Policy), ('map', POINTER(c_uint8)),
-                ('map_rows', c_int64), ('prologue', Prologue), ('counts', POINTER(c_uint64))]
+                ('map_rows', c_int64), ('prologue', Prologue), ('counts', POINTER(c_uint64)), ('parts', Parts)]
 
 
 def _candidates():

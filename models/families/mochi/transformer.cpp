@@ -51,14 +51,14 @@ at::Tensor centres(int64_t count, double length) {
   return (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2;
 }
 
-/// fp32 [frames x height x width, 3].
+/// fp32 [frames x height x width, 4], the last of which is not read.
 at::Tensor positions_of(const hilbert::Grid& grid) {
   const double rows = static_cast<double>(grid.height), columns = static_cast<double>(grid.width);
   const double side = std::sqrt(kPositionsArea / (rows * columns));  // of a patch
   const std::vector<at::Tensor> axes = at::meshgrid(
       {at::arange(grid.frames, at::kFloat), centres(grid.height, rows * side), centres(grid.width, columns * side)},
       "ij");
-  return at::stack(axes, -1).view({-1, 3});
+  return at::constant_pad_nd(at::stack(axes, -1).view({-1, 3}), {0, 1});
 }
 
 /// bool [B, L]: which tokens of a text are no padding.
@@ -121,12 +121,11 @@ hilbert::Grid Mochi::grid_of(const DitInput& input) const {
 }
 
 TokenTables Mochi::tables(const hilbert::Grid& grid) const {
-  const at::Tensor frequencies = ends_.pos_frequencies.to(at::kFloat);
-  const at::Tensor angles = at::matmul(positions_of(grid).to(frequencies.device()), frequencies.flatten(1));
   return {.video_positions = {},
           .text_positions = {},
           .rotary = {},
-          .rotary_by_head = at::polar(at::ones_like(angles), angles).unflatten(1, frequencies.sizes().slice(1))};
+          .rotary_by_head = {.positions = positions_of(grid),
+                             .frequencies = ends_.pos_frequencies.to(at::kFloat).transpose(0, 1).contiguous()}};
 }
 
 // text [B, L, T] -> [B, C]. Where there is no text the query is zero, and all it attends to.
@@ -169,19 +168,24 @@ Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
   return tokens;
 }
 
-// video [B, N, C] and text [B, L, W], if any -> the heads' outputs side by side [B, N + L, C].
+// video [B, N, C] and text [B, L, W], if any -> the heads' outputs side by side [B, N + L, C]. Both are projected into
+// one tensor: putting them together afterwards would move it once more.
 at::Tensor Mochi::attended(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text,
                            Attend& attend) const {
-  at::Tensor qkv = split_heads(linear(video, block.video.qkv));
-  if (text) qkv = at::cat({qkv, split_heads(linear(*text, block.text.qkv))}, 1);
+  const int64_t videos = video.sizes()[1], texts = text ? text->sizes()[1] : 0;
+  const at::Tensor rows =
+      at::empty({video.sizes()[0], videos + texts, 3 * config_.width()}, video.values.options().dtype(video.dtype));
+  linear_out(rows.narrow(1, 0, videos), video, block.video.qkv);
+  if (text) linear_out(rows.narrow(1, videos, texts), *text, block.text.qkv);
+  const at::Tensor qkv = split_heads(rows);
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
   prologue.eps = kMochiQkEps;
   prologue.q_weight = block.video.norm_q;
   prologue.k_weight = block.video.norm_k;
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue), {},
-                {.q_weight = block.text.norm_q, .k_weight = block.text.norm_k})
-      .values;
+  prologue.text_q_weight = block.text.norm_q;
+  prologue.text_k_weight = block.text.norm_k;
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue)).values;
 }
 
 void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {

@@ -91,6 +91,18 @@ struct QuantizeRows {
 
 const char* quantize_rows(const QuantizeRows& p, Stream stream);
 
+/// out = a * silu(b), a and b the halves of a row, computed in fp32 and rounded to Element.
+struct SwiGlu {
+  int64_t rows = 0;
+  int channels = 0;  // of out: a multiple of 8, at most kMaxQuantizeChannels
+  Element element = Element::bf16;
+  const void* x = nullptr;  // Element [rows, 2 channels], on 16 bytes
+  void* out = nullptr;      // Element [rows, channels], on 16 bytes, or
+  float* scale = nullptr;   // [rows]: out becomes e4m3 with these scales, as by quantize_rows(); null: not
+};
+
+const char* swiglu(const SwiGlu& p, Stream stream);
+
 /// residual += gate * update.
 struct AddGated {
   int batch = 0;

@@ -67,13 +67,7 @@ void launch(const QuantizeRows& p, Stream stream) {
 
 template <typename T>
 void launch_type(const QuantizeRows& p, Stream stream) {
-  constexpr int warp = 32 * kLaneElements, block = kThreads * kLaneElements;
-  if (p.channels <= 4 * warp) return launch<T, 1, 4>(p, stream);
-  if (p.channels <= 8 * warp) return launch<T, 1, 8>(p, stream);
-  if (p.channels <= 2 * block) return launch<T, kWarps, 2>(p, stream);
-  if (p.channels <= 4 * block) return launch<T, kWarps, 4>(p, stream);
-  if (p.channels <= 6 * block) return launch<T, kWarps, 6>(p, stream);
-  return launch<T, kWarps, kMaxQuantizeChannels / block>(p, stream);
+  for_row_shape(p.channels, [&](auto team, auto packs) { launch<T, team, packs>(p, stream); });
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
-// Sums and maxima over the warps that share a row.
+// The warps that share a row: their sums and maxima, and how many there are.
 #pragma once
 
+#include <type_traits>
+
+#include "attention/cuda/packed.cuh"
 #include "attention/cuda/warp.cuh"
+#include "models/layers/cuda/launch.h"
 
 namespace sparsereel::models::cuda {
 
@@ -47,5 +51,20 @@ class Team {
 
   int turn_ = 0;
 };
+
+/// f(warps that take a row, times eight of its elements that each of their threads holds), both constants, for a kernel
+/// of kThreads that holds rows of so many channels.
+template <typename F>
+void for_row_shape(int channels, const F& f) {
+  constexpr int warp = 32 * attention::cuda::kLaneElements, block = kThreads * attention::cuda::kLaneElements;
+  constexpr std::integral_constant<int, 1> one{};
+  constexpr std::integral_constant<int, kWarps> all{};
+  if (channels <= 4 * warp) return f(one, std::integral_constant<int, 4>());
+  if (channels <= 8 * warp) return f(one, std::integral_constant<int, 8>());
+  if (channels <= 2 * block) return f(all, std::integral_constant<int, 2>());
+  if (channels <= 4 * block) return f(all, std::integral_constant<int, 4>());
+  if (channels <= 6 * block) return f(all, std::integral_constant<int, 6>());
+  f(all, std::integral_constant<int, kMaxQuantizeChannels / block>());
+}
 
 }  // namespace sparsereel::models::cuda

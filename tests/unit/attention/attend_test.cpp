@@ -336,6 +336,57 @@ TEST(Prologue, NormalisesAndRotatesAsWrittenOut) {
         }
 }
 
+/// q or k of a prologue that differs by token and by head, in fp64.
+at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_text,
+                         int64_t text) {
+  const int64_t video = x.size(1) - text;
+  const at::Tensor wide = x.to(at::kDouble), normed = wide / (wide.square().mean({3}, true) + p.eps).sqrt();
+  at::Tensor head = normed.narrow(1, 0, video) * weight;
+  const at::Tensor tail = normed.narrow(1, video, text) * (of_text.defined() ? of_text : weight);
+  if (p.rotary_frequencies.defined()) {
+    const at::Tensor angles = at::einsum(
+        "na,had->nhd", {p.rotary_positions.narrow(1, 0, 3).to(at::kDouble), p.rotary_frequencies.to(at::kDouble)});
+    const at::Tensor even = head.slice(3, 0, c10::nullopt, 2), odd = head.slice(3, 1, c10::nullopt, 2);
+    const at::Tensor cos = angles.cos(), sin = angles.sin();
+    head = at::stack({even * cos - odd * sin, even * sin + odd * cos}, 4).flatten(3);
+  }
+  return at::cat({head, tail}, 1).to(at::kFloat);
+}
+
+TEST(Prologue, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+  const Inputs x(90, 40);
+  for (const int64_t text : {0, 12, 90})
+    for (const bool weights : {false, true})
+      for (const bool angles : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << text << " text tokens" << weights << angles);
+        Context context;
+        context.text_tokens = text;
+        Prologue& p = context.prologue;
+        p.norm = Prologue::Norm::rms;
+        p.eps = 1e-5;
+        at::manual_seed(9);
+        p.q_weight = at::randn({40}), p.k_weight = at::randn({40});
+        if (weights) p.text_q_weight = at::randn({40}), p.text_k_weight = at::randn({40});
+        if (angles) {
+          p.rotary_positions = at::randn({90 - text, 4}) * 20;
+          p.rotary_frequencies = at::randn({3, 3, 20});
+        }
+        Inputs by_hand(90, 40);
+        by_hand.q = parts_by_hand(p, x.q, p.q_weight, p.text_q_weight, text);
+        by_hand.k = parts_by_hand(p, x.k, p.k_weight, p.text_k_weight, text);
+        Context plain;
+        plain.text_tokens = text;
+        EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 1e-4);
+        context.mode = plain.mode = Mode::sparse;
+        context.policy.defaults.topk = plain.policy.defaults.topk = 1;
+        EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 1e-4);
+        // The torch operations that other devices and dtypes take.
+        Inputs half(90, 40, at::kHalf);
+        context.mode = Mode::full;
+        EXPECT_LE(relative_l1(run(half, context).out.to(at::kFloat), run(x, context).out), 0.02);
+      }
+}
+
 template <typename F>
 void expect_refused(const F& f, const std::string& cause) {
   try {
@@ -399,6 +450,30 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
         c.prologue.rotary_cos = c.prologue.rotary_sin = at::ones({100, 64});
       },
       "rotary_cos is [100, 64]");
+  refused([](Context& c) { c.prologue.text_q_weight = at::ones({64}); }, "without a norm");
+  refused([](Context& c) { c.prologue.rotary_positions = at::ones({100, 4}); }, "only one of rotary_positions");
+  const auto by_head = [](Context& c) {
+    c.prologue.rotary_positions = at::ones({100, 4});
+    c.prologue.rotary_frequencies = at::ones({2, 3, 32});
+  };
+  refused(
+      [&](Context& c) {
+        by_head(c);
+        c.prologue.rotary_positions = at::ones({100, 3});
+      },
+      "rotary_positions is [100, 3]");
+  refused(
+      [&](Context& c) {
+        by_head(c);
+        c.prologue.rotary_frequencies = at::ones({3, 2, 32});
+      },
+      "rotary_frequencies is [3, 2, 32]");
+  refused(
+      [&](Context& c) {
+        by_head(c);
+        c.prologue.interleaved = false;
+      },
+      "without interleaved");
 }
 
 TEST(UnsupportedReason, IsEmptyOnACpuAndForFullAttention) {

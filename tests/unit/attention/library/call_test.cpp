@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstring>
 #include <thread>
 
 #include "attention/core/elements.h"
@@ -225,6 +227,72 @@ TEST(AttentionLibrary, AppliesThePrologueFirst) {
   apply(c.problem.q, true);
   apply(c.problem.k, false);
   EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+}
+
+TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+  Case c({.queries = 80, .keys = 80, .head_dim = 32});
+  const int64_t text = 7, video = 80 - text;
+  std::vector<float> weight(32), text_weight(32), positions, frequencies;
+  for (size_t i = 0; i < weight.size(); ++i) {
+    weight[i] = 0.5F + 0.01F * static_cast<float>(i);
+    text_weight[i] = 1.5F - 0.02F * static_cast<float>(i);
+  }
+  for (int64_t t = 0; t < video; ++t)
+    for (const int64_t axis : {t / 16, t / 4 % 4 - 2, t % 4 - 2, int64_t{1000}})  // the last is not read
+      positions.push_back(static_cast<float>(axis));
+  for (int64_t i = 0; i < 2 * 3 * 16; ++i) frequencies.push_back(std::sin(static_cast<float>(i)) * 3);
+  Caller caller(c);
+  keep_all(caller.call);
+  caller.call.text_tokens = text;
+  caller.call.prologue.norm = SPARSEREEL_RMS_NORM;
+  caller.call.prologue.q_weight = weight.data();
+  caller.call.parts = {.text_q_weight = text_weight.data(),
+                       .text_k_weight = nullptr,
+                       .rotary_positions = positions.data(),
+                       .rotary_frequencies = frequencies.data()};
+  caller.run();
+  // The same by hand, in place.
+  const auto turn = [&](float* x, int64_t t, int64_t h) {
+    for (int64_t i = 0; i < 16; ++i) {
+      double angle = 0;
+      for (int64_t axis = 0; axis < 3; ++axis) angle += positions[t * 4 + axis] * frequencies[(h * 3 + axis) * 16 + i];
+      const double first = x[2 * i], second = x[2 * i + 1];
+      x[2 * i] = static_cast<float>(first * std::cos(angle) - second * std::sin(angle));
+      x[2 * i + 1] = static_cast<float>(second * std::cos(angle) + first * std::sin(angle));
+    }
+  };
+  const auto apply = [&](const cpu::View<const float>& view, bool weighted) {
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t t = 0; t < 80; ++t)
+        for (int64_t h = 0; h < 2; ++h) {
+          float* x = c.row(view, b, t, h);
+          double square = 0;
+          for (int64_t d = 0; d < 32; ++d) square += std::pow(x[d], 2) / 32;
+          for (int64_t d = 0; d < 32; ++d)
+            x[d] = static_cast<float>(x[d] / std::sqrt(square + 1e-6)) * (!weighted   ? 1.0F
+                                                                          : t < video ? weight[d]
+                                                                                      : text_weight[d]);
+          if (t < video) turn(x, t, h);
+        }
+  };
+  apply(c.problem.q, true);
+  apply(c.problem.k, false);
+  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+}
+
+TEST(AttentionLibrary, TakesTheSmallerStructOfEarlierHeaders) {
+  const Case c({.queries = 100, .keys = 100});
+  Caller caller(c);
+  const std::vector<float> expected = caller.run();
+  constexpr size_t earlier = offsetof(sparsereel_attention_call, parts);
+  sparsereel_attention_call call;
+  std::memset(&call, 0xAB, sizeof call);  // what the earlier caller does not have is not written, nor read
+  check_attention(sparsereel_attention_call_init(&call, earlier));
+  EXPECT_EQ(call.size, earlier);
+  EXPECT_EQ(reinterpret_cast<const unsigned char*>(&call)[earlier], 0xAB);
+  caller.call.size = earlier;
+  caller.call.parts.rotary_positions = reinterpret_cast<const float*>(1);
+  EXPECT_EQ(caller.run(), expected);
 }
 
 TEST(AttentionLibrary, GivesTheSameBitsWithAnyThreads) {

@@ -135,6 +135,46 @@ TEST(AttentionRefusals, ProloguesThatCannotBe) {
   EXPECT_EQ(refused(rotated_with_fewer_keys, "self-attention only"), SPARSEREEL_BAD_ARGUMENT);
 }
 
+TEST(AttentionRefusals, PartsThatCannotBe) {
+  const std::vector<float> table(100 * 64, 1.0F);
+  const auto by_head = [&](Caller& c) {
+    c.call.parts.rotary_positions = c.call.parts.rotary_frequencies = table.data();
+  };
+  const auto of_text = [&](Caller& c) {
+    c.call.prologue.norm = SPARSEREEL_RMS_NORM;
+    c.call.parts.text_k_weight = table.data();
+  };
+  EXPECT_EQ(refused([&](Caller& c) { c.call.parts.rotary_positions = table.data(); }, "only one of rotary_positions"),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([&](Caller& c) { c.call.parts.text_q_weight = table.data(); }, "without a norm"),
+            SPARSEREEL_BAD_ARGUMENT);
+  const auto beside_tables = [&](Caller& c) {
+    by_head(c);
+    c.call.prologue.rotary_cos = c.call.prologue.rotary_sin = table.data();
+  };
+  EXPECT_EQ(refused(beside_tables, "beside tables"), SPARSEREEL_BAD_ARGUMENT);
+  const auto in_halves = [&](Caller& c) {
+    by_head(c);
+    c.call.prologue.interleaved = 0;
+  };
+  EXPECT_EQ(refused(in_halves, "without interleaved"), SPARSEREEL_BAD_ARGUMENT);
+  const auto across_heads = [&](Caller& c) {
+    of_text(c);
+    c.call.prologue.across_heads = 1;
+  };
+  EXPECT_EQ(refused(across_heads, "with across_heads"), SPARSEREEL_BAD_ARGUMENT);
+  const auto biased = [&](Caller& c) {
+    of_text(c);
+    c.call.prologue.k_bias = table.data();
+  };
+  EXPECT_EQ(refused(biased, "with a bias"), SPARSEREEL_BAD_ARGUMENT);
+  const auto with_fewer_keys = [&](Caller& c) {
+    of_text(c);
+    c.call.keys = 50;
+  };
+  EXPECT_EQ(refused(with_fewer_keys, "self-attention only"), SPARSEREEL_BAD_ARGUMENT);
+}
+
 TEST(AttentionRefusals, DevicesThatAreNotThere) {
   auto* handle = reinterpret_cast<sparsereel_attention*>(1);
   EXPECT_EQ(sparsereel_attention_create(999, &handle), SPARSEREEL_NO_DEVICE);
