@@ -23,44 +23,27 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-// out = silu(group_norm(x + input_bias) * y + b), all frames by the same statistics; out's rows may lie farther apart.
-void norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& y,
-                       const at::Tensor& b, const at::Tensor& out) {
-  const c10::DeviceGuard guard(x.device());
-  const auto stream = current_stream(x.device());
-  const int64_t channels = x.size(3);
+// fp32 [2, frames, channels], scales and then shifts: the group norm of x [frames, .., channels] + input_bias.
+at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias) {
+  const int64_t frames = x.size(0), channels = x.size(-1);
   const auto fp32 = x.options().dtype(at::kFloat);
-  const at::Tensor partials = at::empty({cuda::kStatisticsBlocks, 2, channels}, fp32);
-  const at::Tensor affine = at::empty({2, channels}, fp32);
+  const at::Tensor partials = at::empty({frames, cuda::kStatisticsBlocks, 2, channels}, fp32);
+  at::Tensor affine = at::empty({2, frames, channels}, fp32);
   const cuda::GroupStatistics statistics = {.x = x.const_data_ptr(),
                                             .input_bias = data_or_null(input_bias),
                                             .weight = norm.norm.weight.const_data_ptr(),
                                             .bias = norm.norm.bias.const_data_ptr(),
                                             .partials = partials.mutable_data_ptr<float>(),
                                             .scale = affine.mutable_data_ptr<float>(),
-                                            .shift = affine.mutable_data_ptr<float>() + channels,
-                                            .pixels = x.numel() / channels,
+                                            .shift = affine.mutable_data_ptr<float>() + frames * channels,
+                                            .frames = static_cast<int>(frames),
+                                            .pixels = x.numel() / (frames * channels),
                                             .channels = static_cast<int>(channels),
                                             .groups = static_cast<int>(norm.groups),
                                             .eps = static_cast<float>(norm.eps),
                                             .element = element_of(x)};
-  check_launch(cuda::group_statistics(statistics, stream), "group statistics");
-  const cuda::ModulateSilu modulate = {.x = x.const_data_ptr(),
-                                       .out = out.mutable_data_ptr(),
-                                       .scale = statistics.scale,
-                                       .shift = statistics.shift,
-                                       .y = y.const_data_ptr(),
-                                       .b = b.const_data_ptr(),
-                                       .frames = static_cast<int>(x.size(0)),
-                                       .height = static_cast<int>(x.size(1)),
-                                       .width = static_cast<int>(x.size(2)),
-                                       .channels = static_cast<int>(channels),
-                                       .latent_frames = static_cast<int>(y.size(0)),
-                                       .latent_height = static_cast<int>(y.size(1)),
-                                       .latent_width = static_cast<int>(y.size(2)),
-                                       .out_row = out.stride(1),
-                                       .element = element_of(x)};
-  check_launch(cuda::modulate_silu(modulate, stream), "group norm");
+  check_launch(cuda::group_statistics(statistics, current_stream(x.device())), "group statistics");
+  return affine;
 }
 
 }  // namespace
@@ -72,14 +55,43 @@ bool has_vae_kernels(const at::Tensor& x) {
 
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
                                const at::Tensor& y, const at::Tensor& b, const at::Tensor& out) {
-  norm_silu_on_cuda({norm.norm, norm.groups, eps}, x, input_bias, y, b, out);
+  const c10::DeviceGuard guard(x.device());
+  const int64_t channels = x.size(3);
+  const at::Tensor affine = group_affine_on_cuda({norm.norm, norm.groups, eps}, x.view({1, -1, channels}), input_bias);
+  const cuda::ModulateSilu modulate = {.x = x.const_data_ptr(),
+                                       .out = out.mutable_data_ptr(),
+                                       .scale = affine.const_data_ptr<float>(),
+                                       .shift = affine.const_data_ptr<float>() + channels,
+                                       .y = y.const_data_ptr(),
+                                       .b = b.const_data_ptr(),
+                                       .frames = static_cast<int>(x.size(0)),
+                                       .height = static_cast<int>(x.size(1)),
+                                       .width = static_cast<int>(x.size(2)),
+                                       .channels = static_cast<int>(channels),
+                                       .latent_frames = static_cast<int>(y.size(0)),
+                                       .latent_height = static_cast<int>(y.size(1)),
+                                       .latent_width = static_cast<int>(y.size(2)),
+                                       .element = element_of(x)};
+  check_launch(cuda::modulate_silu(modulate, current_stream(x.device())), "group norm");
 }
 
 void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
                              const at::Tensor& out) {
-  const at::Tensor y = at::ones({1, 1, 1, x.size(3)}, x.options()), b = at::zeros_like(y);
-  for (int64_t t = 0; t < x.size(0); ++t)
-    norm_silu_on_cuda(norm, x.narrow(0, t, 1), input_bias, y, b, out.narrow(0, t, 1));
+  const c10::DeviceGuard guard(x.device());
+  const int64_t frames = x.size(0), channels = x.size(3);
+  const at::Tensor affine = group_affine_on_cuda(norm, x, input_bias);
+  const cuda::ScaleSilu call = {.x = x.const_data_ptr(),
+                                .out = out.mutable_data_ptr(),
+                                .scale = affine.const_data_ptr<float>(),
+                                .shift = affine.const_data_ptr<float>() + frames * channels,
+                                .frames = static_cast<int>(frames),
+                                .height = static_cast<int>(x.size(1)),
+                                .width = static_cast<int>(x.size(2)),
+                                .channels = static_cast<int>(channels),
+                                .out_frame = out.stride(0),
+                                .out_row = out.stride(1),
+                                .element = element_of(x)};
+  check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
 }
 
 void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,

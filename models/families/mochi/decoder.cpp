@@ -1,8 +1,9 @@
-// Mochi's 3D causal decoder, a chunk of frames at a time.
+// Mochi's 3D causal decoder, a few frames at a time where they are large.
 #include "models/families/mochi/decoder.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "models/vae/between_convolutions.h"
@@ -40,6 +41,30 @@ at::Tensor expand(const MochiExpansion& expansion, at::Tensor x) {
   const at::Tensor pixels = linear(x, expansion.proj).unflatten(3, {times, side, side, expansion.out});
   x.reset();
   return pixels.permute({0, 3, 1, 4, 2, 5, 6}).flatten(4, 5).flatten(2, 3).flatten(0, 1);
+}
+
+struct Decoding {
+  const MochiDecoder& decoder;
+  ConvHistory& history;
+  int64_t elements;
+  const std::function<void(const at::Tensor& frames)>& done;
+};
+
+/// `each` of the parts of x that are taken at once, which is let go if it is one.
+void in_parts(const Decoding& decoding, at::Tensor x, const std::function<void(at::Tensor part)>& each) {
+  const int64_t at_once = frames_at_once(x.size(0), x[0].numel(), decoding.elements);
+  if (at_once == x.size(0)) return each(std::move(x));
+  for (const at::Tensor& part : x.split(at_once)) each(part);
+}
+
+void decode_level(const Decoding& decoding, size_t index, at::Tensor x) {
+  const MochiLevel& level = decoding.decoder.levels[index];
+  in_parts(decoding, std::move(x), [&](at::Tensor part) {
+    part = residual_blocks(level.blocks, std::move(part), decoding.history);
+    if (level.expansion) return decode_level(decoding, index + 1, expand(*level.expansion, std::move(part)));
+    const at::Tensor colours = linear(at::silu_(part), decoding.decoder.proj_out);
+    decoding.done(colours.narrow(3, 0, decoding.decoder.out_channels));
+  });
 }
 
 }  // namespace
@@ -80,6 +105,7 @@ void MochiDecoder::weights(const Visit& visit, const MochiVaeConfig& config) {
                                      .out = channels[i - 1]};
     level.expansion->weights(visit, name, channels[i]);
   }
+  out_channels = config.out_channels;
   proj_out.weights(visit, "decoder.proj_out", config.out_channels, channels.front());
 }
 
@@ -91,15 +117,23 @@ void MochiDecoder::finish() {
     for (at::Tensor* rows : {&expansion.proj.weight, &expansion.proj.bias})
       *rows = rows->unflatten(0, {expansion.out, -1}).transpose(0, 1).flatten(0, 1).contiguous();
   }
+  const int64_t missing = (8 - proj_out.weight.size(0) % 8) % 8;
+  if (!proj_out.weight.is_cuda() || missing == 0 || is_stand_in(proj_out.weight)) return;
+  proj_out.weight = at::constant_pad_nd(proj_out.weight, {0, 0, 0, missing});  // tensor cores write eights
+  proj_out.bias = at::constant_pad_nd(proj_out.bias, {0, missing});
 }
 
-at::Tensor decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {
-  at::Tensor x = residual_blocks(decoder.before, linear(latents, decoder.conv_in), history);
-  for (const MochiLevel& level : decoder.levels) {
-    x = residual_blocks(level.blocks, std::move(x), history);
-    if (level.expansion) x = expand(*level.expansion, std::move(x));
-  }
-  return linear(at::silu_(x), decoder.proj_out);
+int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t elements) {
+  const int64_t most = std::max<int64_t>(1, elements / elements_a_frame), parts = (frames + most - 1) / most;
+  return (frames + parts - 1) / parts;
+}
+
+void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
+                   const std::function<void(const at::Tensor& frames)>& done) {
+  const Decoding decoding = {.decoder = decoder, .history = history, .elements = elements, .done = done};
+  in_parts(decoding, linear(latents, decoder.conv_in), [&](at::Tensor part) {
+    decode_level(decoding, 0, residual_blocks(decoder.before, std::move(part), history));
+  });
 }
 
 }  // namespace sparsereel::models

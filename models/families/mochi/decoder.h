@@ -1,8 +1,9 @@
-// The decoder of diffusers' AutoencoderKLMochi: its weights, and a chunk of latent frames through it.
+// The decoder of diffusers' AutoencoderKLMochi: its weights, and latent frames through it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,15 +42,23 @@ struct MochiDecoder {
   Linear conv_in;                          // [widest, latent channels]
   std::vector<MochiResidualBlock> before;  // the first level
   std::vector<MochiLevel> levels;          // widest first
-  Linear proj_out;                         // [out_channels, narrowest]
+  Linear proj_out;                         // [out_channels, narrowest], on a GPU with rows that mean nothing behind
+  int64_t out_channels = 3;
 
   void weights(const Visit& visit, const MochiVaeConfig& config);
   /// To be called once, when all weights are there.
   void finish();
 };
 
-/// latents [F, H, W, latent channels], the next frames of a video -> [t F, s H, s W, out_channels]. How a video is cut
-/// into chunks changes nothing. `history` starts empty.
-at::Tensor decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
+/// How many of `frames` frames of so many elements a level takes at once: parts as equal as can be, of at most
+/// `elements` or a frame.
+int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t elements);
+
+/// latents [F, H, W, latent channels], the next frames of a video -> all of [t F, s H, s W, out_channels], in parts
+/// that `done` is called with in turn. Each level takes as many frames at once as `elements` allow, and what it makes
+/// of them goes through the levels behind it before the next ones: wide and small levels take a whole video. How a
+/// video is cut changes nothing. `history` starts empty.
+void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
+                   const std::function<void(const at::Tensor& frames)>& done);
 
 }  // namespace sparsereel::models

@@ -14,7 +14,9 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kLatentFramesAChunk = 2;
+// What a level takes at once, of elements of its activations: most where a video is decoded as a whole. Between parts
+// each convolution's last frames are copied twice, so that many small parts cost time.
+constexpr int64_t kElementsAtOnce = int64_t{1} << 29, kElementsOfATile = int64_t{1} << 27;
 
 class MochiVae final : public Vae {
  public:
@@ -31,7 +33,7 @@ class MochiVae final : public Vae {
 
  private:
   at::Tensor denormalised(const at::Tensor& latents) const;
-  at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& chunk_done) const;
+  at::Tensor decode_whole(const at::Tensor& latents, int64_t elements, const std::function<void()>& latent_done) const;
 
   MochiVaeConfig config_;
   MochiDecoder decoder_;
@@ -48,50 +50,60 @@ at::Tensor MochiVae::denormalised(const at::Tensor& latents) const {
       .to(latents.scalar_type());
 }
 
-// latents [1, C, F, H, W] -> [1, colours, F', s H, s W], a chunk of latent frames at a time. The first latent frame
-// stands for one frame alone, the last that it is decoded to.
-at::Tensor MochiVae::decode_whole(const at::Tensor& latents, const std::function<void()>& chunk_done) const {
+// latents [1, C, F, H, W] -> [1, colours, F', s H, s W]. The first latent frame stands for one frame alone, the last
+// that it is decoded to.
+at::Tensor MochiVae::decode_whole(const at::Tensor& latents, int64_t elements,
+                                  const std::function<void()>& latent_done) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   const int64_t total = frames.size(0), scale = tiles_.scale;
   at::Tensor video = at::empty(
       {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
   ConvHistory history;
-  int64_t written = 1 - config_.frames_a_latent();
-  for (const at::Tensor& chunk : frames.split(kLatentFramesAChunk)) {
-    const at::Tensor decoded = decode_frames(decoder_, chunk, history);
-    const int64_t dropped = std::max<int64_t>(0, -written), kept = decoded.size(0) - dropped;
-    video[0].narrow(1, written + dropped, kept).copy_(decoded.narrow(0, dropped, kept).permute({3, 0, 1, 2}));
-    written += decoded.size(0);
-    chunk_done();
-  }
+  const int64_t ratio = config_.frames_a_latent();
+  int64_t made = 0;  // frames, of which the first ratio - 1 are dropped
+  decode_frames(decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
+    const int64_t dropped = std::clamp<int64_t>(ratio - 1 - made, 0, decoded.size(0)), kept = decoded.size(0) - dropped;
+    if (kept > 0)
+      video[0]
+          .narrow(1, made + dropped - (ratio - 1), kept)
+          .copy_(decoded.narrow(0, dropped, kept).permute({3, 0, 1, 2}));
+    const int64_t before = made / ratio;
+    made += decoded.size(0);
+    for (int64_t i = before; i < made / ratio; ++i) latent_done();
+  });
   return video;
 }
 
 at::Tensor MochiVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
   check_latents(latents, config_.latent_channels);
-  const int64_t chunks = (latents.size(2) + kLatentFramesAChunk - 1) / kLatentFramesAChunk;
-  return decode_by_plan(
-      tiles_, denormalised(latents), tiled, chunks, progress,
-      [this](const at::Tensor& tile, const auto& chunk_done) { return decode_whole(tile, chunk_done); });
+  const int64_t elements = tiled ? kElementsOfATile : kElementsAtOnce;
+  return decode_by_plan(tiles_, denormalised(latents), tiled, latents.size(2), progress,
+                        [this, elements](const at::Tensor& tile, const auto& latent_done) {
+                          return decode_whole(tile, elements, latent_done);
+                        });
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history and within its
 // border, and a convolution's output; between levels what the product makes, twice, as its pixels are put into their
-// places. Besides them throughout the history of all convolutions and the video.
+// places. Besides them what levels before hold for their next parts, and throughout the history of all convolutions and
+// the video.
 uint64_t MochiVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
-  int64_t frames = std::min(kLatentFramesAChunk, latent_frames), height = latent_height, width = latent_width;
-  int64_t peak = 0, history = 0, blocks = config_.layers_per_block.back();
+  int64_t frames = latent_frames, height = latent_height, width = latent_width;
+  int64_t peak = 0, held = 0, history = 0, blocks = config_.layers_per_block.back();
   for (size_t i = channels.size(); i-- > 0;) {
     const int64_t inner = height * width * channels[i], bordered = (height + 2) * (width + 2) * channels[i];
     blocks += config_.layers_per_block[i];
-    if (blocks > 0) peak = std::max(peak, 2 * frames * inner + (frames + kHistoryFrames) * bordered);
+    const int64_t part = frames_at_once(frames, inner, kElementsAtOnce);
+    if (part < frames) held += frames * inner;
+    frames = part;
+    if (blocks > 0) peak = std::max(peak, held + 2 * frames * inner + (frames + kHistoryFrames) * bordered);
     history += 2 * blocks * kHistoryFrames * bordered;
     blocks = 0;
     if (i == 0) break;
     const int64_t times = config_.temporal_expansions[i - 1], side = config_.spatial_expansions[i - 1];
     const int64_t expanded = frames * height * width * times * side * side * channels[i - 1];
-    peak = std::max({peak, frames * inner + expanded, 2 * expanded});
+    peak = held + std::max({peak - held, frames * inner + expanded, 2 * expanded});
     frames *= times;
     height *= side;
     width *= side;

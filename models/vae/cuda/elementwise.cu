@@ -33,6 +33,10 @@ __device__ void load_or_zero(const void* vector, int channel, float (&x)[kLaneEl
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
 }
 
+__device__ inline float silu(float x) {
+  return __fdividef(x, 1.0F + __expf(-x));
+}
+
 /// The latent frame that frame t belongs to; an odd number of frames begins with one that was not repeated.
 __device__ inline int latent_frame(const ModulateSilu& p, int t) {
   if (p.frames == 1) return 0;
@@ -65,8 +69,7 @@ __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constan
   }
   const int64_t first = group * repeat * p.channels + channel;
   const T* x = static_cast<const T*>(p.x) + first;
-  const int64_t out_row = p.out_row > 0 ? p.out_row : static_cast<int64_t>(p.width) * p.channels;
-  T* out = static_cast<T*>(p.out) + row * out_row + static_cast<int64_t>(latent_x) * repeat * p.channels + channel;
+  T* out = static_cast<T*>(p.out) + first;
 #pragma unroll 4
   for (int i = 0; i < repeat; ++i) {
     float value[kLaneElements];
@@ -74,9 +77,46 @@ __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constan
 #pragma unroll
     for (int j = 0; j < kLaneElements; ++j) {
       const float v = value[j] * factor[j] + term[j];
-      value[j] = __fdividef(v, 1.0F + __expf(-v));
+      value[j] = silu(v);
     }
     store_packed(out + i * p.channels, pack<T>(value));
+  }
+}
+
+constexpr int kPixelsAtOnce = 4, kPixelRounds = 2;  // of a thread: loads that are started together, and how often
+
+/// A thread takes eight channels of a few pixels of a frame, those of a block being neighbours. grid: pixels, frames.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) scale_silu_kernel(const __grid_constant__ ScaleSilu p) {
+  const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
+  const int place = static_cast<int>(threadIdx.x) / columns, frame = static_cast<int>(blockIdx.y);
+  if (place >= at_once) return;
+  const int channel = static_cast<int>(threadIdx.x) % columns * kLaneElements, pixels = p.height * p.width;
+  const int64_t at_scale = static_cast<int64_t>(frame) * p.channels + channel;
+  float scale[kLaneElements], shift[kLaneElements];
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    scale[i] = __ldg(p.scale + at_scale + i);
+    shift[i] = __ldg(p.shift + at_scale + i);
+  }
+  const T* x = static_cast<const T*>(p.x) + static_cast<int64_t>(frame) * pixels * p.channels + channel;
+  T* out = static_cast<T*>(p.out) + frame * p.out_frame + channel;
+  int pixel = static_cast<int>(blockIdx.x) * at_once * kPixelsAtOnce * kPixelRounds + place;
+  for (int round = 0; round < kPixelRounds; ++round, pixel += kPixelsAtOnce * at_once) {
+    Packed<T> packed[kPixelsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kPixelsAtOnce; ++i)
+      packed[i] = load_packed(x + static_cast<int64_t>(min(pixel + i * at_once, pixels - 1)) * p.channels);
+#pragma unroll
+    for (int i = 0; i < kPixelsAtOnce; ++i) {
+      const int at = pixel + i * at_once;
+      if (at >= pixels) return;
+      float value[kLaneElements];
+      unpack(packed[i], value);
+#pragma unroll
+      for (int j = 0; j < kLaneElements; ++j) value[j] = silu(value[j] * scale[j] + shift[j]);
+      store_packed(out + at / p.width * p.out_row + at % p.width * p.channels, pack<T>(value));
+    }
   }
 }
 
@@ -138,6 +178,16 @@ const char* launch(void (*fp16)(Parameters), void (*bf16)(Parameters), const Par
 const char* modulate_silu(const ModulateSilu& p, Stream stream) {
   const int64_t pieces = static_cast<int64_t>(p.frames) * p.height * p.latent_width * (p.channels / kLaneElements);
   return launch(modulate_kernel<__half>, modulate_kernel<__nv_bfloat16>, p, pieces, stream);
+}
+
+const char* scale_silu(const ScaleSilu& p, Stream stream) {
+  if (p.frames == 0) return nullptr;
+  const int pixels = kThreads / (p.channels / kLaneElements) * kPixelsAtOnce * kPixelRounds;  // of a block
+  const dim3 grid(static_cast<unsigned>((p.height * p.width + pixels - 1) / pixels), static_cast<unsigned>(p.frames));
+  return attention::cuda::launched([&] {
+    attention::cuda::start(p.element == Element::fp16 ? scale_silu_kernel<__half> : scale_silu_kernel<__nv_bfloat16>,
+                           grid, kThreads, 0, stream, p);
+  });
 }
 
 const char* add_residual(const AddResidual& p, Stream stream) {

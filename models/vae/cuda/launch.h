@@ -13,15 +13,16 @@ namespace sparsereel::models::cuda {
 constexpr int kStatisticsBlocks = 512;  // partial sums that group_statistics() needs room for
 constexpr int kMaxStatisticsChannels = 2048;
 
-/// Group norm of x + input_bias as a scale and a shift of x.
+/// Group norm of x + input_bias as a scale and a shift of x, each frame by its own statistics.
 struct GroupStatistics {
-  const void* x = nullptr;           // Element [pixels, channels]
+  const void* x = nullptr;           // Element [frames, pixels, channels]
   const void* input_bias = nullptr;  // Element [channels], null: none
   const void* weight = nullptr;      // Element [channels]
   const void* bias = nullptr;        // Element [channels]
-  float* partials = nullptr;         // scratch [kStatisticsBlocks, 2, channels]
-  float* scale = nullptr;            // [channels], written
-  float* shift = nullptr;            // [channels], written
+  float* partials = nullptr;         // scratch [frames, kStatisticsBlocks, 2, channels]
+  float* scale = nullptr;            // [frames, channels], written
+  float* shift = nullptr;            // [frames, channels], written
+  int frames = 1;
   int64_t pixels = 0;
   int channels = 0;  // at most kMaxStatisticsChannels
   int groups = 0;
@@ -30,6 +31,19 @@ struct GroupStatistics {
 };
 
 const char* group_statistics(const GroupStatistics& p, Stream stream);
+
+/// out = silu(x * scale + shift), scale and shift of the frame.
+struct ScaleSilu {
+  const void* x = nullptr;       // Element [frames, height, width, channels]
+  void* out = nullptr;           // the same, its frames and rows so far apart:
+  const float* scale = nullptr;  // [frames, channels]
+  const float* shift = nullptr;
+  int frames = 0, height = 0, width = 0, channels = 0;
+  int64_t out_frame = 0, out_row = 0;  // in elements, multiples of 8
+  Element element = Element::bf16;
+};
+
+const char* scale_silu(const ScaleSilu& p, Stream stream);
 
 /// out = silu((x * scale + shift) * y + b), y and b of the latent pixel that x belongs to.
 struct ModulateSilu {
@@ -41,7 +55,6 @@ struct ModulateSilu {
   const void* b = nullptr;       // the same
   int frames = 0, height = 0, width = 0, channels = 0;
   int latent_frames = 0, latent_height = 0, latent_width = 0;  // the latter two divide height and width
-  int64_t out_row = 0;                                         // elements from one row of out to the next; 0: as in x
   Element element = Element::bf16;
 };
 

@@ -1,4 +1,5 @@
-// Mean and deviation of groups of channels over all pixels: partial sums of each block, then one block a group.
+// Mean and deviation of groups of channels over all pixels of a frame: partial sums of each block, then one block a
+// group.
 #include <algorithm>
 
 #include "attention/cuda/launched.cuh"
@@ -16,21 +17,31 @@ using attention::cuda::unpack;
 constexpr int kThreads = 256;
 constexpr int kTogether = 4;  // pixels in flight
 
-/// What channel `c` is measured from, so that squares do not cancel: its value at the first pixel.
 template <typename T>
-__device__ float origin_of(const GroupStatistics& p, int c) {
-  return to_float(static_cast<const T*>(p.x)[c]);
+__device__ const T* frame_of(const GroupStatistics& p) {
+  return static_cast<const T*>(p.x) + static_cast<int64_t>(blockIdx.y) * p.pixels * p.channels;
 }
 
-/// Sums of x - origin and of its square over this block's pixels. A thread keeps to eight channels of every
-/// `stride`-th pixel; the threads beyond the last whole pixel idle.
+/// What channel `c` is measured from, so that squares do not cancel: its value at the frame's first pixel.
+template <typename T>
+__device__ float origin_of(const GroupStatistics& p, int c) {
+  return to_float(frame_of<T>(p)[c]);
+}
+
+/// [blocks][2][channels] of this frame.
+__device__ float* partials_of(const GroupStatistics& p, int blocks) {
+  return p.partials + static_cast<int64_t>(blockIdx.y) * blocks * 2 * p.channels;
+}
+
+/// Sums of x - origin and of its square over this block's pixels of a frame. grid: blocks, frames. A thread keeps to
+/// eight channels of every `stride`-th pixel; the threads beyond the last whole pixel idle.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constant__ GroupStatistics p) {
   extern __shared__ float shared[];  // [2][pixels at once][channels]
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
   const int column = static_cast<int>(threadIdx.x) % columns, place = static_cast<int>(threadIdx.x) / columns;
   float sum[kLaneElements] = {}, squares[kLaneElements] = {}, origin[kLaneElements];
-  const T* x = static_cast<const T*>(p.x) + column * kLaneElements;
+  const T* x = frame_of<T>(p) + column * kLaneElements;
   unpack(load_packed(x), origin);
   if (place < at_once) {
     const int64_t stride = static_cast<int64_t>(gridDim.x) * at_once;
@@ -53,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constan
     }
   }
   __syncthreads();
-  float* out = p.partials + static_cast<int64_t>(blockIdx.x) * 2 * p.channels;
+  float* out = partials_of(p, static_cast<int>(gridDim.x)) + static_cast<int64_t>(blockIdx.x) * 2 * p.channels;
   for (int i = threadIdx.x; i < 2 * p.channels; i += kThreads) {
     const float* from = shared + i / p.channels * at_once * p.channels + i % p.channels;
     float total = 0;
@@ -62,36 +73,39 @@ __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constan
   }
 }
 
-/// The sum over the block's threads, given to all of them.
-__device__ double block_sum(double x) {
-  __shared__ double parts[kThreads];
-  parts[threadIdx.x] = x;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (static_cast<int>(threadIdx.x) < half) parts[threadIdx.x] += parts[threadIdx.x + half];
-    __syncthreads();
+/// The sum of part(i) for i < count, in the order of a tree over kThreads. All lanes of a warp call this together; the
+/// first has the result.
+template <typename Part>
+__device__ double warp_total(int count, const Part& part) {
+  constexpr int kShare = kThreads / 32;
+  double sums[kShare] = {};
+#pragma unroll
+  for (int j = 0; j < kShare; ++j)
+    for (int i = static_cast<int>(threadIdx.x) % 32 + 32 * j; i < count; i += kThreads) sums[j] += part(i);
+#pragma unroll
+  for (int half = kShare / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
   }
-  const double total = parts[0];
-  __syncthreads();
+  double total = sums[0];
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_down_sync(~0U, total, lanes);
   return total;
 }
 
-/// A block a group. Channels are measured from different origins: their means are brought together first, then the
-/// squares around the common mean.
+/// A block a group of a frame. grid: groups, frames. Channels are measured from different origins: their means are
+/// brought together first, then the squares around the common mean.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ GroupStatistics p, int blocks) {
   __shared__ double sums[2][kMaxStatisticsChannels];
   const int per_group = p.channels / p.groups, first = static_cast<int>(blockIdx.x) * per_group;
   const double pixels = static_cast<double>(p.pixels);
-  for (int i = 0; i < per_group; ++i) {
-    double sum = 0, squares = 0;
-    for (int block = threadIdx.x; block < blocks; block += kThreads) {
-      const float* from = p.partials + static_cast<int64_t>(block) * 2 * p.channels + first + i;
-      sum += static_cast<double>(from[0]);
-      squares += static_cast<double>(from[p.channels]);
-    }
-    sums[0][i] = block_sum(sum) / pixels;
-    sums[1][i] = block_sum(squares) / pixels;
+  const float* partials = partials_of(p, blocks) + first;
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * per_group; i += kThreads / 32) {  // a warp each
+    const float* from = partials + i / per_group * p.channels + i % per_group;
+    const double total = warp_total(
+        blocks, [&](int block) { return static_cast<double>(from[static_cast<int64_t>(block) * 2 * p.channels]); });
+    if (threadIdx.x % 32 == 0) sums[i / per_group][i % per_group] = total / pixels;
   }
   __syncthreads();
   const auto constant = [&](int c) {
@@ -110,8 +124,9 @@ __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ Group
     const double scale = static_cast<double>(to_float(static_cast<const T*>(p.weight)[c])) * inverse;
     const double added =
         p.input_bias == nullptr ? 0.0 : static_cast<double>(to_float(static_cast<const T*>(p.input_bias)[c]));
-    p.scale[c] = static_cast<float>(scale);
-    p.shift[c] =
+    const int64_t at = static_cast<int64_t>(blockIdx.y) * p.channels + c;
+    p.scale[at] = static_cast<float>(scale);
+    p.shift[at] =
         static_cast<float>(static_cast<double>(to_float(static_cast<const T*>(p.bias)[c])) + (added - mean) * scale);
   }
 }
@@ -119,11 +134,13 @@ __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ Group
 template <typename T>
 void launch(const GroupStatistics& p, Stream stream) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
-  const int64_t wanted = (p.pixels + at_once * kTogether - 1) / (at_once * kTogether);
+  // Where frames make many blocks, a block's partial sums should be few beside what it reads.
+  const int64_t each = at_once * kTogether * (p.frames > 1 ? 4 : 1), wanted = (p.pixels + each - 1) / each;
   const int blocks = static_cast<int>(std::min<int64_t>(kStatisticsBlocks, wanted));
+  const auto frames = static_cast<unsigned>(p.frames);
   const size_t shared = 2 * sizeof(float) * static_cast<size_t>(at_once * p.channels);
-  attention::cuda::start(partial_sums<T>, blocks, kThreads, shared, stream, p);
-  attention::cuda::start(finish<T>, p.groups, kThreads, 0, stream, p, blocks);
+  attention::cuda::start(partial_sums<T>, dim3(static_cast<unsigned>(blocks), frames), kThreads, shared, stream, p);
+  attention::cuda::start(finish<T>, dim3(static_cast<unsigned>(p.groups), frames), kThreads, 0, stream, p, blocks);
 }
 
 }  // namespace

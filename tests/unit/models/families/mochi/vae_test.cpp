@@ -47,12 +47,12 @@ TEST_F(MochiDecoding, MakesAsManyFramesAsItSays) {
   }
 }
 
-TEST_F(MochiDecoding, ReportsEachChunkOfEachTile) {
+TEST_F(MochiDecoding, ReportsEachLatentFrameOfEachTile) {
   const auto vae = load("vae_small");
   std::vector<std::pair<int64_t, int64_t>> seen;
   const auto progress = [&](int64_t done, int64_t total) { seen.emplace_back(done, total); };
   vae->decode(at::randn({1, 4, 5, 1, 1}), true, progress);
-  EXPECT_THAT(seen, ElementsAre(Pair(1, 3), Pair(2, 3), Pair(3, 3)));
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 5), Pair(2, 5), Pair(3, 5), Pair(4, 5), Pair(5, 5)));
   seen.clear();
   vae->decode(at::randn({1, 4, 1, 1, 33}), true, progress);
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
@@ -83,16 +83,33 @@ TEST_F(MochiDecoding, GivesTheSameFramesHoweverAVideoIsCut) {
       config);
   decoder.finish();
   const at::Tensor latents = at::randn({6, 2, 3, config.latent_channels});
-  const auto decode = [&](const std::vector<int64_t>& cuts) {
+  constexpr int64_t kAll = int64_t{1} << 40;
+  size_t parts = 0;
+  const auto decode = [&](const std::vector<int64_t>& cuts, int64_t elements) {
     ConvHistory history;
-    std::vector<at::Tensor> parts;
+    std::vector<at::Tensor> made;
     for (const at::Tensor& chunk : latents.split_with_sizes(cuts))
-      parts.push_back(decode_frames(decoder, chunk, history));
-    return at::cat(parts);
+      decode_frames(decoder, chunk, history, elements, [&](const at::Tensor& frames) { made.push_back(frames); });
+    parts = made.size();
+    return at::cat(made);
   };
-  const at::Tensor whole = decode({6});
-  EXPECT_TRUE(test::close_to(decode({1, 1, 1, 1, 1, 1}), whole, 1e-5));
-  EXPECT_TRUE(test::close_to(decode({3, 1, 2}), whole, 1e-5));
+  const at::Tensor whole = decode({6}, kAll);
+  EXPECT_EQ(parts, 1U);
+  EXPECT_TRUE(test::close_to(decode({1, 1, 1, 1, 1, 1}, kAll), whole, 1e-5));
+  EXPECT_TRUE(test::close_to(decode({3, 1, 2}, kAll), whole, 1e-5));
+  EXPECT_TRUE(test::close_to(decode({6}, 1), whole, 1e-5));  // a frame at a time on every level
+  EXPECT_EQ(parts, static_cast<size_t>(whole.size(0)));
+  EXPECT_TRUE(test::close_to(decode({6}, 5 * whole[0].numel() / 3 * config.block_out_channels.front()), whole, 1e-5));
+  EXPECT_GT(parts, 1U);
+  EXPECT_LT(parts, static_cast<size_t>(whole.size(0)));
+}
+
+TEST_F(MochiDecoding, TakesPartsAsEqualAsCanBe) {
+  EXPECT_EQ(frames_at_once(28, 100, 100 * 28), 28);
+  EXPECT_EQ(frames_at_once(28, 100, 100 * 27), 14);
+  EXPECT_EQ(frames_at_once(28, 100, 100 * 10), 10);  // 10, 10, 8
+  EXPECT_EQ(frames_at_once(21, 100, 100 * 10), 7);
+  EXPECT_EQ(frames_at_once(3, 100, 1), 1);
 }
 
 TEST(MochiVaeConfiguration, RefusesWhatDoesNotFitTogether) {
