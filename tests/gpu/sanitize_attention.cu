@@ -124,6 +124,15 @@ const Mode modes[] = {
        p.prologue.rotary = nullptr;
        p.prologue.cosines = p.prologue.sines = extras.table.get();
      }},
+    {"weights of text tokens and angles by head",
+     [](Problem& p, const Extras& extras) {
+       predict(p);
+       normalise(p, extras, Prologue::Norm::rms, false, true);
+       p.text_tokens = 30;
+       p.prologue.rotary = nullptr;
+       p.prologue.text_q_weight = p.prologue.text_k_weight = extras.weights.get();
+       p.prologue.positions = p.prologue.frequencies = extras.table.get();
+     }},
     {"map of 128 queries a block",
      [](Problem& p, const Extras& extras) {
        p.selection.kind = Selection::Kind::map;
