@@ -387,7 +387,8 @@ TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
       const at::Tensor rows = at::full({batch, 100, 48}, 7, options);
       linear_out(rows.narrow(1, 20, 70), x, layer);
       EXPECT_TRUE(close_to(rows.narrow(1, 20, 70), linear(x, layer).to(at::kFloat).cpu(), tolerance_of(at::kBFloat16)));
-      EXPECT_EQ((rows == 7).sum().item<int64_t>(), batch * 30 * 48);
+      for (const at::Tensor& around : {rows.narrow(1, 0, 20), rows.narrow(1, 90, 10)})
+        EXPECT_TRUE((around == 7).all().item<bool>());
     }
   }
 }
