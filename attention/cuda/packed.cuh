@@ -1,4 +1,5 @@
-// Eight fp16 or bf16 elements as they come from memory and go back to it: 16 bytes, one load or store of a thread.
+// Eight elements as they come from memory and go back to it: of fp16 and bf16 16 bytes, one load or store of a thread; of
+// fp32 two.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,6 +18,13 @@ __device__ inline float to_float(__nv_bfloat16 x) {
   return __bfloat162float(x);
 }
 
+__device__ inline float to_float(float x) {
+  return x;
+}
+
+__device__ inline void from_float(float x, float& out) {
+  out = x;
+}
 __device__ inline void from_float(float x, __half& out) {
   out = __float2half_rn(x);
 }
@@ -33,13 +41,17 @@ struct alignas(16) Packed {
 template <typename T>
 __device__ inline Packed<T> load_packed(const T* p) {
   Packed<T> x;
-  reinterpret_cast<uint4&>(x) = *reinterpret_cast<const uint4*>(p);
+#pragma unroll
+  for (size_t i = 0; i < sizeof(x) / sizeof(uint4); ++i)
+    reinterpret_cast<uint4*>(&x)[i] = reinterpret_cast<const uint4*>(p)[i];
   return x;
 }
 
 template <typename T>
 __device__ inline void store_packed(T* p, const Packed<T>& x) {
-  *reinterpret_cast<uint4*>(p) = reinterpret_cast<const uint4&>(x);
+#pragma unroll
+  for (size_t i = 0; i < sizeof(x) / sizeof(uint4); ++i)
+    reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(&x)[i];
 }
 
 template <typename T>

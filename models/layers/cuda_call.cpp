@@ -89,6 +89,12 @@ Activation empty_fp8(const at::Tensor& x) {
 
 }  // namespace
 
+cuda::Scalar scalar_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kFloat  ? cuda::Scalar::fp32
+         : x.scalar_type() == at::kHalf ? cuda::Scalar::fp16
+                                        : cuda::Scalar::bf16;
+}
+
 bool has_norm_kernel(const at::Tensor& x) {
   return is_half_on_cuda(x) && x.size(2) % kVector == 0 && x.size(2) <= cuda::kMaxNormChannels && x.numel() > 0 &&
          rows_fit(x);
@@ -251,11 +257,8 @@ at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count)
 
 void unpack_some(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, const at::Tensor& delta,
                  const at::Tensor& out) {
-  const at::ScalarType to = out.scalar_type();
   const cuda::UnpackRows call = {.from = stored.dtype,
-                                 .to = to == at::kFloat  ? cuda::Unpacked::fp32
-                                       : to == at::kHalf ? cuda::Unpacked::fp16
-                                                         : cuda::Unpacked::bf16,
+                                 .to = scalar_of(out),
                                  .rows = stored.rows,
                                  .columns = stored.columns,
                                  .packed = bytes.const_data_ptr(),

@@ -5,10 +5,14 @@
 
 #include <vector>
 
+#include "models/layers/cuda/launch.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 
 namespace sparsereel::models {
+
+/// Of fp32, fp16 or bf16.
+cuda::Scalar scalar_of(const at::Tensor& x);
 
 /// Whether the kernels below take x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to 5120, rows
 /// that start on 16 bytes.

@@ -5,6 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "attention/cuda_binding.h"
+#include "models/layers/cuda_call.h"
 #include "models/vae/cuda/launch.h"
 #include "models/vae/norm_kernels.h"
 
@@ -12,7 +13,6 @@ namespace sparsereel::models {
 
 using attention::check_launch;
 using attention::current_stream;
-using attention::element_of;
 using attention::is_half_on_cuda;
 using attention::kVector;
 using attention::on_16_bytes;
@@ -41,7 +41,7 @@ at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, cons
                                             .channels = static_cast<int>(channels),
                                             .groups = static_cast<int>(norm.groups),
                                             .eps = static_cast<float>(norm.eps),
-                                            .element = element_of(x)};
+                                            .element = scalar_of(x)};
   check_launch(cuda::group_statistics(statistics, current_stream(x.device())), "group statistics");
   return affine;
 }
@@ -49,8 +49,8 @@ at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, cons
 }  // namespace
 
 bool has_vae_kernels(const at::Tensor& x) {
-  return is_half_on_cuda(x) && x.is_contiguous() && on_16_bytes(x) && x.numel() > 0 && x.size(3) % kVector == 0 &&
-         x.size(3) <= cuda::kMaxStatisticsChannels;
+  return x.is_cuda() && (x.scalar_type() == at::kFloat || is_half_on_cuda(x)) && x.is_contiguous() && on_16_bytes(x) &&
+         x.numel() > 0 && x.size(3) % kVector == 0 && x.size(3) <= cuda::kMaxStatisticsChannels;
 }
 
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
@@ -71,7 +71,7 @@ void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Te
                                        .latent_frames = static_cast<int>(y.size(0)),
                                        .latent_height = static_cast<int>(y.size(1)),
                                        .latent_width = static_cast<int>(y.size(2)),
-                                       .element = element_of(x)};
+                                       .element = scalar_of(x)};
   check_launch(cuda::modulate_silu(modulate, current_stream(x.device())), "group norm");
 }
 
@@ -90,7 +90,7 @@ void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const a
                                 .channels = static_cast<int>(channels),
                                 .out_frame = out.stride(0),
                                 .out_row = out.stride(1),
-                                .element = element_of(x)};
+                                .element = scalar_of(x)};
   check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
 }
 
@@ -104,7 +104,7 @@ void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, co
                                   .pixels = x.numel() / x.size(3),
                                   .channels = static_cast<int>(x.size(3)),
                                   .least_norm = static_cast<float>(kLeastNorm),
-                                  .element = element_of(x)};
+                                  .element = scalar_of(x)};
   check_launch(cuda::rms_norm_silu(call, current_stream(x.device())), "RMS norm");
 }
 
@@ -115,7 +115,7 @@ void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const
                                   .bias = data_or_null(bias),
                                   .pixels = x.numel() / x.size(3),
                                   .channels = static_cast<int>(x.size(3)),
-                                  .element = element_of(x)};
+                                  .element = scalar_of(x)};
   check_launch(cuda::add_residual(call, current_stream(x.device())), "residual");
 }
 
@@ -133,7 +133,7 @@ at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t s
                              .channels = static_cast<int>(x.size(3)),
                              .space = static_cast<int>(space),
                              .twice = twice,
-                             .element = element_of(x)};
+                             .element = scalar_of(x)};
   check_launch(cuda::repeat(call, current_stream(x.device())), "repetition");
   return out;
 }

@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// Whether the kernels below take activations like x [F, H, W, C]: fp16 or bf16 on a GPU, contiguous, C a multiple of 8
-/// up to 2048.
+/// Whether the kernels below take activations like x [F, H, W, C]: fp32, fp16 or bf16 on a GPU, contiguous, C a
+/// multiple of 8 up to 2048.
 bool has_vae_kernels(const at::Tensor& x);
 
 /// out = silu(group_norm(x + input_bias) * y + b); y and b [Fz, Hz, Wz, C] in x's dtype, input_bias [C] or undefined.

@@ -1,5 +1,5 @@
-// One pass for the statistics, one for the rest: our own loops for fp32 on a CPU and for half precision on a GPU,
-// torch's operators elsewhere.
+// One pass for the statistics, one for the rest: our own loops for fp32 on a CPU and for all dtypes on a GPU, torch's
+// operators elsewhere.
 #include "models/vae/group_norm.h"
 
 #include <ATen/ATen.h>

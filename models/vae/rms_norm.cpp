@@ -1,4 +1,4 @@
-// One pass for fp32 on a CPU and for half precision on a GPU; elsewhere the RMS norm of layers/norm.h and torch's SiLU.
+// One pass for fp32 on a CPU and for all dtypes on a GPU; elsewhere the RMS norm of layers/norm.h and torch's SiLU.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>

@@ -26,10 +26,10 @@ namespace {
 
 using test::close_to;
 
-constexpr auto kHalves = {at::kBFloat16, at::kHalf};
+constexpr auto kDtypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
 double vae_tolerance_of(at::ScalarType dtype) {
-  return dtype == at::kHalf ? 2e-3 : 1.2e-2;
+  return dtype == at::kFloat ? 1e-5 : dtype == at::kHalf ? 2e-3 : 1.2e-2;
 }
 
 class VaeOnGpu : public ::testing::Test {
@@ -67,7 +67,7 @@ TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
         SpatialNormCase{512, 32, 1, 1, 2, 0}, SpatialNormCase{24, 3, 2, 2, 2, 0}, SpatialNormCase{12, 3, 5, 3, 2, 0},
         SpatialNormCase{2048, 32, 2, 2, 1, 0}, SpatialNormCase{320, 32, 4, 2, 2, 30},
         SpatialNormCase{8, 1, 8, 2, 8, 0}}) {
-    for (const auto dtype : kHalves) {
+    for (const auto dtype : kDtypes) {
       for (const bool biased : {false, true}) {
         SCOPED_TRACE(testing::Message() << c.channels << " channels, " << c.frames << " frames, " << dtype << biased);
         const SpatialNorm norm{.norm = {rounded({c.channels}, dtype), rounded({c.channels}, dtype)},
@@ -107,7 +107,7 @@ TEST_F(VaeOnGpu, SpatialNormStaysFiniteForHugeValuesAndPassesNanOn) {
 
 TEST_F(VaeOnGpu, GroupNormIsThatOfTheCpuInsideABorder) {
   for (const auto& [channels, groups] : {std::pair{8, 2}, std::pair{96, 32}, std::pair{768, 32}, std::pair{12, 3}}) {
-    for (const auto dtype : kHalves) {
+    for (const auto dtype : kDtypes) {
       SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype);
       GroupNorm norm = {.norm = {rounded({channels}, dtype), rounded({channels}, dtype)}, .groups = groups};
       const at::Tensor x = rounded({3, 5, 7, channels}, dtype, 3), bias = rounded({channels}, dtype);
@@ -126,7 +126,7 @@ TEST_F(VaeOnGpu, GroupNormIsThatOfTheCpuInsideABorder) {
 
 TEST_F(VaeOnGpu, RmsNormIsThatOfTheCpu) {
   for (const int64_t channels : {8, 16, 40, 96, 192, 384, 512, 1024, 1032, 2048}) {
-    for (const auto dtype : kHalves) {
+    for (const auto dtype : kDtypes) {
       for (const bool biased : {false, true}) {
         SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype << biased);
         at::Tensor x = rounded({3, 7, 9, channels}, dtype);
@@ -155,7 +155,7 @@ TEST_F(VaeOnGpu, RmsNormPassesNanOn) {
 
 #ifdef SPARSEREEL_CUDA
 TEST_F(VaeOnGpu, ResidualsAreAddedWithTheirBias) {
-  for (const auto dtype : kHalves) {
+  for (const auto dtype : kDtypes) {
     const at::Tensor x = rounded({2, 5, 7, 24}, dtype), y = rounded(x.sizes(), dtype), bias = rounded({24}, dtype);
     const at::Tensor plain = x.to(at::kCUDA, dtype), biased = plain.clone(), residual = y.to(at::kCUDA, dtype);
     add_residual_on_cuda(plain, residual, {});
@@ -233,7 +233,7 @@ TEST_F(VaeModelOnGpu, LatentsAreThoseOfDiffusers) {
 
 TEST_F(VaeOnGpu, VideoNormIsThatOfTheCpu) {
   for (const auto& [channels, groups] : {std::pair{8, 2}, std::pair{128, 32}, std::pair{512, 32}, std::pair{12, 3}}) {
-    for (const auto dtype : kHalves) {
+    for (const auto dtype : kDtypes) {
       SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype);
       GroupNorm norm = {.norm = {rounded({channels}, dtype), rounded({channels}, dtype)}, .groups = groups};
       const at::Tensor x = rounded({3, 5, 7, channels}, dtype, 3), bias = rounded({channels}, dtype);

@@ -13,6 +13,9 @@ namespace sparsereel::models::cuda {
 using attention::cuda::Element;
 using attention::cuda::Stream;
 
+/// Element, and fp32.
+enum class Scalar { fp32, fp16, bf16 };
+
 constexpr int kMaxNormChannels = 5120;       // what four warps hold of a row in registers
 constexpr int kMaxQuantizeChannels = 16384;  // and what a block does
 
@@ -140,12 +143,10 @@ struct FewRows {
 
 const char* project_few_rows(const FewRows& p, Stream stream);
 
-enum class Unpacked { fp32, fp16, bf16 };
-
 /// A weight as a file packs it (layers/cuda/packed_blocks.h) -> elements.
 struct UnpackRows {
   Dtype from = Dtype::q8_0;  // packed, or of 8 bits
-  Unpacked to = Unpacked::bf16;
+  Scalar to = Scalar::bf16;
   int64_t rows = 0;
   int64_t columns = 0;           // a multiple of a block's elements
   const void* packed = nullptr;  // on 16 bytes

@@ -74,11 +74,11 @@ template <Dtype kDtype>
 void launch(const UnpackRows& p, Stream stream) {
   const auto blocks = static_cast<unsigned>((p.rows * p.columns + kTile - 1) / kTile);
   switch (p.to) {
-    case Unpacked::fp32:
+    case Scalar::fp32:
       return attention::cuda::start(unpack_kernel<kDtype, float>, blocks, kUnpackThreads, 0, stream, p);
-    case Unpacked::fp16:
+    case Scalar::fp16:
       return attention::cuda::start(unpack_kernel<kDtype, __half>, blocks, kUnpackThreads, 0, stream, p);
-    case Unpacked::bf16:
+    case Scalar::bf16:
       return attention::cuda::start(unpack_kernel<kDtype, __nv_bfloat16>, blocks, kUnpackThreads, 0, stream, p);
   }
 }

@@ -2,6 +2,7 @@
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
+#include "models/vae/cuda/of_type.cuh"
 
 namespace sparsereel::models::cuda {
 namespace {
@@ -165,19 +166,17 @@ __global__ void __launch_bounds__(kThreads) repeat_kernel(const __grid_constant_
 }
 
 template <typename Parameters>
-const char* launch(void (*fp16)(Parameters), void (*bf16)(Parameters), const Parameters& p, int64_t pieces,
-                   Stream stream) {
+const char* launch(void (*kernel)(Parameters), const Parameters& p, int64_t pieces, Stream stream) {
   if (pieces == 0) return nullptr;
-  return attention::cuda::launched([&] {
-    attention::cuda::start(p.element == Element::fp16 ? fp16 : bf16, grid_of(pieces), kThreads, 0, stream, p);
-  });
+  return attention::cuda::launched([&] { attention::cuda::start(kernel, grid_of(pieces), kThreads, 0, stream, p); });
 }
 
 }  // namespace
 
 const char* modulate_silu(const ModulateSilu& p, Stream stream) {
   const int64_t pieces = static_cast<int64_t>(p.frames) * p.height * p.latent_width * (p.channels / kLaneElements);
-  return launch(modulate_kernel<__half>, modulate_kernel<__nv_bfloat16>, p, pieces, stream);
+  return launch(of_type(p.element, modulate_kernel<float>, modulate_kernel<__half>, modulate_kernel<__nv_bfloat16>), p,
+                pieces, stream);
 }
 
 const char* scale_silu(const ScaleSilu& p, Stream stream) {
@@ -185,19 +184,21 @@ const char* scale_silu(const ScaleSilu& p, Stream stream) {
   const int pixels = kThreads / (p.channels / kLaneElements) * kPixelsAtOnce * kPixelRounds;  // of a block
   const dim3 grid(static_cast<unsigned>((p.height * p.width + pixels - 1) / pixels), static_cast<unsigned>(p.frames));
   return attention::cuda::launched([&] {
-    attention::cuda::start(p.element == Element::fp16 ? scale_silu_kernel<__half> : scale_silu_kernel<__nv_bfloat16>,
-                           grid, kThreads, 0, stream, p);
+    attention::cuda::start(
+        of_type(p.element, scale_silu_kernel<float>, scale_silu_kernel<__half>, scale_silu_kernel<__nv_bfloat16>), grid,
+        kThreads, 0, stream, p);
   });
 }
 
 const char* add_residual(const AddResidual& p, Stream stream) {
-  return launch(residual_kernel<__half>, residual_kernel<__nv_bfloat16>, p, p.pixels * (p.channels / kLaneElements),
-                stream);
+  return launch(of_type(p.element, residual_kernel<float>, residual_kernel<__half>, residual_kernel<__nv_bfloat16>), p,
+                p.pixels * (p.channels / kLaneElements), stream);
 }
 
 const char* repeat(const Repeat& p, Stream stream) {
   const int64_t pieces = static_cast<int64_t>(p.frames) * p.height * p.width * (p.channels / kLaneElements);
-  return launch(repeat_kernel<__half>, repeat_kernel<__nv_bfloat16>, p, pieces, stream);
+  return launch(of_type(p.element, repeat_kernel<float>, repeat_kernel<__half>, repeat_kernel<__nv_bfloat16>), p,
+                pieces, stream);
 }
 
 }  // namespace sparsereel::models::cuda

@@ -2,6 +2,7 @@
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
+#include "models/vae/cuda/of_type.cuh"
 
 namespace sparsereel::models::cuda {
 namespace {
@@ -89,7 +90,7 @@ void launch(const RmsNormSilu& p, Stream stream) {
 
 const char* rms_norm_silu(const RmsNormSilu& p, Stream stream) {
   return attention::cuda::launched(
-      [&] { p.element == Element::fp16 ? launch<__half>(p, stream) : launch<__nv_bfloat16>(p, stream); });
+      [&] { of_type(p.element, launch<float>, launch<__half>, launch<__nv_bfloat16>)(p, stream); });
 }
 
 }  // namespace sparsereel::models::cuda

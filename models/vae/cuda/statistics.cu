@@ -5,6 +5,7 @@
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
+#include "models/vae/cuda/of_type.cuh"
 
 namespace sparsereel::models::cuda {
 namespace {
@@ -147,7 +148,7 @@ void launch(const GroupStatistics& p, Stream stream) {
 
 const char* group_statistics(const GroupStatistics& p, Stream stream) {
   return attention::cuda::launched(
-      [&] { p.element == Element::fp16 ? launch<__half>(p, stream) : launch<__nv_bfloat16>(p, stream); });
+      [&] { of_type(p.element, launch<float>, launch<__half>, launch<__nv_bfloat16>)(p, stream); });
 }
 
 }  // namespace sparsereel::models::cuda
