@@ -19,7 +19,7 @@ struct Prologue {
   Norm norm = Norm::none;
   bool across_heads = false;  // normalise over all heads x head_dim instead of per head
   double eps = 1e-6;
-  at::Tensor q_weight, q_bias;  // [D] or [H * D]; undefined: none
+  at::Tensor q_weight, q_bias;  // [D], or [H * D] with q's or k's own H; undefined: none
   at::Tensor k_weight, k_bias;
   at::Tensor rotary_cos,
       rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
@@ -76,8 +76,10 @@ struct Workspace {
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.
 /// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16, bf16 or fp32, one dtype on one device, none of them empty, any strides
-/// with contiguous D, D from 16 to 256. Modes as in call_policy.h; a query row with no key at all gives zeros and lse
-/// -inf. Throws Error listing what is required and what is supported when no kernel can do exactly what was asked.
+/// with contiguous D, D from 16 to 256. k and v may have fewer heads, a divisor of q's: each then serves as many
+/// neighbours of q, and is read, quantised and kept once. Modes as in call_policy.h; a query row with no key at all
+/// gives zeros and lse -inf. Throws Error listing what is required and what is supported when no kernel can do exactly
+/// what was asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 

@@ -38,8 +38,8 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   };
   if (!q.defined() || !k.defined() || !v.defined() || q.dim() != 4 || k.dim() != 4 || v.dim() != 4)
     refuse_all("pass q [B, Nq, H, D], k and v [B, Nk, H, D]");
-  if (k.sizes() != v.sizes() || q.size(0) != k.size(0) || q.size(2) != k.size(2) || q.size(3) != k.size(3))
-    refuse_all("pass q [B, Nq, H, D], k and v [B, Nk, H, D] with equal B, H and D");
+  if (k.sizes() != v.sizes() || q.size(0) != k.size(0) || q.size(3) != k.size(3))
+    refuse_all("pass q [B, Nq, H, D], k and v [B, Nk, H, D] with equal B and D");
   if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || q.device() != k.device() ||
       q.device() != v.device())
     refuse_all("pass q, k and v of one dtype on one device");
@@ -47,6 +47,7 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (dtype != at::kHalf && dtype != at::kBFloat16 && dtype != at::kFloat) refuse_all("use fp16, bf16 or fp32");
   if (q.size(3) < kMinHeadDim || q.size(3) > kMaxHeadDim) refuse_all("use a head_dim from 16 to 256");
   if (q.numel() == 0 || k.numel() == 0) refuse_all("pass at least one query, one key, one head and one batch entry");
+  if (q.size(2) % k.size(2) != 0) refuse_all("pass k and v with as many heads as q, or a divisor of them");
   if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
 }
 

@@ -180,11 +180,11 @@ at::Tensor rotary_pairs(const Prologue& prologue) {
 }
 
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
-  const int64_t size = prologue.across_heads ? q.size(2) * q.size(3) : q.size(3);
-  check_vector(prologue.q_weight, "q_weight", size, q);
-  check_vector(prologue.q_bias, "q_bias", size, q);
-  check_vector(prologue.k_weight, "k_weight", size, q);
-  check_vector(prologue.k_bias, "k_bias", size, q);
+  const auto size_of = [&](const at::Tensor& x) { return prologue.across_heads ? x.size(2) * x.size(3) : x.size(3); };
+  check_vector(prologue.q_weight, "q_weight", size_of(q), q);
+  check_vector(prologue.q_bias, "q_bias", size_of(q), q);
+  check_vector(prologue.k_weight, "k_weight", size_of(k), k);
+  check_vector(prologue.k_bias, "k_bias", size_of(k), k);
   if (prologue.norm == Prologue::Norm::none && (prologue.q_weight.defined() || prologue.q_bias.defined() ||
                                                 prologue.k_weight.defined() || prologue.k_bias.defined()))
     throw bad_input("attention: prologue has weights but norm none",

@@ -82,7 +82,7 @@ at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   constexpr int64_t chunk = 256;
   const int64_t queries = q.size(2);
   at::Tensor lse = at::empty({q.size(0), q.size(1), queries}, q.options().dtype(at::kFloat));
-  const at::Tensor keys = k.to(at::kFloat).transpose(2, 3);
+  const at::Tensor keys = k.to(at::kFloat).repeat_interleave(q.size(1) / k.size(1), 1).transpose(2, 3);
   for (int64_t first = 0; first < queries; first += chunk) {
     const int64_t count = std::min(chunk, queries - first);
     at::Tensor scores = at::matmul(q.narrow(2, first, count).to(at::kFloat), keys).mul_(scale);
@@ -123,7 +123,8 @@ SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   SdpaResult result;
   const std::optional<at::Tensor> given =
       mask.defined() && !plainly_causal ? std::optional<at::Tensor>(mask) : std::nullopt;
-  at::Tensor out = at::scaled_dot_product_attention(qt, kt, vt, given, 0.0, plainly_causal, scale);
+  const bool grouped = qt.size(1) != kt.size(1);
+  at::Tensor out = at::scaled_dot_product_attention(qt, kt, vt, given, 0.0, plainly_causal, scale, grouped);
   if (needs_mask && given) {
     const at::Tensor counts = mask.scalar_type() == at::kBool ? mask : at::isneginf(mask).logical_not();
     out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // a row without a key is NaN in some backends

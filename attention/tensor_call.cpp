@@ -10,6 +10,7 @@ Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, d
   call.quantized = context.mode == Mode::quantized;
   call.batch = q.size(0);
   call.heads = q.size(2);
+  call.kv_heads = k.size(2);
   call.queries = q.size(1);
   call.keys = k.size(1);
   call.head_dim = q.size(3);

@@ -8,6 +8,7 @@ namespace sparsereel::attention {
 cpu::Problem masks_of(const Call& call, const int64_t* key_lengths) {
   return {.batch = call.batch,
           .heads = call.heads,
+          .group = call.group(),
           .queries = call.queries,
           .keys = call.keys,
           .head_dim = call.head_dim,

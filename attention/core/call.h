@@ -25,7 +25,7 @@ struct CallPrologue {
   cpu::Norm norm = cpu::Norm::none;
   bool across_heads = false;
   double eps = 1e-6;
-  const float* q_weight = nullptr;  // [head_dim], across heads [heads * head_dim]; null: none
+  const float* q_weight = nullptr;  // [head_dim], across heads [its own heads * head_dim]; null: none
   const float* q_bias = nullptr;
   const float* k_weight = nullptr;
   const float* k_bias = nullptr;
@@ -52,6 +52,7 @@ struct Call {
   ElementType element = ElementType::fp32;
   int64_t batch = 0;
   int64_t heads = 0;
+  int64_t kv_heads = 0;  // of k and v, each of which serves heads / kv_heads neighbours of q; 0: as many as heads
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
@@ -71,6 +72,9 @@ struct Call {
   bool predicts_error = false;        // count the predicted error even where no head is chosen by it: it takes time
   bool leaves_out_attention = false;  // benchmarks: a GPU's call without its last step
 
+  int64_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
+  /// Heads of q that share one of k and v.
+  int64_t group() const { return heads / heads_of_keys(); }
   /// Whether every block is asked for, unless the caller has a map.
   bool is_dense() const { return quantized || policy.dense; }
   /// Tokens that share a mean in what stands for the blocks that the call drops; 0: nothing does, or none is dropped.

@@ -96,6 +96,9 @@ void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys) 
 void check(const Call& call) {
   check_size(call.batch, "batch");
   check_size(call.heads, "heads");
+  if (call.kv_heads < 0 || (call.kv_heads > 0 && call.heads % call.kv_heads != 0))
+    refuse_argument("kv_heads is " + std::to_string(call.kv_heads) + " of " + std::to_string(call.heads) + " heads",
+                    "pass a divisor of heads, or 0 where k and v have as many");
   check_size(call.queries, "queries");
   check_size(call.keys, "keys");
   if (call.head_dim < kMinHeadDim || call.head_dim > kMaxHeadDim)
@@ -128,7 +131,9 @@ void check_capability(int device, int capability) {
 }
 
 void check_rows(const Call& call) {
-  const auto keys_like = [&](const StridedRows& rows) { return extents_of(rows, call.batch, call.keys, call.heads); };
+  const auto keys_like = [&](const StridedRows& rows) {
+    return extents_of(rows, call.batch, call.keys, call.heads_of_keys());
+  };
   const auto queries_like = [&](const StridedRows& rows) {
     return extents_of(rows, call.batch, call.queries, call.heads);
   };

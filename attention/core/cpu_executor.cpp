@@ -24,7 +24,7 @@ RowSizes query_sizes(const Call& call) {
   return {call.batch, call.queries, call.heads, call.head_dim};
 }
 RowSizes key_sizes(const Call& call) {
-  return {call.batch, call.keys, call.heads, call.head_dim};
+  return {call.batch, call.keys, call.heads_of_keys(), call.head_dim};
 }
 
 /// The pieces of the workspace; those that the call does not need are null.

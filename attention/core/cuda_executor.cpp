@@ -113,6 +113,7 @@ class CudaPlan {
   void fill_problem() {
     problem_ = {.batch = static_cast<int>(call_.batch),
                 .heads = static_cast<int>(call_.heads),
+                .group = static_cast<int>(call_.group()),
                 .queries = static_cast<int>(call_.queries),
                 .keys = static_cast<int>(call_.keys),
                 .head_dim = static_cast<int>(call_.head_dim),
@@ -200,8 +201,8 @@ void check_vectors(const StridedRows& rows, int64_t batch, int64_t tokens, int64
 /// How the pointers lie, as the kernels' loads need it.
 void check_alignment(const Call& call) {
   check_vectors(call.q, call.batch, call.queries, call.heads, "q");
-  check_vectors(call.k, call.batch, call.keys, call.heads, "k");
-  check_vectors(call.v, call.batch, call.keys, call.heads, "v");
+  check_vectors(call.k, call.batch, call.keys, call.heads_of_keys(), "k");
+  check_vectors(call.v, call.batch, call.keys, call.heads_of_keys(), "v");
   check_vectors(call.out, call.batch, call.queries, call.heads, "out");
   const CallPrologue& prologue = call.prologue;
   for (const void* data :

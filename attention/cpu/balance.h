@@ -16,6 +16,8 @@ namespace sparsereel::attention::cpu {
 /// few of a trained model's are, no longer sets that maximum for all. SmoothQuant's migration (arXiv 2211.10438) with
 /// alpha = 1 / 2, by root mean squares in place of maxima.
 ///
+/// Where several heads of q share one of k, its record serves them all, and q's mean square is that of them together.
+///
 /// squares: of each channel, mean or sum over the tokens, of k less its mean; of both alike up to a factor. Channels
 /// below kLeastBalanced of the head's largest count as so large. 1 where there is nothing to divide by.
 inline void balance_channels(std::span<const double> q_squares, std::span<const double> k_squares,

@@ -54,15 +54,14 @@ int64_t PackedHeads::floats(const Problem& problem, Arithmetic arithmetic) {
   const int64_t stride = padded_dim(problem.head_dim), tokens = problem.key_blocks() * kBlock;
   const int64_t side = arithmetic == Arithmetic::int8 ? tokens + 4 * stride : 0;
   const int64_t scales = arithmetic == Arithmetic::int8 ? blocks_of(mean_cells(problem)) * kBlock : 0;
-  return problem.batch * problem.heads * (tokens * 2 * stride + side + mean_cells(problem) * 2 * stride + scales);
+  return problem.batch * problem.kv_heads() * (tokens * 2 * stride + side + mean_cells(problem) * 2 * stride + scales);
 }
 
 PackedHeads::PackedHeads(const Problem& problem, Arithmetic arithmetic, float* memory)
     : problem_(problem), arithmetic_(arithmetic), stride_(padded_dim(problem.head_dim)), memory_(memory) {}
 
 float* PackedHeads::keys(int64_t head, int64_t block) const {
-  return memory_ + head * floats(problem_, arithmetic_) / (problem_.batch * problem_.heads) +
-         block * kBlock * problem_.head_dim;
+  return memory_ + head * floats(problem_, arithmetic_) / heads() + block * kBlock * problem_.head_dim;
 }
 
 float* PackedHeads::values(int64_t head, int64_t block) const {
@@ -87,7 +86,7 @@ float* PackedHeads::mean_scale(int64_t head) const {
 }
 
 PackedMeans PackedHeads::means(int64_t b, int64_t h) const {
-  const int64_t head = b * problem_.heads + h;
+  const int64_t head = head_of(b, h);
   return {.cells = cells_of_block(),
           .keys = mean_keys(head),
           .values = mean_values(head),
@@ -95,12 +94,12 @@ PackedMeans PackedHeads::means(int64_t b, int64_t h) const {
 }
 
 void PackedHeads::pack(const ParallelFor& parallel) {
-  const int64_t heads = problem_.batch * problem_.heads, blocks = problem_.key_blocks();
-  parallel(heads * blocks, [&](int64_t begin, int64_t end) {
+  const int64_t blocks = problem_.key_blocks();
+  parallel(heads() * blocks, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) pack_block(i / blocks, i % blocks);
   });
   if (arithmetic_ != Arithmetic::int8) return;
-  parallel(heads, [&](int64_t begin, int64_t end) {
+  parallel(heads(), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       round_head(head);
       for (int64_t block = 0; problem_.mean_cell > 0 && block < whole_blocks(head); ++block) average_block(head, block);
@@ -110,7 +109,7 @@ void PackedHeads::pack(const ParallelFor& parallel) {
 }
 
 void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
-  const int64_t head = b * problem_.heads + h;
+  const int64_t head = head_of(b, h);
   tile.keys = keys(head, 0);
   tile.values = values(head, 0);
   if (arithmetic_ != Arithmetic::int8) return;
@@ -123,7 +122,7 @@ void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
 }
 
 void PackedHeads::pack_block(int64_t head, int64_t block) const {
-  const int64_t b = head / problem_.heads, h = head % problem_.heads, first = block * kBlock;
+  const int64_t b = head / problem_.kv_heads(), h = head % problem_.kv_heads(), first = block * kBlock;
   const int64_t tokens = std::clamp<int64_t>(problem_.key_length(b) - first, 0, kBlock);
   transpose(problem_.k.row(b, first, h), problem_.k.token_stride, tokens, problem_.head_dim, keys(head, block));
   copy_rows(problem_.v.row(b, first, h), problem_.v.token_stride, tokens, problem_.head_dim, stride_,
@@ -178,14 +177,17 @@ void PackedHeads::round_means(int64_t head) const {
   for (int64_t i = 0; i < blocks * cells * stride_; ++i) values[i] = static_cast<float>(round_e4m3(values[i]));
 }
 
-/// Divides the keys of a centred head by what its queries are multiplied with.
+/// Divides the keys of a centred head by what the queries of all heads that share it are multiplied with.
 void PackedHeads::balance_keys(int64_t head, float* balance) const {
-  const int64_t b = head / problem_.heads, h = head % problem_.heads, head_dim = problem_.head_dim;
+  const int64_t b = head / problem_.kv_heads(), first = head % problem_.kv_heads() * problem_.group;
+  const int64_t head_dim = problem_.head_dim;
   const int64_t tokens = problem_.key_length(b), blocks = problem_.key_blocks();
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0), k_squares = q_squares;
-  for (int64_t t = 0; t < problem_.queries; ++t) {
-    const float* q = problem_.q.row(b, t, h);
-    for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
+  for (int64_t h = first; h < first + problem_.group; ++h) {
+    for (int64_t t = 0; t < problem_.queries; ++t) {
+      const float* q = problem_.q.row(b, t, h);
+      for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
+    }
   }
   const auto each_channel = [&](const auto& f) {  // f(channel, its keys of a block)
     for (int64_t block = 0; block < blocks; ++block)
@@ -194,7 +196,8 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   each_channel([&](int64_t d, const float* k) {  // zeros past the end
     for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
   });
-  const double share = static_cast<double>(problem_.queries) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  const double share =
+      static_cast<double>(problem_.queries * problem_.group) / static_cast<double>(std::max<int64_t>(tokens, 1));
   for (double& square : k_squares) square *= share;
   balance_channels(q_squares, k_squares, {balance, static_cast<size_t>(head_dim)});
   each_channel([&](int64_t d, float* k) {
@@ -204,7 +207,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
 
 /// Centres, balances and rounds one packed head in place. Rounding happens in double, as in the reference.
 void PackedHeads::round_head(int64_t head) const {
-  const int64_t tokens = problem_.key_length(head / problem_.heads), head_dim = problem_.head_dim;
+  const int64_t tokens = problem_.key_length(head / problem_.kv_heads()), head_dim = problem_.head_dim;
   float* key_scale = side(head);
   float* key_mean = key_scale + problem_.key_blocks() * kBlock;
   float* value_scale = key_mean + stride_;

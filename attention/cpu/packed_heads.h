@@ -14,8 +14,8 @@ struct PackedMeans {
   const float* key_scale = nullptr;  // int8: [blocks, cells]
 };
 
-/// The packed keys and values of every head of a problem, and their means where it has any, in memory that the caller
-/// gives.
+/// The packed keys and values of every head of them that a problem has, and their means where it has any, in memory
+/// that the caller gives.
 class PackedHeads {
  public:
   static int64_t floats(const Problem& problem, Arithmetic arithmetic);
@@ -25,13 +25,16 @@ class PackedHeads {
   /// Packs everything; int8 arithmetic also takes the means off, balances and rounds.
   void pack(const ParallelFor& parallel);
 
-  /// The tile's pointers into head (b, h).
+  /// The tile's pointers into the keys and values of queries' head (b, h).
   void attach(int64_t b, int64_t h, Tile& tile) const;
 
-  /// Head (b, h)'s means, of the blocks of video that hold 64 real keys.
+  /// The means of the same, of the blocks of video that hold 64 real keys.
   PackedMeans means(int64_t b, int64_t h) const;
 
  private:
+  // head: of keys and values, of all (batch, head).
+  int64_t heads() const { return problem_.batch * problem_.kv_heads(); }
+  int64_t head_of(int64_t b, int64_t h) const { return b * problem_.kv_heads() + h / problem_.group; }
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
   float* side(int64_t head) const;  // int8: key_scale [key_blocks, 64], then four vectors of padded_dim
@@ -44,7 +47,7 @@ class PackedHeads {
   float* mean_values(int64_t head) const;
   float* mean_scale(int64_t head) const;
   int64_t cells_of_block() const { return problem_.mean_cell > 0 ? kBlock / problem_.mean_cell : 0; }
-  int64_t whole_blocks(int64_t head) const { return problem_.video_keys(head / problem_.heads) / kBlock; }
+  int64_t whole_blocks(int64_t head) const { return problem_.video_keys(head / problem_.kv_heads()) / kBlock; }
 
   const Problem& problem_;
   const Arithmetic arithmetic_;

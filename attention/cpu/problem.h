@@ -30,7 +30,8 @@ inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
 /// out = softmax(q k^T * scale) v over the keys that each query may see.
 struct Problem {
   int64_t batch = 0;
-  int64_t heads = 0;
+  int64_t heads = 0;  // of q
+  int64_t group = 1;  // that share a head of k and v: neighbours
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
@@ -43,6 +44,7 @@ struct Problem {
   const int64_t* key_lengths = nullptr;  // [batch]; null: every key counts
   int64_t mean_cell = 0;  // tokens that share the mean which stands for them in dropped blocks; 0: nothing does
 
+  int64_t kv_heads() const { return heads / group; }
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
   /// Query i sees the keys [0, visible_keys(b, i)).
   int64_t visible_keys(int64_t b, int64_t query) const {

@@ -17,8 +17,8 @@ class Ranker {
         b_(b),
         keys_(problem.video_keys(b)),
         head_{.b = b, .h = h, .rows = selector.rows, .queries = video_part(problem.queries, problem.text_tokens)},
-        tiles_(group(problem.q, head_.queries, selector.rows)),
-        blocks_(group(problem.k, keys_, kBlock)),
+        tiles_(groups(problem.q, h, head_.queries, selector.rows)),
+        blocks_(groups(problem.k, h / problem.group, keys_, kBlock)),
         key_means_(group_means(blocks_)) {
     for (int64_t tile = 0; tile < tiles_.groups(); ++tile)
       head_.visible.push_back(blocks_of(problem.visible_keys(b, last_query(tile))));
@@ -35,8 +35,8 @@ class Ranker {
   }
 
  private:
-  Grouped group(const View<const float>& view, int64_t tokens, int64_t size) const {
-    return {.view = view, .b = b_, .h = head_.h, .tokens = tokens, .group = size, .head_dim = problem_.head_dim};
+  Grouped groups(const View<const float>& view, int64_t h, int64_t tokens, int64_t size) const {
+    return {.view = view, .b = b_, .h = h, .tokens = tokens, .group = size, .head_dim = problem_.head_dim};
   }
   int64_t first_query(int64_t tile) const { return tile * head_.rows; }
   int64_t last_query(int64_t tile) const { return std::min(first_query(tile) + head_.rows, head_.queries) - 1; }
@@ -47,7 +47,7 @@ class Ranker {
   void rank_by_error() {
     const VideoTokens video{.queries = tiles_,
                             .keys = blocks_,
-                            .values = group(problem_.v, keys_, kBlock),
+                            .values = groups(problem_.v, head_.h / problem_.group, keys_, kBlock),
                             .mean_cell = problem_.mean_cell,
                             .scale = problem_.scale};
     std::vector<int64_t> seen_by;

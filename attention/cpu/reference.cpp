@@ -52,11 +52,17 @@ std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   return sum;
 }
 
-/// Divides the keys, which have no mean any more, by what the queries are multiplied with.
+/// Divides the keys of head h, which have no mean any more, by what the queries of all heads that share it are
+/// multiplied with.
 void balance_keys(const Problem& problem, int64_t b, int64_t h, Head& head) {
   const int64_t tokens = problem.key_length(b), head_dim = problem.head_dim;
-  const Matrix q = read(problem.q, b, h, problem.queries, head_dim);
-  balance_channels(squares(q, problem.queries, head_dim), squares(head.k, tokens, head_dim), head.balance);
+  std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0);
+  for (int64_t i = 0; i < problem.group; ++i) {
+    const Matrix q = read(problem.q, b, h * problem.group + i, problem.queries, head_dim);
+    const std::vector<double> its = squares(q, problem.queries, head_dim);
+    for (size_t d = 0; d < its.size(); ++d) q_squares[d] += its[d] / static_cast<double>(problem.group);
+  }
+  balance_channels(q_squares, squares(head.k, tokens, head_dim), head.balance);
   for (size_t i = 0; i < head.k.size(); ++i) head.k[i] /= head.balance[i % head.balance.size()];
 }
 
@@ -128,6 +134,7 @@ void add_means(const Problem& problem, int64_t b, Head& head) {
   head.cell_v = cell_means(head.v, cells, problem.mean_cell, problem.head_dim);
 }
 
+/// h: of k and v.
 Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic) {
   const int64_t tokens = problem.key_length(b), head_dim = problem.head_dim;
   Head head{.k = read(problem.k, b, h, tokens, head_dim),
@@ -310,7 +317,7 @@ Counts reference_attention(const Problem& problem, const BlockMap& map, std::spa
   std::atomic<int64_t> kept{0}, skipped{0}, means{0};
   for (int64_t i = 0; i < problem.batch * problem.heads; ++i) {
     const int64_t b = i / problem.heads, h = i % problem.heads;
-    const Head head = prepare(problem, b, h, arithmetic);
+    const Head head = prepare(problem, b, h / problem.group, arithmetic);
     parallel(map.query_blocks, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const Counts counts = RowOfBlocks(problem, head, arithmetic, b, h, block)

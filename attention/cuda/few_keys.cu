@@ -416,14 +416,14 @@ bool takes(const Prologue& prologue) {
 }
 
 bool sees_all(const Problem& p) {
-  return !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
+  return p.group == 1 && !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
 }
 
 /// Null, or why p cannot run.
 const char* refusal(const Problem& p, int most_keys) {
   if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
   if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
-    return "few keys come without mask, lse and such a prologue";
+    return "few keys come without groups of heads, mask, lse and such a prologue";
   return nullptr;
 }
 

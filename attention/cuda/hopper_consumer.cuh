@@ -22,7 +22,7 @@ class Consumer {
         shared_(shared),
         base_(shared_address(shared)),
         barriers_{base_ + T::kBarriers},
-        output_(p, buffers, shared + T::kRowMemory) {
+        output_(p, sizes, buffers, shared + T::kRowMemory) {
     mask_.group = static_cast<int>(threadIdx.x / 128);
     mask_.lane = static_cast<int>(threadIdx.x % 32);
   }

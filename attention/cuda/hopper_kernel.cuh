@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
   using T = Tile<D>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const int tile = static_cast<int>(blockIdx.x);
-  Output<T> output(p, buffers, shared);
+  Output<T> output(p, sizes, buffers, shared);
   float shift[2];
   output.add_parts(sizes.shares.first_slot(tile), sizes.shares.last_slot(tile), shift);
   output.write(TileIndex(sizes, sizes.whole_tiles + tile), shift);

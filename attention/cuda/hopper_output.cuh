@@ -22,7 +22,8 @@ class Output {
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; D / 2 and D / 2 + 2 sum P of the last subtile
 
   /// rows: kRowBytes for every row of the tile, in shared memory. What add_means() needs lies behind (Tile).
-  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows) : p_(p), buffers_(buffers), rows_(rows) {
+  __device__ Output(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* rows)
+      : p_(p), sizes_(sizes), buffers_(buffers), rows_(rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;
     my_sums_ = sums_of(thread / 32, row) + my_record(thread) * 4;
   }
@@ -223,9 +224,10 @@ class Output {
   __device__ void write_columns(const TileIndex& tile, const uint8_t* staged, const float (&inverse)[2], int first,
                                 int lane, int from) const {
     const int piece = lane % 8, column = from + piece * 8;
+    const int64_t channel = static_cast<int64_t>(sizes_.group.of(tile.bh)) * D + column;
     alignas(16) float scale[8], centre[8];
-    load(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + column, scale);
-    load(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + column, centre);
+    load(buffers_.v_scale + channel, scale);
+    load(buffers_.v_centre + channel, centre);
     const int b = tile.bh / p_.heads, bytes = p_.out_scale == nullptr ? 2 : 1;
     const float inverse_scale = inverse_out_scale(p_, b);
 #pragma unroll
@@ -285,6 +287,7 @@ class Output {
   }
 
   const Problem& p_;
+  const Sizes& sizes_;
   const Buffers& buffers_;
   uint8_t* const rows_;
   int my_sums_;    // offset of this thread's first noted sum in rows_

@@ -173,7 +173,7 @@ class Producer {
   __device__ void await_consumers() { ptx::barrier_wait(barriers_.query_empty(), phase_ ^= 1); }
 
   __device__ float largest_score(const TileIndex& tile) const {
-    return buffers_.longest[tile.bh] * buffers_.longest[sizes_.batch_heads + tile.bh];
+    return buffers_.longest[tile.bh] * buffers_.longest[sizes_.batch_heads + sizes_.group.of(tile.bh)];
   }
 
   __device__ void announce(const Work& work) const { *reinterpret_cast<Work*>(shared_ + T::kWork) = work; }
@@ -190,7 +190,7 @@ class Producer {
   /// comes along, with a V of zeros.
   __device__ void load_keys(const TileIndex& tile, int length, int begin, int end) {
     const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.list_entries;
-    const int64_t head = static_cast<int64_t>(tile.bh) * sizes_.key_records;
+    const int64_t head = static_cast<int64_t>(sizes_.group.of(tile.bh)) * sizes_.key_records;
     uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
     uint32_t next[T::kStageRecords];  // fetched a stage ahead
     const auto fetch = [&](int first) {

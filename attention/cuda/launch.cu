@@ -56,7 +56,8 @@ namespace {
 void prepare(const Call& call, Kernel kernel, const SideStreams& side) {
   const Call selection{call.problem, call.sizes, call.buffers, side.selection()};
   const Call values{call.problem, call.sizes, call.buffers, side.values()};
-  note(cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream));
+  note(cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * (call.sizes.batch_heads + call.sizes.batch_kv_heads),
+                       call.stream));
   if (call.problem.out_scale != nullptr)
     note(cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream));
   if (call.sizes.budgets > 0)

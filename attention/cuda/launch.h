@@ -34,7 +34,7 @@ struct Prologue {
   Norm norm = Norm::none;
   bool across_heads = false;  // over all heads of a token instead of per head
   float eps = 0;
-  const float* q_weight = nullptr;  // [head_dim], across heads [heads * head_dim], on 16 bytes; null: ones
+  const float* q_weight = nullptr;  // [head_dim], across heads [its own heads * head_dim], on 16 bytes; null: ones
   const float* q_bias = nullptr;
   const float* k_weight = nullptr;
   const float* k_bias = nullptr;
@@ -96,7 +96,8 @@ constexpr int kMostMeanKeys = 512 * 64 * 16;  // with means
 /// softmax(q k^T scale + key_bias) v.
 struct Problem {
   int batch = 0;
-  int heads = 0;
+  int heads = 0;  // of q
+  int group = 1;  // heads of q, neighbours, that share one of k and v; heads is a multiple
   int queries = 0;
   int keys = 0;
   int head_dim = 0;  // 16 to 256, a multiple of 8; with a prologue of 16
@@ -169,7 +170,7 @@ const char* apply_prologue(const PrologueRows& p, Stream stream);
 /// not take.
 int most_few_keys(int head_dim);
 
-/// Enqueues a call in 16 bits to at most most_few_keys(), as cross-attention to a text has them: without mask,
+/// Enqueues a call in 16 bits to at most most_few_keys(), as cross-attention to a text has them: without mask, groups,
 /// selection and lse; of prologues there is the RMS norm across heads, without biases. moments: scratch of [batch,
 /// queries + keys, 2] for that norm. Returns null, what it does not take, or what CUDA said.
 const char* attend_few_keys(const Problem& problem, float* moments, Stream stream);

@@ -37,6 +37,7 @@ class MmaTile {
         buffers_(buffers),
         stages_(stages),
         bh_(bh),
+        first_record_(sizes.group.of(bh) * sizes.key_records),
         lane_(static_cast<int>(threadIdx.x) % 32),
         group_(static_cast<int>(threadIdx.x) / Shape::kGroupThreads),
         first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
@@ -107,7 +108,7 @@ class MmaTile {
   __device__ void load_block(int i) {
     if (i < length_) {
       Stage& stage = stages_[next_stage_];
-      const int64_t record = static_cast<int64_t>(bh_) * sizes_.key_records + entry_record(list_[i], sizes_.key_blocks);
+      const int64_t record = first_record_ + entry_record(list_[i], sizes_.key_blocks);
       copy<Shape::kKeyBytes>(stage.k, buffers_.k + record * Shape::kKeyBytes);
       copy<Shape::kValueBytes>(stage.v, buffers_.v + record * Shape::kValueBytes);
       copy<kKeyGroups * sizeof(float)>(stage.k_scale, buffers_.k_scale + record * kKeyGroups);
@@ -374,7 +375,9 @@ class MmaTile {
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
-  const int bh_, lane_, group_;
+  const int bh_;
+  const int first_record_;  // of the head's K and V
+  const int lane_, group_;
   const int first_row_;  // of this warp, as a query of the head
   const uint32_t* const list_;
   const int length_;

@@ -13,33 +13,33 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kMeanThreads = 32 * kMeanBlocks;
 
-/// grid: records of means, batch x heads.
+/// grid: records of means, batch x heads of k and v.
 struct MeanWarp {
-  int index = static_cast<int>(blockIdx.x), bh = static_cast<int>(blockIdx.y);
+  int index = static_cast<int>(blockIdx.x), bk = static_cast<int>(blockIdx.y);
   int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int blocks;  // of the record that have means, from 0 to 16
 
   __device__ MeanWarp(const Problem& p, const Sizes& sizes) {
     const int video = video_part(p.keys, p.text_tokens);
-    blocks = min(blocks_with_means(key_count(p, bh / p.heads), video) - index * kMeanBlocks, kMeanBlocks);
+    blocks = min(blocks_with_means(key_count(p, bk / sizes.kv_heads), video) - index * kMeanBlocks, kMeanBlocks);
   }
 
   __device__ bool real() const { return warp < blocks; }
   /// The record of this warp's block, and that of the means.
   __device__ int64_t from(const Sizes& sizes) const {
-    return static_cast<int64_t>(bh) * sizes.key_records + index * kMeanBlocks + warp;
+    return static_cast<int64_t>(bk) * sizes.key_records + index * kMeanBlocks + warp;
   }
   __device__ int64_t to(const Sizes& sizes) const {
-    return static_cast<int64_t>(bh) * sizes.key_records + sizes.key_blocks + index;
+    return static_cast<int64_t>(bk) * sizes.key_records + sizes.key_blocks + index;
   }
   /// The block among those of its head, which arrays without means count.
   __device__ int64_t block(const Sizes& sizes) const {
-    return static_cast<int64_t>(bh) * sizes.key_blocks + index * kMeanBlocks + warp;
+    return static_cast<int64_t>(bk) * sizes.key_blocks + index * kMeanBlocks + warp;
   }
 };
 
 inline dim3 mean_grid(const Sizes& sizes) {
-  return {static_cast<unsigned>(sizes.mean_records), static_cast<unsigned>(sizes.batch_heads)};
+  return {static_cast<unsigned>(sizes.mean_records), static_cast<unsigned>(sizes.batch_kv_heads)};
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kMeanThreads)
     const uint8_t* record = buffers.k + at.from(sizes) * kRecord * D;
     const float4 four = __ldg(reinterpret_cast<const float4*>(buffers.k_scale) + at.from(sizes));
     const float scale[kKeyGroups] = {four.x, four.y, four.z, four.w};
-    uint16_t* variances = buffers.k_variance + static_cast<int64_t>(at.bh) * sizes.pooled_blocks * D;
+    uint16_t* variances = buffers.k_variance + static_cast<int64_t>(at.bk) * sizes.pooled_blocks * D;
 #pragma unroll
     for (int i = 0; i < L::kColumns; ++i) {
       float square[4] = {};
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kMeanThreads)
     if (at.lane % L::kRowLanes == 0) atomicMax(&longest, __float_as_int(length));
   }
   __syncthreads();
-  if (threadIdx.x == 0) atomicMax(reinterpret_cast<int*>(buffers.longest) + sizes.batch_heads + at.bh, longest);
+  if (threadIdx.x == 0) atomicMax(reinterpret_cast<int*>(buffers.longest) + sizes.batch_heads + at.bk, longest);
 }
 
 }  // namespace

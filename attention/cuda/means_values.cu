@@ -58,7 +58,7 @@ struct Cells {
 template <int D, bool kLessMean>
 __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, Cells<D>& cells) {
   const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
-  const float* scales = buffers.v_scale + static_cast<int64_t>(at.bh) * D;
+  const float* scales = buffers.v_scale + static_cast<int64_t>(at.bk) * D;
   const int cell = at.lane % 4 ^ (at.lane / 8 & 3);  // value_offset()'s swizzle, undone
   SpreadSum spread;
   constexpr int kTogether = 8;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   const MeanWarp at(p, sizes);
   const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
-  const float* scales = buffers.v_scale + static_cast<int64_t>(at.bh) * D;
+  const float* scales = buffers.v_scale + static_cast<int64_t>(at.bk) * D;
   SpreadSum spread;
 #pragma unroll 1
   for (int channel = 2 * at.lane; channel < D; channel += 64) {

@@ -83,6 +83,7 @@ void launch_moments(const Problem& p, float* moments, Stream stream) {
   launch_moments(rows, stream);
   rows.view = p.k;
   rows.tokens = p.keys;
+  rows.heads = p.heads / p.group;
   rows.out = moments + int64_t{2} * p.batch * p.queries;
   launch_moments(rows, stream);
 }

@@ -28,8 +28,8 @@ class OutputRows {
   __device__ OutputRows(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh)
       : p_(p),
         bh_(bh),
-        scale_(buffers.v_scale + static_cast<int64_t>(bh) * sizes.D),
-        centre_(buffers.v_centre + static_cast<int64_t>(bh) * sizes.D),
+        scale_(buffers.v_scale + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
+        centre_(buffers.v_centre + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
         q_dot_mean_(buffers.q_dot_mean + static_cast<int64_t>(bh) * p.queries) {}
 
   /// out[query] = accumulators / sum times V's scale + V's centre; 0 for a row without keys. half: 0 for the

@@ -64,8 +64,8 @@ void for_row_steps(const Prologue& prologue, const F& f) {
   }
 }
 
-inline dim3 record_grid(const Problem& problem, int blocks) {
-  return {static_cast<unsigned>(problem.heads), static_cast<unsigned>(blocks), static_cast<unsigned>(problem.batch)};
+inline dim3 record_grid(int heads, int blocks, int batch) {
+  return {static_cast<unsigned>(heads), static_cast<unsigned>(blocks), static_cast<unsigned>(batch)};
 }
 
 /// x / scale to the nearest integer in int8, where |x| <= 127 scale: adding 1.5 * 2^23 leaves it in the low byte.

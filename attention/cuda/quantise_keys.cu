@@ -22,13 +22,13 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
   const Thread thread;
-  const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
                                         moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
                                         column);
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
-  const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
-  const int64_t block = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
+  const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
+  const int64_t block = static_cast<int64_t>(bk) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
   float most = 0;
   // Rows past the end repeat the last key; a block without any key is never listed, but is written all the same.
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     }
   }
   float mean[kLaneElements], balance[kLaneElements];
-  load_row(buffers.key_mean + static_cast<int64_t>(bh) * D + column, mean);
-  load_row(buffers.k_balance + static_cast<int64_t>(bh) * D + column, balance);
+  load_row(buffers.key_mean + static_cast<int64_t>(bk) * D + column, mean);
+  load_row(buffers.k_balance + static_cast<int64_t>(bk) * D + column, balance);
   // f(round, smoothed and balanced key)
   const auto each_row = [&](const auto& f) {
 #pragma unroll
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     sum.add(x, weight);
     if (kSimilarity) {  // of keys as they were
       float unbalanced[kLaneElements];
-      load_row(buffers.q_balance + static_cast<int64_t>(bh) * D + column, unbalanced);
+      load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, unbalanced);
 #pragma unroll
       for (int c = 0; c < kLaneElements; ++c) unbalanced[c] *= x[c];
       direction.add_direction(unbalanced, weight);
@@ -90,10 +90,10 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     *reinterpret_cast<uint2*>(out + thread.offset(round)) = packed;
     square = max(square, square_of(packed));
   });
-  note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bh);
+  note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bk);
   const int real = max(0, min(kRecord, left));
   if (buffers.k_mean != nullptr) {
-    uint16_t* means = buffers.k_mean + static_cast<int64_t>(bh) * sizes.pooled_blocks * D;
+    uint16_t* means = buffers.k_mean + static_cast<int64_t>(bk) * sizes.pooled_blocks * D;
     sum.write(1.0F / static_cast<float>(max(1, real)), [&](int c, float x) {
       means[pooled_offset<D>(thread.block, c)] = __bfloat16_as_ushort(__float2bfloat16(x));
     });
@@ -115,8 +115,8 @@ void launch(const Call& call) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel =
         call.buffers.k_similarity != nullptr ? quantise_keys<T, D, kSteps, true> : quantise_keys<T, D, kSteps, false>;
-    start(kernel, record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream, call.problem,
-          call.sizes, call.buffers);
+    start(kernel, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch), kQuantiseThreads, 0,
+          call.stream, call.problem, call.sizes, call.buffers);
   });
 }
 

@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
                      const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
   const Thread thread;
-  const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
+  const int bh = thread.b * p.heads + thread.h, bk = sizes.group.of(bh), column = thread.column;
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
                                         moments_of(p, buffers.token_moments, true, thread.b), thread.h, p.head_dim,
                                         column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   float* const scales = buffers.q_scale + record * kRecord;
   const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // likewise; text is not pooled
   float balance[kLaneElements];
-  load_row(buffers.q_balance + static_cast<int64_t>(bh) * D + column, balance);
+  load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, balance);
   __shared__ CellSums<D> cells;
   Pool<D> direction;
   float square = 0;  // of this lane's eight columns, the largest over its rows
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
         float dot = 0;
 #pragma unroll
         for (int i = 0; i < kLaneElements; ++i)
-          dot += x[i] * buffers.key_mean[static_cast<int64_t>(bh) * D + column + i];
+          dot += x[i] * buffers.key_mean[static_cast<int64_t>(bk) * D + column + i];
         dot = row_sum<D>(dot) * p.scale;
         if (column == 0 && row < left) buffers.q_dot_mean[static_cast<int64_t>(bh) * p.queries + token] = dot;
       }
@@ -94,8 +94,8 @@ void launch(const Call& call) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel =
         asks_for_more(call.buffers) ? quantise_queries<T, D, kSteps, true> : quantise_queries<T, D, kSteps, false>;
-    start(kernel, record_grid(call.problem, call.sizes.query_blocks), kQuantiseThreads, 0, call.stream, call.problem,
-          call.sizes, call.buffers);
+    start(kernel, record_grid(call.problem.heads, call.sizes.query_blocks, call.problem.batch), kQuantiseThreads, 0,
+          call.stream, call.problem, call.sizes, call.buffers);
   });
 }
 

@@ -34,9 +34,9 @@ struct Transpose {
 
 /// v -> v * inverse + shift takes V's centre off and divides by its scale.
 template <int D>
-__device__ void load_scaling(const Buffers& buffers, int bh, int column, float (&inverse)[kLaneElements],
+__device__ void load_scaling(const Buffers& buffers, int bk, int column, float (&inverse)[kLaneElements],
                              float (&shift)[kLaneElements]) {
-  const int64_t at = static_cast<int64_t>(bh) * D + column;
+  const int64_t at = static_cast<int64_t>(bk) * D + column;
   load_row(buffers.v_scale + at, inverse);
   load_row(buffers.v_centre + at, shift);
 #pragma unroll
@@ -51,11 +51,11 @@ template <typename T, int D>
 __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
   constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
   __shared__ Transpose<D> transpose;
-  const int bh = thread.b * p.heads + thread.h, column = thread.column;
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
   float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
-  load_scaling<D>(buffers, bh, column, inverse, shift);
+  load_scaling<D>(buffers, bk, column, inverse, shift);
 #pragma unroll 1
   for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
     float x[4][kLaneElements];
@@ -73,12 +73,12 @@ __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& b
     transpose.put(word, column, words);
   }
   __syncthreads();
-  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_records + thread.block) * sizes.value_record_bytes;
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
   for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantiseThreads) {
     const int row = item / 4, chunk = item % 4;
     const uint4 keys = row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
-    if (reaches<kLargestCode>(keys)) buffers.v_saturated[bh] = 1;
+    if (reaches<kLargestCode>(keys)) buffers.v_saturated[bk] = 1;
   }
 }
 
@@ -111,7 +111,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
   __shared__ Transpose<D> transpose;
   alignas(16) __shared__ float raw_mean[D];
   __shared__ float record_mean[D];
-  const int bh = thread.b * p.heads + thread.h, column = thread.column;
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
   const int first_word = static_cast<int>(threadIdx.x / kRowLanes);
@@ -125,7 +125,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
       if (key >= left) kept[round][i] = {};
     }
   if (p.out_scale != nullptr) raise_out_scale(largest_of(kept), p.out_scale + thread.b);
-  const int64_t at = static_cast<int64_t>(bh) * D + column;
+  const int64_t at = static_cast<int64_t>(bk) * D + column;
   float mean[kLaneElements], inverse[kLaneElements], centre[kLaneElements];
   load_row(buffers.v_scale + at, inverse);
   load_row(buffers.v_centre + at, centre);
@@ -166,7 +166,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
     transpose.put(word, column, words);
   }
   __syncthreads();
-  const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
+  const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   uint16_t* means = buffers.v_mean + record * D;
 #pragma unroll
@@ -175,8 +175,8 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
     const uint4 keys = transpose.get(row, chunk);
     if (sizes.stat_stride > 1 && reaches<kOutlierCode>(keys)) {  // a sample of all knows the outliers
-      buffers.v_outliers[static_cast<int64_t>(bh) * sizes.key_blocks + thread.block] = 1;
-      if (reaches<kLargestCode>(keys)) buffers.v_saturated[bh] = 1;
+      buffers.v_outliers[static_cast<int64_t>(bk) * sizes.key_blocks + thread.block] = 1;
+      if (reaches<kLargestCode>(keys)) buffers.v_saturated[bk] = 1;
     }
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
     const float its_mean = fp16_range(record_mean[row] - sum_of_row(keys) * share);
@@ -190,14 +190,14 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
 /// Rows of keys.
 template <typename T, int D>
 __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
-  const int bh = thread.b * p.heads + thread.h;
+  const int bk = thread.b * sizes.kv_heads + thread.h;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
   float scale[kLaneElements], centre[kLaneElements], most = 0;
-  const int64_t at = static_cast<int64_t>(bh) * D + thread.column;
+  const int64_t at = static_cast<int64_t>(bk) * D + thread.column;
   load_row(buffers.v_scale + at, scale);
   load_row(buffers.v_centre + at, centre);
-  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_records + thread.block) * sizes.value_record_bytes;
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
 #pragma unroll 4
   for (int round = 0; round < RecordThread<D>::kRounds; ++round) {
     const int row = thread.row(round);
@@ -212,7 +212,7 @@ __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& b
     }
     *reinterpret_cast<uint4*>(out + half_value_offset<D>(row, thread.column * 2)) = *reinterpret_cast<uint4*>(&packed);
   }
-  if (!(most <= kHalfMax)) buffers.v_saturated[bh] = 1;
+  if (!(most <= kHalfMax)) buffers.v_saturated[bk] = 1;
 }
 
 enum class Format { e4m3, e4m3_less_mean, half };
@@ -236,17 +236,18 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
                     const __grid_constant__ Buffers buffers) {
   const RecordThread<D> thread;
   if (kFormat == Format::e4m3_less_mean && threadIdx.x == 0)
-    buffers.v_outliers[static_cast<int64_t>(thread.b * p.heads + thread.h) * sizes.key_blocks + thread.block] = 0;
+    buffers.v_outliers[static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * sizes.key_blocks + thread.block] =
+        0;
   make_record<T, D, kFormat>(p, sizes, buffers, thread);
 }
 
 /// V's scales of a head from all of its values, where the sample's are too small. A lane has eight channels.
 template <typename T, int D>
-__device__ void widen_scales(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int bh) {
+__device__ void widen_scales(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int bk) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kQuantiseThreads / kRowLanes;
   __shared__ float shared[kRows][D];
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
-  const int64_t at = static_cast<int64_t>(bh) * D;
+  const int64_t at = static_cast<int64_t>(bk) * D;
   const int count = key_count(p, thread.b), row = static_cast<int>(threadIdx.x) / kRowLanes;
   float centre[kLaneElements], most[kLaneElements] = {};
   load_row(buffers.v_centre + at + thread.column, centre);
@@ -276,17 +277,17 @@ template <typename T, int D, Format kFormat>
 __global__ void __launch_bounds__(kQuantiseThreads)
     mend_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
-  const int bh = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * kMended;
-  const bool whole = buffers.v_saturated[bh] != 0;
-  const uint8_t* outliers = buffers.v_outliers + static_cast<int64_t>(bh) * sizes.key_blocks;
+  const int bk = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * kMended;
+  const bool whole = buffers.v_saturated[bk] != 0;
+  const uint8_t* outliers = buffers.v_outliers + static_cast<int64_t>(bk) * sizes.key_blocks;
   if (whole ? first > 0 : kFormat != Format::e4m3_less_mean) return;
   const int last = whole ? sizes.key_blocks : min(first + kMended, sizes.key_blocks);
   const int mine = first + static_cast<int>(threadIdx.x);
   if (!whole && __syncthreads_or(mine < last ? outliers[mine] : 0) == 0) return;
   RecordThread<D> thread;
-  thread.b = bh / p.heads;
-  thread.h = bh % p.heads;
-  if (whole) widen_scales<T, D>(p, buffers, thread, bh);
+  thread.b = bk / sizes.kv_heads;
+  thread.h = bk % sizes.kv_heads;
+  if (whole) widen_scales<T, D>(p, buffers, thread, bk);
   for (thread.block = first; thread.block < last; ++thread.block) {
     if (!whole && outliers[thread.block] == 0) continue;
     if (whole) make_record<T, D, kFormat>(p, sizes, buffers, thread);
@@ -301,10 +302,10 @@ void launch_format(const Call& call) {
   const auto run = [&](auto* kernel, dim3 grid) {
     start(kernel, grid, kQuantiseThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
-  run(quantise_values<T, D, kFormat>, record_grid(call.problem, call.sizes.key_blocks));
+  run(quantise_values<T, D, kFormat>, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch));
   if (call.sizes.stat_stride == 1) return;  // the scales are those of all values
   const int parts = ceil_div(call.sizes.key_blocks, kMended);
-  run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_heads), static_cast<unsigned>(parts)));
+  run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
 }
 
 template <typename T, int D>

@@ -91,6 +91,9 @@ Shares shares_of(const Problem& problem, const Sizes& sizes, Kernel kernel) {
 Sizes::Sizes(const Problem& problem, Kernel kernel)
     : D(padded_head_dim(problem.head_dim)),
       batch_heads(problem.batch * problem.heads),
+      group(problem.group),
+      kv_heads(problem.heads / problem.group),
+      batch_kv_heads(problem.batch * kv_heads),
       query_tiles(ceil_div(problem.queries, tile_rows(kernel))),
       query_blocks(query_tiles * (tile_rows(kernel) / kRecord)),
       key_blocks(ceil_div(problem.keys, kRecord)),
@@ -114,8 +117,8 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       query_stride(std::max(problem.queries / kStatSamples, 1)) {}
 
 Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch) {
-  const int64_t bh = sizes.batch_heads, D = sizes.D;
-  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bh * sizes.key_blocks, records = bh * sizes.key_records;
+  const int64_t bh = sizes.batch_heads, bk = sizes.batch_kv_heads, D = sizes.D;
+  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bk * sizes.key_blocks, records = bk * sizes.key_records;
   const bool predicts = problem.selection.kind == Selection::Kind::predict;
   const bool by_error = predicts && problem.selection.by_error;
   const bool compares = predicts && problem.selection.similarity;
@@ -129,23 +132,23 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(v_null, sizes.value_record_bytes);
   carver.take(q_scale, q_blocks * kRecord);
   carver.take(k_scale, records * kKeyGroups);
-  carver.take(longest, 2 * bh);
-  carver.take(v_scale, bh * D);
-  carver.take(v_centre, bh * D);
+  carver.take(longest, bh + bk);
+  carver.take(v_scale, bk * D);
+  carver.take(v_centre, bk * D);
   carver.take(v_outliers, k_blocks);
-  carver.take(v_saturated, bh);
+  carver.take(v_saturated, bk);
   carver.take(v_mean, records * D, kernel == Kernel::hopper);
-  carver.take(q_balance, bh * D);
-  carver.take(k_balance, bh * D);
-  carver.take(key_mean, bh * D);
+  carver.take(q_balance, bk * D);
+  carver.take(k_balance, bk * D);
+  carver.take(key_mean, bk * D);
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
   carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
   carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
               prologue.normalises_across_heads());
   carver.take(q_mean, q_blocks * kBlockCells * D, predicts);
   carver.take(q_direction, q_blocks * D, compares);
-  carver.take(k_mean, bh * sizes.pooled_blocks * D, predicts);
-  carver.take(k_variance, bh * sizes.pooled_blocks * D, by_error);
+  carver.take(k_mean, bk * sizes.pooled_blocks * D, predicts);
+  carver.take(k_variance, bk * sizes.pooled_blocks * D, by_error);
   carver.take(v_spread, k_blocks, by_error);
   const bool predicts_error = by_error && problem.selection.predicts_error;
   carver.take(v_block_mean, k_blocks * D, predicts_error);

@@ -23,11 +23,28 @@ SPARSEREEL_HOST_DEVICE constexpr int part_floats(int D) {
   return 384 * ((D + kOnesRows) / 2 + 2);
 }
 
+/// The head of k and v, of all (batch, head), that `size` neighbours of q share. A division costs registers where the
+/// kernels have none left; this product is exact while head * size stays below 2^32.
+struct HeadGroup {
+  int size;
+  uint32_t inverse;  // 2^32 / size, rounded up; 0: each has its own
+
+  explicit HeadGroup(int heads)
+      : size(heads), inverse(heads == 1 ? 0 : static_cast<uint32_t>(((uint64_t{1} << 32) + heads - 1) / heads)) {}
+
+  SPARSEREEL_HOST_DEVICE constexpr int of(int head) const {
+    return inverse == 0 ? head : static_cast<int>((static_cast<uint64_t>(static_cast<uint32_t>(head)) * inverse) >> 32);
+  }
+};
+
 struct Sizes {
   Sizes(const Problem& problem, Kernel kernel);
 
   int D;                // padded head_dim
   int batch_heads;      // batch * heads; "bh" below counts them
+  HeadGroup group;      // heads of q that share one of k and v
+  int kv_heads;         // heads of k and v, and
+  int batch_kv_heads;   // batch * kv_heads; "bk" below counts them: group.of(bh)
   int query_tiles;      // of a (batch, head)
   int query_blocks;     // records of 64 queries, whole tiles
   int key_blocks;       // records of 64 keys
@@ -85,41 +102,41 @@ struct Budget {
   uint32_t wanted;
 };
 
-/// Pointers into the scratch memory. [bh] means batch * heads.
+/// Pointers into the scratch memory. [bh] means batch * heads, [bk] batch * kv_heads.
 struct Buffers {
   Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch);
 
   HeadChoice* choices;   // [heads]; null unless heads differ
   uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; null unless they come as tables
   uint8_t* q;            // [bh][query_blocks] Q records
-  uint8_t* k;            // [bh][key_records] K records
-  uint8_t* v;            // [bh][key_records] V records
+  uint8_t* k;            // [bk][key_records] K records
+  uint8_t* v;            // [bk][key_records] V records
   uint8_t* v_null;       // one V record of zeros
   float* q_scale;        // [bh][query_blocks * 64], times scale * log2(e)
-  float* k_scale;        // [bh][key_records][4]
-  float* longest;        // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
-  float* v_scale;        // [bh][D]
-  float* v_centre;       // [bh][D]; what V was reduced by
-  uint8_t* v_outliers;   // [bh][key_blocks]; whether a record has values far beyond the sample: Hopper only
-  int* v_saturated;      // [bh]; whether v_scale is too small for a value
-  uint16_t* v_mean;      // fp16 [bh][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
-  float* q_balance;      // [bh][D]; what the channels of Q are multiplied with, and
-  float* k_balance;      // [bh][D] those of K: 1 / q_balance
-  float* key_mean;       // [bh][D]; what K was reduced by, times k_balance
+  float* k_scale;        // [bk][key_records][4]
+  float* longest;        // [bh]: no query of the records is longer (times scale * log2(e)); then [bk]: and no key
+  float* v_scale;        // [bk][D]
+  float* v_centre;       // [bk][D]; what V was reduced by
+  uint8_t* v_outliers;   // [bk][key_blocks]; whether a record has values far beyond the sample: Hopper only
+  int* v_saturated;      // [bk]; whether v_scale is too small for a value
+  uint16_t* v_mean;      // fp16 [bk][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
+  float* q_balance;      // [bk][D]; what the channels of Q are multiplied with, and
+  float* k_balance;      // [bk][D] those of K: 1 / q_balance
+  float* key_mean;       // [bk][D]; what K was reduced by, times k_balance
   float* q_dot_mean;     // [bh][queries], q . key_mean * scale; null without lse
-  float* partials;       // [bh][stat_chunks][kStatistics][D]
+  float* partials;       // [bh][stat_chunks][kStatistics][D]; those of k and v at the first [bk]
   float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
   uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 real queries; null unless blocks are predicted
   float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
-  uint16_t* k_mean;  // bf16 [bh][pooled_blocks][D], each head's in the order of pooled_offset(); null unless blocks are
+  uint16_t* k_mean;  // bf16 [bk][pooled_blocks][D], each head's in the order of pooled_offset(); null unless blocks are
                      // predicted
   // Likewise: variances within the cells of a block, their mean; null unless blocks are ranked by error, like the next.
   uint16_t* k_variance;
-  ValueSpread* v_spread;   // [bh][key_blocks]
-  uint16_t* v_block_mean;  // fp16 [bh][key_blocks][D], less v_centre, units of v_scale; null unless errors are
+  ValueSpread* v_spread;   // [bk][key_blocks]
+  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_centre, units of v_scale; null unless errors are
                            // predicted, like the next
   float* output_lengths;   // [bh][selection_tiles]
-  float* k_similarity;     // [bh][key_blocks]; null without similarity
+  float* k_similarity;     // [bk][key_blocks]; null without similarity
   float* scores;           // [bh][selection_tiles, to 16s][selectable_keys] where blocks are ranked by error, or those
                            // of 16 tiles exceed shared memory; else null
   Budget* budgets;         // [Sizes::budgets], zeros before the selection; null without

@@ -30,11 +30,12 @@ __device__ float combine(int kind, float x, float y) {
   return kind == kLeastValue ? fminf(x, y) : kind == kLargestValue ? fmaxf(x, y) : x + y;
 }
 
-/// A CTA looks at a part of the sampled tokens of a head. grid: batch x heads, chunks, K and V or Q.
+/// A CTA looks at a part of the sampled tokens of a head. grid: batch x heads, chunks, K and V or Q. K and V have as
+/// many heads or fewer.
 template <int D>
 struct Sampler {
   static constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
-  int bh = static_cast<int>(blockIdx.x), chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
+  int head = static_cast<int>(blockIdx.x), chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
   int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements,
       row = static_cast<int>(threadIdx.x) / kRowLanes;
 
@@ -59,7 +60,7 @@ struct Sampler {
       for (int i = 0; i < kLaneElements; ++i) shared[kind][row][column + i] = found[kind][i];
     }
     __syncthreads();
-    float* out = partials + ((static_cast<int64_t>(bh) * chunks + chunk) * kStatistics + first) * D;
+    float* out = partials + ((static_cast<int64_t>(head) * chunks + chunk) * kStatistics + first) * D;
     for (int i = static_cast<int>(threadIdx.x); i < kCount * D; i += kThreads) {
       const int kind = i / D, c = i % D;
       float x = shared[kind][0][c];
@@ -79,7 +80,7 @@ struct Sampler {
 template <typename T, int D, RowSteps kSteps>
 __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
   const Sampler<D> sampler;
-  const int b = sampler.bh / p.heads, h = sampler.bh % p.heads;
+  const int b = sampler.head / p.heads, h = sampler.head % p.heads;
   const Rows<T> q(p.q, b, h, p.head_dim, sampler.column);
   const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
                                         moments_of(p, buffers.token_moments, true, b), h, p.head_dim, sampler.column);
@@ -99,7 +100,8 @@ __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffe
 template <typename T, int D, RowSteps kSteps>
 __device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
   const Sampler<D> sampler;
-  const int b = sampler.bh / p.heads, h = sampler.bh % p.heads, column = sampler.column;
+  if (sampler.head >= sizes.batch_kv_heads) return;
+  const int b = sampler.head / sizes.kv_heads, h = sampler.head % sizes.kv_heads, column = sampler.column;
   const Rows<T> k(p.k, b, h, p.head_dim, column), v(p.v, b, h, p.head_dim, column);
   const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
                                         moments_of(p, buffers.token_moments, false, b), h, p.head_dim, column);
@@ -159,21 +161,33 @@ __device__ float balance_of(float q_square, float k_square) {
   return balance > 0 && balance <= FLT_MAX ? balance : 1.0F;
 }
 
+/// Of the queries of all heads that share key head bk, whose record serves them all: the sum of channel c.
+template <int D>
+__device__ float squares_of_queries(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bk, int c) {
+  const int chunks = p.group * sizes.stat_chunks;
+  const float* partial = buffers.partials + (static_cast<int64_t>(bk) * chunks * kStatistics + kQuerySquares) * D + c;
+  float sum = 0;
+#pragma unroll 8
+  for (int chunk = 0; chunk < chunks; ++chunk, partial += kStatistics * D) sum += *partial;
+  return sum;
+}
+
 template <int D>
 __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
-  const int bh = blockIdx.x, c = threadIdx.x;
-  if (bh == 0 && c == 0) *buffers.next_tile = 0;
-  if (bh == 0 && c < kLengthClasses) buffers.class_counts[c] = 0;
-  for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D)
+  const int bk = blockIdx.x, c = threadIdx.x;
+  if (bk == 0 && c == 0) *buffers.next_tile = 0;
+  if (bk == 0 && c < kLengthClasses) buffers.class_counts[c] = 0;
+  for (int i = c; bk == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
-  const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * kStatistics * D + c;
-  float found[kStatistics] = {0, 0, 0, FLT_MAX, -FLT_MAX, 0};
+  const float* partial = buffers.partials + static_cast<int64_t>(bk) * sizes.stat_chunks * kStatistics * D + c;
+  float found[kQuerySquares] = {0, 0, 0, FLT_MAX, -FLT_MAX};
 #pragma unroll 8
   for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += kStatistics * D) {
 #pragma unroll
-    for (int kind = 0; kind < kStatistics; ++kind) found[kind] = combine(kind, found[kind], partial[kind * D]);
+    for (int kind = 0; kind < kQuerySquares; ++kind) found[kind] = combine(kind, found[kind], partial[kind * D]);
   }
-  const int samples = ceil_div(key_count(p, bh / p.heads), sizes.stat_stride);
+  const float query_squares = squares_of_queries<D>(p, sizes, buffers, bk, c);
+  const int samples = ceil_div(key_count(p, bk / sizes.kv_heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
   // A mean that the sample cannot tell from 0 (about 4 standard errors; normal data spread over 7 deviations) is noise,
   // and would only add its own rounding to outputs that are averages themselves.
@@ -183,13 +197,13 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
   const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
   const float balance =
-      balance_of<D>(found[kQuerySquares] / static_cast<float>(ceil_div(p.queries, sizes.query_stride)),
+      balance_of<D>(query_squares / static_cast<float>(p.group * ceil_div(p.queries, sizes.query_stride)),
                     fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
-  const int64_t at = static_cast<int64_t>(bh) * D + c;
+  const int64_t at = static_cast<int64_t>(bk) * D + c;
   buffers.q_balance[at] = balance;
   buffers.k_balance[at] = 1.0F / balance;
   buffers.key_mean[at] = key_mean / balance;
-  if (c == 0) buffers.v_saturated[bh] = 0;
+  if (c == 0) buffers.v_saturated[bk] = 0;
   buffers.v_centre[at] = centre;
   const float headroom = sizes.stat_stride > 1 ? kHeadroom : kHeadroomOfAll;
   buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre) * kLeastRelativeScale, kLeastScale));
@@ -205,7 +219,7 @@ void launch_sample(const Call& call) {
   const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks, 2);
   const auto run = [&](auto* sampling, auto* finishing) {
     start(sampling, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
-    start(finishing, call.sizes.batch_heads, call.sizes.D, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(finishing, call.sizes.batch_kv_heads, call.sizes.D, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
   if (call.sizes.D == 64) run(sampling_of<T, 64>(call), finish<64>);
   if (call.sizes.D == 128) run(sampling_of<T, 128>(call), finish<128>);

@@ -214,9 +214,14 @@ class TileSelector {
     return ceil_div(visible_keys(p_, count_, last), kRecord);
   }
 
-  /// This head's.
+  /// Which head of k and v is this one's.
+  __device__ int64_t key_head() const {
+    return sizes_.group.of(bh_);
+  }
+
+  /// Of this head's keys.
   __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
-    return of_keys + static_cast<int64_t>(bh_) * sizes_.pooled_blocks * D;
+    return of_keys + key_head() * sizes_.pooled_blocks * D;
   }
 
   __device__ uint32_t* key_of(int row, int block) const {
@@ -256,7 +261,7 @@ class TileSelector {
   /// of the scores times that of V, and half the scores' variance times how far V's mean is off.
   __device__ void rank(const PooledQueries<D>& queries, RankedTile (&tiles)[kTiles], BinCounts& bins) const {
     const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
-    const ValueSpread* spreads = buffers_.v_spread + static_cast<int64_t>(bh_) * sizes_.key_blocks;
+    const ValueSpread* spreads = buffers_.v_spread + key_head() * sizes_.key_blocks;
     const float square_scale = p_.scale * p_.scale;
     const int candidates[2] = {tiles[lane() / 4].candidates, tiles[lane() / 4 + 8].candidates};
     Best best[2];
@@ -297,7 +302,7 @@ class TileSelector {
   __device__ bool forced(int block) const {
     if (p_.selection.means && block >= with_means_) return true;
     return buffers_.k_similarity != nullptr &&
-           buffers_.k_similarity[static_cast<int64_t>(bh_) * sizes_.key_blocks + block] < choice_.similarity;
+           buffers_.k_similarity[key_head() * sizes_.key_blocks + block] < choice_.similarity;
   }
 
   /// A tile's keys, 0 where a block is forced; none where it keeps all.
@@ -390,7 +395,7 @@ class TileSelector {
   /// From the masses of all blocks that the tile sees.
   __device__ void predict(int tile) const {
     const int blocks = min(visible_blocks(tile), with_means_);  // a ragged last block is always kept, and has no mean
-    const int64_t head = static_cast<int64_t>(bh_);
+    const int64_t head = key_head();
     float square = 0;
 #pragma unroll
     for (int c = 0; c < D / 32; ++c) {

@@ -30,13 +30,14 @@ constexpr uint32_t kSparedCode = 0x42;
 template <typename T, int D>
 class OutlierRow {
  public:
-  __device__ OutlierRow(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int channel, int chunk)
+  __device__ OutlierRow(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread,
+                        int channel, int chunk)
       : rows_(p.v, thread.b, thread.h, p.head_dim, channel / kLaneElements * kLaneElements),
         channel_(channel),
         chunk_(chunk),
         first_(thread.block * kRecord),
         left_(min(key_count(p, thread.b) - first_, kRecord)) {
-    const int64_t at = static_cast<int64_t>(thread.b * p.heads + thread.h) * D + channel;
+    const int64_t at = static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * D + channel;
     inverse_ = fast_inverse(buffers.v_scale[at]);
     centre_ = buffers.v_centre[at] * inverse_;
   }
@@ -91,7 +92,7 @@ class OutlierRow {
 template <typename T, int D>
 __device__ void spare_outliers(const Problem& p, const Sizes& sizes, const Buffers& buffers,
                                const RecordThread<D>& thread) {
-  const int64_t record = static_cast<int64_t>(thread.b * p.heads + thread.h) * sizes.key_records + thread.block;
+  const int64_t record = static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   for (int item = static_cast<int>(threadIdx.x); item < D * 4; item += kQuantiseThreads) {
     const int channel = item / 4, chunk = item % 4;
@@ -99,7 +100,7 @@ __device__ void spare_outliers(const Problem& p, const Sizes& sizes, const Buffe
     uint4 keys = *place;
     const unsigned found = __ballot_sync(~0U, reaches<kSparedCode>(keys));
     if ((found >> (threadIdx.x % 32 & ~3U) & 0xF) == 0) continue;
-    const float mean = OutlierRow<T, D>(p, buffers, thread, channel, chunk).spare(keys);
+    const float mean = OutlierRow<T, D>(p, sizes, buffers, thread, channel, chunk).spare(keys);
     *place = keys;
     if (chunk == 0) buffers.v_mean[record * D + channel] = __half_as_ushort(__float2half_rn(mean));
   }

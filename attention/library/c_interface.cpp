@@ -64,6 +64,16 @@ void check_not_null(const void* pointer, const char* name) {
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer to one");
 }
 
+/// Of a call: that of this header, or of one before it that ended sooner.
+void check_call_size(size_t size, const char* remedy) {
+  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
+  if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;
+  throw Refusal(
+      SPARSEREEL_BAD_ARGUMENT,
+      "the call's size is " + std::to_string(size) + ", not " + std::to_string(sizeof(sparsereel_attention_call)),
+      remedy);
+}
+
 /// The C++ value of a constant, by its place.
 template <typename Value, size_t kValues>
 Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]) {
@@ -132,14 +142,14 @@ void check_size(size_t size, const char* remedy) {
 /// A call and the policies of heads that it points to.
 class CallerCall {
  public:
-  explicit CallerCall(const sparsereel_attention_call* given) {
-    check_not_null(given, "call");
-    check_size(given->size, "begin with sparsereel_attention_call_init(), of this library's header");
-    sparsereel_attention_call from{};  // what the caller does not know is left at zero
-    std::memcpy(&from, given, given->size);
-    fill_sizes(from);
-    fill_policy(from.policy);
-    call_.prologue = prologue_of(from.prologue, from.parts);
+  explicit CallerCall(const sparsereel_attention_call* from) {
+    check_not_null(from, "call");
+    check_call_size(from->size, "begin with sparsereel_attention_call_init(), of this library's header");
+    sparsereel_attention_call all{};  // what a caller of an earlier header does not know is 0
+    std::memcpy(&all, from, from->size);
+    fill_sizes(all);
+    fill_policy(all.policy);
+    call_.prologue = prologue_of(all.prologue);
     check(call_);
   }
   CallerCall(const CallerCall&) = delete;
@@ -153,6 +163,7 @@ class CallerCall {
     call_.element = chosen("element", from.element, {ElementType::fp32, ElementType::fp16, ElementType::bf16});
     call_.batch = from.batch;
     call_.heads = from.heads;
+    call_.kv_heads = from.kv_heads;
     call_.queries = from.queries;
     call_.keys = from.keys;
     call_.head_dim = from.head_dim;
@@ -297,20 +308,21 @@ sparsereel_status sparsereel_attention_set_parallel_for(sparsereel_attention* at
 sparsereel_status sparsereel_attention_call_init(sparsereel_attention_call* call, size_t size) {
   return guarded([&] {
     check_not_null(call, "call");
-    check_size(size, "compile with this library's header");
+    check_call_size(size, "compile with this library's header");
     const BlockPolicy defaults;
-    std::memset(call, 0, size);
-    call->size = size;
-    call->policy = {.all = head_policy(defaults.defaults),
-                    .heads = nullptr,
-                    .dropped = SPARSEREEL_MEANS,
-                    .ranking = SPARSEREEL_BY_ERROR,
-                    .cell = defaults.cell,
-                    .selection_rows = defaults.selection_rows,
-                    .dense_operations = defaults.dense_operations};
-    call->map_rows = kBlock;
-    call->prologue.eps = CallPrologue{}.eps;
-    call->prologue.interleaved = 1;
+    sparsereel_attention_call all{};
+    all.size = size;
+    all.policy = {.all = head_policy(defaults.defaults),
+                  .heads = nullptr,
+                  .dropped = SPARSEREEL_MEANS,
+                  .ranking = SPARSEREEL_BY_ERROR,
+                  .cell = defaults.cell,
+                  .selection_rows = defaults.selection_rows,
+                  .dense_operations = defaults.dense_operations};
+    all.map_rows = kBlock;
+    all.prologue.eps = CallPrologue{}.eps;
+    all.prologue.interleaved = 1;
+    std::memcpy(call, &all, size);
   });
 }
 

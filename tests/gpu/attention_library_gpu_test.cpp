@@ -34,6 +34,7 @@ struct GpuCall {
     call.queries = q.size(1);
     call.keys = k.size(1);
     call.heads = q.size(2);
+    if (k.size(2) != q.size(2)) call.kv_heads = k.size(2);
     call.head_dim = q.size(3);
     call.q = tensor_of(q);
     call.k = tensor_of(k);
@@ -106,6 +107,30 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBits) {
       expect_same_bits(
           x, {.mode = Mode::quantized}, [](GpuCall& mine) { mine.call.quantized = 1; }, dtype);
     }
+}
+
+TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithFewerHeadsOfKeysAndValues) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    Inputs x = inputs(2, 1000, 1000, 8, head_dim);
+    x.k = x.k.narrow(2, 0, 2);
+    x.v = x.v.narrow(2, 0, 2);
+    expect_same_bits(x, sparse(0.3), [](GpuCall& mine) { mine.call.policy.all.topk = 0.3; });
+    expect_same_bits(x, {.mode = Mode::quantized}, [](GpuCall& mine) { mine.call.quantized = 1; });
+  }
+}
+
+TEST_F(AttentionLibraryOnGpu, KeepsKeysAndValuesOnce) {
+  const Attention library(0);
+  AttentionCall all(1, 24576, 32, 128), as_many(1, 24576, 32, 128, 32), fewer(1, 24576, 32, 128, 8);
+  for (AttentionCall* call : {&all, &as_many, &fewer}) {
+    call->element = SPARSEREEL_BF16;
+    call->quantized = 1;
+  }
+  EXPECT_EQ(library.workspace_size(as_many), library.workspace_size(all));
+  const auto records = static_cast<int64_t>(2) * 24 * 24576 * 128;  // bytes of 24 heads less of K and V
+  const auto saved =
+      static_cast<int64_t>(library.workspace_size(all)) - static_cast<int64_t>(library.workspace_size(fewer));
+  EXPECT_GT(saved, records);
 }
 
 TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhateverThePolicy) {

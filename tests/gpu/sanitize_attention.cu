@@ -177,6 +177,20 @@ const Mode modes[] = {
        p.selection.means = true;
        p.key_lengths = extras.lengths.get();
      }},
+    {"all heads share one of K and V, means by error",
+     [](Problem& p, const Extras&) {
+       predict(p);
+       keep_means(p);
+       p.group = p.heads;
+     },
+     true},
+    {"all heads share one of K and V, norm across heads, causal, log-sum-exp",
+     [](Problem& p, const Extras& extras) {
+       normalise(p, extras, Prologue::Norm::rms, true, true);
+       p.group = p.heads;
+       p.causal = true;
+       p.lse = extras.lse.get();
+     }},
     {"outliers of V",
      [](Problem& p, const Extras&) {
        // A channel's row of V as the scale's sample may miss it: the largest bf16.
@@ -195,7 +209,7 @@ void fill_last_pooled(const Problem& p, Kernel kernel, uint8_t* scratch) {
   for (uint16_t* const pooled : {buffers.k_mean, buffers.k_variance}) {
     if (pooled == nullptr) continue;
     uint8_t* const last = reinterpret_cast<uint8_t*>(pooled) + head - eight;
-    check(cudaMemset2D(last, head, 0xFF, eight, sizes.batch_heads));
+    check(cudaMemset2D(last, head, 0xFF, eight, sizes.batch_kv_heads));
   }
 }
 

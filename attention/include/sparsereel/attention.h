@@ -159,7 +159,7 @@ typedef struct sparsereel_attention_prologue {
   sparsereel_norm norm;
   int across_heads; /* normalise over heads x head_dim instead of per head */
   double eps;
-  const float *q_weight, *q_bias, *k_weight, *k_bias; /* [head_dim], or [heads * head_dim] across heads; null: none */
+  const float *q_weight, *q_bias, *k_weight, *k_bias; /* [head_dim], across heads its heads times that; null: none */
   /* Tables [queries - text_tokens, head_dim] of self-attention, in the order of the tokens; the last text_tokens are
    * not rotated. Null: no rotary embedding. The two entries of a pair are equal. */
   const float *rotary_cos, *rotary_sin;
@@ -189,7 +189,8 @@ enum {
 };
 
 typedef struct sparsereel_attention_call {
-  size_t size;                /* of this struct, set by sparsereel_attention_call_init() */
+  size_t size;                /* of this struct, set by sparsereel_attention_call_init(): fields are only added at its
+                                 end, and what a program was compiled without has its default */
   sparsereel_element element; /* of q, k, v and out. A GPU takes fp16 and bf16 */
   int64_t batch, heads, queries, keys;
   int64_t head_dim;           /* 16 to 256; on a GPU a multiple of 8 */
@@ -208,8 +209,8 @@ typedef struct sparsereel_attention_call {
   int64_t map_rows;   /* 64 or 128 */
   sparsereel_attention_prologue prologue;
   uint64_t* counts; /* device [SPARSEREEL_COUNTS], added to; null: not wanted */
-  /* What follows was added to the struct: programs that were compiled without it pass a smaller size. */
-  sparsereel_attention_parts parts; /* of the prologue */
+  int64_t kv_heads; /* of k and v, a divisor of `heads`: each is shared by heads / kv_heads neighbours of q and out, and
+                       read, quantised and kept in the workspace once. 0: as many as heads */
 } sparsereel_attention_call;
 
 /* The defaults of every field; size: sizeof(sparsereel_attention_call), as the program knows it. */

@@ -31,14 +31,19 @@ inline void check_attention(sparsereel_status status) {
 struct AttentionCall : sparsereel_attention_call {
   AttentionCall() : sparsereel_attention_call() { check_attention(sparsereel_attention_call_init(this, sizeof *this)); }
 
-  /// The sizes of self-attention over contiguous [batch, tokens, heads, head_dim].
-  AttentionCall(int64_t batch_, int64_t tokens, int64_t heads_, int64_t head_dim_) : AttentionCall() {
+  /// The sizes of self-attention over contiguous [batch, tokens, heads, head_dim]; kv_heads: of k and v, 0: as many.
+  AttentionCall(int64_t batch_, int64_t tokens, int64_t heads_, int64_t head_dim_, int64_t kv_heads_ = 0)
+      : AttentionCall() {
     batch = batch_;
     queries = keys = tokens;
     heads = heads_;
+    kv_heads = kv_heads_;
     head_dim = head_dim_;
-    for (sparsereel_tensor* tensor : {&q, &k, &v, &out})
-      *tensor = {nullptr, tokens * heads_ * head_dim_, heads_ * head_dim_, head_dim_};
+    const auto contiguous = [&](int64_t of) {
+      return sparsereel_tensor{nullptr, tokens * of * head_dim_, of * head_dim_, head_dim_};
+    };
+    q = out = contiguous(heads_);
+    k = v = contiguous(kv_heads_ == 0 ? heads_ : kv_heads_);
   }
 };
 

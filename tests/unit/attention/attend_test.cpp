@@ -252,6 +252,75 @@ TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   EXPECT_THROW(kept(2, 1), Error) << "a policy of two heads for a call of three";
 }
 
+/// x with the first `heads` of k's and v's.
+Inputs with_fewer(Inputs x, int64_t heads) {
+  x.k = x.k.narrow(2, 0, heads);
+  x.v = x.v.narrow(2, 0, heads);
+  return x;
+}
+
+Inputs repeated(Inputs x) {
+  const int64_t group = x.q.size(2) / x.k.size(2);
+  x.k = x.k.repeat_interleave(group, 2);
+  x.v = x.v.repeat_interleave(group, 2);
+  return x;
+}
+
+TEST(Attend, SharesHeadsOfKeysAndValues) {
+  for (const int64_t fewer : {1, 2, 6}) {
+    const Inputs x = with_fewer(Inputs(300, 64, at::kFloat, 6), fewer), all = repeated(x);
+    for (Context context : exact_contexts()) {
+      context.return_lse = true;
+      for (const bool causal : {false, true}) {
+        context.causal = causal;
+        const Result result = run(x, context);
+        const auto [out, lse] = expected(all, causal ? causal_mask(all) : everything(all), 0.125);
+        EXPECT_LE(max_error(result.out, out), 1e-5) << result.kernel;
+        EXPECT_LE(max_error(result.lse, lse), 1e-4) << result.kernel;
+      }
+    }
+    Context sparse{.mode = Mode::sparse};
+    sparse.policy.defaults.topk = 0.4;
+    EXPECT_TRUE(at::equal(run(x, sparse).out, run(all, sparse).out));
+    const at::Tensor full = run(all, {}).out, eight_bits = run(x, {.mode = Mode::quantized}).out;
+    EXPECT_LT(((eight_bits - full).abs().sum() / full.abs().sum()).item<double>(), 0.06);
+  }
+}
+
+TEST(Attend, FullModeObeysMapsOverSharedHeads) {
+  const Inputs x = with_fewer(Inputs(300, 64, at::kFloat, 6), 2);
+  BlockMap map(2, 6, 5, 5, false);
+  for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 3 == 0 ? 1 : 0;
+  for (const Dropped dropped : {Dropped::none, Dropped::mean}) {
+    Context full, sparse{.mode = Mode::sparse};
+    for (Context* context : {&full, &sparse}) {
+      context->block_map = map;
+      context->policy.dropped = dropped;
+      context->policy.ranking = dropped == Dropped::mean ? Ranking::error : Ranking::mass;
+    }
+    EXPECT_LE(max_error(run(x, full).out, run(repeated(x), sparse).out), 1e-5);
+  }
+}
+
+TEST(Prologue, NormalisesTheHeadsThatKeysHave) {
+  for (const bool across : {false, true}) {
+    const Inputs x = with_fewer(Inputs(200, 64, at::kFloat, 6), 2);
+    Context context;
+    context.prologue.norm = Prologue::Norm::rms;
+    context.prologue.across_heads = across;
+    context.prologue.q_weight = at::rand({across ? 6 * 64 : 64});
+    context.prologue.k_weight = at::rand({across ? 2 * 64 : 64});
+    Context of_all = context;
+    if (across) of_all.prologue.k_weight = context.prologue.k_weight.view({2, 64}).repeat_interleave(3, 0).flatten();
+    for (const Mode mode : {Mode::full, Mode::sparse}) {
+      context.mode = of_all.mode = mode;
+      EXPECT_LE(max_error(run(x, context).out, run(repeated(x), of_all).out), 1e-5);
+    }
+    context.prologue.k_weight = at::rand({5});
+    EXPECT_THROW(run(x, context), Error);
+  }
+}
+
 TEST(Attend, ReusesItsWorkspace) {
   Workspace workspace;
   Context context;
@@ -406,6 +475,7 @@ TEST(Attend, RefusesTensorsItCannotRun) {
   expect_refused([&] { attend(x.q, x.k, at::Tensor(), c, w); }, "v undefined");
   expect_refused([&] { attend(x.q[0], x.k, x.v, c, w); }, "q is [20, 3, 64]");
   expect_refused([&] { attend(x.q, x.k, x.v.narrow(1, 0, 3), c, w); }, "v [2, 3, 3, 64]");
+  expect_refused([&] { attend(x.q, x.k.narrow(2, 0, 2), x.v.narrow(2, 0, 2), c, w); }, "k [2, 20, 2, 64]");
   expect_refused([&] { attend(x.q, x.k.to(at::kHalf), x.v, c, w); }, "Half");
   expect_refused([&] { run(Inputs(20, 64, at::kDouble), c); }, "Double");
   expect_refused([&] { run(Inputs(20, 8), c); }, "8]");

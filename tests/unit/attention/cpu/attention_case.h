@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -135,6 +136,31 @@ class Case {
   }
 
   Sizes sizes_;
+};
+
+/// Heads of q that share one of k and v, and the same with k and v repeated, over the same memory.
+struct GroupedCase {
+  static constexpr int64_t kGroup = 3, kHeads = 6;
+
+  explicit GroupedCase(const Sizes& sizes)
+      : repeated({.queries = sizes.queries, .keys = sizes.keys, .head_dim = sizes.head_dim, .heads = kHeads}) {
+    const Problem& p = repeated.problem;
+    for (const View<const float>& view : {p.k, p.v})
+      for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t t = 0; t < p.keys; ++t)
+          for (int64_t h = 0; h < kHeads; ++h)
+            std::copy_n(view.row(b, t, h / kGroup * kGroup), p.head_dim, repeated.row(view, b, t, h));
+  }
+
+  /// repeated's inputs and masks as they are now, without the repetitions.
+  Case fewer() const {
+    Case c = repeated;
+    c.problem.group = kGroup;
+    for (View<const float>* view : {&c.problem.k, &c.problem.v}) view->head_stride *= kGroup;
+    return c;
+  }
+
+  Case repeated;
 };
 
 /// max|a - e| <= tolerance * max(1, max|e|), infinities at the same places, no NaN.

@@ -81,6 +81,47 @@ TEST(AttentionLibrary, SelectsAsThePolicySays) {
   }
 }
 
+TEST(AttentionLibrary, SharesHeadsOfKeysAndValues) {
+  for (const int quantized : {0, 1}) {
+    const cpu::GroupedCase groups({.queries = 300, .keys = 300});
+    Caller caller(groups.fewer()), all(groups.repeated);
+    for (Caller* each : {&caller, &all}) {
+      each->call.quantized = quantized;
+      each->call.policy.all.topk = 0.4;
+      each->run();
+    }
+    if (quantized == 0) {
+      EXPECT_EQ(caller.out, all.out);
+      EXPECT_EQ(caller.lse, all.lse);
+    } else {  // channels are balanced for a group together
+      EXPECT_LT(cpu::relative_l1(caller.out, all.out), 0.05);
+    }
+    EXPECT_EQ(caller.counts[SPARSEREEL_COUNT_KEPT], all.counts[SPARSEREEL_COUNT_KEPT]);
+    EXPECT_LT(2 * caller.workspace.size(), all.workspace.size());
+  }
+}
+
+/// A program compiled with the header of before kv_heads: its struct ends there.
+TEST(AttentionLibrary, TakesCallsOfItsFirstHeader) {
+  constexpr size_t first = offsetof(sparsereel_attention_call, kv_heads);
+  Case c({.queries = 130, .keys = 130});
+  Caller caller(c);
+  keep_all(caller.call);
+  const std::vector<float> expected = caller.run();
+  sparsereel_attention_call old = caller.call;
+  old.size = first;
+  old.kv_heads = 77;  // what happens to lie behind it
+  std::fill(caller.out.begin(), caller.out.end(), NAN);
+  ASSERT_EQ(
+      sparsereel_attention_run(caller.library.get(), &old, caller.workspace.data(), caller.workspace.size(), nullptr),
+      SPARSEREEL_OK);
+  EXPECT_EQ(caller.out, expected);
+  ASSERT_EQ(sparsereel_attention_call_init(&old, first), SPARSEREEL_OK);
+  EXPECT_EQ(old.size, first);
+  EXPECT_EQ(old.kv_heads, 77);
+  EXPECT_EQ(old.map_rows, 64);
+}
+
 TEST(AttentionLibrary, LetsHeadsDiffer) {
   Case c({.queries = 700, .keys = 700});
   Caller caller(c);

@@ -92,6 +92,8 @@ TEST(AttentionRefusals, StridesOfOneElementDoNotMatter) {
 TEST(AttentionRefusals, SizesThatCannotBe) {
   EXPECT_EQ(refused([](Caller& c) { c.call.batch = 0; }, "batch is 0"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.keys = -5; }, "keys is -5"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.kv_heads = 3; }, "kv_heads is 3 of 2 heads"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.kv_heads = -1; }, "pass a divisor of heads"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.queries = int64_t{1} << 31; }, "queries is 2147483648"),
             SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.head_dim = 8; }, "head_dim is 8"), SPARSEREEL_UNSUPPORTED);

@@ -1,0 +1,105 @@
+// Heads of q that share one of k and v, against the same with k and v repeated.
+#include <gtest/gtest.h>
+
+#include "attention_case.h"
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+/// The same bits wherever nothing is rounded: all the same products and sums.
+void expect_same(Case fewer, Case repeated) {
+  for (const BlockMap& map : {visible_blocks(fewer.problem), random_map(fewer.problem)}) {
+    const Case::Output naive = repeated.naive(map), reference = fewer.reference(map);
+    if (fewer.problem.mean_cell == 0) {
+      EXPECT_TRUE(near(reference.out, naive.out, 1e-6));
+    }
+    EXPECT_EQ(reference.out, repeated.reference(map).out);
+    for (const TileKernel& kernel : tile_kernels()) {
+      const Case::Output got = fewer.fast(map, kernel, 2), expected = repeated.fast(map, kernel, 2);
+      EXPECT_EQ(got.out, expected.out) << kernel.name;
+      EXPECT_EQ(got.lse, expected.lse) << kernel.name;
+      EXPECT_EQ(got.counts.skipped_pv_blocks, expected.counts.skipped_pv_blocks);
+      EXPECT_EQ(got.counts.mean_blocks, expected.counts.mean_blocks);
+    }
+  }
+}
+
+TEST(Groups, GiveWhatRepeatedKeysAndValuesGive) {
+  for (const int64_t head_dim : {16, 64, 100}) {
+    GroupedCase groups({.queries = 130, .keys = 200, .head_dim = head_dim});
+    expect_same(groups.fewer(), groups.repeated);
+    groups.repeated.problem.mean_cell = 16;
+    expect_same(groups.fewer(), groups.repeated);
+  }
+}
+
+TEST(Groups, ObeyMasks) {
+  const int64_t lengths[] = {65, 190};
+  GroupedCase groups({.queries = 190, .keys = 190, .head_dim = 32});
+  groups.repeated.problem.causal = true;
+  expect_same(groups.fewer(), groups.repeated);
+  groups.repeated.problem.key_lengths = lengths;
+  groups.repeated.problem.mean_cell = 16;
+  expect_same(groups.fewer(), groups.repeated);
+}
+
+TEST(Groups, ChooseTheBlocksThatRepeatedKeysAndValuesChoose) {
+  GroupedCase groups({.queries = 700, .keys = 700, .head_dim = 32});
+  groups.repeated.problem.mean_cell = 16;
+  groups.repeated.problem.text_tokens = 30;
+  std::vector<HeadPolicy> policies(GroupedCase::kHeads, {.topk = 0.3});
+  for (const bool differ : {false, true}) {
+    policies[1].topk = differ ? 0.6 : 0.3;
+    policies[4].similarity = differ ? 0.05 : -1;
+    for (const Ranking ranking : {Ranking::error, Ranking::mass}) {
+      const Selector selector{.heads = policies, .rows = 128, .ranking = ranking};
+      const Case fewer = groups.fewer();
+      const Prediction got = predict_blocks(fewer.problem, selector, serial),
+                       expected = predict_blocks(groups.repeated.problem, selector, serial);
+      EXPECT_EQ(got.map.bits, expected.map.bits);
+      EXPECT_EQ(got.sum_error, expected.sum_error);
+      EXPECT_LT(count_blocks(got.map), count_blocks(visible_blocks(fewer.problem)));
+    }
+  }
+}
+
+/// In 8 bits the fast kernels compute what the reference does, as near to exact attention as with k and v repeated.
+void expect_near_exact(const GroupedCase& groups, double bound) {
+  Case fewer = groups.fewer(), repeated = groups.repeated;
+  const BlockMap map = random_map(fewer.problem);
+  const Case::Output exact = repeated.reference(map);
+  const Case::Output reference = fewer.reference(map, kNeverSkip, Arithmetic::int8),
+                     usual = repeated.reference(map, kNeverSkip, Arithmetic::int8);
+  EXPECT_LT(relative_l1(reference.out, exact.out), bound);
+  EXPECT_LT(relative_l1(reference.out, exact.out), 1.05 * relative_l1(usual.out, exact.out));
+  EXPECT_TRUE(near(reference.lse, exact.lse, 0.02));
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = fewer.fast(map, kernel, kNeverSkip, Arithmetic::int8);
+    EXPECT_LT(relative_l1(fast.out, reference.out), 1e-3) << kernel.name;
+    EXPECT_TRUE(near(fast.lse, reference.lse, 1e-3)) << kernel.name;
+  }
+}
+
+TEST(Groups, StayNearExactInEightBits) {
+  GroupedCase groups({.queries = 130, .keys = 200});
+  expect_near_exact(groups, 0.05);
+  groups.repeated.problem.mean_cell = 16;
+  expect_near_exact(groups, 0.06);
+}
+
+// A record of k serves every head of its group, so its channels are balanced for all their queries together.
+TEST(Groups, BalanceChannelsForAllTheirHeads) {
+  GroupedCase groups({.queries = 128, .keys = 1500});
+  make_loud_channels(groups.repeated);
+  expect_near_exact(groups, 0.046);
+}
+
+TEST(Groups, KeepKeysAndValuesOnce) {
+  const GroupedCase groups({.queries = 100, .keys = 500});
+  for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::int8})
+    EXPECT_EQ(GroupedCase::kGroup * block_sparse_scratch_floats(groups.fewer().problem, arithmetic),
+              block_sparse_scratch_floats(groups.repeated.problem, arithmetic));
+}
+
+}  // namespace
+}  // namespace sparsereel::attention::cpu
