@@ -52,6 +52,7 @@ class Structs(unittest.TestCase):
         call = self.library.new_call()
         self.assertEqual((call.policy.all.topk, call.policy.all.pv_threshold, call.policy.cell, call.policy.selection_rows), (0.12, 50, 16, 192))
         self.assertEqual((call.policy.dense_operations, call.map_rows, call.prologue.eps, call.prologue.interleaved), (6e10, 64, 1e-6, 1))
+        self.assertEqual(call.kv_heads, 0)
 
     def test_constants_are_those_of_the_header(self):
         def constant(name):
@@ -137,6 +138,20 @@ class Operator(unittest.TestCase):
         self.assertTrue(torch.equal(out, sparsereel.attention(q, k, v, topk=torch.tensor([1, 0.2, 0.5], dtype=torch.float64))))
         self.assertFalse(torch.equal(out, sparsereel.attention(q, k, v, topk=0.5)))
 
+    def test_heads_may_share_those_of_keys_and_values(self):
+        q, k, v = self.tensors(700, heads=6)
+        k, v = k[:, :2], v[:, :2]
+        all_k, all_v = (x.repeat_interleave(3, 1) for x in (k, v))
+        for arguments in ({'topk': 1}, {'topk': 0.3}, {'topk': 0.3, 'dropped': 'none'}, {'cdf': 0.7, 'is_causal': True}, {'topk': [0.1, 0.2, 0.3, 0.4, 0.5, 1]},
+                          {'error': 0.1, 'text_tokens': 70}, {'key_lengths': torch.tensor([500, 700])}):
+            out, lse = sparsereel.attention(q, k, v, return_lse=True, **arguments)
+            expected, expected_lse = sparsereel.attention(q, all_k, all_v, return_lse=True, **arguments)
+            self.assertTrue(torch.equal(out, expected) and torch.equal(lse, expected_lse), arguments)
+        turned = sparsereel.attention(*(x.transpose(1, 2) for x in (q, k, v)), topk=1, tensor_layout='NHD')
+        self.assert_near(turned.transpose(1, 2), masked(q, all_k, all_v, None))
+        eight_bits = sparsereel.attention(q, k, v, quantized=True)
+        self.assertLess(((eight_bits - masked(q, all_k, all_v, None)).abs().sum() / eight_bits.abs().sum()).item(), 0.06)
+
     def test_returns_the_log_sum_exp(self):
         q, k, v = self.tensors()
         _, lse = sparsereel.attention(q, k, v, topk=1, return_lse=True)
@@ -173,8 +188,9 @@ class Operator(unittest.TestCase):
                                  ({'key_lengths': torch.tensor([1, 1]), 'return_sparsity': True}, 'leave one of them out')):
             with self.assertRaisesRegex(ValueError, words):
                 sparsereel.attention(q, k, v, **arguments)
-        with self.assertRaisesRegex(ValueError, 'repeat the heads'):
-            sparsereel.attention(q, k[:, :1], v[:, :1])
+        for call in (sparsereel.attention, sparsereel.spas_sage2_attn_meansim_topk_cuda):
+            with self.assertRaisesRegex(ValueError, 'as many heads as q, or a divisor'):
+                call(q, k[:, :2], v[:, :2])
         with self.assertRaisesRegex(ValueError, 'float64'):
             sparsereel.attention(q.double(), k.double(), v.double())
         with self.assertRaisesRegex(sparsereel.AttentionError, 'topk is 2; ') as caught:
@@ -275,6 +291,9 @@ class Published(unittest.TestCase):
         self.assertEqual(sparsereel.spas_sage2_attn_meansim_topk_cuda(*(x.bfloat16() for x in (self.q, self.k, self.v))).dtype, torch.bfloat16)
         one, repeated = self.k[:, :1], self.k[:, :1].expand(-1, 2, -1, -1)
         few = sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, one, self.v[:, :1])
+        mask_id = torch.rand(1, 2, 5, 10) < 0.6
+        self.assert_near(sparsereel.block_sparse_sage2_attn_cuda(self.q, one, self.v[:, :1], mask_id=mask_id | (torch.arange(10) == 3)),
+                         masked(self.q, repeated, self.v[:, :1], of_blocks(mask_id | (torch.arange(10) == 3), 128, 600, 600)))
         self.assertTrue(torch.equal(few, sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, repeated, self.v[:, :1].expand(-1, 2, -1, -1))))
 
     def test_what_is_not_supported_is_refused_by_name(self):

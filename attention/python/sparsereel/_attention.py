@@ -64,6 +64,7 @@ def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, droppe
     token, head = (2, 1) if layout == 'HND' else (1, 2)
     call.element = _ELEMENTS[q.dtype]
     call.batch, call.heads, call.queries, call.keys, call.head_dim = q.size(0), q.size(head), q.size(token), k.size(token), q.size(3)
+    call.kv_heads = k.size(head)
     call.scale, call.causal, call.text_tokens, call.quantized = scale, causal, text_tokens, quantized
     heads = (lib.HeadPolicy * (len(policy) // _HEAD_FIELDS))()
     for i, each in enumerate(heads):
@@ -87,11 +88,13 @@ def _full(q, k, v, layout, scale, causal, key_lengths, lse):
     if key_lengths is not None:
         real = torch.arange(keys, device=q.device) < key_lengths.view(-1, 1, 1, 1)
         mask = real if mask is None else mask & real
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None)
+    grouped = q.size(1) != k.size(1)
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None, enable_gqa=grouped)
     if mask is not None:
         out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # a row without a key
     if lse is not None:
-        scores = q.float() @ k.float().transpose(2, 3) * (scale or q.size(3) ** -0.5)
+        keys_of_heads = k.float().repeat_interleave(q.size(1) // k.size(1), 1)
+        scores = q.float() @ keys_of_heads.transpose(2, 3) * (scale or q.size(3) ** -0.5)
         lse.copy_((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).logsumexp(-1))
     return (out.transpose(1, 2) if layout == 'NHD' else out).contiguous()
 
@@ -155,8 +158,10 @@ def _check_tensors(q, k, v, layout):
         raise ValueError(f'tensor_layout is {layout!r}: pass "HND" ([batch, heads, tokens, head_dim]) or "NHD" ([batch, tokens, heads, head_dim])')
     shapes = f'q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}'
     head = 1 if layout == 'HND' else 2
-    if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape or any(q.size(d) != k.size(d) for d in (0, head, 3)):
-        raise ValueError(f'{shapes}: pass four dimensions, equal batch, heads and head_dim (repeat the heads of k and v where q has more), and k and v alike')
+    if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape or any(q.size(d) != k.size(d) for d in (0, 3)):
+        raise ValueError(f'{shapes}: pass four dimensions, equal batch and head_dim, and k and v alike')
+    if k.size(head) == 0 or q.size(head) % k.size(head) != 0:
+        raise ValueError(f'{shapes}: pass k and v with as many heads as q, or a divisor of them')
     if not q.dtype == k.dtype == v.dtype or q.dtype not in _ELEMENTS:
         raise ValueError(f'q is {q.dtype}, k {k.dtype}, v {v.dtype}: pass all in float16, bfloat16 or, on a CPU, float32')
     if not q.device == k.device == v.device or q.device.type not in ('cpu', 'cuda'):
@@ -196,7 +201,8 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', 
               return_sparsity=False):
     """softmax(q k^T scale) v over the blocks of 64 keys that matter; on a GPU the products are in 8 bits.
 
-    q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU float32 too.
+    q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU float32 too. k and v
+        may have fewer heads, a divisor of q's: each serves as many neighbours of q.
     topk (the default, 0.12 with means, else 0.5), cdf or error: which blocks are computed; a number, or one for each head. topk counts the blocks that a
         query sees, of a causal call too.
     dropped: what stands for the others, "mean" (of 16 tokens) or "none". select: what they are ranked by, "error" (of the means) or "mass".

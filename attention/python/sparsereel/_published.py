@@ -8,7 +8,7 @@ on every GPU, sequences may be shorter than 128 tokens, head_dim is any multiple
 import torch
 from torch import Tensor
 
-from ._attention import attention
+from ._attention import _check_tensors, attention
 
 _QUERIES, _KEYS = 128, 64
 
@@ -44,12 +44,12 @@ def _visible(queries, keys, device):
 
 
 def _block_map(q, k, is_causal, smooth_k, simthreshd1, cdfthreshd, topk, attention_sink):
-    """bool [batch, heads, tiles, key blocks]; q, k: [batch, heads, tokens, head_dim]."""
+    """bool [batch, heads, tiles, key blocks]; q, k: [batch, heads, tokens, head_dim], of k a divisor of q's heads."""
     q, k = q.float(), k.float()
     if smooth_k:
         k = k - k.mean(2, keepdim=True)
     means_q, alike_q = _pooled(q, _QUERIES)
-    means_k, alike_k = _pooled(k, _KEYS)
+    means_k, alike_k = (x.repeat_interleave(q.size(1) // k.size(1), 1) for x in _pooled(k, _KEYS))
     threshold = _per_head(simthreshd1, q)
     mixed_q, mixed_k = (alike_q <= threshold).unsqueeze(3), (alike_k <= threshold).unsqueeze(2)
     scores = (means_q @ means_k.transpose(2, 3) * q.size(3) ** -0.5).masked_fill(mixed_k, -torch.inf)
@@ -76,13 +76,6 @@ def _half(*tensors):
     return [x.to(dtype) for x in tensors]
 
 
-def _repeated(q, k, v):
-    """k and v with as many heads as q."""
-    if q.size(1) == k.size(1):
-        return k, v
-    return (x.repeat_interleave(q.size(1) // x.size(1), 1) for x in (k, v))
-
-
 def _run(q, k, v, block_map, is_causal, scale, pvthreshd, tensor_layout, output_dtype, return_lse):
     if output_dtype not in (torch.float16, q.dtype):
         raise NotImplementedError(f'output_dtype {output_dtype} is not supported: the output has the dtype of q, {q.dtype}')
@@ -102,7 +95,7 @@ def _meansim(q, k, v, is_causal, scale, smooth_k, simthreshd1, cdfthreshd, topk,
     if (cdfthreshd is None) == (topk is None):
         raise ValueError('pass one of cdfthreshd and topk, and None for the other')
     q, k, v = _half(*_heads_first(tensor_layout, q, k, v))
-    k, v = _repeated(q, k, v)
+    _check_tensors(q, k, v, 'HND')
     kept, share = _block_map(q, k, is_causal, smooth_k, simthreshd1, cdfthreshd, topk, attention_sink)
     results = _run(q, k, v, kept, is_causal, scale, pvthreshd, tensor_layout, output_dtype, return_lse)
     if return_sparsity:
@@ -137,7 +130,7 @@ def block_sparse_sage2_attn_cuda(q, k, v, mask_id=None, dropout_p=0.0, scale=Non
     if not isinstance(mask_id, Tensor):
         raise ValueError('mask_id is no tensor: pass [batch, heads, ceil(queries / 128), ceil(keys / 64)]')
     q, k, v = _half(*_heads_first(tensor_layout, q, k, v))
-    k, v = _repeated(q, k, v)
+    _check_tensors(q, k, v, 'HND')
     results = _run(q, k, v, mask_id != 0, False, scale, pvthreshd, tensor_layout, output_dtype, return_lse)
     if return_sparsity:
         results.insert(1, 1 - (mask_id != 0).float().mean().item())
