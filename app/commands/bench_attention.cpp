@@ -78,8 +78,9 @@ struct Data {
 /// Before the inputs are made, since a Linux that runs out of memory kills instead of refusing.
 void check_memory(const Run& run, const Workload& workload, int64_t copies) {
   // Beside the inputs: an output, and fp32 copies of q, k, v and the output on a CPU.
-  const double one = input_bytes(workload.shape, run.dtype, 1);
-  const double beside = run.device.is_cpu() ? input_bytes(workload.shape, at::kFloat, 1) * 5 / 3 : one / 3;
+  const double out = workload.shape.elements(), fp32 = sizeof(float);
+  const double beside = run.device.is_cpu() ? input_bytes(workload.shape, at::kFloat, 1) + 2 * out * fp32
+                                            : out * static_cast<double>(c10::elementSize(run.dtype));
   const double needed = input_bytes(workload.shape, run.dtype, copies) + beside;
   const uint64_t available = models::free_memory(run.device);
   if (needed > static_cast<double>(available))

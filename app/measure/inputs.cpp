@@ -9,7 +9,8 @@
 // g: 1, but for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
 // F(t): cos and sin of D / 2 angles w t, periods spread evenly in the logarithm from 32 tokens to 4 N. F(s) . F(t)
 // falls with |s - t|, so attention mass gathers near the diagonal; `a` makes the logit's rise at s = t between 4 (a
-// diffuse head) and 16 (a local one), uniform over the heads.
+// diffuse head) and 16 (a local one), uniform over the heads. Where heads of q share one of k and v, these are the
+// first one's.
 //
 // `smooth` is the same but for V, which is nearly the same over long stretches, as features of a video are:
 //   v = cos(w t + phase) + 0.2 N(0, 1)      a period from N / 8 to N tokens and a phase for each channel
@@ -69,6 +70,7 @@ at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions
 
 /// Writes one head's [N, D] into q, k and v.
 void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head, const at::Tensor& features) {
+  const int64_t group = inputs.q.size(2) / inputs.k.size(2);
   const at::TensorOptions options = features.options();
   const int64_t tokens = features.size(0), head_dim = features.size(1);
   const double rise = 4 + 12 * at::rand({1}).item<double>();
@@ -77,9 +79,10 @@ void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head,
   const auto smooth = [&] { return smooth_tokens(tokens, head_dim, options); };
   const auto mean = [&](double size) { return at::randn({head_dim}, options) * size; };
   const auto place = [&](const at::Tensor& target, const at::Tensor& values) {
-    target.select(0, batch).select(1, head).copy_(values);
+    target.select(0, batch).select(1, head * target.size(2) / inputs.q.size(2)).copy_(values);
   };
   place(inputs.q, smooth() + local + mean(0.5));
+  if (head % group != 0) return;
   place(inputs.k, (smooth() + local) * outlier_gains(head_dim, 3, options) + mean(2));
   place(inputs.v, data == DataKind::smooth ? slow_values(tokens, head_dim, options)
                                            : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
@@ -111,14 +114,14 @@ void make_loud(Inputs& inputs) {
 
 Inputs make_one(const Shape& shape, DataKind data, const at::TensorOptions& options) {
   const std::vector<int64_t> sizes = {shape.batch, shape.tokens, shape.heads, shape.head_dim};
+  const std::vector<int64_t> key_sizes = {shape.batch, shape.tokens, shape.heads_of_keys(), shape.head_dim};
   if (data == DataKind::gaussian || data == DataKind::loud) {
-    const auto normal = [&] { return at::randn(sizes, options); };
-    at::Tensor q = normal(), k = normal(), v = normal();
+    at::Tensor q = at::randn(sizes, options), k = at::randn(key_sizes, options), v = at::randn(key_sizes, options);
     Inputs inputs{.q = std::move(q), .k = std::move(k), .v = std::move(v)};
     if (data == DataKind::loud) make_loud(inputs);
     return inputs;
   }
-  Inputs inputs{.q = at::empty(sizes, options), .k = at::empty(sizes, options), .v = at::empty(sizes, options)};
+  Inputs inputs{.q = at::empty(sizes, options), .k = at::empty(key_sizes, options), .v = at::empty(key_sizes, options)};
   const at::Tensor features = position_features(shape.tokens, shape.head_dim, options.dtype(at::kFloat));
   for (int64_t b = 0; b < shape.batch; ++b)
     for (int64_t h = 0; h < shape.heads; ++h) fill_head(inputs, data, b, h, features);
@@ -128,7 +131,8 @@ Inputs make_one(const Shape& shape, DataKind data, const at::TensorOptions& opti
 }  // namespace
 
 double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies) {
-  return 3 * shape.elements() * static_cast<double>(c10::elementSize(dtype)) * static_cast<double>(copies);
+  return (shape.elements() + 2 * shape.key_elements()) * static_cast<double>(c10::elementSize(dtype)) *
+         static_cast<double>(copies);
 }
 
 int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype) {

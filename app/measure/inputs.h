@@ -9,7 +9,7 @@
 
 namespace sparsereel::app {
 
-/// q, k and v [B, N, H, D], contiguous.
+/// q, k and v [B, N, H, D], contiguous; k and v with their own H.
 struct Inputs {
   at::Tensor q, k, v;
 };

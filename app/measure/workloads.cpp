@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "app/options/nearest.h"
 #include "hilbert/error.h"
@@ -20,14 +21,35 @@ int64_t parse_size(std::string_view text) {
   return value > 0 && value <= kLargest ? value : 0;
 }
 
+/// K of "H/K", which becomes "H"; nothing where there is no such part.
+std::optional<std::string> take_kv_heads(std::string& heads) {
+  const size_t slash = heads.find('/');
+  if (slash == std::string::npos) return {};
+  const std::string kv_heads = heads.substr(slash + 1);
+  heads.resize(slash);
+  return kv_heads;
+}
+
 Shape parse_shape(const std::string& text) {
   std::array<int64_t, 4> sizes{};
-  const std::vector<std::string> items = split(text, ',');
-  if (items.size() == sizes.size()) std::transform(items.begin(), items.end(), sizes.begin(), parse_size);
+  std::optional<std::string> fewer;
+  if (std::vector<std::string> items = split(text, ','); items.size() == sizes.size()) {
+    fewer = take_kv_heads(items[1]);
+    std::transform(items.begin(), items.end(), sizes.begin(), parse_size);
+  }
   if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end())
     throw bad_input("--shape " + text + " is not four whole numbers from 1 to " + std::to_string(kLargest),
                     "write B,H,N,D (batch, heads, tokens, head_dim), e.g. --shape 2,30,17776,64");
-  return {.batch = sizes[0], .heads = sizes[1], .tokens = sizes[2], .head_dim = sizes[3]};
+  const int64_t kv_heads = fewer ? parse_size(*fewer) : sizes[1];
+  if (kv_heads == 0 || sizes[1] % kv_heads != 0)
+    throw bad_input(
+        "--shape " + text + " has " + *fewer + " heads of k and v for " + std::to_string(sizes[1]) + " of q",
+        "write B,H/K,N,D with a K that divides H, e.g. --shape 1,32/8,24576,128");
+  return {.batch = sizes[0],
+          .heads = sizes[1],
+          .tokens = sizes[2],
+          .head_dim = sizes[3],
+          .kv_heads = kv_heads == sizes[1] ? 0 : kv_heads};
 }
 
 }  // namespace
@@ -37,8 +59,13 @@ double Shape::elements() const {
          static_cast<double>(head_dim);
 }
 
+double Shape::key_elements() const {
+  return elements() * static_cast<double>(heads_of_keys()) / static_cast<double>(heads);
+}
+
 std::string Shape::text() const {
-  return std::to_string(batch) + "," + std::to_string(heads) + "," + std::to_string(tokens) + "," +
+  const std::string fewer = kv_heads == 0 ? "" : "/" + std::to_string(kv_heads);
+  return std::to_string(batch) + "," + std::to_string(heads) + fewer + "," + std::to_string(tokens) + "," +
          std::to_string(head_dim);
 }
 
@@ -49,13 +76,16 @@ double Workload::operations() const {
 const std::vector<Workload>& known_workloads() {
   // Sizes and text tokens of the published configurations; batch 2 is classifier-free guidance.
   static const std::vector<Workload> table = {
-      {"cogvideox-2b", {2, 30, 17776, 64}, 226, false},                                              // 49 x 480 x 720
-      {"cogvideox-5b", {2, 48, 17776, 64}, 226, false}, {"mochi", {1, 24, 44776, 128}, 256, false},  // 163 x 480 x 848
+      {"cogvideox-2b", {2, 30, 17776, 64}, 226, false},  // 49 x 480 x 720
+      {"cogvideox-5b", {2, 48, 17776, 64}, 226, false},
+      {"mochi", {1, 24, 44776, 128}, 256, false},        // 163 x 480 x 848
       {"wan-1.3b", {1, 12, 32760, 128}, 0, false},       // 81 x 480 x 832; the text has its own cross attention
       {"wan-14b", {1, 40, 75600, 128}, 0, false},        // 81 x 720 x 1280
       {"open-sora-plan", {1, 24, 86400, 96}, 0, false},  // 93 x 720 x 1280
-      {"llama3.1-24k", {1, 32, 24576, 128}, 0, true},   {"llama3.1-128k", {1, 32, 131072, 128}, 0, true},
-      {"flux", {1, 24, 4608, 128}, 0, false},           {"sd3.5", {2, 38, 4429, 64}, 0, false},
+      {"llama3.1-24k", {1, 32, 24576, 128, 8}, 0, true},
+      {"llama3.1-128k", {1, 32, 131072, 128, 8}, 0, true},
+      {"flux", {1, 24, 4608, 128}, 0, false},
+      {"sd3.5", {2, 38, 4429, 64}, 0, false},
   };
   return table;
 }

@@ -158,10 +158,11 @@ class BenchAttention(CommandLineTest):
 
     def test_several_shapes_causal_text_and_half_precision(self):
         for dtype in ('bf16', 'fp16'):
-            rows = self.report('--device', 'cpu', '--shape', '1,1,100,32;2,1,65,16', '1,1,1,16', '--causal', '--modes',
+            rows = self.report('--device', 'cpu', '--shape', '1,1,100,32;2,1,65,16', '1,1,1,16', '1,4/2,80,32', '--causal', '--modes',
                                'full,sparse', '--topk', 0.5, '--text_tokens', 1, '--dtype', dtype, '--repetitions', 1,
                                '--selection-rows', 64)['rows']
-            self.assertEqual([row['shape'] for row in rows[::2]], [[1, 1, 100, 32], [2, 1, 65, 16], [1, 1, 1, 16]])
+            self.assertEqual([row['shape'] for row in rows[::2]], [[1, 1, 100, 32], [2, 1, 65, 16], [1, 1, 1, 16], [1, 4, 80, 32]])
+            self.assertEqual([row.get('kv_heads') for row in rows[::2]], [None, None, None, 2])
             for row in rows:
                 self.assertEqual((row['causal'], row['text_tokens'], row['dtype']), (True, 1, dtype))
                 self.assertIsNotNone(row['ms'])

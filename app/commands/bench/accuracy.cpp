@@ -32,7 +32,9 @@ ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal) {
   const at::Tensor positions = at::arange(tokens, exact.queries.options()).unsqueeze(0);
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t h = 0; h < heads; ++h) {
-      const auto head = [&](const at::Tensor& t) { return t.select(0, b).select(1, h).to(at::kDouble); };
+      const auto head = [&](const at::Tensor& t) {  // k and v may have fewer
+        return t.select(0, b).select(1, h * t.size(2) / heads).to(at::kDouble);
+      };
       const at::Tensor queries = head(q), keys = head(inputs.k).t(), values = head(inputs.v);
       for (int64_t first = 0; first < queries.size(0); first += most) {
         const int64_t count = std::min(most, queries.size(0) - first);

@@ -47,7 +47,7 @@ class OnlyBackend {
 at::Tensor sdpa(const Inputs& inputs, bool causal) {
   const auto heads_first = [](const at::Tensor& t) { return t.transpose(1, 2); };
   return at::scaled_dot_product_attention(heads_first(inputs.q), heads_first(inputs.k), heads_first(inputs.v), {}, 0.0,
-                                          causal)
+                                          causal, {}, inputs.q.size(2) != inputs.k.size(2))
       .transpose(1, 2);
 }
 

@@ -120,7 +120,8 @@ void add_options(CLI::App& command, AttentionOptions& options) {
   const OptionGroup what(command, "What to measure");
   std::string names;
   for (const Workload& workload : known_workloads()) names += " " + workload.name;
-  what.add("--shape", options.shapes, "B,H,N,D: batch, heads, tokens, head_dim; repeatable, or separated by ;",
+  what.add("--shape", options.shapes,
+           "B,H,N,D: batch, heads, tokens, head_dim, H/K for K heads of k and v; repeatable, or separated by ;",
            "B,H,N,D");
   what.add("--workload", options.workloads, "the attention of known models, comma list of:" + names, "NAMES");
   what.add("--captured", options.captured,

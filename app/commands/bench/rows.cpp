@@ -11,11 +11,13 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// What the shape alone does not say: "causal", "226 text".
+/// What the shape alone does not say: "causal, 8 heads of k and v", "226 text".
 std::string traits(const Row& row) {
   std::string text = row.at("causal").get<bool>() ? "causal" : "";
+  const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
   if (row.contains("token_order")) text = text_of(row, "token_order") + " order";
-  if (row.at("text_tokens") > 0) text += (text.empty() ? "" : ", ") + row.at("text_tokens").dump() + " text";
+  if (row.at("text_tokens") > 0) add(row.at("text_tokens").dump() + " text");
+  if (row.contains("kv_heads")) add(row.at("kv_heads").dump() + " heads of k and v");
   return text;
 }
 
@@ -143,6 +145,7 @@ Columns attention_columns() {
                          {"note", "note"},
                          {"device", "", 0, Shown::in_csv},
                          {"causal", "", 0, Shown::in_csv},
+                         {"kv_heads", "", 0, Shown::in_csv},
                          {"text_tokens", "", 0, Shown::in_csv},
                          {"token_order", "", 0, Shown::in_csv}}});
 }
@@ -160,6 +163,7 @@ Row attention_row(const Workload& workload, const std::string& mode, const atten
               {"text_tokens", workload.text_tokens}});
   if (!workload.name.empty()) row["workload"] = workload.name;
   if (workload.captured()) row["token_order"] = workload.token_order;
+  if (shape.kv_heads != 0) row["kv_heads"] = shape.kv_heads;
   return row;
 }
 

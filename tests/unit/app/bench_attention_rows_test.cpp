@@ -138,6 +138,17 @@ TEST(Tables, NameTheOrderOfCapturedTokens) {
   EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",32,hilbert\n"));
 }
 
+TEST(Tables, TellOfFewerHeadsOfKeysAndValues) {
+  Workload shared = kWorkload;
+  shared.shape.kv_heads = 2;
+  shared.causal = true;
+  const Row row = sparse_row(5, dropping(0.5), shared);
+  EXPECT_THAT(table_of({row}), HasSubstr("| causal, 2 heads of k and v |"));
+  EXPECT_EQ(row["kv_heads"], 2);
+  EXPECT_FALSE(sparse_row(5).contains("kv_heads"));
+  EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",true,2,0,\n"));
+}
+
 TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
   const std::string text = csv(attention_columns(), {sparse_row(5), failed_row()});
   EXPECT_THAT(

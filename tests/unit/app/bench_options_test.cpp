@@ -56,6 +56,20 @@ TEST(Shapes, RefuseWhatIsNotFourSizes) {
   EXPECT_TRUE(test::throws_error([] { parse_shapes("1,2,3,1073741825"); }, {"from 1 to 1073741824"}));
 }
 
+TEST(Shapes, MayHaveFewerHeadsOfKeysAndValues) {
+  const std::vector<Shape> shapes = parse_shapes("1,32/8,24576,128;1,4/4,100,64;2,6/1,100,64");
+  EXPECT_EQ(shapes[0].text(), "1,32/8,24576,128");
+  EXPECT_EQ(shapes[0].kv_heads, 8);
+  EXPECT_DOUBLE_EQ(shapes[0].elements(), 4 * shapes[0].key_elements());
+  EXPECT_EQ(shapes[1].text(), "1,4,100,64");
+  EXPECT_EQ(shapes[2].heads_of_keys(), 1);
+  for (const char* text : {"1,4/3,100,64", "1,4/0,100,64", "1,4/,100,64", "1,4/x,100,64", "1,4/-1,100,64",
+                           "1,4/2/2,100,64", "1,2/4,100,64"})
+    EXPECT_TRUE(test::throws_error([&] { parse_shapes(text); }, {text, "heads of k and v for"})) << text;
+  for (const char* text : {"1/1,4,100,64", "1,/2,100,64", "1,4,100/50,64", "1,4/2,100"})
+    EXPECT_TRUE(test::throws_error([&] { parse_shapes(text); }, {text, "not four whole numbers"})) << text;
+}
+
 TEST(Shapes, OperationsAreHalvedByCausality) {
   const Shape shape{.batch = 2, .heads = 30, .tokens = 17776, .head_dim = 64};
   const Workload dense{.name = {}, .shape = shape, .text_tokens = 0, .causal = false};
@@ -69,6 +83,7 @@ TEST(Workloads, KnowTheModels) {
   EXPECT_EQ(find_workload("cogvideox-5b").text_tokens, 226);
   EXPECT_EQ(find_workload("mochi").shape.text(), "1,24,44776,128");
   EXPECT_TRUE(find_workload("llama3.1-128k").causal);
+  EXPECT_EQ(find_workload("llama3.1-24k").shape.text(), "1,32/8,24576,128");
   EXPECT_EQ(known_workloads().size(), 10U);
   try {
     find_workload("sora");

@@ -98,6 +98,29 @@ TEST(ExactAttention, AgreesWithSdpaOnEveryQuery) {
   }
 }
 
+constexpr Shape kShared{.batch = 2, .heads = 6, .tokens = 300, .head_dim = 32, .kv_heads = 2};
+
+TEST(MadeInputs, HaveFewerHeadsOfKeysAndValuesWhereAsked) {
+  for (const DataKind data : {DataKind::gaussian, DataKind::structured, DataKind::smooth, DataKind::loud}) {
+    const Inputs inputs = one_input(data, at::kFloat, kShared);
+    EXPECT_EQ(inputs.q.sizes(), at::IntArrayRef({2, 300, 6, 32}));
+    EXPECT_EQ(inputs.k.sizes(), at::IntArrayRef({2, 300, 2, 32}));
+    EXPECT_EQ(inputs.v.sizes(), inputs.k.sizes());
+    for (const at::Tensor& x : {inputs.q, inputs.k, inputs.v})
+      EXPECT_GT(x.std(1).min().item<double>(), 0.1);  // all of it is written
+  }
+  EXPECT_DOUBLE_EQ(input_bytes(kShared, at::kHalf, 3), 3 * 2.0 * 2 * 300 * 32 * (6 + 2 * 2));
+}
+
+TEST(ExactAttention, SharesHeadsOfKeysAndValues) {
+  const Inputs inputs = one_input(DataKind::gaussian, at::kFloat, kShared);
+  const auto heads = [](const at::Tensor& t) {
+    return t.transpose(1, 2).repeat_interleave(6 / t.size(2), 1).to(at::kDouble);
+  };
+  const at::Tensor expected = at::scaled_dot_product_attention(heads(inputs.q), heads(inputs.k), heads(inputs.v));
+  EXPECT_LT((exact_attention(inputs, 1000, false).out - expected.transpose(1, 2)).abs().max().item<double>(), 1e-12);
+}
+
 TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
   const ExactRows exact = exact_attention(one_input(DataKind::gaussian), 10, true);
   for (int64_t i = 0; i < 10; ++i) {
@@ -138,16 +161,17 @@ TEST(Accuracy, PoolsSumsAndNotRatios) {
   EXPECT_NEAR(pooled.cosine(), 4 / std::sqrt(2 * 10.0), 1e-12);
 }
 
-TEST(Contenders, RunInEveryMode) {
+/// full, quantized, sparse with every block and with half of them.
+void expect_every_mode(const Shape& shape) {
   AttentionOptions options;
-  options.shapes = {kShape.text()};
+  options.shapes = {shape.text()};
   options.lists["topk"] = "1,0.5";
   options.lists["dropped"] = "none";
   const AttentionPlan plan = make_plan(options);
   attention::Workspace workspace;
   const auto contenders = make_contenders(plan, plan.workloads[0], at::kCPU, at::kFloat, workspace);
   ASSERT_EQ(contenders.size(), 4U);
-  const Inputs inputs = one_input(DataKind::structured);
+  const Inputs inputs = one_input(DataKind::structured, at::kFloat, shape);
   const ExactRows exact = exact_attention(inputs, 1000, false);
   EXPECT_LT(compare(contenders[0].run(inputs).out, exact).relative_l1(), 1e-5);
   EXPECT_LT(compare(contenders[1].run(inputs).out, exact).relative_l1(), 0.1);
@@ -155,6 +179,11 @@ TEST(Contenders, RunInEveryMode) {
   const Outcome sparse = contenders[3].run(inputs);
   EXPECT_GT(sparse.statistics.sparsity(), 0.3);
   EXPECT_EQ(contenders[3].policy->defaults.topk, 0.5);
+}
+
+TEST(Contenders, RunInEveryMode) {
+  expect_every_mode(kShape);
+  expect_every_mode(kShared);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "tests/unit/attention/attend_on_cpu.h"
 
@@ -18,11 +19,12 @@ int64_t place_of(int64_t needle) {
   return (needle + 1) * kKeys / (kNeedles + 1);
 }
 
-/// At each tenth of the keys a needle that kAsking of the last queries ask for, and whose value no other key has.
+/// At each tenth of the keys a needle that kAsking of the last queries ask for, and whose value no other key has. Heads
+/// of q, which share one of k and v, ask for the needles in orders of their own.
 struct Haystack {
-  at::Tensor q, k, v, values;  // values [kNeedles, D]
+  at::Tensor q, k, v, values;  // values [heads, kNeedles, D], in the orders in which they are asked for
 
-  Haystack() {
+  explicit Haystack(int64_t heads) {
     at::manual_seed(3);
     const auto unit = [](int64_t rows) {
       const at::Tensor x = at::randn({rows, kDim});
@@ -30,26 +32,32 @@ struct Haystack {
     };
     const at::Tensor directions = unit(kNeedles);
     const double root = std::sqrt(static_cast<double>(kDim));
-    q = directions.repeat_interleave(kAsking, 0).view({1, -1, 1, kDim}) * root;
     k = at::randn({1, kKeys, 1, kDim});
     v = at::randn({1, kKeys, 1, kDim});
-    values = unit(kNeedles) * 8;
+    const at::Tensor of_needles = unit(kNeedles) * 8;
     for (int64_t i = 0; i < kNeedles; ++i) {
       k[0].narrow(0, place_of(i), kLength).copy_(directions[i] * (kScore - std::log(kLength)));
-      v[0].narrow(0, place_of(i), kLength).copy_(values[i]);
+      v[0].narrow(0, place_of(i), kLength).copy_(of_needles[i]);
     }
+    const auto in_orders = [&](const at::Tensor& needles) {
+      std::vector<at::Tensor> orders;
+      for (int64_t h = 0; h < heads; ++h) orders.push_back(needles.roll(-2 * h, 0));
+      return at::stack(orders);
+    };
+    values = in_orders(of_needles);
+    q = in_orders(directions).repeat_interleave(kAsking, 1).transpose(0, 1).unsqueeze(0) * root;
   }
 
-  /// What share of its queries' output each needle is, [kNeedles].
+  /// What share of its queries' output each needle is, [heads, kNeedles].
   at::Tensor weights(const Context& context) const {
     Workspace workspace;
-    const at::Tensor out = attend(q, k, v, context, workspace).out.view({kNeedles, kAsking, kDim});
-    return (out * values.unsqueeze(1)).sum(-1).mean(1) / (values * values).sum(-1);
+    const at::Tensor out = attend(q, k, v, context, workspace).out[0].transpose(0, 1).unflatten(1, {kNeedles, kAsking});
+    return (out * values.unsqueeze(2)).sum(-1).mean(2) / (values * values).sum(-1);
   }
 };
 
-TEST(NeedleInCausalAttention, KeepsItsWeightWhereMostBlocksAreLeftOut) {
-  const Haystack hay;
+void expect_needles_kept(int64_t heads) {
+  const Haystack hay(heads);
   Context context;
   context.causal = true;
   const at::Tensor full = hay.weights(context);
@@ -63,6 +71,14 @@ TEST(NeedleInCausalAttention, KeepsItsWeightWhereMostBlocksAreLeftOut) {
     const at::Tensor kept = hay.weights(context) / full;
     EXPECT_GT(kept.min().item<double>(), 0.95) << name(dropped) << "\n" << kept;
   }
+}
+
+TEST(NeedleInCausalAttention, KeepsItsWeightWhereMostBlocksAreLeftOut) {
+  expect_needles_kept(1);
+}
+
+TEST(NeedleInCausalAttention, KeepsItForEveryHeadThatSharesTheKeys) {
+  expect_needles_kept(4);
 }
 
 }  // namespace
