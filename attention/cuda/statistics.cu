@@ -161,17 +161,6 @@ __device__ float balance_of(float q_square, float k_square) {
   return balance > 0 && balance <= FLT_MAX ? balance : 1.0F;
 }
 
-/// Of the queries of all heads that share key head bk, whose record serves them all: the sum of channel c.
-template <int D>
-__device__ float squares_of_queries(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bk, int c) {
-  const int chunks = p.group * sizes.stat_chunks;
-  const float* partial = buffers.partials + (static_cast<int64_t>(bk) * chunks * kStatistics + kQuerySquares) * D + c;
-  float sum = 0;
-#pragma unroll 8
-  for (int chunk = 0; chunk < chunks; ++chunk, partial += kStatistics * D) sum += *partial;
-  return sum;
-}
-
 template <int D>
 __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int bk = blockIdx.x, c = threadIdx.x;
@@ -179,14 +168,20 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   if (bk == 0 && c < kLengthClasses) buffers.class_counts[c] = 0;
   for (int i = c; bk == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
-  const float* partial = buffers.partials + static_cast<int64_t>(bk) * sizes.stat_chunks * kStatistics * D + c;
-  float found[kQuerySquares] = {0, 0, 0, FLT_MAX, -FLT_MAX};
+  constexpr int kChunk = kStatistics * D;
+  const int chunks = sizes.stat_chunks, query_chunks = p.group * chunks;  // those of all heads that share bk
+  const float* of_keys = buffers.partials + static_cast<int64_t>(bk) * chunks * kChunk + c;
+  const float* of_queries = buffers.partials + static_cast<int64_t>(bk) * query_chunks * kChunk + kQuerySquares * D + c;
+  float found[kStatistics] = {0, 0, 0, FLT_MAX, -FLT_MAX, 0};
 #pragma unroll 8
-  for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += kStatistics * D) {
+  for (int chunk = 0; chunk < chunks; ++chunk) {
 #pragma unroll
-    for (int kind = 0; kind < kQuerySquares; ++kind) found[kind] = combine(kind, found[kind], partial[kind * D]);
+    for (int kind = 0; kind < kQuerySquares; ++kind)
+      found[kind] = combine(kind, found[kind], of_keys[chunk * kChunk + kind * D]);
+    found[kQuerySquares] += of_queries[chunk * kChunk];
   }
-  const float query_squares = squares_of_queries<D>(p, sizes, buffers, bk, c);
+#pragma unroll 8
+  for (int chunk = chunks; chunk < query_chunks; ++chunk) found[kQuerySquares] += of_queries[chunk * kChunk];
   const int samples = ceil_div(key_count(p, bk / sizes.kv_heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
   // A mean that the sample cannot tell from 0 (about 4 standard errors; normal data spread over 7 deviations) is noise,
@@ -197,7 +192,7 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
   const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
   const float balance =
-      balance_of<D>(query_squares / static_cast<float>(p.group * ceil_div(p.queries, sizes.query_stride)),
+      balance_of<D>(found[kQuerySquares] / static_cast<float>(p.group * ceil_div(p.queries, sizes.query_stride)),
                     fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
   const int64_t at = static_cast<int64_t>(bk) * D + c;
   buffers.q_balance[at] = balance;
