@@ -126,6 +126,8 @@ void validate(const CallPolicy& policy, const std::string& heads) {
                     "let means stand for dropped blocks, or rank blocks by mass");
   const int64_t cell = policy.cell, rows = policy.selection_rows;
   require(cell == 16 || cell == 32 || cell == 64, "cell", static_cast<double>(cell), "16, 32 or 64");
+  const int64_t bits = policy.arithmetic;
+  require(bits == 8 || bits == 16, "arithmetic", static_cast<double>(bits), "8 or 16");
   require(rows == 64 || rows == 128 || rows == 192, "selection_rows", static_cast<double>(rows), "64, 128 or 192");
   if (policy.heads.empty()) check_means(policy, policy.defaults);
   for (size_t head = 0; head < policy.heads.size(); ++head) {

@@ -69,6 +69,7 @@ struct BlockPolicy {
   Ranking ranking = Ranking::error;
   int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
   int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
+  int64_t arithmetic = 8;        // bits in which a GPU multiplies: 8, or 16, those of the tensors. CPUs have fp32
   // Sparse calls of fewer operations, 4 B H Nq Nk D, run full on a GPU: the pre-pass costs more than sparsity gains.
   double dense_operations = 6e10;
 };

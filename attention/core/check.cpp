@@ -104,6 +104,9 @@ void check(const Call& call) {
   if (call.head_dim < kMinHeadDim || call.head_dim > kMaxHeadDim)
     throw Refusal(SPARSEREEL_UNSUPPORTED, "head_dim is " + std::to_string(call.head_dim), "use one from 16 to 256");
   validate(call.policy);
+  if (call.quantized && call.policy.arithmetic == 16)
+    refuse_argument("every block in 8 bits (quantized) and arithmetic 16 contradict each other",
+                    "set arithmetic to 8, or take full attention");
   if (const auto given = std::ssize(call.policy.heads); given != 0 && given != call.heads)
     refuse_argument("the policy has " + std::to_string(given) + " heads, q has " + std::to_string(call.heads),
                     "pass one policy a head, or none");

@@ -25,14 +25,15 @@ constexpr int64_t kLoad = 8;  // elements that the kernels load at once, from 16
   throw Refusal(SPARSEREEL_UNSUPPORTED, cause, remedy);
 }
 
-/// The best kernel for the GPU, or forced_kernel().
-cuda::Kernel chosen_kernel(int64_t head_dim, int device) {
+/// The best kernel for the GPU, or forced_kernel(). In 16 bits there is one for all.
+cuda::Kernel chosen_kernel(const Call& call, int device) {
   const int capability = cuda::compute_capability(device);
   check_capability(device, capability);
+  if (call.policy.arithmetic == 16) return cuda::Kernel::sixteen;
   const std::string_view forced = forced_kernel();
   if (forced == "ampere") return cuda::Kernel::ampere;
   if (forced == "ada" && capability >= cuda::kE4m3Capability) return cuda::Kernel::ada;
-  return *cuda::choose_kernel(capability, static_cast<int>(head_dim));
+  return *cuda::choose_kernel(capability, static_cast<int>(call.head_dim));
 }
 
 cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
@@ -82,7 +83,7 @@ cuda::Prologue prologue_of_call(const Call& call) {
 /// What the kernels are given for a call; whatever its pointers are.
 class CudaPlan {
  public:
-  CudaPlan(const Call& call, int device) : call_(call), kernel_(chosen_kernel(call.head_dim, device)) {
+  CudaPlan(const Call& call, int device) : call_(call), kernel_(chosen_kernel(call, device)) {
     check_kernels_take_it();
     fill_problem();
     fill_selection();
@@ -107,7 +108,7 @@ class CudaPlan {
       throw Refusal(SPARSEREEL_BAD_ARGUMENT, "scale is " + exact_text(call_.scale),
                     "pass a positive one: the CUDA kernels need it");
     if (call_.out_scale != nullptr && kernel_ != cuda::Kernel::hopper)
-      refuse_unsupported("an output of 8 bits", "ask for it where Hopper's kernel runs, up to head_dim 128");
+      refuse_unsupported("an output of 8 bits", "ask for it where Hopper's kernel runs, in 8 bits up to head_dim 128");
   }
 
   void fill_problem() {
@@ -257,7 +258,11 @@ class CudaExecutor final : public Executor {
   }
 
   std::string describe(const Call& call) const override {
-    const cuda::Kernel kernel = chosen_kernel(call.head_dim, device_);
+    const cuda::Kernel kernel = chosen_kernel(call, device_);
+    if (kernel == cuda::Kernel::sixteen) {
+      const std::string element = call.element == ElementType::fp16 ? "fp16" : "bf16";
+      return "cuda " + element + " Q.K, " + element + " P.V (mma)" + means_text(call) + blocks_text(call);
+    }
     const std::string values = kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
                                : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
                                                               : "fp16 P.V (ampere)";
@@ -289,7 +294,7 @@ std::unique_ptr<Executor> make_cuda_executor(int device) {
 }
 
 bool writes_e4m3(const Call& call, int device) {
-  return chosen_kernel(call.head_dim, device) == cuda::Kernel::hopper;
+  return chosen_kernel(call, device) == cuda::Kernel::hopper;
 }
 
 #else

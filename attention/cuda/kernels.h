@@ -27,6 +27,11 @@ struct MomentRows {
 };
 
 void launch_moments(const MomentRows& rows, Stream stream);
+
+/// apply_prologue() with the moments, if it needs any, as they are.
+void launch_prologue(const PrologueRows& p, Stream stream);
+/// Rows of q and k behind their prologue in the scratch memory, for Kernel::sixteen. Returns the problem of those.
+Problem launch_rows(const Problem& problem, const Buffers& buffers, Stream stream);
 /// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads.
 void launch_moments(const Problem& problem, float* moments, Stream stream);
 /// Mean of K, what balances Q and K, and centre and scale of V, from every stat_stride-th key and query_stride-th
@@ -42,6 +47,8 @@ void launch_half_values(const Call& call);
 /// are ranked by error, the variances of K's blocks and the spreads of V's.
 void launch_means_of_keys(const Call& call);
 void launch_means_of_values(const Call& call, Kernel kernel);
+/// Both kinds of means as 16-bit rows, from those of k and v, for Kernel::sixteen; and the spreads of V's blocks.
+void launch_sixteen_means(const Call& call);
 /// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
 void launch_masses(const Call& call);
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
@@ -53,5 +60,7 @@ void launch_hopper(const Call& call);
 void launch_hopper_shared(const Call& call);
 void launch_ampere(const Call& call);
 void launch_ada(const Call& call);
+void launch_sixteen_fp16(const Call& call);
+void launch_sixteen_bf16(const Call& call);
 
 }  // namespace sparsereel::attention::cuda

@@ -51,6 +51,12 @@ class SideStreams {
 
 namespace {
 
+void prepare_values(const Call& call, Kernel kernel) {
+  if (kernel == Kernel::sixteen) return launch_sixteen_means(call);
+  kernel == Kernel::ampere ? launch_half_values(call) : launch_quantise_values(call);
+  launch_means_of_values(call, kernel);
+}
+
 /// Everything but attention itself. After the statistics K streams through memory; Q's records and the selection, whose
 /// steps wait for one another, run beside it, and V where those leave the GPU idle.
 void prepare(const Call& call, Kernel kernel, const SideStreams& side) {
@@ -66,13 +72,14 @@ void prepare(const Call& call, Kernel kernel, const SideStreams& side) {
   launch_statistics(call);
   side.order(SideStreams::kSelectionBegin, call.stream, selection.stream);
   side.order(SideStreams::kValuesBegin, call.stream, values.stream);
-  launch_quantise_queries(selection);
-  launch_quantise_keys(call);
-  launch_means_of_keys(call);
+  if (call.buffers.k != nullptr) {
+    launch_quantise_queries(selection);
+    launch_quantise_keys(call);
+    launch_means_of_keys(call);
+  }
   side.order(SideStreams::kKeys, call.stream, selection.stream);
   launch_masses(selection);
-  kernel == Kernel::ampere ? launch_half_values(values) : launch_quantise_values(values);
-  launch_means_of_values(values, kernel);
+  prepare_values(values, kernel);
   if (call.problem.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);
   launch_select(selection);
   launch_lists(selection, tile_rows(kernel));
@@ -97,6 +104,8 @@ void attend(const Call& call, Kernel kernel, const SideStreams& side) {
       return launch_ada(call);
     case Kernel::ampere:
       return launch_ampere(call);
+    case Kernel::sixteen:
+      return call.problem.element == Element::fp16 ? launch_sixteen_fp16(call) : launch_sixteen_bf16(call);
   }
 }
 
@@ -134,7 +143,8 @@ const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* 
   const Buffers buffers(problem, sizes, kernel, scratch);
   return launched([&] {
     const Problem on_device = launch_inputs(problem, buffers, stream);
-    const Call call{on_device, sizes, buffers, stream};
+    const Problem ready = launch_rows(on_device, buffers, stream);
+    const Call call{ready, sizes, buffers, stream};
     prepare(call, kernel, side);
     if (steps == Steps::all) attend(call, kernel, side);
   });

@@ -117,14 +117,17 @@ struct Problem {
   uint64_t* counts = nullptr;  // device [kCounts], added to; null: not wanted
 };
 
-/// Which attention kernel runs. All read the same int8 records and lists; P.V is fp16 on ampere, else e4m3.
+/// Which attention kernel runs, over the same lists. All but the last read the same int8 records; P.V is fp16 on
+/// ampere, else e4m3.
 enum class Kernel {
-  hopper,  // wgmma and bulk copies: compute capability 9.0, head_dim up to 128
-  ada,     // mma.sync with e4m3: compute capability 8.9 and newer
-  ampere,  // mma.sync with fp16: compute capability 8.0 and newer
+  hopper,   // wgmma and bulk copies: compute capability 9.0, head_dim up to 128
+  ada,      // mma.sync with e4m3: compute capability 8.9 and newer
+  ampere,   // mma.sync with fp16: compute capability 8.0 and newer
+  sixteen,  // nothing in 8 bits: mma.sync with the call's own type, compute capability 8.0 and newer
 };
 
-/// The kernel that this build holds for a head_dim on a GPU of this compute capability (90 for 9.0); empty below 8.0.
+/// The kernel in 8 bits that this build holds for a head_dim on a GPU of this compute capability (90 for 9.0); empty
+/// below 8.0.
 std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
 
 /// Tiles of a (batch, head): each has selection.rows video queries.

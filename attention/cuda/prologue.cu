@@ -62,6 +62,10 @@ void launch_type(const PrologueRows& p, Stream stream) {
 
 }  // namespace
 
+void launch_prologue(const PrologueRows& p, Stream stream) {
+  p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+}
+
 const char* apply_prologue(const PrologueRows& p, Stream stream) {
   return launched([&] {
     if (p.moments != nullptr) {
@@ -76,7 +80,7 @@ const char* apply_prologue(const PrologueRows& p, Stream stream) {
                       .out = p.moments},
                      stream);
     }
-    p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+    launch_prologue(p, stream);
   });
 }
 

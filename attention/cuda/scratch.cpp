@@ -126,9 +126,10 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   const Prologue& prologue = problem.prologue;
   carver.take(choices, problem.heads, problem.selection.heads != nullptr);
   carver.take(rotary, int64_t{prologue.rotary_tokens} * (problem.head_dim / 2), prologue.takes_tables());
-  carver.take(q, q_blocks * kRecord * D);
-  carver.take(k, records * kRecord * D);
-  carver.take(v, records * sizes.value_record_bytes);
+  const bool sixteen = kernel == Kernel::sixteen, has_records = !sixteen || predicts;
+  carver.take(q, q_blocks * kRecord * D, has_records);
+  carver.take(k, records * kRecord * D, has_records);
+  carver.take(v, records * sizes.value_record_bytes, !sixteen);
   carver.take(v_null, sizes.value_record_bytes);
   carver.take(q_scale, q_blocks * kRecord);
   carver.take(k_scale, records * kKeyGroups);
@@ -138,10 +139,10 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(v_outliers, k_blocks);
   carver.take(v_saturated, bk);
   carver.take(v_mean, records * D, kernel == Kernel::hopper);
-  carver.take(q_balance, bk * D);
-  carver.take(k_balance, bk * D);
-  carver.take(key_mean, bk * D);
-  carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
+  carver.take(q_balance, bh * D);
+  carver.take(k_balance, bh * D);
+  carver.take(key_mean, bh * D);
+  carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr && !sixteen);
   carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
   carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
               prologue.normalises_across_heads());
@@ -164,6 +165,11 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(class_counts, kLengthClasses);
   carver.take(tile_order, int64_t{kLengthClasses} * sizes.sorted_tiles, sizes.sorted_tiles > 0);
   carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);
+  const bool makes_rows = sixteen && (prologue.norm != Prologue::Norm::none || prologue.rotary_tokens > 0);
+  carver.take(q_rows, bh * problem.queries * problem.head_dim, makes_rows);
+  carver.take(k_rows, bh * problem.keys * problem.head_dim, makes_rows);
+  carver.take(mean_keys, bh * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
+  carver.take(mean_values, bh * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
   bytes = carver.used();
 }
 

@@ -9,7 +9,7 @@ namespace sparsereel::attention::cuda {
 
 /// Query rows that share a list of key blocks.
 constexpr int tile_rows(Kernel kernel) {
-  return kernel == Kernel::hopper ? 192 : 128;
+  return kernel == Kernel::hopper || kernel == Kernel::sixteen ? 192 : 128;
 }
 
 /// Pooled scores of 16 selection tiles fit into shared memory up to this many key blocks. GPUs of compute
@@ -148,7 +148,12 @@ struct Buffers {
   int* class_counts;       // [kLengthClasses] of the sorted tiles, and
   int* tile_order;         // [kLengthClasses][sorted_tiles] what is in each class: TileIndex's numbers
   float* parts;            // [shares.slots()] parts of shared tiles; null without such tiles
-  size_t bytes;            // of all together
+  // Of Kernel::sixteen alone, which reads rows, and 8-bit records only for the choice of blocks:
+  uint16_t* q_rows;       // [bh][queries][head_dim] behind the prologue, in the call's type; null without one
+  uint16_t* k_rows;       // [bh][keys][head_dim] likewise
+  uint16_t* mean_keys;    // [bh][mean_records][64][D] means of K's cells, in the order of records of means; and
+  uint16_t* mean_values;  // those of V's
+  size_t bytes;           // of all together
 };
 
 }  // namespace sparsereel::attention::cuda

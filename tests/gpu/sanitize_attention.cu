@@ -1,6 +1,6 @@
 // Every mode of the attention kernels on small shapes, for compute-sanitizer (tests/gpu/sanitize): without torch, whose
 // start would take most of the time there. Results are the tests' business.
-//   sanitize_attention KERNEL [MODE]     (hopper, ada or ampere)
+//   sanitize_attention KERNEL [MODE]     (hopper, ada, ampere or sixteen)
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -267,13 +267,13 @@ void run_few_keys(const Shape& shape, int keys, float* out_scale) {
 
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
-  const char* const names[] = {"hopper", "ada", "ampere"};
+  const char* const names[] = {"hopper", "ada", "ampere", "sixteen"};
   const auto* const found = std::find(std::begin(names), std::end(names), name);
   std::vector<Mode> wanted;
   std::copy_if(std::begin(modes), std::end(modes), std::back_inserter(wanted),
                [&](const Mode& mode) { return only.empty() || only == mode.name; });
   if (found == std::end(names) || wanted.empty()) {
-    std::fprintf(stderr, "usage: sanitize_attention hopper|ada|ampere [MODE], of the modes\n");
+    std::fprintf(stderr, "usage: sanitize_attention hopper|ada|ampere|sixteen [MODE], of the modes\n");
     for (const Mode& mode : modes) std::fprintf(stderr, "  %s\n", mode.name);
     return 2;
   }

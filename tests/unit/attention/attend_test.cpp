@@ -506,6 +506,13 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
   refused([](Context& c) { c.block_map = BlockMap(2, 3, 2, 3, true); }, "block_map does not fit");
   refused([](Context& c) { c.policy.defaults.topk = 0; }, "topk is 0");
   refused([](Context& c) { c.policy.selection_rows = 100; }, "selection_rows is 100");
+  refused([](Context& c) { c.policy.arithmetic = 32; }, "arithmetic is 32");
+  refused(
+      [](Context& c) {
+        c.mode = Mode::quantized;
+        c.policy.arithmetic = 16;
+      },
+      "arithmetic 16 contradict each other");
   refused([](Context& c) { c.prologue.q_weight = at::ones({64}); }, "norm none");
   refused([](Context& c) { c.prologue.rotary_cos = at::ones({100, 64}); }, "only one of");
   refused(

@@ -1,0 +1,356 @@
+// Attention in 16 bits on a GPU against the CPU's exact arithmetic: errors are those of the type, blocks those that the
+// 8-bit kernels choose.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "hilbert/error.h"
+#include "tests/gpu/attend_on_gpu.h"
+
+namespace sparsereel::attention {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SixteenOnGpu : public AttendOnGpu {
+ protected:
+  /// What rounding P, the means and the output leaves; 8 bits are at 0.04.
+  static double bound_of(at::ScalarType dtype) { return dtype == at::kHalf ? 0.001 : 0.007; }
+
+  /// Neighbouring tokens resemble each other, so that blocks differ and means stand for them.
+  static Inputs video(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
+                      at::ScalarType dtype = at::kBFloat16) {
+    const auto smooth = [&](const at::Tensor& t, int64_t tokens) {
+      const auto groups = [&](int64_t size) {
+        const at::Tensor each = at::randn({batch, (tokens + size - 1) / size, heads, head_dim});
+        return each.repeat_interleave(size, 1).narrow(1, 0, tokens);
+      };
+      return rounded(0.5 * t + 0.8 * groups(16) + groups(200), dtype);
+    };
+    const Inputs x = inputs(batch, queries, keys, heads, head_dim, dtype);
+    return {.q = smooth(x.q, queries), .k = smooth(x.k, keys), .v = smooth(x.v, keys)};
+  }
+
+  /// Means for dropped blocks.
+  static Context sixteen(double topk = 0.3, Ranking ranking = Ranking::error) {
+    Context context{.mode = Mode::sparse};
+    context.policy.arithmetic = 16;
+    context.policy.ranking = ranking;
+    context.policy.defaults.topk = topk;
+    return context;
+  }
+  static Context every_block() {
+    Context context = sixteen();
+    context.policy.dense = true;
+    return context;
+  }
+
+  static BlockMap random_map(const Inputs& x, double kept) {
+    BlockMap map(x.q.size(0), x.q.size(2), blocks_of(x.q.size(1)), blocks_of(x.k.size(1)), false);
+    const at::Tensor random = at::rand({static_cast<int64_t>(map.bits.size())});
+    for (size_t i = 0; i < map.bits.size(); ++i)
+      map.bits[i] = random[static_cast<int64_t>(i)].item<double>() < kept ? 1 : 0;
+    return map;
+  }
+
+  /// The CPU computes the same blocks exactly: all of them, or those of a map.
+  void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16, double bound = 0) {
+    context.return_lse = true;
+    const Result gpu = on_gpu(x, context, dtype), cpu = exact(x, context);
+    EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, bound > 0 ? bound : bound_of(dtype));
+    EXPECT_EQ(gpu.statistics.kept_blocks, cpu.statistics.kept_blocks);
+    const at::Tensor finite = at::isfinite(cpu.lse);
+    EXPECT_TRUE(at::equal(at::isfinite(gpu.lse.cpu()), finite));
+    const at::Tensor lse_error = (gpu.lse.cpu() - cpu.lse).masked_select(finite).abs();
+    if (lse_error.numel() > 0) {
+      EXPECT_LT(lse_error.max().item<double>(), 0.02);
+    }
+    // Where a single channel or token goes wrong the mean hides it.
+    EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.06);
+  }
+
+  void expect_map_obeyed(const Inputs& x, Context context, double kept) {
+    context.block_map = random_map(x, kept);
+    expect_near_exact(x, context);
+  }
+};
+
+TEST_F(SixteenOnGpu, ItIsNearFullAtEverySequenceLength) {
+  for (const int64_t tokens : {1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 1000, 2336}) {
+    for (const int64_t head_dim : {64, 128, 256}) {
+      SCOPED_TRACE(::testing::Message() << tokens << " tokens, head_dim " << head_dim);
+      expect_near_exact(inputs(1, tokens, tokens, 2, head_dim), every_block());
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, ItIsNearFullAtEveryHeadDimInBothTypes) {
+  for (const int64_t head_dim : {16, 20, 32, 40, 64, 72, 80, 96, 127, 128, 160, 192, 256}) {
+    for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+      SCOPED_TRACE(::testing::Message() << head_dim << " " << dtype);
+      expect_near_exact(inputs(2, 300, 300, 3, head_dim, dtype), every_block(), dtype);
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, QueriesAndKeysMayDifferInNumber) {
+  expect_near_exact(inputs(2, 77, 500, 2, 64), every_block());
+  expect_near_exact(inputs(2, 500, 77, 2, 128), every_block());
+}
+
+TEST_F(SixteenOnGpu, CausalMasksInsideTheDiagonalBlocks) {
+  for (const auto& [queries, keys] : {std::pair{500, 500}, {100, 500}, {500, 100}, {64, 64}, {1, 130}}) {
+    for (const int64_t head_dim : {64, 128, 192}) {
+      SCOPED_TRACE(::testing::Message() << queries << " x " << keys << ", " << head_dim);
+      Context context = every_block();
+      context.causal = true;
+      expect_near_exact(inputs(1, queries, keys, 2, head_dim), context);
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, KeyLengthsHidePadding) {
+  for (const bool causal : {false, true}) {
+    for (const int64_t head_dim : {64, 128, 256}) {
+      SCOPED_TRACE(head_dim);
+      Context context = every_block();
+      context.causal = causal;
+      context.key_lengths = at::tensor({300, 65, 0, 1}, at::kLong);
+      Inputs x = inputs(4, 300, 300, 2, head_dim);
+      expect_near_exact(x, context);
+      const at::Tensor out = on_gpu(x, context).out;
+      const double nan = std::numeric_limits<double>::quiet_NaN();  // padding must not show
+      for (const at::Tensor& t : {x.k, x.v}) t.select(0, 1).narrow(0, 65, 235).fill_(nan);
+      EXPECT_TRUE(at::equal(on_gpu(x, context).out, out));
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, ACallersMapIsObeyedWithAndWithoutMeans) {
+  for (const int64_t head_dim : {16, 64, 96, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    const Inputs x = video(2, 700, 2100, 2, head_dim);
+    expect_map_obeyed(x, sixteen(), 0.3);
+    expect_map_obeyed(x, sixteen(), 0.0);
+    Context dropping = sixteen(0.5, Ranking::mass);
+    dropping.policy.dropped = Dropped::none;
+    expect_map_obeyed(x, dropping, 0.3);
+  }
+}
+
+TEST_F(SixteenOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << head_dim << (causal ? " causal" : ""));
+      Context context = sixteen();
+      context.causal = causal;
+      context.text_tokens = 70;
+      expect_map_obeyed(video(1, 1300, 1300, 2, head_dim), context, 0.4);
+      context.text_tokens = 0;
+      context.key_lengths = at::tensor({1200, 65, 1025}, at::kLong);
+      Inputs x = video(3, 1200, 1200, 2, head_dim);
+      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must not show
+      expect_map_obeyed(x, context, 0.4);
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, BlocksAreThoseOfEightBits) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const int64_t rows : {64, 128, 192}) {
+      for (const int64_t text : {0, 100}) {
+        for (const bool causal : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << head_dim << ", rows " << rows << ", text " << text << (causal ? ", causal" : ""));
+          const Inputs x = video(1, 3000, 3000, 2, head_dim);
+          Context context = sixteen(0.25);
+          context.text_tokens = text;
+          context.causal = causal;
+          context.policy.selection_rows = rows;
+          const Result ours = on_gpu(x, context), cpu = exact(x, context);
+          context.policy.arithmetic = 8;
+          const Result eight = on_gpu(x, context);
+          EXPECT_NEAR(static_cast<double>(ours.statistics.kept_blocks),
+                      static_cast<double>(eight.statistics.kept_blocks),
+                      0.005 * static_cast<double>(eight.statistics.total_blocks));
+          EXPECT_GT(ours.statistics.sparsity(), 0.5);
+          // Some blocks at the edge of the choice are others than the CPU's.
+          EXPECT_LT(compare(ours.out, cpu.out).relative_l1, 0.02);
+          EXPECT_LT(2 * compare(ours.out, cpu.out).relative_l1, compare(eight.out, cpu.out).relative_l1);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, WithoutMeansTheBlocksAreEqual) {
+  const Inputs x = video(2, 3000, 3000, 2, 64);
+  for (const auto selection : {Selection::topk, Selection::cdf}) {
+    Context context = sixteen(0.3, Ranking::mass);
+    context.policy.dropped = Dropped::none;
+    context.policy.defaults.selection = selection;
+    context.policy.defaults.cdf = 0.8;
+    context.policy.defaults.similarity = 0.2;
+    const Result ours = on_gpu(x, context);
+    EXPECT_LT(compare(ours.out, exact(x, context).out).relative_l1, 0.03);
+    context.policy.arithmetic = 8;
+    EXPECT_EQ(ours.statistics.kept_blocks, on_gpu(x, context).statistics.kept_blocks);
+  }
+}
+
+TEST_F(SixteenOnGpu, ABoundOnTheErrorAndAPredictionAreThoseOfTheCpu) {
+  const Inputs x = video(1, 3000, 3000, 2, 64);
+  Context context = sixteen();
+  context.policy.defaults.selection = Selection::error;
+  context.policy.defaults.error = 0.1;
+  const Result bound = on_gpu(x, context), cpu = exact(x, context);
+  EXPECT_NEAR(bound.statistics.sparsity(), cpu.statistics.sparsity(), 0.02);
+  EXPECT_NEAR(bound.statistics.predicted_error(), cpu.statistics.predicted_error(), 0.005);
+  context = sixteen(0.2);
+  context.mode = Mode::check;
+  const Result checked = on_gpu(x, context);
+  EXPECT_NEAR(checked.statistics.predicted_error(), exact(x, context).statistics.predicted_error(),
+              0.02 * checked.statistics.predicted_error());
+  EXPECT_GT(checked.statistics.mean_relative_l1(), 0);
+}
+
+TEST_F(SixteenOnGpu, SkippedProductsAreHarmless) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 960, 960, 2, head_dim);
+    x.q = rounded(x.q * 2);
+    x.k.narrow(1, 0, 128).mul_(6);  // the first blocks hold the maxima, so later ones can be skipped
+    x.k = rounded(x.k);
+    Context context = sixteen(0.5, Ranking::mass);
+    context.policy.dropped = Dropped::none;
+    context.policy.defaults.topk = 1;
+    context.policy.defaults.pv_threshold = 10;
+    const Result gpu = on_gpu(x, context);
+    EXPECT_GT(gpu.statistics.skipped_pv_blocks, 0);
+    EXPECT_LT(gpu.statistics.skipped_pv_blocks, gpu.statistics.kept_blocks);
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 0.02);
+  }
+}
+
+TEST_F(SixteenOnGpu, PrologueIsThatOfTheCpu) {
+  using Norm = Prologue::Norm;
+  const int64_t tokens = 300, text = 44, heads = 3;
+  for (const int64_t head_dim : {48, 64, 128}) {
+    for (const bool across : {false, true}) {
+      for (const auto norm : {Norm::none, Norm::layer, Norm::rms}) {
+        for (const bool interleaved : {true, false}) {
+          SCOPED_TRACE(::testing::Message() << head_dim << (across ? " across heads, norm " : ", norm ")
+                                            << static_cast<int>(norm) << (interleaved ? " neighbours" : " halves"));
+          Context context = every_block();
+          context.text_tokens = text;
+          Prologue& p = context.prologue;
+          p.norm = norm;
+          p.across_heads = across;
+          p.interleaved = interleaved;
+          const int64_t size = across ? heads * head_dim : head_dim;
+          if (norm != Norm::none) {
+            p.q_weight = at::rand({size}) + 0.5;
+            p.k_weight = at::rand({size}) + 0.5;
+            p.q_bias = at::randn({size}) * 0.2;
+            p.k_bias = at::randn({size}) * 0.2;
+          }
+          const at::Tensor angles = at::rand({tokens - text, head_dim / 2}) * 6;
+          const at::Tensor full = interleaved ? angles.repeat_interleave(2, 1) : at::cat({angles, angles}, 1);
+          p.rotary_cos = full.cos();
+          p.rotary_sin = full.sin();
+          expect_near_exact(inputs(2, tokens, tokens, heads, head_dim, at::kHalf), context, at::kHalf, 0.003);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, MeansAreThoseOfRowsBehindTheirPrologue) {
+  const Inputs x = video(1, 1500, 1500, 2, 64);
+  Context context = sixteen();
+  context.prologue.norm = Prologue::Norm::rms;
+  context.prologue.q_weight = at::rand({64}) + 0.5;
+  context.prologue.k_weight = at::rand({64}) + 0.5;
+  expect_map_obeyed(x, context, 0.2);
+}
+
+TEST_F(SixteenOnGpu, SharpScoresAndLargeValuesComeThrough) {
+  for (const double gain : {3.0, 12.0, 100.0}) {
+    for (const double size : {1e-4, 1.0, 1e4}) {
+      SCOPED_TRACE(::testing::Message() << "scores x " << gain << ", values x " << size);
+      Inputs x = video(1, 1000, 2000, 2, 64);
+      x.q = rounded(x.q * gain);
+      x.v = rounded(x.v * size);
+      Context context = every_block();
+      const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+      EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, bound_of(at::kBFloat16));
+    }
+  }
+}
+
+TEST_F(SixteenOnGpu, ConstantInputsGiveTheMeanOfV) {
+  for (const double value : {0.0, 1e-4, 0.5, 100.0}) {  // beyond, fp32 scores have no bits left to add a weight to
+    SCOPED_TRACE(value);
+    Inputs x = inputs(1, 700, 4096, 1, 64);
+    x.q.fill_(value);
+    x.k.fill_(value);
+    x.v = rounded(x.v + 1);
+    const Result gpu = on_gpu(x, sixteen(0.1));
+    EXPECT_LT(compare(gpu.out, x.v.mean(1, true).expand_as(gpu.out)).relative_l1, 0.005);
+  }
+}
+
+TEST_F(SixteenOnGpu, AnyStridesWithContiguousHeadDimGiveTheSameBits) {
+  const Inputs x = video(2, 1260, 1260, 3, 64);
+  const at::Tensor fused = at::stack({x.q, x.k, x.v}, 2).to(at::kCUDA, at::kBFloat16);  // [B, N, 3, H, D]
+  const at::Tensor heads_first = x.k.transpose(1, 2).contiguous().transpose(1, 2).to(at::kCUDA, at::kBFloat16);
+  Context context = sixteen();
+  const at::Tensor expected = on_gpu(x, context).out;
+  context.policy.dense_operations = 0;
+  const auto run = [&](const at::Tensor& q, const at::Tensor& k) {
+    return attend(q, k, fused.select(2, 2), context, workspace_).out;
+  };
+  EXPECT_TRUE(at::equal(run(fused.select(2, 0), fused.select(2, 1)), expected));
+  EXPECT_TRUE(at::equal(run(fused.select(2, 0), heads_first), expected));
+  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows off 16 bytes
+  EXPECT_TRUE(at::equal(run(wide, fused.select(2, 1)), expected));
+}
+
+TEST_F(SixteenOnGpu, CallsOfAVideosSizeGiveTheSameBits) {
+  const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  Context context = sixteen(0.12);
+  context.text_tokens = 226;
+  const at::Tensor a = at::randn({2, 17776, 3, 30, 64}, gpu), b = at::randn({2, 17776, 3, 30, 64}, gpu);
+  const auto run = [&](const at::Tensor& qkv) {
+    return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace_).out;
+  };
+  const at::Tensor of_a = run(a), of_b = run(b);
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(at::equal(run(a), of_a));
+    EXPECT_TRUE(at::equal(run(b), of_b));
+  }
+}
+
+TEST_F(SixteenOnGpu, ItsNameSaysTheType) {
+  const Inputs x = inputs(1, 700, 700, 1, 64);
+  EXPECT_THAT(on_gpu(x, sixteen()).kernel, HasSubstr("cuda bf16 Q.K, bf16 P.V (mma), means of 16 tokens"));
+  EXPECT_THAT(on_gpu(x, sixteen(), at::kHalf).kernel, HasSubstr("cuda fp16 Q.K, fp16 P.V (mma)"));
+}
+
+TEST_F(SixteenOnGpu, ItWritesNoEightBitsEither) {
+  const Inputs x = inputs(1, 700, 700, 1, 64);
+  Context context = sixteen();
+  context.takes_e4m3 = true;
+  const Result result = on_gpu(x, context);
+  EXPECT_EQ(result.out.scalar_type(), at::kBFloat16);
+  EXPECT_FALSE(result.out_scale.defined());
+}
+
+TEST_F(SixteenOnGpu, QuantizedIsRefused) {
+  Context context = sixteen();
+  context.mode = Mode::quantized;
+  EXPECT_THROW(on_gpu(inputs(1, 64, 64, 1, 64), context), Error);
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
