@@ -66,7 +66,7 @@ void check_not_null(const void* pointer, const char* name) {
 
 /// Of a call: that of this header, or of one before it that ended sooner.
 void check_call_size(size_t size, const char* remedy) {
-  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
+  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, arithmetic), sizeof(sparsereel_attention_call)};
   if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;
   throw Refusal(
       SPARSEREEL_BAD_ARGUMENT,
@@ -149,6 +149,7 @@ class CallerCall {
     std::memcpy(&all, from, from->size);
     fill_sizes(all);
     fill_policy(all.policy);
+    if (all.arithmetic != 0) call_.policy.arithmetic = all.arithmetic;
     call_.prologue = prologue_of(all.prologue);
     check(call_);
   }

@@ -59,7 +59,7 @@ def _check_map(block_map, call, device):
     return 64 if rows == tall else 128
 
 
-def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations):
+def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, arithmetic):
     call = lib.new_call()
     token, head = (2, 1) if layout == 'HND' else (1, 2)
     call.element = _ELEMENTS[q.dtype]
@@ -74,6 +74,7 @@ def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, droppe
     if len(heads) > 1:
         call.policy.heads = heads
     call.policy.dropped, call.policy.ranking, call.policy.dense_operations = dropped, ranking, dense_operations
+    call.arithmetic = arithmetic
     return call, heads
 
 
@@ -101,9 +102,10 @@ def _full(q, k, v, layout, scale, causal, key_lengths, lse):
 
 @torch.library.custom_op('sparsereel::attention', mutates_args=(), device_types=('cpu', 'cuda'))
 def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal: bool, text_tokens: int, quantized: bool, policy: List[float], dropped: int,
-              ranking: int, dense_operations: float, block_map: Optional[Tensor], key_lengths: Optional[Tensor], with_lse: bool) -> Tuple[Tensor, Tensor, Tensor]:
+              ranking: int, dense_operations: float, block_map: Optional[Tensor], key_lengths: Optional[Tensor], with_lse: bool,
+              arithmetic: int = 8) -> Tuple[Tensor, Tensor, Tensor]:
     q, k, v = (_loadable(x) for x in (q, k, v))
-    call, heads = _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations)
+    call, heads = _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, arithmetic)
     del heads  # the call keeps them
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = q.new_empty((call.batch, call.heads, call.queries if with_lse else 0), dtype=torch.float32)
@@ -128,7 +130,7 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
 
 
 @_operator.register_fake
-def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, block_map, key_lengths, with_lse):
+def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, block_map, key_lengths, with_lse, arithmetic=8):
     token, head = (2, 1) if layout == 'HND' else (1, 2)
     lse = q.new_empty((q.size(0), q.size(head), q.size(token) if with_lse else 0), dtype=torch.float32)
     return torch.empty_like(q, memory_format=torch.contiguous_format), lse, q.new_empty((lib.COUNTS + 1,), dtype=torch.int64)
@@ -197,9 +199,9 @@ def _policy(heads, selection, **fields):
 
 
 def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', is_causal=False, scale=None, text_tokens=0, dropped='mean', select=None,
-              similarity=-0.1, pv_threshold=50, quantized=False, block_map=None, key_lengths=None, dense_operations=None, return_lse=False,
+              similarity=-0.1, pv_threshold=50, quantized=False, arithmetic=8, block_map=None, key_lengths=None, dense_operations=None, return_lse=False,
               return_sparsity=False):
-    """softmax(q k^T scale) v over the blocks of 64 keys that matter; on a GPU the products are in 8 bits.
+    """softmax(q k^T scale) v over the blocks of 64 keys that matter; on a GPU the products are in 8 bits, or in 16.
 
     q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU float32 too. k and v
         may have fewer heads, a divisor of q's: each serves as many neighbours of q.
@@ -207,6 +209,7 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', 
         query sees, of a causal call too.
     dropped: what stands for the others, "mean" (of 16 tokens) or "none". select: what they are ranked by, "error" (of the means) or "mass".
     similarity, pv_threshold, text_tokens (the last of q and k), key_lengths (int [batch]): as in sparsereel/attention.h.
+    arithmetic: bits in which a GPU multiplies, 8 or 16 (float16 or bfloat16, as q is; not with quantized); a CPU computes in float32.
     quantized: every block. block_map: 0 or 1 for 64 keys and 64 or 128 queries, in place of a choice.
     dense_operations: a GPU's calls of fewer (6e10) take torch's full attention, which is faster there; 0: none does.
     Returns out, and behind it what was asked for: lse [batch, heads, tokens], the share of the work left out.
@@ -227,13 +230,19 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', 
         dense_operations = _DENSE_OPERATIONS
     out, lse, counts = torch.ops.sparsereel.attention(q, k, v, tensor_layout, 0.0 if scale is None else float(scale), bool(is_causal), int(text_tokens),
                                                       bool(quantized), policy, dropped_, ranking, float(dense_operations), block_map, key_lengths,
-                                                      bool(return_lse))
+                                                      bool(return_lse), _arithmetic(arithmetic))
     results = [out]
     if return_lse:
         results.append(lse)
     if return_sparsity:
         results.append(_sparsity(counts))
     return out if len(results) == 1 else tuple(results)
+
+
+def _arithmetic(bits):
+    if bits not in (8, 16):
+        raise ValueError(f'arithmetic is {bits!r}: pass 8 or 16')
+    return int(bits)
 
 
 def _sparsity(counts):

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstring>
 #include <thread>
 
 #include "attention/core/elements.h"
@@ -31,6 +30,29 @@ TEST(AttentionLibrary, ComputesExactAttentionWithEveryBlock) {
     EXPECT_TRUE(near(caller.out, expected.out, kTolerance)) << head_dim;
     EXPECT_TRUE(near(caller.lse, expected.lse, kTolerance)) << head_dim;
   }
+}
+
+TEST(AttentionLibrary, BitsOfAGpuChangeNothingHere) {
+  const Case c({.queries = 700, .keys = 700});
+  Caller caller(c);
+  const std::vector<float> expected = caller.run();
+  for (const int64_t bits : {8, 16}) {
+    caller.call.arithmetic = bits;
+    EXPECT_EQ(caller.run(), expected) << bits;
+  }
+}
+
+TEST(AttentionLibrary, TakesCallsOfTheHeaderBefore) {
+  const Case c({.queries = 130, .keys = 130});
+  Caller caller(c);
+  const std::vector<float> expected = caller.run();
+  caller.call.size = offsetof(sparsereel_attention_call, arithmetic);
+  caller.call.arithmetic = 77;  // what lies behind it is not looked at
+  EXPECT_EQ(caller.run(), expected);
+  std::vector<char> old(caller.call.size + 8, 'x');
+  EXPECT_EQ(sparsereel_attention_call_init(reinterpret_cast<sparsereel_attention_call*>(old.data()), caller.call.size),
+            SPARSEREEL_OK);
+  for (size_t i = caller.call.size; i < old.size(); ++i) EXPECT_EQ(old[i], 'x');
 }
 
 TEST(AttentionLibrary, ObeysMasksAndScale) {

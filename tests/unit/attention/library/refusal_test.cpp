@@ -45,6 +45,15 @@ TEST(AttentionRefusals, NullPointers) {
   sparsereel_attention_destroy(nullptr);
 }
 
+TEST(AttentionRefusals, BitsThatThereAreNoneOf) {
+  EXPECT_EQ(refused([](Caller& c) { c.call.arithmetic = 4; }, "arithmetic is 4"), SPARSEREEL_BAD_ARGUMENT);
+  const auto contradict = [](Caller& c) {
+    c.call.arithmetic = 16;
+    c.call.quantized = 1;
+  };
+  EXPECT_EQ(refused(contradict, "quantized) and arithmetic 16 contradict each other"), SPARSEREEL_BAD_ARGUMENT);
+}
+
 TEST(AttentionRefusals, AWorkspaceTooSmall) {
   const Case c({.queries = 100, .keys = 100});
   Caller caller(c);
