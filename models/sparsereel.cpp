@@ -101,6 +101,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "dropped", request.dropped);
   add(texts, "select", request.select);
   add(texts, "cell", request.cell);
+  add(texts, "arithmetic", request.arithmetic);
   add(texts, "dense_steps", request.dense_steps);
   add(texts, "dense_layers", request.dense_layers);
   add(texts, "token_order", request.token_order);
@@ -215,6 +216,7 @@ std::vector<std::string> idle_members(const Texts& given, const models::Request&
   const std::pair<Idle, std::string> causes[] = {
       {Idle::every_block, models::why_idle(plan.attention_mode, "attention " + mode)},
       {Idle::no_means, models::why_idle(plan.attention_policy, "dropped none")},
+      {Idle::in_fp32, models::why_idle_arithmetic(at::Device(plan.device))},
       {Idle::one_transformer, models::why_idle_second_scale(spec)},
       {Idle::no_guidance, models::why_idle_without_guidance(plan.guidance_scale, guidance)},
       {Idle::no_image, request.image.empty() ? "without an image" : ""},

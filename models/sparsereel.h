@@ -94,6 +94,7 @@ struct VideoRequest {
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
   std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
   std::optional<int64_t> cell = {};             // tokens that share one mean: 16, 32, 64
+  std::optional<int64_t> arithmetic = {};       // bits in which a GPU computes sparse attention: 8, 16; unset: 8
   std::optional<std::string> dense_steps = {};  // the first ones, with every block: "5", or "20%" of all
   std::optional<int64_t> dense_layers = {};     // likewise
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; empty: hilbert

@@ -99,9 +99,10 @@ std::string slow_warning(const Run& run) {
   return models::slow_warning("measuring", operations, run.dtype);
 }
 
-std::optional<double> limit_of(const Run& run, Mode mode) {
-  if (!run.limit || (mode == Mode::full && run.dtype == at::kFloat)) return {};
-  return mode == Mode::full ? run.limit->bits16 : run.limit->bits8;
+std::optional<double> limit_of(const Run& run, const Row& row) {
+  const bool full = text_of(row, "mode") == name(Mode::full);
+  if (!run.limit || (full && run.dtype == at::kFloat)) return {};
+  return full || row.contains("arithmetic") ? run.limit->bits16 : run.limit->bits8;
 }
 
 Row start_row(const Run& run, const Workload& workload, const bench::Contender& contender) {
@@ -204,8 +205,7 @@ void add_times(const Run& run, const Workload& workload, const Measurement& meas
   const double tops = effective * (1 - number_of(row, "sparsity").value_or(0));
   row.update(time_fields(time));
   row.update({{"tops", tops}, {"effective_tops", effective}});
-  if (const auto limit = limit_of(run, attention::parse_mode(text_of(row, "mode"))))
-    row["limit_percent"] = 100 * tops / *limit;
+  if (const auto limit = limit_of(run, row)) row["limit_percent"] = 100 * tops / *limit;
 }
 
 /// Times the rows that have no note yet, and the pre-pass of ours beside them.

@@ -45,6 +45,7 @@ std::string arithmetic_note(attention::Mode mode, at::Device device) {
 nlohmann::json means_report(const attention::Policy& policy) {
   nlohmann::json report = {{"dropped", attention::name(policy.dropped)}, {"select", attention::name(policy.ranking)}};
   if (policy.dropped == attention::Dropped::mean) report["cell"] = policy.cell;
+  if (policy.arithmetic == 16) report["arithmetic"] = policy.arithmetic;
   return report;
 }
 

@@ -47,6 +47,10 @@ std::string cell_help() {
   return "tokens a mean stands for" + default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only");
 }
 
+std::string arithmetic_help() {
+  return "bits of a GPU's products" + default_text(std::to_string(Policy{}.arithmetic));
+}
+
 std::string similarity_help() {
   const double similarity = Policy{}.defaults.similarity;
   return "blocks less self-similar than this stay dense" +
@@ -74,6 +78,7 @@ std::vector<OptionSpec> selection() {
       {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
       {.names = "--select", .help = select_help(), .commands = {tune}},
       {.names = "--cell", .help = cell_help(), .commands = {tune}},
+      {.names = "--arithmetic", .help = arithmetic_help(), .commands = {tune}},
       {.names = "--similarity", .help = similarity_help(), .commands = {bench_pipeline, tune}},
       {.names = "--pv-threshold", .help = pv_threshold_help(), .commands = that_denoise()},
       {.names = "--profile",

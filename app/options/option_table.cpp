@@ -106,6 +106,7 @@ const std::vector<std::pair<Idle, std::string>>& idle_causes() {
       {Idle::no_flow, "a scheduler that is not of flow matching"},
       {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
       {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
+      {Idle::in_fp32, "device cpu, which computes attention in fp32"},
       {Idle::no_lora, "no LoRA"},
       {Idle::no_image, "no image"},
       {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},

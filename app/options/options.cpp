@@ -115,6 +115,9 @@ std::vector<IdleCause> causes_of_denoising(const Settings& settings, const Gener
       {Idle::no_guidance, "cfg_scale", models::why_idle_without_guidance(guidance, given)}};
   if (options.request.loras.empty()) causes.push_back({Idle::no_lora, "lora", "without a LoRA"});
   if (options.request.image.empty()) causes.push_back({Idle::no_image, "image", "without an image"});
+  if (options.request.arithmetic == 16)
+    causes.push_back(
+        {Idle::in_fp32, "device", models::why_idle_arithmetic(models::resolve_device(options.request.device))});
   if (options.request.offload)
     causes.push_back(
         {Idle::on_a_cpu, "device", models::why_idle_offload(models::resolve_device(options.request.device))});

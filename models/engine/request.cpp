@@ -211,6 +211,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   }
   if (why_idle_cache(request, spec).empty()) plan.cache = request.cache;
   plan.attention_policy = request.policy ? *request.policy : make_policy(request);
+  plan.attention_policy.arithmetic = request.arithmetic.value_or(plan.attention_policy.arithmetic);
   if (request.dense_steps) plan.attention_policy.dense_steps = request.dense_steps->of(plan.num_inference_steps);
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
@@ -279,6 +280,10 @@ std::string why_idle_cache(const Request& request, const ModelSpec& spec) {
   if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
     return "with " + std::to_string(steps) + " steps, of which it computes all";
   return spec.layers == 1 ? "for a model of one block, which always runs" : "";
+}
+
+std::string why_idle_arithmetic(at::Device device) {
+  return device.is_cpu() ? "on a CPU, which computes in fp32" : "";
 }
 
 std::string why_idle_offload(at::Device device) {

@@ -60,6 +60,8 @@ std::string why_idle_second_scale(const ModelSpec& spec);
 std::string why_no_flow(const Request& request, const ModelSpec& spec);
 /// For a cache.
 std::string why_idle_cache(const Request& request, const ModelSpec& spec);
+/// For the bits of attention's arithmetic.
+std::string why_idle_arithmetic(at::Device device);
 /// For offloading.
 std::string why_idle_offload(at::Device device);
 

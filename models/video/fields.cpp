@@ -325,6 +325,16 @@ std::vector<Field> selection() {
             return only(drops_blocks(plan.attention_mode) && policy.dropped == Dropped::mean, policy.cell);
           },
           {.name = "cell", .choices = {"16", "32", "64"}, .idle = {Idle::every_block, Idle::profile, Idle::no_means}}),
+      field(&Request::arithmetic,
+            [](const Plan& plan) {  // 8 bits go without saying
+              const bool asked = drops_blocks(plan.attention_mode) && plan.device != "cpu";
+              return only(asked && plan.attention_policy.arithmetic == 16, plan.attention_policy.arithmetic);
+            },
+            {.name = "arithmetic",
+             .choices = {"8", "16"},
+             .idle = {Idle::every_block, Idle::in_fp32},
+             .nothing = "8",
+             .excludes = {{.other = "attention", .value = "16", .other_value = "quantized"}}}),
       field(&Request::similarity, of_all_heads(&Head::similarity), {.name = "similarity", .idle = idle}),
       field(&Request::pv_threshold, of_all_heads(&Head::pv_threshold), {.name = "pv_threshold", .idle = idle}),
       field(&Request::dense_steps, of_dropping(&Policy::dense_steps),

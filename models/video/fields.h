@@ -35,6 +35,7 @@ enum class Idle {
   no_flow,          // matching is what the sampler does
   no_reuse,         // is possible
   on_a_cpu,         // it runs
+  in_fp32,          // attention computes, on a CPU
   no_lora,          // is given
   no_image,         // is given
   not_encoded,      // the output

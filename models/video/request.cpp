@@ -44,6 +44,7 @@ attention::Policy make_policy(const Request& request) {
   policy.dropped = request.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
   policy.ranking = request.ranking.value_or(request.error ? Ranking::error : attention::usual_ranking(policy.dropped));
   policy.cell = request.cell.value_or(policy.cell);
+  policy.arithmetic = request.arithmetic.value_or(policy.arithmetic);
   attention::HeadPolicy& head = policy.defaults;
   if (policy.ranking == Ranking::mass && head.selection == Selection::error) head.selection = Selection::topk;
   if (request.topk) head.selection = Selection::topk;

@@ -95,6 +95,7 @@ struct Request {
   std::optional<attention::Dropped> dropped = {};
   std::optional<attention::Ranking> ranking = {};
   std::optional<int64_t> cell = {};
+  std::optional<int64_t> arithmetic = {};  // bits, in which a profile's policy computes too
   std::optional<int64_t> dense_layers = {};
   std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these nine make
   std::optional<FirstSteps> dense_steps = {};    // in place of the policy's

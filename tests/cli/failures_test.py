@@ -36,6 +36,8 @@ class Failures(CommandLineTest):
                 (['--dropped', 'median'], ['--dropped median', 'mean, none']),
                 (['--select', 'topk'], ['--select topk', 'error, mass']),
                 (['--dropped', 'mean', '--cell', '48'], ['--cell 48', '16, 32, 64']),
+                (['--arithmetic', '32'], ['--arithmetic 32', '8, 16']),
+                (['--attention', 'quantized', '--arithmetic', '16'], ['--arithmetic 16 and --attention quantized exclude each other']),
                 (['--topk', '0'], ['topk']),
                 (['--topk', '1.5'], ['topk is 1.5\n']),
                 (['--topk', '1.0000001'], ['topk is 1.0000001\n', 'at most 1']),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "app/counted.h"
 #include "app/measure/run_progress.h"
@@ -12,6 +13,8 @@
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 #include "hilbert/read_text.h"
+#include "models/engine/request.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -24,7 +27,7 @@ using Items = std::map<std::string, std::string>;  // one of each list
 using Keys = std::vector<std::string>;
 
 const Keys kHowMany = {"topk", "cdf", "error"};
-const Keys kHowChosen = {"dropped", "select", "cell", "selection_rows", "similarity"};
+const Keys kHowChosen = {"dropped", "select", "cell", "arithmetic", "selection_rows", "similarity"};
 const char* kRows = "selection_rows";  // the one list that is no option of `generate`
 const Keys kRowChoices = {"64", "128", "192"};
 
@@ -123,9 +126,9 @@ class Expansion {
     const models::Request request = read_request(settings);
     result.policy = models::make_policy(request);
     if (tuned != nullptr && !tuned->policy.per_head.empty()) {
-      const int64_t dense_layers = result.policy.dense_layers;
-      result.policy = tuned->policy;
-      result.policy.dense_layers = dense_layers;
+      const attention::Policy asked = std::exchange(result.policy, tuned->policy);
+      result.policy.dense_layers = asked.dense_layers;
+      result.policy.arithmetic = asked.arithmetic;
     }
     if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
     result.dense_share = request.dense_steps;
@@ -229,6 +232,12 @@ class Expansion {
     const std::string* cells = list_of(lists_, "cell");
     if (cells != nullptr && untuned && std::ranges::none_of(rows, &Combination::has_untuned_means))
       grid_.warnings.push_back("--cell " + *cells + " has no effect without means for dropped blocks");
+    const std::string* bits = list_of(lists_, "arithmetic");
+    const auto is_sixteen = [](const Combination& row) { return row.sparse() && row.policy.arithmetic == 16; };
+    if (bits == nullptr || std::ranges::none_of(rows, is_sixteen)) return;
+    const at::Device device = models::resolve_device(base_.text("device", "auto"));
+    if (const std::string idle = models::why_idle_arithmetic(device); !idle.empty())
+      grid_.warnings.push_back("--arithmetic " + *bits + " has no effect " + idle);
   }
 
   const Settings& base_;
@@ -255,7 +264,7 @@ void add_list(const OptionGroup& group, Lists& lists, const std::string& key, co
 
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
   add_list(group, lists, "topk", "fractions of the key blocks computed (default " + topk_default + ")");
-  for (const char* key : {"cdf", "error", "dropped", "select", "cell"}) add_list(group, lists, key);
+  for (const char* key : {"cdf", "error", "dropped", "select", "cell", "arithmetic"}) add_list(group, lists, key);
 }
 
 bool is_given(const Lists& lists, const std::string& key) {
@@ -285,6 +294,7 @@ Row selection_fields(const Policy* policy, bool tuned) {
   row["dropped"] = attention::name(policy->dropped);
   row["select"] = attention::name(policy->ranking);
   if (policy->dropped == attention::Dropped::mean) row["cell"] = policy->cell;
+  if (policy->arithmetic == 16) row["arithmetic"] = policy->arithmetic;
   if (tuned) return row;
   const attention::HeadPolicy& head = policy->defaults;
   if (head.selection == Selection::topk) row["topk"] = head.topk;
@@ -325,6 +335,16 @@ std::string value_name(const Row& row, const std::string& topk) {
   return {};
 }
 
+namespace {
+
+/// "in 16 bits"; nothing of 8.
+std::string bits_name(const Row& row) {
+  const auto bits = number_of(row, "arithmetic");
+  return bits ? "in " + exact_text(*bits) + " bits" : "";
+}
+
+}  // namespace
+
 std::string selection_name(const Row& row) {
   std::string name = value_name(row);
   if (text_of(row, "dropped") != attention::name(attention::Dropped::mean)) return name;
@@ -336,7 +356,8 @@ std::string selection_name(const Row& row) {
 std::string row_name(const Row& row) {
   const std::string order = text_of(row, "token_order");
   std::string name = text_of(row, "mode");
-  for (const std::string& more : {selection_name(row), order == "hilbert" ? "" : order, text_of(row, "cache")})
+  for (const std::string& more :
+       {selection_name(row), bits_name(row), order == "hilbert" ? "" : order, text_of(row, "cache")})
     if (!more.empty()) name += " " + more;
   return name;
 }
@@ -352,6 +373,7 @@ std::string combination_name(const Row& row) {
   text += ", " + text_of(row, "dropped") + ", " + text_of(row, "select");
   if (const auto cell = number_of(row, "cell")) text += ", cell " + exact_text(*cell);
   const auto similarity = number_of(row, "similarity"), dense_steps = number_of(row, "dense_steps");
+  if (const std::string bits = bits_name(row); !bits.empty()) text += ", " + bits;
   if (similarity.value_or(-1) >= 0) text += ", similarity " + exact_text(*similarity);
   if (dense_steps.value_or(0) > 0) text += ", " + counted(static_cast<int64_t>(*dense_steps), "dense step");
   return text + ", " + text_of(row, "token_order") + reuse;

@@ -19,7 +19,7 @@ using Lists = std::map<std::string, std::optional<std::string>>;
 
 /// An option that takes a comma list; `help`: what it lists, else as the option's own help says.
 void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help = {});
-/// --topk, --cdf, --error, --dropped, --select and --cell; `topk_default` is what its help says of it.
+/// --topk, --cdf, --error, --dropped, --select, --cell and --arithmetic; `topk_default` is what its help says of it.
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default);
 
 bool is_given(const Lists& lists, const std::string& key);
@@ -54,7 +54,7 @@ struct Combination {
 /// Fields of its row: mode, the selection, profile, selection_rows, similarity, dense_steps, token_order, cache and
 /// weights.
 Row fields_of(const Combination& combination);
-/// topk, cdf, error_bound, dropped, select and cell; all null without a policy. tuned: head by head, so that no one
+/// topk, cdf, error_bound, dropped, select, cell and, if it is 16, arithmetic; all null without a policy. tuned: head by head, so that no one
 /// number says how many blocks are computed.
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
 Columns selection_columns();

@@ -147,7 +147,8 @@ Columns attention_columns() {
                          {"causal", "", 0, Shown::in_csv},
                          {"kv_heads", "", 0, Shown::in_csv},
                          {"text_tokens", "", 0, Shown::in_csv},
-                         {"token_order", "", 0, Shown::in_csv}}});
+                         {"token_order", "", 0, Shown::in_csv},
+                         {.name = "arithmetic", .title = "bits", .varying = true}}});
 }
 
 Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy) {
@@ -181,7 +182,8 @@ void split_prepass(Rows& rows) {
       rows, [](const Row& row) { return text_of(row, "mode") == "quantized" && number_of(row, "prepass_ms"); });
   if (quantised == rows.end()) return;
   for (Row& row : rows)
-    if (const auto ms = number_of(row, "prepass_ms"); ms && text_of(row, "mode") == "sparse")
+    if (const auto ms = number_of(row, "prepass_ms");
+        ms && text_of(row, "mode") == "sparse" && !row.contains("arithmetic"))
       row["prediction_ms"] = std::max(0.0, *ms - *number_of(*quantised, "prepass_ms"));
 }
 
@@ -215,6 +217,7 @@ Columns quality_columns() {
                          {.name = "judge", .title = "judge", .digits = 3, .text = judged_text},
                          {"kernel", "", 0, Shown::in_csv},
                          {"name", "", 0, Shown::in_csv},
+                         {.name = "arithmetic", .title = "bits", .varying = true},
                          {"note", "note"}}});
 }
 
@@ -271,6 +274,7 @@ Columns stage_columns() {
                          {"ssim", "SSIM", 4},
                          {"rel_l1", "rel. L1", 3},
                          {"peak_gib", "peak GiB", 3},
+                         {.name = "arithmetic", .title = "bits", .varying = true},
                          {"kernel", "kernel"},
                          {"note", "note"}}});
 }

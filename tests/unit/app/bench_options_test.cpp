@@ -12,6 +12,7 @@ namespace sparsereel::app::bench {
 namespace {
 
 using attention::Mode;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -233,6 +234,23 @@ TEST(Selections, RefuseWhatNoRowCouldHave) {
   EXPECT_THAT(refused({{"dropped", "mean"}, {"cell", "48"}}), HasSubstr("--cell 48"));
   EXPECT_THAT(refused({{"error", "0"}}), HasSubstr("--error 0 is out of range"));
   EXPECT_THAT(refused({{"error", "0.1,inf"}}), HasSubstr("--error inf"));
+}
+
+TEST(Selections, CompareBitsOfArithmetic) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.device = "cpu";
+  options.lists = {{"topk", "0.5,0.3"}, {"arithmetic", "8,16"}};
+  const AttentionPlan plan = make_plan(options);
+  EXPECT_THAT(names(plan), ElementsAre("0.5 means of 16 by error", "0.3 means of 16 by error",
+                                       "0.5 means of 16 by error", "0.3 means of 16 by error"));
+  EXPECT_EQ(plan.grid.combinations[0].policy.arithmetic, 8);
+  EXPECT_EQ(plan.grid.combinations[2].policy.arithmetic, 16);
+  EXPECT_THAT(plan.warnings, ElementsAre("--arithmetic 8,16 has no effect on a CPU, which computes in fp32"));
+  options.lists["arithmetic"] = "32";
+  EXPECT_THAT(refusal(options), HasSubstr("--arithmetic 32"));
+  options.lists["arithmetic"] = "16";
+  options.modes = "quantized";
+  EXPECT_THAT(make_plan(options).warnings, Contains("--arithmetic has no effect with --modes quantized"));
 }
 
 TEST(Selections, WarnOfCellsWithoutMeans) {

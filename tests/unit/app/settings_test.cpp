@@ -250,6 +250,7 @@ TEST(OptionTable, DefaultsOfBlockSelectionAreThePolicys) {
   const auto help = [](const char* key) { return find_option(key)->help; };
   EXPECT_THAT(help("dropped"), HasSubstr("(default " + std::string(attention::name(policy.dropped)) + ")"));
   EXPECT_THAT(help("cell"), HasSubstr("(default " + std::to_string(policy.cell)));
+  EXPECT_THAT(help("arithmetic"), HasSubstr("(default " + std::to_string(policy.arithmetic) + ")"));
   EXPECT_THAT(help("similarity"), HasSubstr("(default -0.1: none)"));
   EXPECT_THAT(help("pv_threshold"), HasSubstr("(default 50: never)"));
   EXPECT_EQ(help("topk").find("(default") != std::string::npos,
@@ -276,6 +277,8 @@ TEST(Request, BringsMeansWhereTheyAreAskedFor) {
   EXPECT_EQ(make_policy({}).dropped, Policy{}.dropped);
   EXPECT_EQ(make_policy({}).ranking, Policy{}.ranking);
   EXPECT_EQ(make_policy({}).cell, Policy{}.cell);
+  EXPECT_EQ(make_policy({}).arithmetic, 8);
+  EXPECT_EQ(make_policy({.arithmetic = 16}).arithmetic, 16);
 }
 
 TEST(OptionTable, KeysAreFirstLongNames) {
