@@ -142,13 +142,13 @@ Columns attention_columns() {
                          {"predicted_error", "predicted", 3},
                          {"rel_l1", "rel. L1", 3},
                          {"cosine", "cosine", 6},
+                         {.name = "arithmetic", .title = "bits", .varying = true},
                          {"note", "note"},
                          {"device", "", 0, Shown::in_csv},
                          {"causal", "", 0, Shown::in_csv},
                          {"kv_heads", "", 0, Shown::in_csv},
                          {"text_tokens", "", 0, Shown::in_csv},
-                         {"token_order", "", 0, Shown::in_csv},
-                         {.name = "arithmetic", .title = "bits", .varying = true}}});
+                         {"token_order", "", 0, Shown::in_csv}}});
 }
 
 Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy) {
