@@ -54,8 +54,8 @@ struct Combination {
 /// Fields of its row: mode, the selection, profile, selection_rows, similarity, dense_steps, token_order, cache and
 /// weights.
 Row fields_of(const Combination& combination);
-/// topk, cdf, error_bound, dropped, select, cell and, if it is 16, arithmetic; all null without a policy. tuned: head by head, so that no one
-/// number says how many blocks are computed.
+/// topk, cdf, error_bound, dropped, select, cell and, if it is 16, arithmetic; all null without a policy. tuned: head
+/// by head, so that no one number says how many blocks are computed.
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
 Columns selection_columns();
 
