@@ -276,7 +276,7 @@ Video video_of(const models::Outcome& result, const models::Plan& plan) {
   video.pixels.assign(pixels, pixels + frames.numel());
   video.sparsity = result.attention.statistics.sparsity();
   video.mean_share = result.attention.statistics.mean_share();
-  video.defect = models::defect(frames);
+  video.defect = models::defect(result.facts);
   video.warnings = result.warnings;
   if (const std::string other = models::frame_count_warning(plan); !other.empty()) video.warnings.push_back(other);
   if (!video.defect.empty()) video.warnings.push_back("the video " + video.defect);

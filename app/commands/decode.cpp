@@ -8,6 +8,7 @@
 
 #include "app/clock.h"
 #include "app/counted.h"
+#include "app/job/frame_writer.h"
 #include "app/job/interrupt.h"
 #include "app/job/latents.h"
 #include "app/job/outputs.h"
@@ -87,17 +88,22 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   watched.cancelled = interrupted;
   progress.stage("decode");
   models::reset_peak_memory(pipeline->device());
-  const models::Decoded decoded = pipeline->decode(saved.latents, request.vae_tiling, watched);
-  const at::Tensor& frames = decoded.frames;
-  progress.stage("write");
-  recipe["vae_tiling"] = decoded.tiled ? "on" : "off";
   set_encoding(recipe, run);
-  const WrittenVideo written = write_outputs(run, frames, dump(recipe), saved_text(recipe, "prompt"));
+  const auto decoded_recipe = [&](bool tiled) {
+    set_tiling(recipe, tiled);
+    return dump(recipe);
+  };
+  FrameWriter writer(run, {.recipe = decoded_recipe, .caption = saved_text(recipe, "prompt")});
+  watched.frames = &writer;
+  const models::Decoded decoded = pipeline->decode(saved.latents, request.vae_tiling, watched);
+  const models::VideoShape& shape = decoded.facts.shape;
+  progress.stage("write");
+  const WrittenVideo written = writer.finish();
   progress.clear();
 
   std::vector<std::string> warnings = idle_warnings(settings, idle_beside_output(settings, run));
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
-  if (const std::string wrong = models::defect(frames); !wrong.empty()) warnings.push_back("the video " + wrong);
+  if (const std::string wrong = models::defect(decoded.facts); !wrong.empty()) warnings.push_back("the video " + wrong);
   for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})
     if (!warning.empty()) warnings.push_back(warning);
   const double seconds = seconds_since(start);
@@ -106,11 +112,11 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   report.content["device"] = pipeline->device().str();
   report.content["seconds"] = {{"total", seconds}};
   report.content["warnings"] = warnings;
-  add_output_report(report.content, run, frames, written);
+  add_output_report(report.content, run, shape, written);
   report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});
   print_warnings(warnings);
   report.last_line =
-      output_summary(run, frames) + ", " + fixed(seconds, 1) + " s, " + memory_summary(report.content["memory"]);
+      output_summary(run, shape) + ", " + fixed(seconds, 1) + " s, " + memory_summary(report.content["memory"]);
 }
 
 }  // namespace sparsereel::app

@@ -62,7 +62,7 @@ std::string summary(const Video& video, const models::Outcome& result, const End
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
   const std::string shape = shape_note(video.plan);
-  return output_summary(video.options.run, result.frames) + (shape.empty() ? "" : " " + shape) + ", " +
+  return output_summary(video.options.run, result.facts.shape) + (shape.empty() ? "" : " " + shape) + ", " +
          fixed(ends.total, 1) + " s (text " + fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) +
          ", denoise " + fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
          fixed(ends.write, 1) + "), " + attention_summary(result.attention) +
@@ -149,7 +149,7 @@ void Generation::written(const Video& video, const Made& made) {
   const EndSeconds ends{.open = open_, .write = seconds_since(made.write_start), .total = total};
   report_.recovery.clear();
   video_.update(made_report(video, made, early_));
-  add_output_report(video_, video.options.run, result.frames, made.file);
+  add_output_report(video_, video.options.run, result.facts.shape, made.file);
   video_["device"] = pipeline_->device().str();
   video_["threads"] = at::get_num_threads();
   video_["seconds"] = seconds_report(result.seconds, ends);

@@ -150,28 +150,41 @@ void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
     for (Video* video : videos)
       if (video->conditioning.defined()) make(*video, pipeline);
     collect();
-  } catch (const models::Cancelled&) {
-    collect();  // throws where it was not the user who stopped the run, but a video that could not be written
+  } catch (...) {
+    collect();  // throws where it was not the user who stopped the run, but the video before, which could not be
+                // written
     throw;
   }
 }
 
 void Job::make(Video& video, models::Pipeline& pipeline) {
-  const auto kept = std::make_shared<KeptLatents>(video.options.save_latents, video.options.run.output);
+  const std::shared_ptr<Files> files = files_of(video);
   models::Outcome result;
-  const auto failure = attempt([&] { result = render(video, pipeline, *kept); });
+  const auto failure = attempt([&] { result = render(video, pipeline, *files); });
   video.conditioning = {};
-  if (failure) return fail(video, *failure, kept->saved());
+  if (failure) return fail(video, *failure, files->latents.saved());
   collect();
   written_ = std::async(policy_.write_behind ? std::launch::async : std::launch::deferred,
-                        [this, &video, result = std::move(result), kept] { return write(video, result, *kept); });
+                        [this, &video, result = std::move(result), files] { return finish(video, result, *files); });
   if (!policy_.write_behind) collect();
 }
 
-models::Outcome Job::render(Video& video, models::Pipeline& pipeline, KeptLatents& kept) {
+/// The recipe has by then all that comes of the denoising.
+std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
+  const auto recipe = [&video](bool tiled) {
+    set_tiling(video.recipe, tiled);
+    return dump(video.recipe);
+  };
+  const RunOptions& run = video.options.run;
+  return std::make_shared<Files>(KeptLatents(video.options.save_latents, run.output),
+                                 FrameWriter::Text{.recipe = recipe, .caption = video.plan.prompt}, run);
+}
+
+models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& files) {
   models::Inputs inputs = {
       .init_latents = video.init_latents, .conditioning = video.conditioning, .keep_transformer = policy_.keep_loaded};
-  models::Run run = run_of(video, kept);
+  models::Run run = run_of(video, files.latents);
+  run.frames = &files.frames;
   use_checkpoints(video, inputs, run);
   user_.begin(video);
   models::Outcome result = pipeline.generate(video.plan, inputs, run);
@@ -222,12 +235,12 @@ void Job::use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run
   };
 }
 
-Job::Written Job::write(Video& video, const models::Outcome& result, KeptLatents& kept) {
+Job::Written Job::finish(Video& video, const models::Outcome& result, Files& files) {
   const c10::InferenceMode guard;
   Written written{.video = &video, .warnings = {}};
   try {
-    const auto failure = attempt([&] { written.warnings = write_files(video, result, kept); });
-    if (failure) video.fail(*failure, kept.saved());
+    const auto failure = attempt([&] { written.warnings = finish_files(video, result, files); });
+    if (failure) video.fail(*failure, files.latents.saved());
   } catch (...) {
     write_failed_ = true;  // stops the video that is being denoised; collect() throws what happened
     throw;
@@ -236,18 +249,18 @@ Job::Written Job::write(Video& video, const models::Outcome& result, KeptLatents
 }
 
 /// Returns the warnings that are to be told by another thread.
-std::vector<std::string> Job::write_files(Video& video, const models::Outcome& result, KeptLatents& kept) {
+std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& result, Files& files) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;
   if (!policy_.write_behind) tell(user_.watch(video).stage, "write");
-  const WrittenVideo file = write_outputs(run, result.frames, dump(video.recipe), video.plan.prompt);
+  const WrittenVideo file = files.frames.finish();
   std::vector<std::string> warnings = result.warnings;
-  for (const std::string& warning : {file.note, defect_warning(result.frames, kept)})
+  for (const std::string& warning : {file.note, defect_warning(result.facts, files.latents)})
     if (!warning.empty()) warnings.push_back(warning);
   video.warnings.insert(video.warnings.end(), warnings.begin(), warnings.end());
   if (!policy_.write_behind)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
-  user_.written(video, {result, file, kept, start});
+  user_.written(video, {result, file, files.latents, start});
   // While the latents that were asked for are missing, the checkpoint is their nearest.
   if (policy_.resume || video.options.checkpoint_every > 0) remove_checkpoints({{run.output, video.identity}});
   return warnings;

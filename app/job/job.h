@@ -12,8 +12,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "app/job/frame_writer.h"
 #include "app/job/video.h"
 #include "app/job/write.h"
 #include "models/engine/failure.h"
@@ -117,11 +119,20 @@ class Job {
   size_t encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline);
   void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
   void make(Video& video, models::Pipeline& pipeline);
-  models::Outcome render(Video& video, models::Pipeline& pipeline, KeptLatents& kept);
+  /// A video's files while it is made.
+  struct Files {
+    Files(KeptLatents kept, FrameWriter::Text text, const RunOptions& run)
+        : latents(std::move(kept)), frames(run, std::move(text)) {}
+
+    KeptLatents latents;
+    FrameWriter frames;
+  };
+  std::shared_ptr<Files> files_of(Video& video) const;
+  models::Outcome render(Video& video, models::Pipeline& pipeline, Files& files);
   models::Run run_of(Video& video, KeptLatents& kept);
   void use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run);
-  Written write(Video& video, const models::Outcome& result, KeptLatents& kept);
-  std::vector<std::string> write_files(Video& video, const models::Outcome& result, KeptLatents& kept);
+  Written finish(Video& video, const models::Outcome& result, Files& files);
+  std::vector<std::string> finish_files(Video& video, const models::Outcome& result, Files& files);
 
   JobUser& user_;
   std::function<bool()> cancelled_;

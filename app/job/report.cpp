@@ -112,8 +112,12 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
   return recipe;
 }
 
+void set_tiling(nlohmann::json& recipe, bool tiled) {
+  recipe["vae_tiling"] = tiled ? "on" : "off";
+}
+
 void add_outcome(nlohmann::json& recipe, const models::Outcome& result) {
-  recipe["vae_tiling"] = result.vae_tiled ? "on" : "off";
+  set_tiling(recipe, result.vae_tiled);
   const attention::Statistics& statistics = result.attention.statistics;
   if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
 }
@@ -180,8 +184,8 @@ nlohmann::json cache_report(const models::CacheRule& rule, const models::Attenti
 }
 
 nlohmann::json image_report(const models::Outcome& result) {
-  const at::Tensor first = result.frames.narrow(0, 0, 1);
-  const at::Tensor colours = result.frames.mean({1, 2}).mul(255);  // [F, 3]
+  const at::Tensor& first = result.facts.first;
+  const at::Tensor colours = result.facts.colours.mul(255);
   const at::Tensor drift = colours - colours.narrow(0, 0, 1);
   const at::Tensor last = drift[-1].contiguous();
   const float* values = last.const_data_ptr<float>();

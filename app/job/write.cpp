@@ -1,4 +1,4 @@
-// The video and its contact sheet, and the command that decodes kept latents again.
+// What is wrong with a video, what reports say of it, and the command that decodes kept latents again.
 #include "app/job/write.h"
 
 #include <ATen/ATen.h>
@@ -19,16 +19,7 @@ FramesView frames_view(const at::Tensor& frames) {
           .width = frames.size(2)};
 }
 
-WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
-                           const std::string& caption) {
-  VideoOptions video = run.video;
-  if (run.metadata) video.recipe = recipe;
-  WrittenVideo written = write_video(run.output, frames_view(frames), video);
-  if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, frames_view(frames), caption);
-  return written;
-}
-
-std::string defect_warning(const at::Tensor& frames, KeptLatents& kept) {
+std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept) {
   const std::string wrong = models::defect(frames);
   if (!wrong.empty())
     return "the video " + wrong + (kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string());
@@ -54,18 +45,18 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
   return command;
 }
 
-void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
+void add_output_report(nlohmann::json& report, const RunOptions& run, const models::VideoShape& shape,
                        const WrittenVideo& written) {
   report["output"] = {{"path", run.output.string()}, {"encoder", written.encoder}, {"bytes", written.bytes},
-                      {"frames", frames.size(0)},    {"height", frames.size(1)},   {"width", frames.size(2)},
+                      {"frames", shape.frames},      {"height", shape.height},     {"width", shape.width},
                       {"fps", run.video.fps}};
   if (!written.note.empty()) report["output"]["note"] = written.note;
   if (!run.contact_sheet.empty()) report["output"]["contact_sheet"] = run.contact_sheet.string();
 }
 
-std::string output_summary(const RunOptions& run, const at::Tensor& frames) {
-  return run.output.string() + ": " + counted(frames.size(0), "frame") + " " + std::to_string(frames.size(2)) + "x" +
-         std::to_string(frames.size(1));
+std::string output_summary(const RunOptions& run, const models::VideoShape& shape) {
+  return run.output.string() + ": " + counted(shape.frames, "frame") + " " + std::to_string(shape.width) + "x" +
+         std::to_string(shape.height);
 }
 
 std::string memory_summary(const nlohmann::json& memory) {

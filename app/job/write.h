@@ -1,4 +1,4 @@
-// Once there are frames: the outputs, and what to say of them.
+// Once there is a video: what to say of it.
 #pragma once
 
 #include <string>
@@ -12,21 +12,17 @@ namespace sparsereel::app {
 /// frames: fp32 CPU [F, H, W, 3], contiguous, which must outlive the view.
 FramesView frames_view(const at::Tensor& frames);
 
-/// frames: fp32 CPU [F, H, W, 3] in 0..1. Writes the video and, where asked for, the contact sheet.
-WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
-                           const std::string& caption);
-
 /// Once the video is written: lets its latents go, or says what is wrong with it and where they are; empty: nothing.
-std::string defect_warning(const at::Tensor& frames, KeptLatents& kept);
+std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept);
 
 /// The command that makes the video out of saved latents, with what of this run's options `decode` takes.
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);
 
-void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
+void add_output_report(nlohmann::json& report, const RunOptions& run, const models::VideoShape& shape,
                        const WrittenVideo& written);
 
 /// "clip.mp4: 33 frames 256x256"
-std::string output_summary(const RunOptions& run, const at::Tensor& frames);
+std::string output_summary(const RunOptions& run, const models::VideoShape& shape);
 /// "peak memory 1.3 GiB"
 std::string memory_summary(const nlohmann::json& memory);
 void print_warnings(const std::vector<std::string>& warnings);

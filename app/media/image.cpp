@@ -115,7 +115,7 @@ Image read_tensor(const fs::path& path) {
   }
   std::vector<float> values(count);
   std::memcpy(values.data(), last.data(), last.size());
-  image.pixels = rgb8({.data = values.data(), .frames = 1, .height = image.height, .width = image.width}, 0);
+  image.pixels = rgb8(values);
   return image;
 }
 

@@ -6,9 +6,9 @@
 
 namespace sparsereel::app {
 
-std::vector<uint8_t> rgb8(const FramesView& frames, int64_t index) {
-  const float* source = frames.frame(index);
-  std::vector<uint8_t> result(static_cast<size_t>(frames.height * frames.width * 3));
+std::vector<uint8_t> rgb8(std::span<const float> values) {
+  std::vector<uint8_t> result(values.size());
+  const float* const source = values.data();
   uint8_t* const target = result.data();
   const size_t count = result.size();
   for (size_t i = 0; i < count; ++i) {

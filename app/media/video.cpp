@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "app/media/plot.h"
 #include "app/media/writers.h"
@@ -45,15 +46,36 @@ void check_timing(const VideoOptions& options, OutputKind kind) {
                    "give a rate in that range");
 }
 
-WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
-  const size_t count = static_cast<size_t>(frames.frames * frames.height * frames.width * 3);
-  const models::TensorView view{.name = "frames",
-                                .dtype = models::Dtype::f32,
-                                .shape = {frames.frames, frames.height, frames.width, 3},
-                                .data = std::as_bytes(std::span(frames.data, count))};
-  models::write_safetensors(path, {view});
-  return {.encoder = "safetensors", .note = {}, .bytes = fs::file_size(path)};
-}
+class FloatWriter final : public VideoWriter {
+ public:
+  FloatWriter(const fs::path& path, const models::VideoShape& shape)
+      : file_(path, "frames", models::Dtype::f32, {shape.frames, shape.height, shape.width, 3}) {}
+
+  void add(std::span<const uint8_t> frame) override { file_.append(std::as_bytes(frame)); }
+  WrittenVideo finish() override { return {.encoder = "safetensors", .note = {}, .bytes = file_.commit()}; }
+
+ private:
+  models::SafetensorsWriter file_;
+};
+
+/// What leaves its recipe beside the video.
+class WriterWithRecipe final : public VideoWriter {
+ public:
+  WriterWithRecipe(std::unique_ptr<VideoWriter> video, fs::path beside, std::string recipe)
+      : video_(std::move(video)), beside_(std::move(beside)), recipe_(std::move(recipe)) {}
+
+  void add(std::span<const uint8_t> frame) override { video_->add(frame); }
+  WrittenVideo finish() override {
+    WrittenVideo written = video_->finish();
+    write_recipe(beside_, recipe_);
+    return written;
+  }
+
+ private:
+  std::unique_ptr<VideoWriter> video_;
+  fs::path beside_;
+  std::string recipe_;
+};
 
 constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts as long as may be, every character escaped
 
@@ -163,19 +185,43 @@ void check_encoding(const fs::path& path, int64_t width, int64_t height, const V
   if (output_kind(path) == OutputKind::encoded) check_frame_size(path, width, height, options);
 }
 
-WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
-  if (frames.frames < 1 || frames.height < 1 || frames.width < 1)
+bool takes_floats(const fs::path& path) {
+  return output_kind(path) == OutputKind::safetensors;
+}
+
+std::unique_ptr<VideoWriter> open_video(const fs::path& path, const models::VideoShape& shape,
+                                        const VideoOptions& options) {
+  if (shape.frames < 1 || shape.height < 1 || shape.width < 1)
     throw run_failure(path.string() + ": there are no frames to write", "generate at least one frame");
   const OutputKind kind = output_kind(path);
   check_timing(options, kind);
-  if (kind == OutputKind::safetensors) return write_frames(path, frames);
-  if (kind == OutputKind::encoded) return write_encoded(path, frames, options);
-  const fs::path beside = recipe_beside(path);  // before a folder of that name is there
-  const WrittenVideo written = kind == OutputKind::y4m   ? write_y4m(path, frames, options)
-                               : kind == OutputKind::gif ? write_gif(path, frames, options)
-                                                         : write_png_folder(path, frames);
-  write_recipe(beside, options.recipe);
-  return written;
+  if (kind == OutputKind::safetensors) return std::make_unique<FloatWriter>(path, shape);
+  if (kind == OutputKind::encoded) return open_encoded(path, shape, options);
+  fs::path beside = recipe_beside(path);  // before a folder of that name is there
+  auto video = kind == OutputKind::y4m   ? open_y4m(path, shape, options)
+               : kind == OutputKind::gif ? open_gif(path, shape, options)
+                                         : open_png_folder(path, shape);
+  return std::make_unique<WriterWithRecipe>(std::move(video), std::move(beside), options.recipe);
+}
+
+WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
+  const auto writer = open_video(path, frames.shape(), options);
+  const bool floats = takes_floats(path);
+  for (int64_t i = 0; i < frames.frames; ++i) {
+    const std::span<const float> values = frames.values(i);
+    if (floats)
+      writer->add({reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+    else
+      writer->add(rgb8(values));
+  }
+  return writer->finish();
+}
+
+std::vector<int64_t> frames_on_sheet(int64_t frames, int64_t count) {
+  std::vector<int64_t> shown(static_cast<size_t>(std::clamp<int64_t>(count, 1, frames)), 0);
+  const int64_t last = std::ssize(shown) - 1;
+  for (int64_t i = 1; i <= last; ++i) shown[static_cast<size_t>(i)] = i * (frames - 1) / last;
+  return shown;
 }
 
 void check_png(const std::string& option, const fs::path& path) {
@@ -184,6 +230,12 @@ void check_png(const std::string& option, const fs::path& path) {
     throw Error(ErrorKind::bad_input, option + " " + path.string() + " is not a .png", "name a file that ends in .png",
                 {.file = path.string()});
   check_writable(path);
+}
+
+void write_contact_sheet(const fs::path& path, const FramesView& frames, const std::string& caption, int64_t count) {
+  std::vector<std::vector<uint8_t>> shown;
+  for (const int64_t index : frames_on_sheet(frames.frames, count)) shown.push_back(rgb8(frames.values(index)));
+  write_contact_sheet(path, frames.shape(), shown, caption);
 }
 
 void check_contact_sheet(const fs::path& path) {

@@ -3,9 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "models/video/video_shape.h"
 
 namespace sparsereel::app {
 
@@ -17,13 +21,15 @@ struct FramesView {
   int64_t width = 0;
 
   const float* frame(int64_t index) const { return data + index * height * width * 3; }
+  std::span<const float> values(int64_t index) const { return {frame(index), static_cast<size_t>(height * width * 3)}; }
+  models::VideoShape shape() const { return {.frames = frames, .height = height, .width = width}; }
 };
 
 struct VideoOptions {
   double fps = 8;
   int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders take the nearest quality setting they have
   std::string codec = {};   // FFmpeg encoder name; empty: the first of the container's encoders that is there
-  std::string recipe = {};  // JSON, see write_video(); empty: none
+  std::string recipe = {};  // JSON, see open_video(); empty: none
 };
 
 struct WrittenVideo {
@@ -41,7 +47,20 @@ bool is_video(const std::filesystem::path& path);
 /// Throws Error naming the nearest known extension and listing all of them, and for a folder with the name of a file.
 OutputKind output_kind(const std::filesystem::path& path);
 
-/// Writes frames to `path` by its extension:
+/// A video's file in the making. Whatever happens before finish() leaves the target as it was and nothing behind.
+class VideoWriter {
+ public:
+  virtual ~VideoWriter() = default;
+  /// The next frame, RGB [H, W, 3]: bytes, or those of floats in 0..1 where takes_floats(). Throws as open_video().
+  virtual void add(std::span<const uint8_t> frame) = 0;
+  /// After the last frame: the file is there. Throws as open_video().
+  virtual WrittenVideo finish() = 0;
+};
+
+/// Whether a file of this name holds floats, not bytes.
+bool takes_floats(const std::filesystem::path& path);
+
+/// Begins a video at `path` by its extension:
 ///   .mp4 .mov     H.264, yuv420p, BT.709 limited range with all four colour tags, the index in front (faststart)
 ///   .mkv          likewise
 ///   .webm         VP9 or AV1
@@ -52,25 +71,35 @@ OutputKind output_kind(const std::filesystem::path& path);
 /// The recipe goes into the comment tag or a file beside the video: recipe_beside(); a .safetensors has none.
 /// Atomic: written under a temporary name beside the target, then renamed. Throws Error naming the file and the remedy
 /// (unknown extension, folder missing, disk full, encoder not found, a build without media libraries).
+std::unique_ptr<VideoWriter> open_video(const std::filesystem::path& path, const models::VideoShape& shape,
+                                        const VideoOptions& options);
+
+/// All of it at once.
 WrittenVideo write_video(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 
 /// Where the recipe goes of what cannot carry it: F.gif.json, F.y4m.json, or FOLDER.json beside a folder of PNGs. Empty
 /// for all others.
 std::filesystem::path recipe_beside(const std::filesystem::path& video);
 
-/// As write_video() does it at recipe_beside() its path: where that or the recipe is empty, it only removes the recipe
-/// of a video that is gone from there, and no other file. Throws as write_video().
+/// As a VideoWriter does it at recipe_beside() its path: where that or the recipe is empty, it only removes the recipe
+/// of a video that is gone from there, and no other file. Throws as open_video().
 void write_recipe(const std::filesystem::path& place, const std::string& recipe);
 
-/// Throws what write_video would throw for this path and these options, before any time is spent on generating.
+/// Throws what open_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
 /// The same once the size of the frames is known: throws Error where no encoder opens for it, or the container refuses
 /// what the encoder makes.
 void check_encoding(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
 
-/// `count` evenly spaced frames in rows of at most 6, with as many lines of the caption under them as there is room
+/// Which frames a contact sheet of `count` shows, evenly spaced.
+std::vector<int64_t> frames_on_sheet(int64_t frames, int64_t count = 6);
+
+/// Frames of that shape, 8-bit RGB, in rows of at most 6, with as many lines of the caption under them as there is room
 /// for, as one PNG. The font knows Latin letters, without accents: "?" stands for what is in another script. Atomic.
+void write_contact_sheet(const std::filesystem::path& path, const models::VideoShape& shape,
+                         const std::vector<std::vector<uint8_t>>& frames, const std::string& caption);
+/// Of `count` of all frames.
 void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
                          int64_t count = 6);
 

@@ -1,4 +1,4 @@
-// The writers behind write_video(), one a file, and what they share. Internal to app/media.
+// The writers behind open_video(), one a file, and what they share. Internal to app/media.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace sparsereel::app {
 
-/// One frame as 8-bit RGB [H, W, 3], rounded to nearest; values outside 0..1 are clamped and NaN is black.
-std::vector<uint8_t> rgb8(const FramesView& frames, int64_t index);
+/// Values of 0..1 as bytes, rounded to nearest; those outside are clamped and NaN is 0.
+std::vector<uint8_t> rgb8(std::span<const float> values);
 
 /// Frames per second as a fraction in lowest terms, exact to a thousandth; 23.976, 29.97 and 59.94 become N * 1000 /
 /// 1001.
@@ -22,10 +22,13 @@ struct FrameRate {
 };
 FrameRate frame_rate(double fps);
 
-WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
-WrittenVideo write_gif(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
-WrittenVideo write_y4m(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
-WrittenVideo write_png_folder(const std::filesystem::path& path, const FramesView& frames);
+std::unique_ptr<VideoWriter> open_encoded(const std::filesystem::path& path, const models::VideoShape& shape,
+                                          const VideoOptions& options);
+std::unique_ptr<VideoWriter> open_gif(const std::filesystem::path& path, const models::VideoShape& shape,
+                                      const VideoOptions& options);
+std::unique_ptr<VideoWriter> open_y4m(const std::filesystem::path& path, const models::VideoShape& shape,
+                                      const VideoOptions& options);
+std::unique_ptr<VideoWriter> open_png_folder(const std::filesystem::path& path, const models::VideoShape& shape);
 
 /// Throws Error in a build without media libraries.
 void require_media_libraries(const std::filesystem::path& path);

@@ -31,10 +31,9 @@ constexpr PlaneOf kCb = plane_of(-kRed, -kGreen, 1 - kBlue, 224 / 1.772, 128);
 constexpr PlaneOf kCr = plane_of(1 - kRed, -kGreen, -kBlue, 224 / 1.402, 128);
 
 /// Planes Y, Cb, Cr of one frame.
-std::vector<uint8_t> yuv444(const FramesView& frames, int64_t index) {
-  const size_t pixels = static_cast<size_t>(frames.height * frames.width);
-  const std::vector<uint8_t> rgb = rgb8(frames, index);
-  std::vector<uint8_t> planes(pixels * 3);
+std::vector<uint8_t> yuv444(std::span<const uint8_t> rgb) {
+  const size_t pixels = rgb.size() / 3;
+  std::vector<uint8_t> planes(rgb.size());
   uint8_t* const y = planes.data();
   uint8_t* const cb = y + pixels;
   uint8_t* const cr = cb + pixels;
@@ -47,24 +46,42 @@ std::vector<uint8_t> yuv444(const FramesView& frames, int64_t index) {
   return planes;
 }
 
+class Y4mWriter final : public VideoWriter {
+ public:
+  Y4mWriter(const std::filesystem::path& path, const models::VideoShape& shape, double fps) : file_(path) {
+    const FrameRate rate = frame_rate(fps);
+    const std::string header = "YUV4MPEG2 W" + std::to_string(shape.width) + " H" + std::to_string(shape.height) +
+                               " F" + std::to_string(rate.numerator) + ":" + std::to_string(rate.denominator) +
+                               " Ip A1:1 C444 XYSCSS=444 XCOLORRANGE=LIMITED\n";
+    write(header.data(), header.size());
+  }
+
+  void add(std::span<const uint8_t> frame) override {
+    const std::vector<uint8_t> planes = yuv444(frame);
+    write("FRAME\n", 6);
+    write(planes.data(), planes.size());
+  }
+
+  WrittenVideo finish() override {
+    file_.commit();
+    return {.encoder = "y4m", .note = {}, .bytes = bytes_};
+  }
+
+ private:
+  void write(const void* data, size_t bytes) {
+    file_.write(data, bytes);
+    bytes_ += bytes;
+  }
+
+  models::AtomicFile file_;
+  uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
-WrittenVideo write_y4m(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
-  const FrameRate rate = frame_rate(options.fps);
-  const std::string header = "YUV4MPEG2 W" + std::to_string(frames.width) + " H" + std::to_string(frames.height) +
-                             " F" + std::to_string(rate.numerator) + ":" + std::to_string(rate.denominator) +
-                             " Ip A1:1 C444 XYSCSS=444 XCOLORRANGE=LIMITED\n";
-  models::AtomicFile file(path);
-  file.write(header.data(), header.size());
-  uint64_t bytes = header.size();
-  for (int64_t i = 0; i < frames.frames; ++i) {
-    const std::vector<uint8_t> planes = yuv444(frames, i);
-    file.write("FRAME\n", 6);
-    file.write(planes.data(), planes.size());
-    bytes += 6 + planes.size();
-  }
-  file.commit();
-  return {.encoder = "y4m", .note = {}, .bytes = bytes};
+std::unique_ptr<VideoWriter> open_y4m(const std::filesystem::path& path, const models::VideoShape& shape,
+                                      const VideoOptions& options) {
+  return std::make_unique<Y4mWriter>(path, shape, options.fps);
 }
 
 }  // namespace sparsereel::app

@@ -166,6 +166,18 @@ std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tens
   return ordered;
 }
 
+/// `bytes` of data from `offset` on.
+json header_entry(Dtype dtype, const std::vector<int64_t>& shape, size_t offset, size_t bytes) {
+  return {{"dtype", name(dtype)}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}};
+}
+
+/// Aligns the data.
+std::string padded_text(const json& header) {
+  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  return text;
+}
+
 std::string header_text(const std::filesystem::path& path, const std::vector<const TensorView*>& tensors,
                         const std::map<std::string, std::string>& metadata) {
   json header = json::object();
@@ -184,13 +196,10 @@ std::string header_text(const std::filesystem::path& path, const std::vector<con
       throw bad_input(
           where + "its data has " + std::to_string(tensor->data.size()) + " bytes, which does not fit dtype and shape",
           "pass contiguous data of that shape");
-    header[tensor->name] = {
-        {"dtype", name(tensor->dtype)}, {"shape", tensor->shape}, {"data_offsets", {offset, offset + *bytes}}};
+    header[tensor->name] = header_entry(tensor->dtype, tensor->shape, offset, *bytes);
     offset += *bytes;
   }
-  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
-  text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');  // aligns the data
-  return text;
+  return padded_text(header);
 }
 
 }  // namespace
@@ -223,6 +232,27 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
   file.write(header.data(), header.size());
   for (const TensorView* tensor : ordered) file.write(tensor->data.data(), tensor->data.size());
   file.commit();
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::string& name, Dtype dtype,
+                                     const std::vector<int64_t>& shape)
+    : file_(path) {
+  const auto bytes = byte_count(shape, dtype);
+  if (!bytes) throw bad_input(path.string() + ": tensor " + in_quotes(name) + " is too large", "make it smaller");
+  const std::string header = padded_text({{name, header_entry(dtype, shape, 0, *bytes)}});
+  const uint64_t length = header.size();
+  append(std::as_bytes(std::span(&length, 1)));
+  append(std::as_bytes(std::span(header)));
+}
+
+void SafetensorsWriter::append(std::span<const std::byte> data) {
+  file_.write(data.data(), data.size());
+  bytes_ += data.size();
+}
+
+uint64_t SafetensorsWriter::commit() {
+  file_.commit();
+  return bytes_;
 }
 
 }  // namespace sparsereel::models

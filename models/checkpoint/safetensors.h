@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/checkpoint/tensor_file.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::models {
 
@@ -29,5 +30,20 @@ struct TensorView {
 /// Writes atomically (temporary file beside it, fsync, rename): the file appears whole or not at all.
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+
+/// A file of one tensor whose data comes piece by piece. Atomic likewise: nothing is there before commit().
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, const std::string& name, Dtype dtype,
+                    const std::vector<int64_t>& shape);
+  /// The next bytes.
+  void append(std::span<const std::byte> data);
+  /// Once the tensor is complete, which is the caller's concern. Returns the file's size in bytes.
+  uint64_t commit();
+
+ private:
+  AtomicFile file_;
+  uint64_t bytes_ = 0;
+};
 
 }  // namespace sparsereel::models

@@ -1,13 +1,58 @@
-// Judges frames by their largest value and their number.
+// Converts frames where they are, and judges them by their largest value and their number.
 #include "models/engine/frames.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cmath>
+#include <utility>
 
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
+
+void FrameWatch::add(const at::Tensor& frames) {
+  if (!first_.defined()) first_ = frames.narrow(0, 0, 1).clone();
+  shape_ = {.frames = shape_.frames + frames.size(0), .height = frames.size(1), .width = frames.size(2)};
+  largest_.push_back(frames.max());
+  colours_.push_back(frames.mean({1, 2}));
+}
+
+FrameFacts FrameWatch::facts() const {
+  return {.shape = shape_,
+          .largest = at::stack(largest_).max().item<float>(),
+          .colours = at::cat(colours_).to(at::kCPU),
+          .first = first_.to(at::kCPU)};
+}
+
+at::Tensor shown_frames(const at::Tensor& frames) {
+  return frames[0].permute({1, 2, 3, 0}).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1).contiguous();
+}
+
+void FrameDelivery::add(const at::Tensor& frames) {
+  at::Tensor shown = shown_frames(frames);
+  watch_.add(shown);
+  if (sink_.dtype() == at::kByte) shown = shown.mul_(255).add_(0.5).to(at::kByte);
+  if (shown.is_cpu()) return sink_.take(shown);
+  at::Tensor copy = at::empty(shown.sizes(), shown.options().device(at::kCPU).pinned_memory(true));
+  copy.copy_(shown, /*non_blocking=*/true);
+  c10::Event there(shown.device().type());
+  there.record(c10::impl::VirtualGuardImpl(shown.device().type()).getStream(shown.device()));
+  deliver();
+  copied_ = std::move(copy);
+  there_.emplace(std::move(there));
+}
+
+void FrameDelivery::deliver() {
+  if (!copied_.defined()) return;
+  there_->synchronize();
+  sink_.take(std::exchange(copied_, {}));
+}
+
+FrameFacts FrameDelivery::finish() {
+  deliver();
+  return watch_.facts();
+}
 
 std::string nan_remedy(at::ScalarType dtype) {
   std::string damaged = "check that the checkpoint's weights are whole";
@@ -15,13 +60,12 @@ std::string nan_remedy(at::ScalarType dtype) {
   return std::string("try dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
 }
 
-void check_numbers(const at::Tensor& frames, at::ScalarType dtype) {
-  if (!std::isfinite(frames.max().item<float>()))  // NaN where any value is
-    throw run_failure("the decoder's frames hold NaN", nan_remedy(dtype));
+void check_numbers(const FrameFacts& frames, at::ScalarType dtype) {
+  if (!std::isfinite(frames.largest)) throw run_failure("the decoder's frames hold NaN", nan_remedy(dtype));
 }
 
-std::string defect(const at::Tensor& frames) {
-  return frames.max().item<float>() < 2.0F / 255 ? "is black" : "";
+std::string defect(const FrameFacts& frames) {
+  return frames.largest < 2.0F / 255 ? "is black" : "";
 }
 
 std::string frame_count_warning(const Plan& plan) {

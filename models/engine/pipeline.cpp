@@ -66,19 +66,24 @@ bool wants_fp8(const std::string& field, const std::string& text, at::Device dev
   return true;
 }
 
-/// video [1, 3, F, H, W] in about [-1, 1] -> fp32 CPU [F, H, W, 3] in 0..1. Converted where the video is, a few frames
-/// at a time: the device has the bandwidth, but not always the room.
-at::Tensor host_frames(const at::Tensor& video) {
-  constexpr int64_t chunk = 8;
-  const at::Tensor frames = video[0].permute({1, 2, 3, 0});
-  at::Tensor result = at::empty(frames.sizes(), at::kFloat);
-  for (int64_t start = 0; start < frames.size(0); start += chunk) {
-    const int64_t count = std::min(chunk, frames.size(0) - start);
-    const at::Tensor part = frames.narrow(0, start, count).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1);
-    result.narrow(0, start, count).copy_(part.contiguous());
+/// All frames of a video, fp32, where nobody takes them.
+class AllFrames final : public FrameSink {
+ public:
+  at::ScalarType dtype() const override { return at::kFloat; }
+  void begin(const VideoShape& shape, bool /*tiled*/) override {
+    frames = at::empty({shape.frames, shape.height, shape.width, 3}, at::kFloat);
+    taken_ = 0;
   }
-  return result;
-}
+  void take(const at::Tensor& next) override {
+    frames.narrow(0, taken_, next.size(0)).copy_(next);
+    taken_ += next.size(0);
+  }
+
+  at::Tensor frames;
+
+ private:
+  int64_t taken_ = 0;
+};
 
 /// The class's defaults for pictures of the encoder's size where the checkpoint has none.
 ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
@@ -282,7 +287,7 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
   };
   tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
-  work_or_retry_tiled(
+  decode_or_retry_tiled(
       tiled, /*may_tile=*/true, [&](bool in_tiles) { latents = vae->encode(frames, in_tiles, progress); },
       [this] { return make_room(); });
   return latents;
@@ -395,6 +400,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   outcome.seconds.load_vae = meter.lap();
   Decoded decoded = decode(latents, plan.vae_tiling, run);
   outcome.frames = std::move(decoded.frames);
+  outcome.facts = std::move(decoded.facts);
   outcome.vae_tiled = decoded.tiled;
   if (conditioning.latents.defined()) outcome.image = round_trip(conditioning, plan, decoded.tiled);
   if (!decoded.warning.empty()) outcome.warnings.push_back(decoded.warning);
@@ -433,11 +439,21 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
     if (run.decode) run.decode(done, total);
     if (run.cancelled && run.cancelled()) throw Cancelled{};
   };
-  work_or_retry_tiled(
-      result.tiled, tiling == VaeTiling::automatic,
-      [&](bool tiled) { result.frames = host_frames(vae_->decode(there, tiled, progress)); },
-      [this] { return make_room(); });
-  check_numbers(result.frames, dtype_);
+  const VideoShape shape = {.frames = vae_->frames_of(there.size(2)),
+                            .height = there.size(3) * spec_.stride[1],
+                            .width = there.size(4) * spec_.stride[2]};
+  AllFrames all;
+  FrameSink& sink = run.frames != nullptr ? *run.frames : all;
+  const auto attempt = [&](bool tiled) {
+    sink.begin(shape, tiled);
+    FrameDelivery delivery(sink);
+    vae_->decode(
+        there, tiled, [&](const at::Tensor& frames) { delivery.add(frames); }, progress);
+    result.facts = delivery.finish();
+  };
+  decode_or_retry_tiled(result.tiled, tiling == VaeTiling::automatic, attempt, [this] { return make_room(); });
+  result.frames = std::move(all.frames);
+  check_numbers(result.facts, dtype_);
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;
 }
@@ -445,7 +461,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
 at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled) {
   const at::Tensor latent = first_latent(conditioning, plan, spec_).to(device_, at::kFloat) * vae_->encoded_scale();
   try {
-    return host_frames(vae_->decode(latent.to(vae_dtype_), tiled));
+    return shown_frames(vae_->decode(latent.to(vae_dtype_), tiled)).to(at::kCPU);
   } catch (const c10::OutOfMemoryError&) {
     return {};  // the video is there
   }

@@ -15,6 +15,7 @@
 #include "models/checkpoint/part_files.h"
 #include "models/dit/attend.h"
 #include "models/dit/conditioning.h"
+#include "models/engine/frames.h"
 #include "models/image/images.h"
 #include "models/layers/parameters.h"
 #include "models/video/plan.h"
@@ -54,11 +55,12 @@ struct StageMemory {
 };
 
 struct Outcome {
-  at::Tensor frames;       // fp32 CPU [F, H, W, 3] in 0..1; undefined where nothing was decoded
+  at::Tensor frames;       // fp32 CPU [F, H, W, 3] in 0..1; undefined where Run::frames has them, or there are none
+  FrameFacts facts;        // of them, wherever they are
   at::Tensor latents;      // CPU, in the model's layout and dtype of latents, diffusers' scale
   bool vae_tiled = false;  // of frames
-  at::Tensor image;        // the first image as encoding and decoding leave it, like frames [1, H, W, 3]; undefined
-                           // where there is none, or nothing was decoded
+  at::Tensor image;        // the first image as encoding and decoding leave it, fp32 CPU [1, H, W, 3]; undefined where
+                           // there is none, or nothing was decoded
   StageSeconds seconds;
   StageMemory memory;
   AttentionRun attention;
@@ -66,7 +68,8 @@ struct Outcome {
 };
 
 struct Decoded {
-  at::Tensor frames;  // as in Outcome
+  at::Tensor frames;  // here and below: as in Outcome
+  FrameFacts facts;
   bool tiled = false;
   std::string warning;  // empty: none
 };
@@ -83,6 +86,7 @@ struct Run {
   int64_t checkpoint_every = 0;                           // 0: only after the last
   std::function<void(const Outcome&)> latents;            // as soon as they are final: there are no frames yet
   std::function<void(const AttentionCall&)> attention;    // before each call of the denoiser's attention
+  FrameSink* frames = nullptr;                            // takes them as they are decoded; null: the outcome has them
 };
 
 /// Thrown where a run is cancelled.

@@ -7,11 +7,12 @@
 
 namespace sparsereel::models {
 
-void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
-                         const std::function<bool()>& make_room) {
+void decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& decode,
+                           const std::function<bool()>& make_room) {
   std::exception_ptr failure;
   try {
-    return work(tiled);
+    decode(tiled);
+    return;
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
   }
@@ -19,7 +20,7 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
   const bool more_room = make_room();
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;
-  work(tiled);
+  decode(tiled);
 }
 
 }  // namespace sparsereel::models

@@ -61,18 +61,23 @@ at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tenso
   return result;
 }
 
-at::Tensor code_by_plan(const TilePlan& plan, const Scales& scale, const at::Tensor& whole, bool tiled, int64_t steps,
-                        const VaeProgress& progress, const StepCoder& code) {
-  const int64_t height = whole.size(3) / scale.in, width = whole.size(4) / scale.in;
-  tiled = tiled && plan.needed(height, width);
-  const int64_t total = steps * (tiled ? plan.count(height, width) : 1);
-  int64_t done = 0;
-  const auto step_done = [&] {
+constexpr int64_t kFramesAPiece = 8;  // of a video that was decoded in tiles
+
+/// Of the steps of all tiles, or of the one whole.
+std::function<void()> step_counter(int64_t total, const DecodeProgress& progress) {
+  return [total, &progress, done = int64_t{0}]() mutable {
     ++done;
     if (progress) progress(done, total);
   };
-  if (!tiled) return code(whole, step_done);
-  return code_tiles(plan, scale, whole, [&](const at::Tensor& tile) { return code(tile, step_done); });
+}
+
+at::Tensor decode_tile(const at::Tensor& tile, const PieceDecoder& decode, const std::function<void()>& step_done) {
+  std::vector<at::Tensor> pieces;
+  decode(tile, [&](const at::Tensor& frames) {
+    pieces.push_back(frames);
+    step_done();
+  });
+  return at::cat(pieces, 2);
 }
 
 }  // namespace
@@ -95,14 +100,30 @@ at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const Ti
   return code_tiles(plan, {.in = plan.scale, .out = 1}, frames, encode);
 }
 
-at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
-                          const VaeProgress& progress, const StepCoder& decode) {
-  return code_by_plan(plan, {.in = 1, .out = plan.scale}, latents, tiled, steps, progress, decode);
+void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps, const TakeFrames& take,
+                    const DecodeProgress& progress, const PieceDecoder& decode) {
+  const int64_t height = latents.size(3), width = latents.size(4);
+  tiled = tiled && plan.needed(height, width);
+  const std::function<void()> step_done = step_counter(steps * (tiled ? plan.count(height, width) : 1), progress);
+  if (!tiled) {
+    decode(latents, [&](const at::Tensor& frames) {
+      take(frames);
+      step_done();
+    });
+    return;
+  }
+  const at::Tensor video =
+      decode_tiles(plan, latents, [&](const at::Tensor& tile) { return decode_tile(tile, decode, step_done); });
+  for (const at::Tensor& frames : video.split(kFramesAPiece, 2)) take(frames);
 }
 
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
-                          const VaeProgress& progress, const StepCoder& encode) {
-  return code_by_plan(plan, {.in = plan.scale, .out = 1}, frames, tiled, steps, progress, encode);
+                          const DecodeProgress& progress, const StepCoder& encode) {
+  const int64_t height = frames.size(3) / plan.scale, width = frames.size(4) / plan.scale;
+  tiled = tiled && plan.needed(height, width);
+  const std::function<void()> step_done = step_counter(steps * (tiled ? plan.count(height, width) : 1), progress);
+  if (!tiled) return encode(frames, step_done);
+  return encode_tiles(plan, frames, [&](const at::Tensor& tile) { return encode(tile, step_done); });
 }
 
 }  // namespace sparsereel::models

@@ -52,11 +52,14 @@ at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const Ti
 /// A TileCoder that calls step_done after each of its steps.
 using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::function<void()>& step_done)>;
 
-/// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
-at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
-                          const VaeProgress& progress, const StepCoder& decode);
+/// Decodes one tile, some frames at a time: a step each.
+using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// frames likewise.
+/// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
+void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps, const TakeFrames& take,
+                    const DecodeProgress& progress, const PieceDecoder& decode);
+
+/// frames likewise, in one.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
                           const VaeProgress& progress, const StepCoder& encode);
 

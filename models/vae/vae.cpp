@@ -53,7 +53,21 @@ void check_frames(const at::Tensor& frames, const VaeStride& stride) {
     refuse("height and width have to be multiples of " + s, "Crop or resize them.");
 }
 
-LatentDistribution Vae::encode(const at::Tensor&, bool, const VaeProgress&) {
+at::Tensor Vae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+  at::Tensor video;
+  int64_t taken = 0;
+  const auto take = [&](const at::Tensor& frames) {
+    if (!video.defined())
+      video = at::empty({1, frames.size(1), frames_of(latents.size(2)), frames.size(3), frames.size(4)},
+                        frames.options(), at::MemoryFormat::Contiguous);
+    video.narrow(2, taken, frames.size(2)).copy_(frames);
+    taken += frames.size(2);
+  };
+  decode(latents, tiled, take, progress);
+  return video;
+}
+
+LatentDistribution Vae::encode(const at::Tensor&, bool, const DecodeProgress&) {
   refuse_to_encode();
 }
 

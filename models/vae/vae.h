@@ -15,6 +15,9 @@ class WeightReader;
 /// Called after each finished piece of a decode, or of an encode: done of total.
 using VaeProgress = std::function<void(int64_t done, int64_t total)>;
 
+/// Takes the next frames of a video as soon as they are final: [1, colours, f, s H, s W], on the decoder's device.
+using TakeFrames = std::function<void(const at::Tensor& frames)>;
+
 /// Whose weights are loaded.
 enum class VaeParts { decoder, encoder, both };
 
@@ -36,9 +39,13 @@ class Vae {
   virtual ~Vae() = default;
 
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
-  /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
-  /// does; less memory, slightly different pixels. Throws Error where only the encoder's weights were asked for.
-  virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {}) = 0;
+  /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype, a few at a time, in order. tiled: overlapping spatial tiles
+  /// blended as the reference does; less memory, slightly different pixels, and no frame before the last tile. Throws
+  /// Error where only the encoder's weights were asked for. What `take` and `progress` throw ends it.
+  virtual void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take,
+                      const DecodeProgress& progress) = 0;
+  /// All of them.
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {});
   /// Whether there is an encoder, and its weights were asked for.
   virtual bool encodes() const { return false; }
   /// frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1], of r frames and s pixels a latent -> latents [1, C, F, H, W] in

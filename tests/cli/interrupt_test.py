@@ -37,6 +37,20 @@ class Interrupt(CommandLineTest):
         self.assertIn('sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors', text)
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
 
+    def test_kill_while_frames_are_written_leaves_no_video_and_the_next_run_makes_it(self):
+        arguments = ('-o', 'clip.y4m', '--size', '256x256', '--frames', '49')
+        process, _ = self.start(*arguments, steps=1)
+        while not any(file.stat().st_size for file in self.folder.glob('.clip.*.partial.y4m')):
+            self.assertIsNone(process.poll())
+            time.sleep(0.005)
+        process.kill()
+        process.wait(timeout=60)
+        self.assertEqual([name for name in self.names() if not name.startswith('.')], ['clip.y4m.latents.safetensors'])
+        for name in ('clip.y4m', 'whole.y4m'):
+            self.succeed(self.generate(*arguments, '-o', name, '--steps', 1))
+        self.assertEqual(self.names(), ['clip.y4m', 'clip.y4m.json', 'whole.y4m', 'whole.y4m.json'])
+        self.assertEqual(*((self.folder / name).read_bytes() for name in ('clip.y4m', 'whole.y4m')))
+
     def test_first_signal_ends_a_run_that_waits_for_its_input(self):
         process, terminal = self.start_program('generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4', stdin=subprocess.PIPE)
         self.addCleanup(process.stdin.close)

@@ -23,14 +23,15 @@ class ToyVae final : public Vae {
   }
 
   // Each pixel is that of one latent: tiles make no difference.
-  at::Tensor decode(const at::Tensor& latents, bool /*tiled*/, const VaeProgress& progress) override {
+  void decode(const at::Tensor& latents, bool /*tiled*/, const TakeFrames& take,
+              const DecodeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
     const at::Tensor blocks = at::tanh(linear(latents.permute({0, 2, 3, 4, 1}), block_))  // [1, F, H, W, 3 t h w]
                                   .unflatten(4, {3, t, h, w})
                                   .permute({0, 4, 1, 5, 2, 6, 3, 7});
     const at::Tensor video = blocks.flatten(6, 7).flatten(4, 5).flatten(2, 3);
+    for (const at::Tensor& frame : video.narrow(2, t - 1, frames_of(latents.size(2))).split(1, 2)) take(frame);
     if (progress) progress(1, 1);
-    return video.narrow(2, t - 1, frames_of(latents.size(2)));
   }
   bool encodes() const override { return encoder_.weight.defined(); }
   LatentDistribution encode(const at::Tensor& frames, bool /*tiled*/, const VaeProgress& progress) override {

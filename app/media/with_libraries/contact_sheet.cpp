@@ -95,9 +95,8 @@ std::vector<std::string> wrap(std::string_view text, int width) {
   return lines;
 }
 
-cv::Mat scaled_frame(const FramesView& frames, int64_t index) {
-  std::vector<uint8_t> pixels = rgb8(frames, index);
-  const cv::Mat view(static_cast<int>(frames.height), static_cast<int>(frames.width), CV_8UC3, pixels.data());
+cv::Mat scaled_frame(const models::VideoShape& shape, std::vector<uint8_t> pixels) {
+  const cv::Mat view(static_cast<int>(shape.height), static_cast<int>(shape.width), CV_8UC3, pixels.data());
   if (view.cols <= kWidestFrame) return view.clone();
   cv::Mat small;
   cv::resize(view, small, cv::Size(kWidestFrame, std::max(1, view.rows * kWidestFrame / view.cols)), 0, 0,
@@ -105,19 +104,18 @@ cv::Mat scaled_frame(const FramesView& frames, int64_t index) {
   return small;
 }
 
-cv::Mat draw(const FramesView& frames, const std::string& caption, int64_t count) {
-  const int shown = static_cast<int>(std::clamp<int64_t>(count, 1, frames.frames));
+cv::Mat draw(const std::vector<cv::Mat>& frames, const std::string& caption) {
+  const int shown = static_cast<int>(frames.size());
   const int columns = std::min(shown, kMostInRow), rows = (shown + columns - 1) / columns;
-  const cv::Mat first = scaled_frame(frames, 0);
+  const cv::Mat& first = frames.front();
   const int cell_width = first.cols + kGap, cell_height = first.rows + kGap;
   const int width = columns * cell_width + kGap;
   const std::vector<std::string> lines = wrap(caption, width - 2 * kGap);
   const int text_height = static_cast<int>(lines.size()) * kLineHeight;
   cv::Mat sheet(rows * cell_height + kGap + text_height, width, CV_8UC3, cv::Scalar::all(255));
   for (int i = 0; i < shown; ++i) {
-    const int64_t index = shown == 1 ? 0 : i * (frames.frames - 1) / (shown - 1);
     const cv::Point corner(kGap + i % columns * cell_width, kGap + i / columns * cell_height);
-    scaled_frame(frames, index).copyTo(sheet(cv::Rect(corner, first.size())));
+    frames[static_cast<size_t>(i)].copyTo(sheet(cv::Rect(corner, first.size())));
   }
   for (size_t i = 0; i < lines.size(); ++i) {
     const cv::Point baseline(kGap, rows * cell_height + kGap + static_cast<int>(i + 1) * kLineHeight - 5);
@@ -128,10 +126,12 @@ cv::Mat draw(const FramesView& frames, const std::string& caption, int64_t count
 
 }  // namespace
 
-void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
-                         int64_t count) {
+void write_contact_sheet(const std::filesystem::path& path, const models::VideoShape& shape,
+                         const std::vector<std::vector<uint8_t>>& frames, const std::string& caption) {
   check_contact_sheet(path);
-  const cv::Mat sheet = draw(frames, caption, count);
+  std::vector<cv::Mat> scaled;
+  for (const std::vector<uint8_t>& frame : frames) scaled.push_back(scaled_frame(shape, frame));
+  const cv::Mat sheet = draw(scaled, caption);
   write_png(path, sheet.cols, sheet.rows, {sheet.datastart, sheet.dataend});
 }
 

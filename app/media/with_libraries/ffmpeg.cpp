@@ -83,7 +83,7 @@ Frame make_frame(AVPixelFormat format, int width, int height) {
   return frame;
 }
 
-void fill_plane(AVFrame& frame, const std::vector<uint8_t>& pixels, int row_bytes) {
+void fill_plane(AVFrame& frame, std::span<const uint8_t> pixels, int row_bytes) {
   if (av_frame_make_writable(&frame) < 0) throw std::bad_alloc();
   for (int y = 0; y < frame.height; ++y)
     std::memcpy(frame.data[0] + static_cast<ptrdiff_t>(y) * frame.linesize[0],

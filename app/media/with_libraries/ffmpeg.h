@@ -11,6 +11,7 @@ extern "C" {
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,7 @@ int require(int code, const std::filesystem::path& target);
 Frame make_frame(AVPixelFormat format, int width, int height);
 
 /// Copies tightly packed rows of `row_bytes` into plane 0.
-void fill_plane(AVFrame& frame, const std::vector<uint8_t>& pixels, int row_bytes);
+void fill_plane(AVFrame& frame, std::span<const uint8_t> pixels, int row_bytes);
 
 /// Sends a frame (nullptr: the end) and hands every packet that comes out to `sink`.
 void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem::path& target,

@@ -18,14 +18,17 @@ constexpr int kTransparent = 255;
 
 using Colour = cv::Vec3f;
 
-std::vector<Colour> sample_pixels(const FramesView& frames) {
-  const int64_t pixels_a_frame = frames.height * frames.width;
-  const int64_t stride = std::max<int64_t>(1, frames.frames * pixels_a_frame / kSamples);
+/// The frames of a clip, RGB [H, W, 3]: its colours are known only with the last of them.
+using Frames = std::vector<std::vector<uint8_t>>;
+
+std::vector<Colour> sample_pixels(const Frames& frames) {
+  const auto pixels_a_frame = static_cast<int64_t>(frames.front().size() / 3);
+  const int64_t stride = std::max<int64_t>(1, std::ssize(frames) * pixels_a_frame / kSamples);
   std::vector<Colour> samples;
-  for (int64_t f = 0; f < frames.frames; ++f) {
-    const std::vector<uint8_t> rgb = rgb8(frames, f);
+  int64_t start = 0;
+  for (const std::vector<uint8_t>& rgb : frames) {
     // The first pixel of each frame moves on, so that the samples do not stand in columns.
-    for (int64_t i = f % stride; i < pixels_a_frame; i += stride)
+    for (int64_t i = start++ % stride; i < pixels_a_frame; i += stride)
       samples.emplace_back(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]);
   }
   return samples;
@@ -33,7 +36,7 @@ std::vector<Colour> sample_pixels(const FramesView& frames) {
 
 class Palette {
  public:
-  explicit Palette(const FramesView& frames) {
+  explicit Palette(const Frames& frames) {
     const std::vector<Colour> samples = sample_pixels(frames);
     const auto less = [](const Colour& a, const Colour& b) {
       return std::lexicographical_compare(a.val, a.val + 3, b.val, b.val + 3);
@@ -107,12 +110,12 @@ class Palette {
   bool dithered_ = false;
 };
 
-ffmpeg::CodecContext open_gif_encoder(const std::filesystem::path& path, const FramesView& frames, double fps) {
+ffmpeg::CodecContext open_gif_encoder(const std::filesystem::path& path, const models::VideoShape& shape, double fps) {
   const AVCodec* codec = avcodec_find_encoder(AV_CODEC_ID_GIF);
   ffmpeg::CodecContext encoder(avcodec_alloc_context3(codec));
   if (!encoder) throw std::bad_alloc();
-  encoder->width = static_cast<int>(frames.width);
-  encoder->height = static_cast<int>(frames.height);
+  encoder->width = static_cast<int>(shape.width);
+  encoder->height = static_cast<int>(shape.height);
   encoder->pix_fmt = AV_PIX_FMT_PAL8;
   encoder->time_base = {1, 100};  // GIF's unit
   encoder->framerate = av_d2q(fps, 1000);
@@ -120,27 +123,45 @@ ffmpeg::CodecContext open_gif_encoder(const std::filesystem::path& path, const F
   return encoder;
 }
 
+class GifWriter final : public VideoWriter {
+ public:
+  GifWriter(const std::filesystem::path& path, const models::VideoShape& shape, double fps)
+      : fps_(fps), encoder_(open_gif_encoder(path, shape, fps)), muxer_(path, "gif") {
+    const std::string last_delay = std::to_string(std::max<int64_t>(1, hundredths(1)));
+    muxer_.begin(*encoder_, {{"final_delay", last_delay.c_str()}});
+  }
+
+  void add(std::span<const uint8_t> frame) override { frames_.emplace_back(frame.begin(), frame.end()); }
+
+  WrittenVideo finish() override {
+    const Palette palette(frames_);
+    const std::array<uint32_t, 256> argb = palette.argb();
+    for (size_t i = 0; i < frames_.size(); ++i) {
+      const ffmpeg::Frame frame = ffmpeg::make_frame(AV_PIX_FMT_PAL8, encoder_->width, encoder_->height);
+      ffmpeg::fill_plane(*frame, palette.map(frames_[i], encoder_->width), encoder_->width);
+      std::memcpy(frame->data[1], argb.data(), sizeof(argb));
+      frame->pts = hundredths(static_cast<int64_t>(i));
+      muxer_.write(*encoder_, frame.get());
+    }
+    muxer_.write(*encoder_, nullptr);
+    return {.encoder = "gif", .note = {}, .bytes = muxer_.finish()};
+  }
+
+ private:
+  int64_t hundredths(int64_t index) const { return std::llround(static_cast<double>(index) * 100 / fps_); }
+
+  double fps_;
+  ffmpeg::CodecContext encoder_;
+  ffmpeg::Muxer muxer_;
+  Frames frames_;
+};
+
 }  // namespace
 
-WrittenVideo write_gif(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
+std::unique_ptr<VideoWriter> open_gif(const std::filesystem::path& path, const models::VideoShape& shape,
+                                      const VideoOptions& options) {
   ffmpeg::capture_log();
-  const ffmpeg::CodecContext encoder = open_gif_encoder(path, frames, options.fps);
-  ffmpeg::Muxer muxer(path, "gif");
-  const auto hundredths = [&](int64_t index) { return std::llround(static_cast<double>(index) * 100 / options.fps); };
-  const std::string last_delay = std::to_string(std::max<int64_t>(1, hundredths(1)));
-  muxer.begin(*encoder, {{"final_delay", last_delay.c_str()}});
-
-  const Palette palette(frames);
-  const std::array<uint32_t, 256> argb = palette.argb();
-  for (int64_t i = 0; i < frames.frames; ++i) {
-    const ffmpeg::Frame frame = ffmpeg::make_frame(AV_PIX_FMT_PAL8, encoder->width, encoder->height);
-    ffmpeg::fill_plane(*frame, palette.map(rgb8(frames, i), encoder->width), encoder->width);
-    std::memcpy(frame->data[1], argb.data(), sizeof(argb));
-    frame->pts = hundredths(i);
-    muxer.write(*encoder, frame.get());
-  }
-  muxer.write(*encoder, nullptr);
-  return {.encoder = "gif", .note = {}, .bytes = muxer.finish()};
+  return std::make_unique<GifWriter>(path, shape, options.fps);
 }
 
 }  // namespace sparsereel::app

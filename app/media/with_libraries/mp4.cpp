@@ -131,7 +131,7 @@ class Converter {
     sws_setColorspaceDetails(scaler_.get(), bt709, full, bt709, limited, 0, neutral, neutral);
   }
 
-  void convert(const std::vector<uint8_t>& pixels, AVFrame& yuv) {
+  void convert(std::span<const uint8_t> pixels, AVFrame& yuv) {
     ffmpeg::fill_plane(*rgb_, pixels, rgb_->width * 3);
     if (av_frame_make_writable(&yuv) < 0) throw std::bad_alloc();
     sws_scale(scaler_.get(), rgb_->data, rgb_->linesize, 0, rgb_->height, yuv.data, yuv.linesize);
@@ -223,6 +223,40 @@ ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& st
                  "write .gif, .y4m or a folder of PNGs");
 }
 
+class EncodedWriter final : public VideoWriter {
+ public:
+  EncodedWriter(const std::filesystem::path& path, const Stream& stream, const std::string& recipe)
+      : encoder_(choose_encoder(path, stream)),
+        muxer_(path, stream.container.format),
+        converter_(stream.width, stream.height),
+        yuv_(ffmpeg::make_frame(AV_PIX_FMT_YUV420P, stream.width, stream.height)) {
+    if (!recipe.empty()) av_dict_set(&muxer_.context().metadata, "comment", recipe.c_str(), 0);
+    std::vector<std::pair<const char*, const char*>> flags;
+    if (stream.container.options != nullptr) flags.emplace_back("movflags", stream.container.options);
+    muxer_.begin(*encoder_.context, flags);
+  }
+
+  void add(std::span<const uint8_t> frame) override {
+    AVCodecContext& encoder = *encoder_.context;
+    converter_.convert(frame, *yuv_);
+    yuv_->pts = frames_++;
+    yuv_->quality = encoder.global_quality;
+    muxer_.write(encoder, yuv_.get());
+  }
+
+  WrittenVideo finish() override {
+    muxer_.write(*encoder_.context, nullptr);
+    return {.encoder = encoder_.context->codec->name, .note = encoder_.note, .bytes = muxer_.finish()};
+  }
+
+ private:
+  ChosenEncoder encoder_;
+  ffmpeg::Muxer muxer_;
+  Converter converter_;
+  ffmpeg::Frame yuv_;
+  int64_t frames_ = 0;
+};
+
 }  // namespace
 
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {
@@ -244,26 +278,10 @@ void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t 
   known.insert(key);
 }
 
-WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
-  const Container& container = container_of(path);
-  const Stream stream{container, static_cast<int>(frames.width), static_cast<int>(frames.height), options};
-  const auto [encoder, note] = choose_encoder(path, stream);
-  ffmpeg::Muxer muxer(path, container.format);
-  if (!options.recipe.empty()) av_dict_set(&muxer.context().metadata, "comment", options.recipe.c_str(), 0);
-  std::vector<std::pair<const char*, const char*>> flags;
-  if (container.options != nullptr) flags.emplace_back("movflags", container.options);
-  muxer.begin(*encoder, flags);
-
-  Converter converter(encoder->width, encoder->height);
-  const ffmpeg::Frame yuv = ffmpeg::make_frame(AV_PIX_FMT_YUV420P, encoder->width, encoder->height);
-  for (int64_t i = 0; i < frames.frames; ++i) {
-    converter.convert(rgb8(frames, i), *yuv);
-    yuv->pts = i;
-    yuv->quality = encoder->global_quality;
-    muxer.write(*encoder, yuv.get());
-  }
-  muxer.write(*encoder, nullptr);
-  return {.encoder = encoder->codec->name, .note = note, .bytes = muxer.finish()};
+std::unique_ptr<VideoWriter> open_encoded(const std::filesystem::path& path, const models::VideoShape& shape,
+                                          const VideoOptions& options) {
+  const Stream stream{container_of(path), static_cast<int>(shape.width), static_cast<int>(shape.height), options};
+  return std::make_unique<EncodedWriter>(path, stream, options.recipe);
 }
 
 std::string read_comment(const std::filesystem::path& path) {

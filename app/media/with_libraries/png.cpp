@@ -65,6 +65,29 @@ fs::path resolve_folder(const fs::path& path) {
   return models::behind_links(folder);
 }
 
+class FolderWriter final : public VideoWriter {
+ public:
+  FolderWriter(const fs::path& path, const models::VideoShape& shape)
+      : folder_(resolve_folder(path)), encoder_(static_cast<int>(shape.width), static_cast<int>(shape.height), path) {}
+
+  void add(std::span<const uint8_t> frame) override {
+    const std::vector<uint8_t> png = encoder_.encode(frame);
+    folder_.add(frames_++, png);
+    bytes_ += png.size();
+  }
+
+  WrittenVideo finish() override {
+    folder_.commit();
+    return {.encoder = "png", .note = {}, .bytes = bytes_};
+  }
+
+ private:
+  UnfinishedFolder folder_;
+  PngEncoder encoder_;
+  int64_t frames_ = 0;
+  uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
 PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::move(target)) {
@@ -83,7 +106,7 @@ PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::mo
   frame_ = ffmpeg::make_frame(AV_PIX_FMT_RGB24, width, height);
 }
 
-std::vector<uint8_t> PngEncoder::encode(const std::vector<uint8_t>& pixels) {
+std::vector<uint8_t> PngEncoder::encode(std::span<const uint8_t> pixels) {
   ffmpeg::fill_plane(*frame_, pixels, frame_->width * 3);
   ++frame_->pts;
   std::vector<uint8_t> png;
@@ -113,19 +136,9 @@ void check_png_folder(const fs::path& path) {
                    "choose another place with -o");
 }
 
-WrittenVideo write_png_folder(const fs::path& path, const FramesView& frames) {
+std::unique_ptr<VideoWriter> open_png_folder(const fs::path& path, const models::VideoShape& shape) {
   check_png_folder(path);
-  const fs::path target = resolve_folder(path);
-  UnfinishedFolder folder(target);
-  PngEncoder encoder(static_cast<int>(frames.width), static_cast<int>(frames.height), path);
-  uint64_t bytes = 0;
-  for (int64_t i = 0; i < frames.frames; ++i) {
-    const std::vector<uint8_t> png = encoder.encode(rgb8(frames, i));
-    folder.add(i, png);
-    bytes += png.size();
-  }
-  folder.commit();
-  return {.encoder = "png", .note = {}, .bytes = bytes};
+  return std::make_unique<FolderWriter>(path, shape);
 }
 
 }  // namespace sparsereel::app

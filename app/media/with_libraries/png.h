@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "app/media/with_libraries/ffmpeg.h"
@@ -13,7 +14,7 @@ class PngEncoder {
   /// `target` is what errors name.
   PngEncoder(int width, int height, std::filesystem::path target);
   /// pixels: RGB [height, width, 3]; returns the bytes of a PNG file.
-  std::vector<uint8_t> encode(const std::vector<uint8_t>& pixels);
+  std::vector<uint8_t> encode(std::span<const uint8_t> pixels);
 
  private:
   std::filesystem::path target_;

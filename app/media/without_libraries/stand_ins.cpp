@@ -11,22 +11,25 @@ void require_media_libraries(const std::filesystem::path& path) {
                  "choose one of these, or build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
 }
 
-WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {
+std::unique_ptr<VideoWriter> open_encoded(const std::filesystem::path& path, const models::VideoShape&,
+                                          const VideoOptions&) {
   require_media_libraries(path);
   return {};
 }
 
-WrittenVideo write_gif(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {
+std::unique_ptr<VideoWriter> open_gif(const std::filesystem::path& path, const models::VideoShape&,
+                                      const VideoOptions&) {
   require_media_libraries(path);
   return {};
 }
 
-WrittenVideo write_png_folder(const std::filesystem::path& path, const FramesView&) {
+std::unique_ptr<VideoWriter> open_png_folder(const std::filesystem::path& path, const models::VideoShape&) {
   require_media_libraries(path);
   return {};
 }
 
-void write_contact_sheet(const std::filesystem::path& path, const FramesView&, const std::string&, int64_t) {
+void write_contact_sheet(const std::filesystem::path& path, const models::VideoShape&,
+                         const std::vector<std::vector<uint8_t>>&, const std::string&) {
   require_media_libraries(path);
 }
 

@@ -38,7 +38,7 @@ class CogVideoXVae final : public Vae {
     tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
   }
 
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   double encoded_scale() const override;
@@ -48,7 +48,7 @@ class CogVideoXVae final : public Vae {
 
  private:
   int64_t frames_a_latent() const { return static_cast<int64_t>(config_.temporal_compression_ratio); }
-  at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& batch_done) const;
+  void decode_whole(const at::Tensor& latents, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const;
   uint64_t bytes(int64_t elements, int64_t widest_frame) const;
 
@@ -66,30 +66,24 @@ int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
 }
 
 // latents [1, C, F, H, W] -> [1, 3, F', 8 H, 8 W], batch after batch of frames.
-at::Tensor CogVideoXVae::decode_whole(const at::Tensor& latents, const std::function<void()>& batch_done) const {
+void CogVideoXVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
-  const int64_t total = frames.size(0), scale = tiles_.scale;
-  at::Tensor video = at::empty(
-      {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
+  const int64_t total = frames.size(0);
   ConvHistory history;
-  int64_t written = 0;
   for (int64_t batch = 0, start = 0; batch < batches_of(total); ++batch) {
     const int64_t end = std::min(total, kFramesPerBatch * (batch + 1) + total % kFramesPerBatch);
     const at::Tensor decoded = decode_frames(*decoder_, frames.narrow(0, start, end - start), history);
-    video[0].narrow(1, written, decoded.size(0)).copy_(decoded.permute({3, 0, 1, 2}));
-    written += decoded.size(0);
     start = end;
-    batch_done();
+    take(decoded.permute({3, 0, 1, 2}).unsqueeze(0));
   }
-  return video;
 }
 
-at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
+void CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take,
+                          const DecodeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.latent_channels);
-  return decode_by_plan(
-      tiles_, latents * (1.0 / config_.scaling_factor), tiled, batches_of(latents.size(2)), progress,
-      [this](const at::Tensor& tile, const auto& batch_done) { return decode_whole(tile, batch_done); });
+  decode_by_plan(tiles_, latents * (1.0 / config_.scaling_factor), tiled, batches_of(latents.size(2)), take, progress,
+                 [this](const at::Tensor& tile, const TakeFrames& batch) { decode_whole(tile, batch); });
 }
 
 // frames [1, 3, F', 8 H, 8 W] -> mean and log variance [1, 2 C, F, H, W], batch after batch of frames.

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -25,7 +24,7 @@ class MochiVae final : public Vae {
     tiles_.height = tiles_.width = fixed_tile_axis(tiles_.scale);
   }
 
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;
   }
@@ -33,7 +32,7 @@ class MochiVae final : public Vae {
 
  private:
   at::Tensor denormalised(const at::Tensor& latents) const;
-  at::Tensor decode_whole(const at::Tensor& latents, int64_t elements, const std::function<void()>& latent_done) const;
+  void decode_whole(const at::Tensor& latents, const TakeFrames& take) const;
 
   MochiVaeConfig config_;
   MochiDecoder decoder_;
@@ -50,37 +49,24 @@ at::Tensor MochiVae::denormalised(const at::Tensor& latents) const {
       .to(latents.scalar_type());
 }
 
-// latents [1, C, F, H, W] -> [1, colours, F', s H, s W]. The first latent frame stands for one frame alone, the last
-// that it is decoded to.
-at::Tensor MochiVae::decode_whole(const at::Tensor& latents, int64_t elements,
-                                  const std::function<void()>& latent_done) const {
+// latents [1, C, F, H, W] -> [1, colours, F', s H, s W], a chunk of latent frames at a time. The first latent frame
+// stands for one frame alone, the last that it is decoded to.
+void MochiVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
-  const int64_t total = frames.size(0), scale = tiles_.scale;
-  at::Tensor video = at::empty(
-      {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
   ConvHistory history;
-  const int64_t ratio = config_.frames_a_latent();
-  int64_t made = 0;  // frames, of which the first ratio - 1 are dropped
-  decode_frames(decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
-    const int64_t dropped = std::clamp<int64_t>(ratio - 1 - made, 0, decoded.size(0)), kept = decoded.size(0) - dropped;
-    if (kept > 0)
-      video[0]
-          .narrow(1, made + dropped - (ratio - 1), kept)
-          .copy_(decoded.narrow(0, dropped, kept).permute({3, 0, 1, 2}));
-    const int64_t before = made / ratio;
-    made += decoded.size(0);
-    for (int64_t i = before; i < made / ratio; ++i) latent_done();
-  });
-  return video;
+  int64_t dropped = config_.frames_a_latent() - 1;
+  for (const at::Tensor& chunk : frames.split(kLatentFramesAChunk)) {
+    const at::Tensor decoded = decode_frames(decoder_, chunk, history);
+    take(decoded.narrow(0, dropped, decoded.size(0) - dropped).permute({3, 0, 1, 2}).unsqueeze(0));
+    dropped = 0;
+  }
 }
 
-at::Tensor MochiVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
+void MochiVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) {
   check_latents(latents, config_.latent_channels);
-  const int64_t elements = tiled ? kElementsOfATile : kElementsAtOnce;
-  return decode_by_plan(tiles_, denormalised(latents), tiled, latents.size(2), progress,
-                        [this, elements](const at::Tensor& tile, const auto& latent_done) {
-                          return decode_whole(tile, elements, latent_done);
-                        });
+  const int64_t chunks = (latents.size(2) + kLatentFramesAChunk - 1) / kLatentFramesAChunk;
+  decode_by_plan(tiles_, denormalised(latents), tiled, chunks, take, progress,
+                 [this](const at::Tensor& tile, const TakeFrames& chunk) { decode_whole(tile, chunk); });
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history and within its

@@ -57,7 +57,7 @@ class WanVae final : public Vae {
                       .whole = tiles_.height.size};
   }
 
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
@@ -70,7 +70,7 @@ class WanVae final : public Vae {
   }
   at::Tensor denormalised(const at::Tensor& latents) const;
   at::Tensor normalised(const at::Tensor& latents) const;
-  at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& frame_done) const;
+  void decode_whole(const at::Tensor& latents, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const;
 
   WanVaeConfig config_;
@@ -98,29 +98,20 @@ at::Tensor WanVae::normalised(const at::Tensor& latents) const {
 }
 
 // latents [1, C, F, H, W] -> [1, colours x patch, F', s H, s W], a latent frame at a time.
-at::Tensor WanVae::decode_whole(const at::Tensor& latents, const std::function<void()>& frame_done) const {
+void WanVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
-  const int64_t total = frames.size(0), scale = tiles_.scale;
-  at::Tensor video = at::empty(
-      {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
   ConvHistory history{.starts_on_zeros = true};
-  int64_t written = 0;
-  for (int64_t frame = 0; frame < total; ++frame) {
-    const at::Tensor decoded = decode_frames(*decoder_, frames.narrow(0, frame, 1), history);
-    video[0].narrow(1, written, decoded.size(0)).copy_(decoded.permute({3, 0, 1, 2}));
-    written += decoded.size(0);
-    frame_done();
-  }
-  return video;
+  for (const at::Tensor& frame : frames.split(1))
+    take(decode_frames(*decoder_, frame, history).permute({3, 0, 1, 2}).unsqueeze(0));
 }
 
-at::Tensor WanVae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
+void WanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
-  const at::Tensor frames =
-      decode_by_plan(tiles_, denormalised(latents), tiled, latents.size(2), progress,
-                     [this](const at::Tensor& tile, const auto& frame_done) { return decode_whole(tile, frame_done); });
-  return unpatchify(frames, config_.patch_size).clamp_(-1, 1);
+  decode_by_plan(
+      tiles_, denormalised(latents), tiled, latents.size(2),
+      [&](const at::Tensor& frames) { take(unpatchify(frames, config_.patch_size).clamp(-1, 1)); }, progress,
+      [this](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, frame); });
 }
 
 // frames [1, colours, F', s H, s W] -> [1, C, F, H, W], the frames of one latent at a time.
@@ -178,8 +169,7 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   }
   history += kHistoryFrames * pixels * levels.back().out;
   const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
-  const int64_t elements = std::max(peak + history + video, config_.patch_size > 1 ? 2 * video : 0);
-  return static_cast<uint64_t>(elements * bytes_of_element_);
+  return static_cast<uint64_t>((peak + history + video) * bytes_of_element_);
 }
 
 // Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the

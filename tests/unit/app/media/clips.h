@@ -13,6 +13,7 @@
 
 #include "app/media/video.h"
 #include "app/media/with_libraries/ffmpeg.h"
+#include "app/media/writers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -59,7 +59,7 @@ TEST_F(Writers, PngFolderIsExactWithinRounding) {
   for (int64_t f = 0; f < 5; ++f) {
     const Decoded decoded = decode_video(path / ("00000" + std::to_string(f) + ".png"));
     ASSERT_EQ(decoded.frames.size(), 1U);
-    EXPECT_EQ(decoded.frames[0], rgb8(clip.view, f)) << "frame " << f;
+    EXPECT_EQ(decoded.frames[0], rgb8(clip.view.values(f))) << "frame " << f;
   }
 }
 
@@ -132,7 +132,7 @@ TEST_F(Writers, ContactSheetShowsFirstAndLastFrameAndACaption) {
     return std::vector<uint8_t>(p, p + 3);
   };
   const auto expected = [&](int64_t frame, int x, int y) {
-    const std::vector<uint8_t> rgb = rgb8(many.view, frame);
+    const std::vector<uint8_t> rgb = rgb8(many.view.values(frame));
     const uint8_t* p = rgb.data() + (static_cast<size_t>(y) * 64 + x) * 3;
     return std::vector<uint8_t>(p, p + 3);
   };
@@ -174,8 +174,7 @@ TEST_F(Writers, ContactSheetWrapsAfterSixFrames) {
 
 TEST(Pixels, RoundToNearestAndClamp) {
   const std::vector<float> values = {-1, 0, 0.5F, 1, 2, std::numeric_limits<float>::quiet_NaN()};
-  EXPECT_THAT(rgb8({.data = values.data(), .frames = 1, .height = 1, .width = 2}, 0),
-              ElementsAre(0, 0, 128, 255, 255, 0));
+  EXPECT_THAT(rgb8(values), ElementsAre(0, 0, 128, 255, 255, 0));
 }
 
 TEST(FrameRates, AreExactFractions) {

@@ -1,0 +1,70 @@
+// Decoding that runs out of GPU memory is done again, once: in tiles where that was left open, else where memory was
+// freed.
+#include "models/engine/decode_retry.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace sparsereel::models {
+namespace {
+
+/// Decodes that fail untiled (or always), unless something was freed that is enough; and what was called.
+struct Decoder {
+  bool tiles_help = true;
+  bool something_to_free = false;
+  std::vector<bool> calls = {};
+  int rooms_made = 0;
+
+  void run(bool& tiled, bool may_tile) {
+    decode_or_retry_tiled(
+        tiled, may_tile,
+        [this](bool in_tiles) {
+          calls.push_back(in_tiles);
+          const bool roomy = rooms_made > 0 && something_to_free;
+          if (!roomy && (!in_tiles || !tiles_help)) TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory");
+        },
+        [this] {
+          ++rooms_made;
+          return something_to_free;
+        });
+  }
+};
+
+TEST(DecodeRetry, TilesAfterRunningOutOfMemory) {
+  Decoder decoder;
+  bool tiled = false;
+  decoder.run(tiled, true);
+  EXPECT_TRUE(tiled);
+  EXPECT_EQ(decoder.calls, (std::vector<bool>{false, true}));
+  EXPECT_EQ(decoder.rooms_made, 1);
+}
+
+TEST(DecodeRetry, LeavesTheChoiceOfTheUserAlone) {
+  Decoder decoder;
+  bool tiled = false;
+  EXPECT_THROW(decoder.run(tiled, false), c10::OutOfMemoryError);
+  EXPECT_FALSE(tiled);
+  EXPECT_EQ(decoder.calls.size(), 1U);
+}
+
+TEST(DecodeRetry, DecodesTheSameWayWhereMemoryWasFreed) {
+  for (const bool in_tiles : {false, true}) {
+    Decoder decoder{.tiles_help = false, .something_to_free = true};
+    bool tiled = in_tiles;
+    decoder.run(tiled, /*may_tile=*/in_tiles);
+    EXPECT_EQ(tiled, in_tiles);
+    EXPECT_EQ(decoder.calls, (std::vector<bool>{in_tiles, in_tiles}));
+  }
+}
+
+TEST(DecodeRetry, GivesUpWhereTilesDoNotFitEither) {
+  Decoder decoder{.tiles_help = false};
+  bool tiled = false;
+  EXPECT_THROW(decoder.run(tiled, true), c10::OutOfMemoryError);
+  EXPECT_EQ(decoder.calls.size(), 2U);
+}
+
+}  // namespace
+}  // namespace sparsereel::models
