@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 
+#include "app/clock.h"
 #include "app/commands/batch.h"
 #include "app/commands/bench.h"
 #include "app/commands/completion.h"
@@ -410,6 +411,7 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
 
 int run_program(int argc, char** argv, const Additions& additions) {
   try {
+    seconds_before_main();
     for (const models::Family& family : additions.families) models::add_family(family);
     models::add_loaders(additions.loaders);
     for (const models::Field& field : additions.fields) models::add_field(field);

@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 /// What a run's ends take, beside models::StageSeconds.
 struct EndSeconds {
-  double open = 0, write = 0, total = 0;
+  double start = 0, libraries = 0, open = 0, write = 0, total = 0;
 };
 
 nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeconds& ends) {
@@ -33,9 +33,10 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeco
                           {"transformer", seconds.load_transformer},
                           {"vae", seconds.load_vae}};
   if (seconds.switch_transformer > 0) loads["switch_transformer"] = seconds.switch_transformer;
-  return {{"open", ends.open},   {"text", seconds.text},       {"load", seconds.load()},
-          {"loads", loads},      {"denoise", seconds.denoise}, {"decode", seconds.decode},
-          {"write", ends.write}, {"steps", seconds.steps},     {"total", ends.total}};
+  return {{"start", ends.start},  {"libraries", ends.libraries}, {"open", ends.open},   {"check", seconds.check},
+          {"text", seconds.text}, {"load", seconds.load()},      {"loads", loads},      {"denoise", seconds.denoise},
+          {"keep", seconds.keep}, {"decode", seconds.decode},    {"write", ends.write}, {"steps", seconds.steps},
+          {"total", ends.total}};
 }
 
 std::string attention_summary(const models::AttentionRun& run) {
@@ -92,8 +93,8 @@ class Generation : private JobUser {
   std::vector<Video> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
   std::string model_;                       // its folder, which may be moved from now on
-  Clock::time_point start_ = Clock::now();  // of this video; of the first one that of the command
-  double open_ = 0;
+  Clock::time_point start_ = main_start();  // of this video; of the first one that of the program
+  EndSeconds begun_;                        // of this video
   std::vector<std::string> early_;
   std::set<std::string> told_;  // warnings
   Progress progress_;
@@ -115,11 +116,14 @@ Generation::Generation(const std::vector<Settings>& settings, fs::path output, R
 void Generation::open() {
   const RunOptions& run = videos_.front().options.run;
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
+  const auto before = Clock::now();
+  models::start_device(videos_.front().options.request.device);
+  begun_ = {.start = seconds_before_main(), .libraries = seconds_since(before)};
   pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
   LoadedFiles files;
   for (Video& video : videos_) resolve_video(video, *pipeline_, files);
-  open_ = seconds_since(start_);
+  begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
 /// What the report says so far, whatever becomes of this video.
@@ -145,8 +149,9 @@ void Generation::warn(const Video& /*video*/, const std::string& warning) {
 void Generation::written(const Video& video, const Made& made) {
   progress_.clear();
   const models::Outcome& result = made.result;
-  const double total = seconds_since(start_);
-  const EndSeconds ends{.open = open_, .write = seconds_since(made.write_start), .total = total};
+  EndSeconds ends = begun_;
+  ends.write = seconds_since(made.write_start);
+  ends.total = begun_.start + seconds_since(start_);
   report_.recovery.clear();
   video_.update(made_report(video, made, early_));
   add_output_report(video_, video.options.run, result.facts.shape, made.file);
@@ -167,7 +172,7 @@ void Generation::written(const Video& video, const Made& made) {
   made_.push_back(std::exchange(video_, nlohmann::json::object()));
   show();
   start_ = Clock::now();
-  open_ = 0;
+  begun_ = {};
 }
 
 void Generation::kept_checkpoint(const Video& video, int64_t step) {

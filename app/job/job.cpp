@@ -64,7 +64,9 @@ void Job::warn(Video& video, const std::string& warning) {
 }
 
 size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
+  const auto begun = Clock::now();
   pipeline.check_weights(std::ranges::any_of(videos, [](const Video* video) { return !video->plan.image.empty(); }));
+  videos.front()->text_cost.check = seconds_since(begun);
   const models::Run run = user_.watch(*videos.front());
   models::reset_peak_memory(pipeline.device());
   videos = videos.first(encode_images(videos, run, pipeline));
@@ -188,6 +190,7 @@ models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& fil
   use_checkpoints(video, inputs, run);
   user_.begin(video);
   models::Outcome result = pipeline.generate(video.plan, inputs, run);
+  result.seconds.check += video.text_cost.check;
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;
   result.memory.text = video.text_cost.bytes;

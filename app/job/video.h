@@ -16,7 +16,8 @@ namespace sparsereel::app {
 
 /// What encoding a text took; all 0 where another video of the job has the same one.
 struct TextCost {
-  double load = 0, encode = 0;  // seconds; a streamed encoder's loading is part of the encoding
+  double check = 0;             // seconds: of the checkpoint, for all videos
+  double load = 0, encode = 0;  // likewise; a streamed encoder's loading is part of the encoding
   uint64_t bytes = 0;           // most of a GPU's memory in use
 };
 

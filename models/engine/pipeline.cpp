@@ -358,7 +358,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
     const bool due = run.checkpoint_every > 0 && denoising.done() % run.checkpoint_every == 0;
     if (run.checkpoint && (due || denoising.finished())) {
       run.checkpoint(denoising.state());
-      meter.lap();  // no part of the next step
+      outcome.seconds.keep += meter.lap();
     }
   }
   outcome.attention = std::move(denoising.attention());
@@ -370,11 +370,12 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const c10::InferenceMode guard;
   check_init_latents(plan, inputs.init_latents);
   Outcome outcome;
-  check_weights(inputs.images.first != nullptr);
+  StageMeter meter(device_);
+  check_weights(inputs.images.first.defined());
+  outcome.seconds.check = meter.lap();
   const auto announce = [&](const char* stage) {
     if (run.stage) run.stage(stage);
   };
-  StageMeter meter(device_);
   if (!inputs.conditioning.defined()) announce("text");
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.images, run, meter, outcome);
@@ -390,12 +391,12 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   denoising.reset();  // its memory is the decoder's
   if (!inputs.keep_transformer) release_transformer();
   outcome.latents = latents.to(at::kCPU).contiguous();
-  outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer;
+  outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());
   if (run.latents) run.latents(outcome);
+  outcome.seconds.keep += meter.lap();
   if (!inputs.decode) return outcome;
   announce("decode");
-  meter.lap();
   load_vae();
   outcome.seconds.load_vae = meter.lap();
   Decoded decoded = decode(latents, plan.vae_tiling, run);

@@ -42,6 +42,8 @@ struct StageSeconds {
   double load_transformer = 0, denoise = 0;
   double switch_transformer = 0;  // loading one between steps, where a model has several; no part of denoise
   double load_vae = 0, decode = 0;
+  double check = 0;           // of the checkpoint's headers
+  double keep = 0;            // saving latents and checkpoints; no part of denoise
   std::vector<double> steps;  // each denoising step
 
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }

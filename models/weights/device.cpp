@@ -179,6 +179,10 @@ std::string human_bytes(uint64_t bytes) {
   return text.data();
 }
 
+void start_device(const std::string& text) {
+  synchronize(resolve_device(text));
+}
+
 void synchronize(c10::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(index_of(device));
 }

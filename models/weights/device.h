@@ -13,6 +13,10 @@ namespace sparsereel::models {
 /// (no driver, CUDA's libraries not installed, no such GPU) when a GPU was asked for by name and there is none.
 c10::Device resolve_device(const std::string& text);
 
+/// Loads the libraries that the device needs, and begins to use it, which takes a while the first time. Throws as
+/// resolve_device().
+void start_device(const std::string& text);
+
 /// True where libtorch can use a GPU; loads libtorch_cuda on first use. `reason` says why not. Ask before any other
 /// tensor work: ATen settles at its first look whether there is CUDA in the process.
 bool cuda_available(std::string* reason = nullptr);

@@ -2,11 +2,14 @@
 import json
 import shutil
 import struct
+import time
 import unittest
 from pathlib import Path
 
 import quantised
 from support import FAMILY, MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors, read_weights, write_safetensors
+
+STAGES = ('start', 'libraries', 'open', 'check', 'text', 'load', 'denoise', 'keep', 'decode', 'write')
 
 
 class Generate(CommandLineTest):
@@ -106,6 +109,19 @@ class Generate(CommandLineTest):
         self.assertEqual(report['output']['frames'], made)
         self.assertEqual([f'{made} frames where {asked} were asked for' in warning for warning in report['warnings']], [True] * (made > asked))
 
+    def test_the_seconds_of_all_stages_are_those_of_the_process(self):
+        begun = time.monotonic()
+        report = self.report('-o', 'clip.y4m')
+        wall = time.monotonic() - begun
+        seconds = report['seconds']
+        stages = sum(seconds[stage] for stage in STAGES)
+        ticks = 0.02  # in which the system counts the process's start
+        self.assertLessEqual(stages, seconds['total'] + ticks)
+        self.assertGreater(stages, 0.95 * seconds['total'] - ticks)
+        self.assertLessEqual(seconds['total'], wall + ticks)
+        self.assertGreater(seconds['total'], 0.8 * wall - ticks)  # the rest is the process's end
+        self.assertEqual(seconds['load'], sum(seconds['loads'].values()))
+
     def test_report_tells_everything(self):
         report = self.report('-o', 'clip.mp4', '--report', 'report.json', '--attention', 'sparse', '--topk', '0.4',
                              '-n', 'blurry', '--seed', 9)
@@ -118,7 +134,7 @@ class Generate(CommandLineTest):
                            'token_order': 'hilbert', 'model': Path(MODEL).name, 'vae_tiling': 'off'}.items():
             self.assertEqual(recipe[key], value, key)
         self.assertEqual(len(report['seconds']['steps']), 2)
-        for stage in ('open', 'text', 'load', 'denoise', 'decode', 'write', 'total'):
+        for stage in (*STAGES, 'total'):
             self.assertGreaterEqual(report['seconds'][stage], 0)
         attention = report['attention']
         self.assertEqual(attention['mode'], 'sparse')
