@@ -36,6 +36,23 @@ inline void expect_other_latents_refused(models::Vae& vae) {
     EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
 }
 
+/// How many frames come at a time, each counted as progress only then. Together they are the whole video's.
+inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latents, bool tiled) {
+  std::vector<at::Tensor> pieces;
+  std::vector<int64_t> sizes;
+  int64_t steps = 0;
+  const auto take = [&](const at::Tensor& frames) {
+    if (!tiled) {
+      EXPECT_EQ(std::ssize(pieces), steps);
+    }
+    pieces.push_back(frames.clone());
+    sizes.push_back(frames.size(2));
+  };
+  vae.decode(latents, tiled, take, [&](int64_t done, int64_t) { steps = done; });
+  EXPECT_TRUE(at::cat(pieces, 2).equal(vae.decode(latents, tiled)));
+  return sizes;
+}
+
 /// `vae` has four frames and eight pixels a latent.
 inline void expect_other_frames_refused(models::Vae& vae) {
   const auto refused = [&](const std::vector<int64_t>& shape, const std::string& why) {

@@ -110,7 +110,7 @@ void WanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& tak
   check_latents(latents, config_.z_dim);
   decode_by_plan(
       tiles_, denormalised(latents), tiled, latents.size(2),
-      [&](const at::Tensor& frames) { take(unpatchify(frames, config_.patch_size).clamp(-1, 1)); }, progress,
+      [&](const at::Tensor& frames) { take(unpatchify(frames, config_.patch_size).clamp_(-1, 1)); }, progress,
       [this](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, frame); });
 }
 
@@ -142,9 +142,9 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const Va
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history, and a
-// convolution's output, in whose place the norm's copies were; in an upsampler what it is given, that repeated, and the
-// convolution's output. Besides them a level's input where a shortcut needs it, and throughout the history of all
-// convolutions and the video.
+// convolution's output; in an upsampler what it is given, that repeated, and the convolution's output. Besides them a
+// level's input where a shortcut needs it, and throughout the history of all convolutions and the video. Patches become
+// pixels behind all that, a chunk at a time.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
   int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk behind the first one
@@ -169,7 +169,8 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   }
   history += kHistoryFrames * pixels * levels.back().out;
   const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
-  return static_cast<uint64_t>((peak + history + video) * bytes_of_element_);
+  const int64_t pieces = config_.patch_size > 1 ? 2 * config_.out_channels * frames * pixels : 0;
+  return static_cast<uint64_t>((std::max(peak, pieces) + history + video) * bytes_of_element_);
 }
 
 // Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the

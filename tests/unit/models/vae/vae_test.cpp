@@ -41,6 +41,11 @@ TEST_F(VaeTest, ReportsEachBatchOfEachTile) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
+TEST_F(VaeTest, DeliversEachBatchWhenItIsDecoded) {
+  EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 5, 2, 2}), false), ElementsAre(9, 8));
+  EXPECT_THAT(test::pieces_of(*vae, at::randn({1, 4, 5, 2, 6}), true), ElementsAre(8, 8, 1));
+}
+
 TEST_F(VaeTest, UndoesTheScaleOfTheLatents) {
   const at::Tensor latents = at::randn({1, 4, 2, 2, 6});
   component.config["scaling_factor"] = 0.5;

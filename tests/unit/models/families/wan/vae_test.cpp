@@ -68,6 +68,13 @@ TEST_F(WanVae, ReportsEachFrameOfEachTile) {
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
 }
 
+TEST_F(WanVae, DeliversTheFramesOfEachLatent) {
+  for (const auto& [folder, channels] : {std::pair{"vae_plain", 4}, {"vae_residual", 5}}) {
+    EXPECT_THAT(test::pieces_of(*load(folder), at::randn({1, channels, 3, 1, 2}), false), ElementsAre(1, 4, 4));
+    EXPECT_THAT(test::pieces_of(*load(folder), at::randn({1, channels, 3, 1, 33}), true), ElementsAre(8, 1));
+  }
+}
+
 TEST_F(WanVae, DoesNotTileWhatFitsInOneTile) {
   const auto vae = load("vae_plain");
   const at::Tensor latents = at::randn({1, 4, 1, 2, 32});
