@@ -151,7 +151,6 @@ void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
   try {
     for (Video* video : videos)
       if (video->conditioning.defined()) make(*video, pipeline);
-    collect();
   } catch (...) {
     collect();  // throws where it was not the user who stopped the run, but the video before, which could not be
                 // written

@@ -93,8 +93,9 @@ class Job {
   /// Checks the weights, encodes texts, the same ones once, and loads what stays loaded. The videos are resolved.
   /// Returns how many of them, from the first on, are ready for run(): those that TextLimit allows.
   size_t load(std::span<Video* const> videos, models::Pipeline& pipeline);
-  /// Makes the videos that load() has encoded. Throws models::DiskError where the disk takes no more, and
-  /// models::Cancelled; the video that was being written is then finished.
+  /// Makes the videos that load() has encoded; behind, the last one may still be being written: collect(). Throws
+  /// models::DiskError where the disk takes no more, and models::Cancelled; the video that was being written is then
+  /// finished.
   void run(std::span<Video* const> videos, models::Pipeline& pipeline);
   /// Waits for the video that is being written.
   void collect();

@@ -56,6 +56,17 @@ void Renderer::done(const Video& /*row*/) {
 }
 
 void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) {
+  try {
+    make(rows, pipeline);
+  } catch (...) {
+    job_.collect();
+    throw;
+  }
+  job_.collect();
+}
+
+/// Texts are encoded while the video before them is being written.
+void Renderer::make(std::span<Video* const> rows, models::Pipeline& pipeline) {
   while (!rows.empty()) {
     size_t count = 0;
     if (!prepare(rows, [&] { count = job_.load(rows, pipeline); })) return;
@@ -65,6 +76,7 @@ void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) 
     const auto start = std::chrono::steady_clock::now();
     if (!start_) start_ = start;
     job_.run(loaded, pipeline);
+    if (rows.empty()) job_.collect();
     tally_.seconds["render"] += seconds_since(start);
   }
 }

@@ -51,6 +51,7 @@ class Renderer : private JobUser {
   void move(const MovedVideo& moved);
 
  private:
+  void make(std::span<Video* const> rows, models::Pipeline& pipeline);
   models::Run watch(const Video& row) override { return observe(progress_, row.plan.num_inference_steps); }
   void begin(const Video& row) override;
   void warn(const Video& row, const std::string& warning) override;

@@ -73,6 +73,7 @@ class JobTest : public ::testing::Test {
       most_waiting_ = std::max(most_waiting_, waiting);
       job.run(left.first(counts.back()), *pipeline_);
     }
+    job.collect();
     return counts;
   }
 
