@@ -77,6 +77,7 @@ class AtomicFile {
   std::optional<Temporary> temporary_;
   std::optional<mode_t> mode_;  // of the file that is replaced, where the new one takes it
   int descriptor_ = -1;
+  size_t written_ = 0, flushing_ = 0;  // bytes by write(), and of these on their way to the disk
 };
 
 }  // namespace sparsereel::models
