@@ -77,6 +77,7 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
+  pipeline.read_transformer_ahead();
   const size_t count = encode(videos, run, pipeline);
   pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());

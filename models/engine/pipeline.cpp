@@ -233,6 +233,12 @@ std::string Pipeline::slow_warning(const Plan& plan) const {
                               steps * step_operations(plan, spec_, transformer_need().parameters), dtype_);
 }
 
+void Pipeline::read_transformer_ahead() {
+  if (offload_ || has_transformer()) return;
+  Component component = folder_.component(spec_.experts.front().role);
+  if (component.bytes() <= free_memory(at::kCPU) / 4 * 3) transformer_ahead_.emplace(std::move(component));
+}
+
 void Pipeline::load_transformer() {
   experts_->load(0);
 }
@@ -315,6 +321,7 @@ Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, cons
                                     Outcome& outcome) {
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
+  read_transformer_ahead();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
   if (images.first) {
