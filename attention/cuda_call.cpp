@@ -224,8 +224,8 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
   const bool plain = !context.causal && !context.key_lengths.defined() && !context.block_map && !context.return_lse;
   const bool normed = prologue.norm == Prologue::Norm::rms && prologue.across_heads && !prologue.q_bias.defined() &&
                       !prologue.k_bias.defined();
-  if (!is_half_on_cuda(q) || !plain || prologue.rotary_cos.defined() ||
-      !(normed || prologue.norm == Prologue::Norm::none) || q.size(2) != k.size(2))
+  if (!is_half_on_cuda(q) || !plain || prologue.rotates() || !(normed || prologue.norm == Prologue::Norm::none) ||
+      q.size(2) != k.size(2))
     return false;
   const c10::DeviceGuard guard(q.device());
   return k.size(1) <= cuda::most_few_keys(static_cast<int>(q.size(3)));

@@ -60,7 +60,7 @@ void check_parts(const Prologue& prologue, const at::Tensor& q, const at::Tensor
                  .text_k_weight = given(prologue.text_k_weight),
                  .rotary_positions = given(prologue.rotary_positions),
                  .rotary_frequencies = given(prologue.rotary_frequencies)},
-                q.size(1), k.size(1));
+                q.size(1), k.size(1), q.size(2) != k.size(2));
   check_vector(prologue.text_q_weight, "text_q_weight", q.size(3), q);
   check_vector(prologue.text_k_weight, "text_k_weight", q.size(3), q);
   if (!prologue.rotary_frequencies.defined()) return;

@@ -66,7 +66,8 @@ std::string label_of(const json& row) {
 /// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
 std::string settings_of(const json& row, const Rows& drawn) {
   std::string text;
-  for (const char* key : {"cell", "arithmetic", "selection_rows", "similarity", "dense_steps", "token_order", "cache", "weights"}) {
+  for (const char* key :
+       {"cell", "arithmetic", "selection_rows", "similarity", "dense_steps", "token_order", "cache", "weights"}) {
     const json value = row.value(key, json());
     const bool same =
         std::all_of(drawn.begin(), drawn.end(), [&](const json& other) { return other.value(key, json()) == value; });

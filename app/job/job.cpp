@@ -77,7 +77,6 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
-  pipeline.read_transformer_ahead();
   const size_t count = encode(videos, run, pipeline);
   pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
@@ -94,7 +93,8 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Run run, model
   if (policy_.go_on_after_failure) run.cancelled = cancelled_;
   for (size_t i = 0; i < videos.size(); ++i) {
     Video& video = *videos[i];
-    if (video.plan.image.empty()) continue;
+    // Where texts had to wait, what was made of the pictures is there from the load before.
+    if (video.plan.image.empty() || video.failure || video.conditioning.latents.defined()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
     const auto start = Clock::now();
     if (!images.has(video.plan)) tell(run.stage, "image");

@@ -32,9 +32,12 @@ void print_part_files(const std::vector<models::PartFile>& files, const std::str
 std::string dump(const nlohmann::json& json, int indent = -1);
 
 /// Everything that makes the same video again; keys are option names, with the version added. It names files by their
-/// content: make it once, before they may change.
-nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline);
+/// content: make it once, before they may change. `pictures`: of the plan's images.
+nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline,
+                           PictureFiles& pictures);
 void set_tiling(nlohmann::json& recipe, bool tiled);
+/// Adds "image_sha256" to a recipe that names an image, and likewise the last one's. Throws Error naming the file.
+void add_image_hashes(nlohmann::json& recipe, const models::Plan& plan, PictureFiles& pictures);
 /// Adds what only the run itself shows: the tiling that was chosen and the achieved sparsity.
 void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 

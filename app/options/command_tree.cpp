@@ -130,7 +130,7 @@ std::string help_text(const CommandInfo& command) {
       groups.push_back(option.group);
   std::stable_partition(groups.begin(), groups.end(), [](const std::string& group) { return group != "Options"; });
   for (const OptionInfo& option : command.options)
-    if (option.positional) text += "\n" + row(option.names.front(), with_choices(option));
+    if (option.positional) text += row(option.names.front(), with_choices(option));
   for (const std::string& group : groups) {
     text += "\n" + group + "\n";
     for (const auto& alike : of_group(command, group)) text += row(term_of(alike), with_choices(alike.front()));

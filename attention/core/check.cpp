@@ -29,7 +29,7 @@ void check_prologue(const Call& call) {
     refuse_argument("prologue has weights but norm none", "set norm to layer or rms, or leave the weights out");
   if ((prologue.rotary_cos == nullptr) != (prologue.rotary_sin == nullptr))
     refuse_argument("prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
-  check_by_part(prologue, call.queries, call.keys);
+  check_by_part(prologue, call.queries, call.keys, call.heads_of_keys() != call.heads);
   if (!prologue.rotates()) return;
   if (call.queries != call.keys)
     refuse_argument(
@@ -72,13 +72,16 @@ void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
 
 }  // namespace
 
-void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys) {
+void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys, bool shares_keys) {
   if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
     refuse_argument("prologue has only one of rotary_positions and rotary_frequencies", "pass both or neither");
   if (!prologue.is_by_part()) return;
   const bool has_tables = prologue.rotary_cos != nullptr || prologue.rotary_pairs != nullptr;
   if (prologue.rotary_frequencies != nullptr && has_tables)
     refuse_argument("prologue has rotary_frequencies beside tables", "pass one of them");
+  if (prologue.rotary_frequencies != nullptr && shares_keys)
+    refuse_argument("prologue has rotary_frequencies, which are by head, and k has fewer heads than q",
+                    "use them where k has as many heads as q");
   if (prologue.across_heads || !prologue.interleaved)
     refuse_argument(
         "prologue has weights of text tokens or rotary_frequencies with across_heads or without interleaved",

@@ -11,8 +11,8 @@ constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
 /// memory, and what a device can do, the executors check.
 void check(const Call& call);
 
-/// What check() says of a prologue that differs by token or by head.
-void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys);
+/// What check() says of a prologue that differs by token or by head. shares_keys: k has fewer heads than q.
+void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys, bool shares_keys);
 
 /// Key lengths of the host's memory.
 void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys);

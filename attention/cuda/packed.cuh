@@ -1,5 +1,5 @@
-// Eight elements as they come from memory and go back to it: of fp16 and bf16 16 bytes, one load or store of a thread; of
-// fp32 two.
+// Eight elements as they come from memory and go back to it: of fp16 and bf16 16 bytes, one load or store of a thread;
+// of fp32 two.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -139,9 +139,9 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(v_outliers, k_blocks);
   carver.take(v_saturated, bk);
   carver.take(v_mean, records * D, kernel == Kernel::hopper);
-  carver.take(q_balance, bh * D);
-  carver.take(k_balance, bh * D);
-  carver.take(key_mean, bh * D);
+  carver.take(q_balance, bk * D);
+  carver.take(k_balance, bk * D);
+  carver.take(key_mean, bk * D);
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr && !sixteen);
   carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
   carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
@@ -167,9 +167,9 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);
   const bool makes_rows = sixteen && (prologue.norm != Prologue::Norm::none || prologue.rotary_tokens > 0);
   carver.take(q_rows, bh * problem.queries * problem.head_dim, makes_rows);
-  carver.take(k_rows, bh * problem.keys * problem.head_dim, makes_rows);
-  carver.take(mean_keys, bh * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
-  carver.take(mean_values, bh * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
+  carver.take(k_rows, bk * problem.keys * problem.head_dim, makes_rows);
+  carver.take(mean_keys, bk * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
+  carver.take(mean_values, bk * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
   bytes = carver.used();
 }
 

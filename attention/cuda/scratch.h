@@ -150,8 +150,8 @@ struct Buffers {
   float* parts;            // [shares.slots()] parts of shared tiles; null without such tiles
   // Of Kernel::sixteen alone, which reads rows, and 8-bit records only for the choice of blocks:
   uint16_t* q_rows;       // [bh][queries][head_dim] behind the prologue, in the call's type; null without one
-  uint16_t* k_rows;       // [bh][keys][head_dim] likewise
-  uint16_t* mean_keys;    // [bh][mean_records][64][D] means of K's cells, in the order of records of means; and
+  uint16_t* k_rows;       // [bk][keys][head_dim] likewise
+  uint16_t* mean_keys;    // [bk][mean_records][64][D] means of K's cells, in the order of records of means; and
   uint16_t* mean_values;  // those of V's
   size_t bytes;           // of all together
 };

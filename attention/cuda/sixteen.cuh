@@ -99,6 +99,7 @@ class SixteenTile {
         stages_(reinterpret_cast<Stage*>(shared)),
         queries_(shared_address(shared) + Shape::kStages * sizeof(Stage)),
         bh_(at.bh),
+        bk_(sizes.group.of(at.bh)),
         lane_(static_cast<int>(threadIdx.x) % 32),
         part_(part),
         first_row_((at.tile * Shape::kParts + part) * Shape::kRows +
@@ -219,7 +220,7 @@ class SixteenTile {
       Stage& stage = stages_[next_stage_];
       const int piece = next_ % kStagesOfBlock * kKeys;
       if (is_mean(next_entry_)) {
-        const int64_t record = static_cast<int64_t>(bh_) * sizes_.mean_records + mean_index(next_entry_);
+        const int64_t record = static_cast<int64_t>(bk_) * sizes_.mean_records + mean_index(next_entry_);
         copy(stage.k, buffers_.mean_keys + (record * kRecord + piece) * D, Shape::kRowBytes, kKeys);
         copy(stage.v, buffers_.mean_values + (record * kRecord + piece) * D, Shape::kRowBytes, kKeys);
       } else {
@@ -239,7 +240,7 @@ class SixteenTile {
   }
 
   __device__ void copy(uint8_t* to, const View& view, int first) const {
-    const int b = bh_ / p_.heads, h = bh_ % p_.heads;
+    const int b = bk_ / sizes_.kv_heads, h = bk_ % sizes_.kv_heads;
     const T* rows =
         static_cast<const T*>(view.data) + b * view.batch_stride + h * view.head_stride + first * view.token_stride;
     copy(to, rows, view.token_stride * static_cast<int64_t>(sizeof(T)), keys_ - first);
@@ -494,7 +495,7 @@ class SixteenTile {
   const Buffers& buffers_;
   Stage* const stages_;
   const uint32_t queries_;  // of the tile, in shared memory
-  const int bh_, lane_, part_;
+  const int bh_, bk_, lane_, part_;
   const int first_row_;  // of this warp, as a query of the head
   const uint32_t* const list_;
   const int items_;  // what the stages are filled with: entries, or parts of them

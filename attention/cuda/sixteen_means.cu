@@ -26,10 +26,11 @@ __device__ void store_pair(float x, float y, uint16_t* to) {
   *reinterpret_cast<PairOf<T>*>(to) = pair;
 }
 
-/// The rows of this warp's block, of one (batch, head).
+/// The rows of this warp's block, of one (batch, head) of k or v.
 template <typename T>
-__device__ const T* block_rows(const Problem& p, const View& view, const MeanWarp& at) {
-  return static_cast<const T*>(view.data) + at.bh / p.heads * view.batch_stride + at.bh % p.heads * view.head_stride +
+__device__ const T* block_rows(const View& view, const Sizes& sizes, const MeanWarp& at) {
+  return static_cast<const T*>(view.data) + at.bk / sizes.kv_heads * view.batch_stride +
+         at.bk % sizes.kv_heads * view.head_stride +
          static_cast<int64_t>(at.index * kMeanBlocks + at.warp) * kRecord * view.token_stride;
 }
 
@@ -63,8 +64,8 @@ struct CellPair {
 };
 
 template <typename T, int D>
-__device__ void write_key_means(const Problem& p, const MeanWarp& at, uint16_t* record) {
-  const T* rows = block_rows<T>(p, p.k, at);
+__device__ void write_key_means(const Problem& p, const Sizes& sizes, const MeanWarp& at, uint16_t* record) {
+  const T* rows = block_rows<T>(p.k, sizes, at);
 #pragma unroll 1
   for (int channel = 2 * at.lane; channel < p.head_dim; channel += 64) {
 #pragma unroll
@@ -84,8 +85,8 @@ __device__ void store_block_mean(float x, float y, uint16_t* to) {
 template <typename T, int D>
 __device__ void write_value_means(const Problem& p, const Sizes& sizes, const Buffers& buffers, const MeanWarp& at,
                                   uint16_t* record) {
-  const T* rows = block_rows<T>(p, p.v, at);
-  const int64_t head = static_cast<int64_t>(at.bh) * D;
+  const T* rows = block_rows<T>(p.v, sizes, at);
+  const int64_t head = static_cast<int64_t>(at.bk) * D;
   uint16_t* const block_mean = buffers.v_block_mean + at.block(sizes) * D;
   float deviation = 0, far = 0;  // squares
 #pragma unroll 1
@@ -122,9 +123,9 @@ __global__ void __launch_bounds__(kMeanThreads)
     means_in_sixteen(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   const MeanWarp at(p, sizes);
-  const int64_t first = (static_cast<int64_t>(at.bh) * sizes.mean_records + at.index) * kRecord * D;
+  const int64_t first = (static_cast<int64_t>(at.bk) * sizes.mean_records + at.index) * kRecord * D;
   if (at.real()) {
-    write_key_means<T, D>(p, at, buffers.mean_keys + first);
+    write_key_means<T, D>(p, sizes, at, buffers.mean_keys + first);
     write_value_means<T, D>(p, sizes, buffers, at, buffers.mean_values + first);
     return;
   }
@@ -144,15 +145,15 @@ void launch(const Call& call) {
 }
 
 /// [batch, heads, tokens, head_dim], one after the other.
-View contiguous_heads(const Problem& p, int tokens, uint16_t* data) {
+View contiguous_heads(const Problem& p, int heads, int tokens, uint16_t* data) {
   const int64_t head = int64_t{tokens} * p.head_dim;
-  return {.data = data, .batch_stride = p.heads * head, .token_stride = p.head_dim, .head_stride = head};
+  return {.data = data, .batch_stride = heads * head, .token_stride = p.head_dim, .head_stride = head};
 }
 
-PrologueRows rows_of(const Problem& p, const View& in, int tokens, const View& out) {
+PrologueRows rows_of(const Problem& p, const View& in, int heads, int tokens, const View& out) {
   return {.batch = p.batch,
           .tokens = tokens,
-          .heads = p.heads,
+          .heads = heads,
           .head_dim = p.head_dim,
           .element = p.element,
           .in = in,
@@ -165,16 +166,19 @@ PrologueRows rows_of(const Problem& p, const View& in, int tokens, const View& o
 Problem launch_rows(const Problem& problem, const Buffers& buffers, Stream stream) {
   if (buffers.q_rows == nullptr) return problem;
   Problem ready = problem;
-  ready.q = contiguous_heads(problem, problem.queries, buffers.q_rows);
-  ready.k = contiguous_heads(problem, problem.keys, buffers.k_rows);
+  const int kv_heads = problem.heads / problem.group;
+  ready.q = contiguous_heads(problem, problem.heads, problem.queries, buffers.q_rows);
+  ready.k = contiguous_heads(problem, kv_heads, problem.keys, buffers.k_rows);
   ready.prologue = {};
   launch_moments(problem, buffers.token_moments, stream);
-  PrologueRows queries = rows_of(problem, problem.q, problem.queries, ready.q);
+  PrologueRows queries = rows_of(problem, problem.q, problem.heads, problem.queries, ready.q);
   queries.weight = problem.prologue.q_weight;
   queries.bias = problem.prologue.q_bias;
-  PrologueRows keys = rows_of(problem, problem.k, problem.keys, ready.k);
+  queries.text_weight = problem.prologue.text_q_weight;
+  PrologueRows keys = rows_of(problem, problem.k, kv_heads, problem.keys, ready.k);
   keys.weight = problem.prologue.k_weight;
   keys.bias = problem.prologue.k_bias;
+  keys.text_weight = problem.prologue.text_k_weight;
   if (buffers.token_moments != nullptr) {
     queries.moments = buffers.token_moments;
     keys.moments = buffers.token_moments + 2 * int64_t{problem.batch} * problem.queries;

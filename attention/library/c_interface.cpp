@@ -66,7 +66,7 @@ void check_not_null(const void* pointer, const char* name) {
 
 /// Of a call: that of this header, or of one before it that ended sooner.
 void check_call_size(size_t size, const char* remedy) {
-  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, arithmetic), sizeof(sparsereel_attention_call)};
+  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
   if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;
   throw Refusal(
       SPARSEREEL_BAD_ARGUMENT,
@@ -125,20 +125,6 @@ CallPrologue prologue_of(const sparsereel_attention_prologue& from, const sparse
           .rotary_frequencies = parts.rotary_frequencies};
 }
 
-/// Whether a caller's struct may be so large: the first that was published, or one to which fields were added since.
-bool is_size_of_call(size_t size) {
-  constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, parts), sizeof(sparsereel_attention_call)};
-  return std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes);
-}
-
-void check_size(size_t size, const char* remedy) {
-  if (is_size_of_call(size)) return;
-  throw Refusal(
-      SPARSEREEL_BAD_ARGUMENT,
-      "the call's size is " + std::to_string(size) + ", not " + std::to_string(sizeof(sparsereel_attention_call)),
-      remedy);
-}
-
 /// A call and the policies of heads that it points to.
 class CallerCall {
  public:
@@ -150,7 +136,7 @@ class CallerCall {
     fill_sizes(all);
     fill_policy(all.policy);
     if (all.arithmetic != 0) call_.policy.arithmetic = all.arithmetic;
-    call_.prologue = prologue_of(all.prologue);
+    call_.prologue = prologue_of(all.prologue, all.parts);
     check(call_);
   }
   CallerCall(const CallerCall&) = delete;

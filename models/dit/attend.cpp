@@ -44,7 +44,8 @@ Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at
   if (run_.watcher)
     run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();
-  context_.may_overwrite_q = !run_.watcher;  // who may keep the queries
+  // Watchers may keep the queries, and rows in 8 bits would be made of a copy.
+  context_.may_overwrite_q = !run_.watcher && !reader.is_fp8();
   const attention::Result result = attention::attend(q, k, v, context_, workspace_);
   context_.takes_e4m3 = false;  // watchers, who may repeat a call, do not
   if (run_.attended) run_.attended();

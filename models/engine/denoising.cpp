@@ -49,6 +49,8 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   sampler_ = make_sampler(scheduler, plan.num_inference_steps);
   attention_.mode = plan.attention_mode;
   attention_.policy = plan.attention_policy;
+  // Of plans that differ in their mode alone, as benches have them, this one is in 8 bits whatever the others are in.
+  if (attention_.mode == attention::Mode::quantized) attention_.policy.arithmetic = attention::BlockPolicy{}.arithmetic;
   attention_.token_order = plan.token_order;
   attention_.collects = false;
   forget_steps();

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <utility>
@@ -29,12 +30,26 @@ at::Tensor shown_frames(const at::Tensor& frames) {
   return frames[0].permute({1, 2, 3, 0}).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1).contiguous();
 }
 
+namespace {
+
+/// Page-locked, so that a copy need not be waited for, as long as the system gives such memory.
+at::Tensor host_memory(const at::Tensor& like) {
+  const auto options = like.options().device(at::kCPU);
+  try {
+    return at::empty(like.sizes(), options.pinned_memory(true));
+  } catch (const c10::Error&) {
+    return at::empty(like.sizes(), options);
+  }
+}
+
+}  // namespace
+
 void FrameDelivery::add(const at::Tensor& frames) {
   at::Tensor shown = shown_frames(frames);
   watch_.add(shown);
   if (sink_.dtype() == at::kByte) shown = shown.mul_(255).add_(0.5).to(at::kByte);
   if (shown.is_cpu()) return sink_.take(shown);
-  at::Tensor copy = at::empty(shown.sizes(), shown.options().device(at::kCPU).pinned_memory(true));
+  at::Tensor copy = host_memory(shown);
   copy.copy_(shown, /*non_blocking=*/true);
   c10::Event there(shown.device().type());
   there.record(c10::impl::VirtualGuardImpl(shown.device().type()).getStream(shown.device()));

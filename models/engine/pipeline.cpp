@@ -233,12 +233,6 @@ std::string Pipeline::slow_warning(const Plan& plan) const {
                               steps * step_operations(plan, spec_, transformer_need().parameters), dtype_);
 }
 
-void Pipeline::read_transformer_ahead() {
-  if (offload_ || has_transformer()) return;
-  Component component = folder_.component(spec_.experts.front().role);
-  if (component.bytes() <= free_memory(at::kCPU) / 4 * 3) transformer_ahead_.emplace(std::move(component));
-}
-
 void Pipeline::load_transformer() {
   experts_->load(0);
 }
@@ -293,7 +287,7 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
   };
   tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
-  decode_or_retry_tiled(
+  work_or_retry_tiled(
       tiled, /*may_tile=*/true, [&](bool in_tiles) { latents = vae->encode(frames, in_tiles, progress); },
       [this] { return make_room(); });
   return latents;
@@ -321,7 +315,6 @@ Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, cons
                                     Outcome& outcome) {
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
-  read_transformer_ahead();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
   if (images.first) {
@@ -378,7 +371,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   check_init_latents(plan, inputs.init_latents);
   Outcome outcome;
   StageMeter meter(device_);
-  check_weights(inputs.images.first.defined());
+  check_weights(inputs.images.first != nullptr);
   outcome.seconds.check = meter.lap();
   const auto announce = [&](const char* stage) {
     if (run.stage) run.stage(stage);
@@ -459,7 +452,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
         there, tiled, [&](const at::Tensor& frames) { delivery.add(frames); }, progress);
     result.facts = delivery.finish();
   };
-  decode_or_retry_tiled(result.tiled, tiling == VaeTiling::automatic, attempt, [this] { return make_room(); });
+  work_or_retry_tiled(result.tiled, tiling == VaeTiling::automatic, attempt, [this] { return make_room(); });
   result.frames = std::move(all.frames);
   check_numbers(result.facts, dtype_);
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";

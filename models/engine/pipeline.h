@@ -13,7 +13,6 @@
 
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/part_files.h"
-#include "models/checkpoint/read_ahead.h"
 #include "models/dit/attend.h"
 #include "models/dit/conditioning.h"
 #include "models/engine/frames.h"
@@ -163,9 +162,7 @@ class Pipeline {
   /// in tiles where memory is short, whatever vae_tiling is, and with a warning then. Of `run` counts what is told
   /// after each piece, and whether it is cancelled.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
-                  std::vector<std::string>* warnings = nullptr, const std::function<bool()>& cancelled = {}) const;
-  /// While texts are encoded: the first of its transformers is read from the disk, where the host has memory for it.
-  void read_transformer_ahead();
+                  std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   bool has_transformer() const;  // any of them is loaded
@@ -211,9 +208,6 @@ class Pipeline {
   std::unique_ptr<TextStage> text_;
   std::shared_ptr<Experts> experts_;
   std::unique_ptr<Vae> vae_;
-  std::optional<ReadAhead> transformer_ahead_;
-  std::future<void> vae_ahead_;         // it is loaded beside the steps
-  std::unique_ptr<Worker> vae_worker_;  // last: it is waited for before the rest goes; null: nothing was ahead
 };
 
 }  // namespace sparsereel::models

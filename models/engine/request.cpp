@@ -117,6 +117,14 @@ PixelSize grid_of(const ModelSpec& spec) {
   return {.height = spec.stride[1] * spec.patch[1], .width = spec.stride[2] * spec.patch[2]};
 }
 
+/// largest: zeros where a model has no bound.
+void check_area(const FrameArea& area, const PixelSize& largest) {
+  const int64_t most = largest.height * largest.width;
+  if (most == 0 || area.pixels() <= most + most / 20) return;  // 768p is a little more than 1360 x 768
+  throw bad_option("size", name(area) + " is too large for this model",
+                   "use at most " + std::to_string(largest.width) + "x" + std::to_string(largest.height));
+}
+
 PixelSize size_of(const Request& request, const ModelSpec& spec) {
   const PixelSize size = {.height = request.height.value_or(spec.defaults.height),
                           .width = request.width.value_or(spec.defaults.width)};
@@ -124,6 +132,7 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   if (spec.image.fixed_size || !(follows || request.size)) return size;
   const int64_t area = request.size ? request.size->pixels() : size.height * size.width;
   const PixelSize largest = {.height = spec.largest[0], .width = spec.largest[1]};
+  if (request.size) check_area(*request.size, largest);
   return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
 }
 

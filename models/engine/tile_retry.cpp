@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-void decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& decode,
-                           const std::function<bool()>& make_room) {
+void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
+                         const std::function<bool()>& make_room) {
   std::exception_ptr failure;
   try {
-    decode(tiled);
+    work(tiled);
     return;
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
@@ -20,7 +20,7 @@ void decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(
   const bool more_room = make_room();
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;
-  decode(tiled);
+  work(tiled);
 }
 
 }  // namespace sparsereel::models

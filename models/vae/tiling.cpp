@@ -64,7 +64,7 @@ at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tenso
 constexpr int64_t kFramesAPiece = 8;  // of a video that was decoded in tiles
 
 /// Of the steps of all tiles, or of the one whole.
-std::function<void()> step_counter(int64_t total, const DecodeProgress& progress) {
+std::function<void()> step_counter(int64_t total, const VaeProgress& progress) {
   return [total, &progress, done = int64_t{0}]() mutable {
     ++done;
     if (progress) progress(done, total);
@@ -74,7 +74,7 @@ std::function<void()> step_counter(int64_t total, const DecodeProgress& progress
 at::Tensor decode_tile(const at::Tensor& tile, const PieceDecoder& decode, const std::function<void()>& step_done) {
   std::vector<at::Tensor> pieces;
   decode(tile, [&](const at::Tensor& frames) {
-    pieces.push_back(frames);
+    pieces.push_back(frames.contiguous());  // without channels that mean nothing, which kernels may add
     step_done();
   });
   return at::cat(pieces, 2);
@@ -101,7 +101,7 @@ at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const Ti
 }
 
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps, const TakeFrames& take,
-                    const DecodeProgress& progress, const PieceDecoder& decode) {
+                    const VaeProgress& progress, const PieceDecoder& decode) {
   const int64_t height = latents.size(3), width = latents.size(4);
   tiled = tiled && plan.needed(height, width);
   const std::function<void()> step_done = step_counter(steps * (tiled ? plan.count(height, width) : 1), progress);
@@ -118,7 +118,7 @@ void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled,
 }
 
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
-                          const DecodeProgress& progress, const StepCoder& encode) {
+                          const VaeProgress& progress, const StepCoder& encode) {
   const int64_t height = frames.size(3) / plan.scale, width = frames.size(4) / plan.scale;
   tiled = tiled && plan.needed(height, width);
   const std::function<void()> step_done = step_counter(steps * (tiled ? plan.count(height, width) : 1), progress);

@@ -57,7 +57,7 @@ using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames
 
 /// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps, const TakeFrames& take,
-                    const DecodeProgress& progress, const PieceDecoder& decode);
+                    const VaeProgress& progress, const PieceDecoder& decode);
 
 /// frames likewise, in one.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,

@@ -53,7 +53,7 @@ void check_frames(const at::Tensor& frames, const VaeStride& stride) {
     refuse("height and width have to be multiples of " + s, "Crop or resize them.");
 }
 
-at::Tensor Vae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+at::Tensor Vae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {
   at::Tensor video;
   int64_t taken = 0;
   const auto take = [&](const at::Tensor& frames) {
@@ -67,7 +67,7 @@ at::Tensor Vae::decode(const at::Tensor& latents, bool tiled, const DecodeProgre
   return video;
 }
 
-LatentDistribution Vae::encode(const at::Tensor&, bool, const DecodeProgress&) {
+LatentDistribution Vae::encode(const at::Tensor&, bool, const VaeProgress&) {
   refuse_to_encode();
 }
 

@@ -42,10 +42,9 @@ class Vae {
   /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype, a few at a time, in order. tiled: overlapping spatial tiles
   /// blended as the reference does; less memory, slightly different pixels, and no frame before the last tile. Throws
   /// Error where only the encoder's weights were asked for. What `take` and `progress` throw ends it.
-  virtual void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take,
-                      const DecodeProgress& progress) = 0;
+  virtual void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) = 0;
   /// All of them.
-  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {});
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
   /// Whether there is an encoder, and its weights were asked for.
   virtual bool encodes() const { return false; }
   /// frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1], of r frames and s pixels a latent -> latents [1, C, F, H, W] in

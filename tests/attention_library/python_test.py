@@ -138,6 +138,20 @@ class Operator(unittest.TestCase):
         self.assertTrue(torch.equal(out, sparsereel.attention(q, k, v, topk=torch.tensor([1, 0.2, 0.5], dtype=torch.float64))))
         self.assertFalse(torch.equal(out, sparsereel.attention(q, k, v, topk=0.5)))
 
+    def test_heads_may_share_those_of_keys_and_values(self):
+        q, k, v = self.tensors(700, heads=6)
+        k, v = k[:, :2], v[:, :2]
+        all_k, all_v = (x.repeat_interleave(3, 1) for x in (k, v))
+        for arguments in ({'topk': 1}, {'topk': 0.3}, {'topk': 0.3, 'dropped': 'none'}, {'cdf': 0.7, 'is_causal': True}, {'topk': [0.1, 0.2, 0.3, 0.4, 0.5, 1]},
+                          {'error': 0.1, 'text_tokens': 70}, {'key_lengths': torch.tensor([500, 700])}):
+            out, lse = sparsereel.attention(q, k, v, return_lse=True, **arguments)
+            expected, expected_lse = sparsereel.attention(q, all_k, all_v, return_lse=True, **arguments)
+            self.assertTrue(torch.equal(out, expected) and torch.equal(lse, expected_lse), arguments)
+        turned = sparsereel.attention(*(x.transpose(1, 2) for x in (q, k, v)), topk=1, tensor_layout='NHD')
+        self.assert_near(turned.transpose(1, 2), masked(q, all_k, all_v, None))
+        eight_bits = sparsereel.attention(q, k, v, quantized=True)
+        self.assertLess(((eight_bits - masked(q, all_k, all_v, None)).abs().sum() / eight_bits.abs().sum()).item(), 0.06)
+
     def test_bits_of_a_gpu_change_nothing_here(self):
         q, k, v = self.tensors(700)
         self.assertTrue(torch.equal(sparsereel.attention(q, k, v, topk=0.3, arithmetic=16), sparsereel.attention(q, k, v, topk=0.3)))

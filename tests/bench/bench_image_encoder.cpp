@@ -1,5 +1,5 @@
-// bench_image_encoder DEVICE DTYPE IMAGES REPETITIONS: so many pictures at a time through CLIP's ViT-H (random weights),
-// as Wan 2.1's image to video has it: milliseconds, median.
+// bench_image_encoder DEVICE DTYPE IMAGES REPETITIONS: so many pictures at a time through CLIP's ViT-H (random
+// weights), as Wan 2.1's image to video has it: milliseconds, median.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 

@@ -53,7 +53,7 @@ ROWS = [
     {'lora': 'style.safetensors:0.8', 'strict_lora': True},
     {'model': 'image', 'image': 'first.ppm'}, {'model': 'image', 'image': 'first.ppm', 'resize': 'stretch'},
     {'model': 'image', 'image': 'first.ppm', 'image_encoder': 'clip.safetensors'},
-    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5},
+    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
 NO_ROW = {'batch_count', 'preset', 'threads', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}

@@ -265,6 +265,28 @@ TEST_F(SixteenOnGpu, PrologueIsThatOfTheCpu) {
   }
 }
 
+TEST_F(SixteenOnGpu, HeadsMayShareThoseOfKeysAndValues) {
+  const int64_t tokens = 1500, group = 3;
+  Inputs x = video(2, tokens, tokens, 2 * group, 64), all = x;
+  x.k = x.k.narrow(2, 0, 2).clone();
+  x.v = x.v.narrow(2, 0, 2).clone();
+  all.k = x.k.repeat_interleave(group, 2);
+  all.v = x.v.repeat_interleave(group, 2);
+  expect_near_exact(x, every_block());
+  Context context = sixteen();
+  EXPECT_LT(compare(on_gpu(x, context).out, on_gpu(all, context).out.cpu().to(at::kFloat)).relative_l1, 0.06);
+}
+
+TEST_F(SixteenOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
+  const int64_t tokens = 700, text = 77, heads = 3;
+  for (const int64_t head_dim : {64, 128}) {
+    Context context = every_block();
+    context.text_tokens = text;
+    context.prologue = prologue_by_part(tokens - text, heads, head_dim, true, true);
+    expect_near_exact(inputs(2, tokens, tokens, heads, head_dim), context, at::kBFloat16, 0.02);
+  }
+}
+
 TEST_F(SixteenOnGpu, MeansAreThoseOfRowsBehindTheirPrologue) {
   const Inputs x = video(1, 1500, 1500, 2, 64);
   Context context = sixteen();

@@ -364,6 +364,7 @@ TEST_F(LayersOnGpu, APrologueThatDiffersByTokenAndHeadIsThatOfTheCpu) {
       }
 }
 
+#ifdef SPARSEREEL_CUDA
 TEST_F(LayersOnGpu, AGatedActivationIsThatOfDoublePrecision) {
   for (const int64_t channels : {8, 264, 1024, 1032, 4096, 8192, 13824, 16384})
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
@@ -378,6 +379,7 @@ TEST_F(LayersOnGpu, AGatedActivationIsThatOfDoublePrecision) {
       EXPECT_TRUE(at::equal(fp8.scale, apart.scale));
     }
 }
+#endif
 
 TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);

@@ -18,12 +18,18 @@ bool is_reduced(const Row& row) {
   return !weights.empty() && weights != "auto";
 }
 
+/// In which a GPU multiplies.
+double bits_of(const Row& row) {
+  return number_of(row, "arithmetic").value_or(8);
+}
+
 bool is_alike(const Row& step, const Row& like, const std::string& mode) {
   const auto same = [&](const std::string& key) { return step.value(key, Row()) == like.value(key, Row()); };
   if (text_of(step, "mode") != mode || !text_of(step, "cache").empty() || is_reduced(step) != is_reduced(like))
     return false;
   if (mode != attention::name(attention::Mode::sparse)) return true;
-  return same("token_order") && std::ranges::all_of(selection_columns(), same, &Column::name);
+  return same("token_order") && bits_of(step) == bits_of(like) &&
+         std::ranges::all_of(selection_columns(), same, &Column::name);
 }
 
 /// Adds the report's steps that have a time.
@@ -53,7 +59,9 @@ void StepTimes::fill(Row& row, int64_t run_steps) const {
   if (!computed || *computed <= 0) return;
   const std::string mode = text_of(row, "mode");
   const Step* own = find(row, mode.c_str());
-  const Step *every_block = find(row, "quantized"), *full = find({{"weights", "auto"}}, "full");
+  // 16 bits compute all blocks about as fast as full attention.
+  const bool in_sixteen = bits_of(row) == 16;
+  const Step *every_block = in_sixteen ? nullptr : find(row, "quantized"), *full = find({{"weights", "auto"}}, "full");
   if (every_block == nullptr) every_block = find(row, "full");
   const double dense = number_of(row, "computed_dense_steps").value_or(0);
   if (own == nullptr || (dense > 0 && every_block == nullptr)) {

@@ -209,8 +209,12 @@ typedef struct sparsereel_attention_call {
   int64_t map_rows;   /* 64 or 128 */
   sparsereel_attention_prologue prologue;
   uint64_t* counts; /* device [SPARSEREEL_COUNTS], added to; null: not wanted */
+  /* What follows was added to the struct: programs that were compiled without it pass a smaller size. */
+  int64_t kv_heads; /* of k and v, a divisor of `heads`: each is shared by heads / kv_heads neighbours of q and out, and
+                       read, quantised and kept in the workspace once. 0: as many as heads */
   int64_t arithmetic; /* bits in which a GPU multiplies: 8, or 16, those of its tensors, which tells what leaving blocks
                          out costs from what 8 bits cost; not beside `quantized`. 0: 8. CPUs compute in fp32 */
+  sparsereel_attention_parts parts; /* of the prologue */
 } sparsereel_attention_call;
 
 /* The defaults of every field; size: sizeof(sparsereel_attention_call), as the program knows it. */

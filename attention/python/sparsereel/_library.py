@@ -53,7 +53,7 @@ class Call(Structure):
     _fields_ = [('size', c_size_t), ('element', c_int), ('batch', c_int64), ('heads', c_int64), ('queries', c_int64), ('keys', c_int64), ('head_dim', c_int64),
                 ('q', Tensor), ('k', Tensor), ('v', Tensor), ('out', Tensor), ('lse', POINTER(c_float)), ('scale', c_double), ('quantized', c_int),
                 ('text_tokens', c_int64), ('causal', c_int), ('key_lengths', POINTER(c_int64)), ('policy', Policy), ('map', POINTER(c_uint8)),
-                ('map_rows', c_int64), ('prologue', Prologue), ('counts', POINTER(c_uint64)), ('arithmetic', c_int64)]
+                ('map_rows', c_int64), ('prologue', Prologue), ('counts', POINTER(c_uint64)), ('kv_heads', c_int64), ('arithmetic', c_int64), ('parts', Parts)]
 
 
 def _candidates():

@@ -38,7 +38,7 @@ class CogVideoXVae final : public Vae {
     tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) override;
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   double encoded_scale() const override;
@@ -78,8 +78,7 @@ void CogVideoXVae::decode_whole(const at::Tensor& latents, const TakeFrames& tak
   }
 }
 
-void CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take,
-                          const DecodeProgress& progress) {
+void CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.latent_channels);
   decode_by_plan(tiles_, latents * (1.0 / config_.scaling_factor), tiled, batches_of(latents.size(2)), take, progress,
@@ -167,9 +166,9 @@ uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int6
   return bytes(peak + (batches > 1 ? history : 0) + latents, widest);
 }
 
-// Where the norm is not fused it works on three fp32 copies of a frame.
+// On a CPU the norm of half precision is not fused: it works on three fp32 copies of a frame.
 uint64_t CogVideoXVae::bytes(int64_t elements, int64_t widest_frame) const {
-  const bool fused = device_.is_cpu() == (dtype_ == at::kFloat);  // our kernels' dtypes on each device
+  const bool fused = !device_.is_cpu() || dtype_ == at::kFloat;
   const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest_frame;
   return static_cast<uint64_t>(elements * static_cast<int64_t>(c10::elementSize(dtype_)) + scratch);
 }

@@ -24,7 +24,7 @@ class MochiVae final : public Vae {
     tiles_.height = tiles_.width = fixed_tile_axis(tiles_.scale);
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) override;
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;
   }
@@ -32,7 +32,7 @@ class MochiVae final : public Vae {
 
  private:
   at::Tensor denormalised(const at::Tensor& latents) const;
-  void decode_whole(const at::Tensor& latents, const TakeFrames& take) const;
+  void decode_whole(const at::Tensor& latents, int64_t elements, const TakeFrames& take) const;
 
   MochiVaeConfig config_;
   MochiDecoder decoder_;
@@ -49,24 +49,31 @@ at::Tensor MochiVae::denormalised(const at::Tensor& latents) const {
       .to(latents.scalar_type());
 }
 
-// latents [1, C, F, H, W] -> [1, colours, F', s H, s W], a chunk of latent frames at a time. The first latent frame
-// stands for one frame alone, the last that it is decoded to.
-void MochiVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) const {
+// latents [1, C, F, H, W] -> [1, colours, F', s H, s W], what a latent frame stands for at a time. The first one stands
+// for one frame alone, the last that it is decoded to.
+void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   ConvHistory history;
-  int64_t dropped = config_.frames_a_latent() - 1;
-  for (const at::Tensor& chunk : frames.split(kLatentFramesAChunk)) {
-    const at::Tensor decoded = decode_frames(decoder_, chunk, history);
-    take(decoded.narrow(0, dropped, decoded.size(0) - dropped).permute({3, 0, 1, 2}).unsqueeze(0));
-    dropped = 0;
-  }
+  const int64_t ratio = config_.frames_a_latent();
+  at::Tensor waiting;          // [frames, height, width, colours], fewer than a latent frame stands for
+  int64_t unseen = ratio - 1;  // frames to be dropped
+  decode_frames(decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
+    waiting = waiting.defined() ? at::cat({waiting, decoded}) : decoded;
+    const int64_t whole = waiting.size(0) / ratio;
+    for (int64_t i = 0; i < whole; ++i) {
+      take(waiting.narrow(0, i * ratio + unseen, ratio - unseen).permute({3, 0, 1, 2}).unsqueeze(0));
+      unseen = 0;
+    }
+    waiting = waiting.narrow(0, whole * ratio, waiting.size(0) - whole * ratio);
+  });
 }
 
-void MochiVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) {
+void MochiVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) {
   check_latents(latents, config_.latent_channels);
-  const int64_t chunks = (latents.size(2) + kLatentFramesAChunk - 1) / kLatentFramesAChunk;
-  decode_by_plan(tiles_, denormalised(latents), tiled, chunks, take, progress,
-                 [this](const at::Tensor& tile, const TakeFrames& chunk) { decode_whole(tile, chunk); });
+  const int64_t elements = tiled ? kElementsOfATile : kElementsAtOnce;
+  decode_by_plan(
+      tiles_, denormalised(latents), tiled, latents.size(2), take, progress,
+      [this, elements](const at::Tensor& tile, const TakeFrames& piece) { decode_whole(tile, elements, piece); });
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history and within its

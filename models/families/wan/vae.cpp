@@ -29,13 +29,11 @@ at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
   return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
 }
 
-/// How many times what it normalises a norm holds besides: where it is not fused it works on copies in fp32, of fp32
-/// two and of half precision three.
+/// How many times what it normalises a norm holds besides: on a CPU, where that of half precision is not fused, three
+/// copies in fp32.
 int64_t norm_scratch(at::Device device, at::ScalarType dtype) {
-  const bool fused = device.is_cpu() == (dtype == at::kFloat);  // our kernels' dtypes on each device
-  if (fused) return 0;
-  constexpr int64_t kOfHalf = 3 * 2, kOfFloat = 2;  // in elements of the dtype
-  return dtype == at::kFloat ? kOfFloat : kOfHalf;
+  constexpr int64_t kCopies = 3 * 2;  // in elements of half precision
+  return device.is_cpu() && dtype != at::kFloat ? kCopies : 0;
 }
 
 class WanVae final : public Vae {
@@ -57,7 +55,7 @@ class WanVae final : public Vae {
                       .whole = tiles_.height.size};
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) override;
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
@@ -105,7 +103,7 @@ void WanVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) con
     take(decode_frames(*decoder_, frame, history).permute({3, 0, 1, 2}).unsqueeze(0));
 }
 
-void WanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const DecodeProgress& progress) {
+void WanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
   decode_by_plan(
@@ -142,9 +140,9 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const Va
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history, and a
-// convolution's output; in an upsampler what it is given, that repeated, and the convolution's output. Besides them a
-// level's input where a shortcut needs it, and throughout the history of all convolutions and the video. Patches become
-// pixels behind all that, a chunk at a time.
+// convolution's output, in whose place the norm's copies were; in an upsampler what it is given, that repeated, and the
+// convolution's output. Besides them a level's input where a shortcut needs it, and throughout the history of all
+// convolutions and the video. Patches become pixels behind all that, a chunk at a time.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
   int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk behind the first one

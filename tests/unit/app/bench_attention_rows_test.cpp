@@ -146,7 +146,7 @@ TEST(Tables, TellOfFewerHeadsOfKeysAndValues) {
   EXPECT_THAT(table_of({row}), HasSubstr("| causal, 2 heads of k and v |"));
   EXPECT_EQ(row["kv_heads"], 2);
   EXPECT_FALSE(sparse_row(5).contains("kv_heads"));
-  EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",true,2,0,\n"));
+  EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",1,2,0,\n"));
 }
 
 TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {

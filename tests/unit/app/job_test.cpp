@@ -106,6 +106,20 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   EXPECT_TRUE(videos_[2].conditioning.text.is_same(first.text));
 }
 
+TEST_F(JobTest, APictureIsEncodedOnceThoughTextsWait) {
+  model_ = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_5b";
+  pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
+  const std::string picture = folder_ / "p.ppm";
+  test::write_text(picture, "P6 2 1 255\nabcdef");
+  add({"a", "b"}, {{"image", picture}});
+  Job job(heard_, never, of_a_set({.bytes = 1, .seconds = 1000}));
+  EXPECT_EQ(job.load(rows_, *pipeline_), 1U);
+  EXPECT_EQ(job.load(std::span(rows_).subspan(1), *pipeline_), 1U);
+  EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load", "text", "load"));
+  EXPECT_TRUE(videos_[1].conditioning.latents.is_same(videos_[0].conditioning.latents));
+  EXPECT_TRUE(videos_[1].conditioning.text.defined());
+}
+
 TEST(PictureFilesTest, KeepsPicturesWhileThereIsRoom) {
   const test::TemporaryFolder folder;
   const std::string first = folder / "a.ppm", second = folder / "b.ppm";

@@ -42,19 +42,6 @@ TEST(AttentionLibrary, BitsOfAGpuChangeNothingHere) {
   }
 }
 
-TEST(AttentionLibrary, TakesCallsOfTheHeaderBefore) {
-  const Case c({.queries = 130, .keys = 130});
-  Caller caller(c);
-  const std::vector<float> expected = caller.run();
-  caller.call.size = offsetof(sparsereel_attention_call, arithmetic);
-  caller.call.arithmetic = 77;  // what lies behind it is not looked at
-  EXPECT_EQ(caller.run(), expected);
-  std::vector<char> old(caller.call.size + 8, 'x');
-  EXPECT_EQ(sparsereel_attention_call_init(reinterpret_cast<sparsereel_attention_call*>(old.data()), caller.call.size),
-            SPARSEREEL_OK);
-  for (size_t i = caller.call.size; i < old.size(); ++i) EXPECT_EQ(old[i], 'x');
-}
-
 TEST(AttentionLibrary, ObeysMasksAndScale) {
   const std::vector<int64_t> lengths = {70, 150};
   Case c({.queries = 100, .keys = 150});
@@ -341,21 +328,6 @@ TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
   apply(c.problem.q, true);
   apply(c.problem.k, false);
   EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
-}
-
-TEST(AttentionLibrary, TakesTheSmallerStructOfEarlierHeaders) {
-  const Case c({.queries = 100, .keys = 100});
-  Caller caller(c);
-  const std::vector<float> expected = caller.run();
-  constexpr size_t earlier = offsetof(sparsereel_attention_call, parts);
-  sparsereel_attention_call call;
-  std::memset(&call, 0xAB, sizeof call);  // what the earlier caller does not have is not written, nor read
-  check_attention(sparsereel_attention_call_init(&call, earlier));
-  EXPECT_EQ(call.size, earlier);
-  EXPECT_EQ(reinterpret_cast<const unsigned char*>(&call)[earlier], 0xAB);
-  caller.call.size = earlier;
-  caller.call.parts.rotary_positions = reinterpret_cast<const float*>(1);
-  EXPECT_EQ(caller.run(), expected);
 }
 
 TEST(AttentionLibrary, GivesTheSameBitsWithAnyThreads) {

@@ -164,6 +164,11 @@ TEST(AttentionRefusals, PartsThatCannotBe) {
     c.call.prologue.rotary_cos = c.call.prologue.rotary_sin = table.data();
   };
   EXPECT_EQ(refused(beside_tables, "beside tables"), SPARSEREEL_BAD_ARGUMENT);
+  const auto of_shared_keys = [&](Caller& c) {
+    by_head(c);
+    c.call.kv_heads = 1;
+  };
+  EXPECT_EQ(refused(of_shared_keys, "k has fewer heads than q"), SPARSEREEL_BAD_ARGUMENT);
   const auto in_halves = [&](Caller& c) {
     by_head(c);
     c.call.prologue.interleaved = 0;

@@ -220,6 +220,12 @@ TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
   EXPECT_EQ(size(), (PixelSize{480, 832})) << "the usual shape";
   request.size.reset();
   EXPECT_EQ(size(), (PixelSize{720, 1280}));
+  spec.largest = {768, 1360};
+  request.size = find_frame_area("768p");
+  EXPECT_LE(size().width, 1360);
+  request.size = find_frame_area("1080p");
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"size 1080p is too large for this model"}));
+  spec.largest = {0, 0};
   request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
   spec.image.fixed_size = true;
   EXPECT_EQ(size(), (PixelSize{480, 832}));
