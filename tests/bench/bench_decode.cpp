@@ -16,23 +16,13 @@
 #include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "models/weights/device.h"
+#include "tests/bench/median.h"
 #include "tests/bench/program.h"
 #include "tests/bench/published_vaes.h"
 
 namespace {
 
 using namespace sparsereel;
-
-double median_ms(const std::function<void()>& call, int64_t repetitions, const at::TensorOptions& options) {
-  app::Timer timer(options.device());
-  std::vector<double> times;
-  for (int64_t i = 0; i <= repetitions; ++i) {
-    timer.time(call);
-    const double ms = timer.finish()[0];
-    if (i > 0) times.push_back(ms);
-  }
-  return app::spread(times).median;
-}
 
 void time_decodes(const models::Component& component, at::IntArrayRef latents_shape, const at::TensorOptions& options,
                   int64_t repetitions) {
@@ -46,7 +36,7 @@ void time_decodes(const models::Component& component, at::IntArrayRef latents_sh
     app::Timer timer(options.device());
     timer.time(decode);
     const double first = timer.finish()[0];
-    const double rest = median_ms(decode, repetitions, options);
+    const double rest = bench::median_ms(decode, repetitions, options.device());
     const auto stats = allocator->getDeviceStats(0);
     std::printf("decode %s: %.0f ms, the first one %.0f ms, peak %.1f GiB (%.1f reserved)\n", tiled ? "tiled" : "whole",
                 rest, first, static_cast<double>(stats.allocated_bytes[0].peak) / (1 << 30),
@@ -121,7 +111,7 @@ class Pieces {
 
   void row(const char* name, int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width, int64_t calls,
            double flops, double bytes, const std::function<void()>& call) {
-    const double ms = median_ms(call, repetitions_, options_);
+    const double ms = bench::median_ms(call, repetitions_, options_.device());
     const double decode = ms * static_cast<double>(calls) * batches_;
     sum_ += decode;
     std::printf("| %s %ld -> %ld, %ld x %ld x %ld | %ld | %.3f | %.0f | %.0f | %.0f |\n", name, in, out, frames, height,

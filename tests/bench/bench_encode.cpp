@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "app/measure/timing.h"
 #include "models/weights/device.h"
+#include "tests/bench/median.h"
 #include "tests/bench/program.h"
 #include "tests/bench/published_vaes.h"
 
@@ -19,17 +19,6 @@ namespace {
 using namespace sparsereel;
 
 constexpr double kGiB = 1 << 30;
-
-double median_ms(const std::function<void()>& call, int64_t repetitions, at::Device device) {
-  app::Timer timer(device);
-  std::vector<double> times;
-  for (int64_t i = 0; i <= repetitions; ++i) {
-    timer.time(call);
-    const double ms = timer.finish()[0];
-    if (i > 0) times.push_back(ms);
-  }
-  return app::spread(times).median;
-}
 
 /// estimate: bytes that were expected; 0: none were.
 void time_work(const std::string& name, const std::function<void()>& work, uint64_t estimate, int64_t repetitions,
@@ -41,7 +30,7 @@ void time_work(const std::string& name, const std::function<void()>& work, uint6
     allocator->resetPeakStats(0);
     before = allocator->getDeviceStats(0).allocated_bytes[0].current;
   }
-  std::printf("%s: %.1f ms", name.c_str(), median_ms(work, repetitions, device));
+  std::printf("%s: %.1f ms", name.c_str(), bench::median_ms(work, repetitions, device));
   if (allocator != nullptr)
     std::printf(", peak %.2f GiB",
                 static_cast<double>(allocator->getDeviceStats(0).allocated_bytes[0].peak - before) / kGiB);

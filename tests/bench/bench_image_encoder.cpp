@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/measure/timing.h"
 #include "models/image/clip_encoder.h"
 #include "models/weights/device.h"
+#include "tests/bench/median.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -32,14 +32,8 @@ int run(const std::vector<std::string>& arguments) {
   const auto encoder = models::load_clip_encoder(random_clip(), device, dtype);
   const int64_t side = encoder->image_size();
   const at::Tensor pixels = at::randn({images, 3, side, side}).to(device, dtype);
-  app::Timer timer(device);
-  std::vector<double> times;
-  for (int64_t i = 0; i <= repetitions; ++i) {
-    timer.time([&] { encoder->forward(pixels); });
-    const double ms = timer.finish()[0];
-    if (i > 0) times.push_back(ms);
-  }
-  std::printf("%s, %ld of %ld x %ld: %.2f ms\n", arguments[1].c_str(), images, side, side, app::spread(times).median);
+  const double ms = bench::median_ms([&] { encoder->forward(pixels); }, repetitions, device);
+  std::printf("%s, %ld of %ld x %ld: %.2f ms\n", arguments[1].c_str(), images, side, side, ms);
   return 0;
 }
 
