@@ -49,6 +49,22 @@ class AttendOnGpu : public ::testing::Test {
             .v = rounded(at::randn({batch, keys, heads, head_dim}) + value_mean, dtype)};
   }
 
+  /// x [B, N, H, D] with neighbouring tokens that resemble each other, as they do in a video: means stand for them, and
+  /// blocks differ.
+  static at::Tensor smooth(const at::Tensor& x, at::ScalarType dtype = at::kBFloat16) {
+    const auto stretches = [&](int64_t size) {
+      const at::Tensor each = at::randn({x.size(0), (x.size(1) + size - 1) / size, x.size(2), x.size(3)});
+      return each.repeat_interleave(size, 1).narrow(1, 0, x.size(1));
+    };
+    return rounded(0.5 * x + 0.8 * stretches(16) + stretches(200), dtype);
+  }
+
+  static Inputs video(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
+                      at::ScalarType dtype = at::kBFloat16) {
+    const Inputs x = inputs(batch, queries, keys, heads, head_dim, dtype);
+    return {.q = smooth(x.q, dtype), .k = smooth(x.k, dtype), .v = smooth(x.v, dtype)};
+  }
+
   /// Normal data but for four channels, two pairs, that hold most of K's energy, and a rotary embedding that leaves
   /// them without a mean.
   static Inputs loud_inputs(int64_t tokens, int64_t heads, int64_t head_dim, Prologue& prologue) {
@@ -129,14 +145,23 @@ class AttendOnGpu : public ::testing::Test {
     EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.6);
   }
 
-  void expect_harmless_skips(const Inputs& x) {
-    Context context{.mode = Mode::sparse};
+  void expect_harmless_skips(const Inputs& x, Context context = {.mode = Mode::sparse}, double bound = 0.08) {
     context.policy.defaults.topk = 1;
     context.policy.defaults.pv_threshold = 10;
     const Result gpu = on_gpu(x, context);
     EXPECT_GT(gpu.statistics.skipped_pv_blocks, 0);
     EXPECT_LT(gpu.statistics.skipped_pv_blocks, gpu.statistics.kept_blocks);
-    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 0.08);
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, bound);
+  }
+
+  /// Where all queries and all keys are `value`.
+  void expect_mean_of_v(double value, const Context& context, double bound) {
+    Inputs x = inputs(1, 700, 4096, 1, 64);
+    x.q.fill_(value);
+    x.k.fill_(value);
+    x.v = rounded(x.v + 1);
+    const Result gpu = on_gpu(x, context);
+    EXPECT_LT(compare(gpu.out, x.v.mean(1, true).expand_as(gpu.out)).relative_l1, bound);
   }
 
   Workspace workspace_;

@@ -15,16 +15,8 @@ constexpr int64_t kHeads = 6, kKeyHeads = 2, kGroup = kHeads / kKeyHeads;
 
 class GroupsOnGpu : public AttendOnGpu {
  protected:
-  /// Neighbouring tokens resemble each other, so that blocks differ and means stand for them.
   static Inputs grouped(int64_t batch, int64_t queries, int64_t keys, int64_t head_dim) {
     const Inputs x = inputs(batch, queries, keys, kHeads, head_dim);
-    const auto smooth = [&](const at::Tensor& t) {
-      const auto stretches = [&](int64_t size) {
-        const at::Tensor each = at::randn({batch, (t.size(1) + size - 1) / size, t.size(2), head_dim});
-        return each.repeat_interleave(size, 1).narrow(1, 0, t.size(1));
-      };
-      return rounded(0.5 * t + 0.8 * stretches(16) + stretches(200));
-    };
     const auto fewer = [](const at::Tensor& t) { return t.narrow(2, 0, kKeyHeads); };
     return {.q = smooth(x.q), .k = smooth(fewer(x.k)), .v = smooth(fewer(x.v))};
   }

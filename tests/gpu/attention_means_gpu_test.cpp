@@ -11,19 +11,6 @@ namespace {
 
 class MeansOnGpu : public AttendOnGpu {
  protected:
-  /// Neighbouring tokens resemble each other, as they do in a video: means stand for them, and blocks differ.
-  static Inputs video(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim) {
-    Inputs x = inputs(batch, queries, keys, heads, head_dim);
-    const auto smooth = [&](const at::Tensor& t, int64_t tokens) {
-      const auto groups = [&](int64_t size) {
-        const at::Tensor each = at::randn({batch, (tokens + size - 1) / size, heads, head_dim});
-        return each.repeat_interleave(size, 1).narrow(1, 0, tokens);
-      };
-      return rounded(0.5 * t + 0.8 * groups(16) + groups(200));
-    };
-    return {.q = smooth(x.q, queries), .k = smooth(x.k, keys), .v = smooth(x.v, keys)};
-  }
-
   static Context means(double topk, Ranking ranking = Ranking::error) {
     Context context{.mode = Mode::sparse};
     context.policy.dropped = Dropped::mean;
@@ -167,12 +154,7 @@ TEST_F(MeansOnGpu, SharpScoresAndOutliersComeThrough) {
 TEST_F(MeansOnGpu, ConstantInputsGiveTheMeanOfV) {
   for (const double value : {0.0, 1e-4, 0.5, 1e4}) {
     SCOPED_TRACE(value);
-    Inputs x = inputs(1, 700, 4096, 1, 64);
-    x.q.fill_(value);
-    x.k.fill_(value);
-    x.v = rounded(x.v + 1);
-    const Result gpu = on_gpu(x, means(0.1));
-    EXPECT_LT(compare(gpu.out, x.v.mean(1, true).expand_as(gpu.out)).relative_l1, 0.02);
+    expect_mean_of_v(value, means(0.1), 0.02);
   }
 }
 

@@ -17,20 +17,6 @@ class SixteenOnGpu : public AttendOnGpu {
   /// What rounding P, the means and the output leaves; 8 bits are at 0.04.
   static double bound_of(at::ScalarType dtype) { return dtype == at::kHalf ? 0.001 : 0.007; }
 
-  /// Neighbouring tokens resemble each other, so that blocks differ and means stand for them.
-  static Inputs video(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
-                      at::ScalarType dtype = at::kBFloat16) {
-    const auto smooth = [&](const at::Tensor& t, int64_t tokens) {
-      const auto groups = [&](int64_t size) {
-        const at::Tensor each = at::randn({batch, (tokens + size - 1) / size, heads, head_dim});
-        return each.repeat_interleave(size, 1).narrow(1, 0, tokens);
-      };
-      return rounded(0.5 * t + 0.8 * groups(16) + groups(200), dtype);
-    };
-    const Inputs x = inputs(batch, queries, keys, heads, head_dim, dtype);
-    return {.q = smooth(x.q, queries), .k = smooth(x.k, keys), .v = smooth(x.v, keys)};
-  }
-
   /// Means for dropped blocks.
   static Context sixteen(double topk = 0.3, Ranking ranking = Ranking::error) {
     Context context{.mode = Mode::sparse};
@@ -223,12 +209,7 @@ TEST_F(SixteenOnGpu, SkippedProductsAreHarmless) {
     x.k = rounded(x.k);
     Context context = sixteen(0.5, Ranking::mass);
     context.policy.dropped = Dropped::none;
-    context.policy.defaults.topk = 1;
-    context.policy.defaults.pv_threshold = 10;
-    const Result gpu = on_gpu(x, context);
-    EXPECT_GT(gpu.statistics.skipped_pv_blocks, 0);
-    EXPECT_LT(gpu.statistics.skipped_pv_blocks, gpu.statistics.kept_blocks);
-    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 0.02);
+    expect_harmless_skips(x, context, 0.02);
   }
 }
 
@@ -313,12 +294,7 @@ TEST_F(SixteenOnGpu, SharpScoresAndLargeValuesComeThrough) {
 TEST_F(SixteenOnGpu, ConstantInputsGiveTheMeanOfV) {
   for (const double value : {0.0, 1e-4, 0.5, 100.0}) {  // beyond, fp32 scores have no bits left to add a weight to
     SCOPED_TRACE(value);
-    Inputs x = inputs(1, 700, 4096, 1, 64);
-    x.q.fill_(value);
-    x.k.fill_(value);
-    x.v = rounded(x.v + 1);
-    const Result gpu = on_gpu(x, sixteen(0.1));
-    EXPECT_LT(compare(gpu.out, x.v.mean(1, true).expand_as(gpu.out)).relative_l1, 0.005);
+    expect_mean_of_v(value, sixteen(0.1), 0.005);
   }
 }
 
