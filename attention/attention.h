@@ -55,7 +55,8 @@ struct Context {
   std::optional<double> scale{};        // default head_dim^-0.5
   bool return_lse = false;
   bool takes_e4m3 = false;       // out may be e4m3 (Result::out_scale); it never is in mode check or on a CPU
-  bool may_overwrite_q = false;  // out may lie where q does, with q's strides; it never does in mode check or on a CPU
+  bool may_overwrite_q = false;  // out may lie where q does, with q's strides; it never does in mode check, on a CPU,
+                                 // or where q repeats elements
   Prologue prologue{};
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
 };

@@ -33,6 +33,12 @@ at::Tensor loadable(const at::Tensor& x) {
   return aligned ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
+bool repeats_elements(const at::Tensor& x) {
+  for (int64_t axis = 0; axis < x.dim(); ++axis)
+    if (x.size(axis) > 1 && x.stride(axis) == 0) return true;
+  return false;
+}
+
 /// Copies of what the kernels want in another form, kept alive until they are enqueued.
 class Kept {
  public:
@@ -176,7 +182,7 @@ class CudaCall {
     // The error that Mode::check reports is that of attention alone.
     const bool e4m3 = context.takes_e4m3 && context.mode != Mode::check && writes_e4m3(call_, q_.device().index());
     const auto floats = q_.options().dtype(at::kFloat);
-    const bool over_q = context.may_overwrite_q && !e4m3 && context.mode != Mode::check;
+    const bool over_q = context.may_overwrite_q && !e4m3 && context.mode != Mode::check && !repeats_elements(q_);
     out_ = over_q ? q_ : empty_output(q_, q_.sizes(), e4m3);
     if (e4m3) out_scale_ = at::empty({q_.size(0)}, floats);
     if (context.return_lse) lse_ = at::empty({q_.size(0), q_.size(2), q_.size(1)}, floats);

@@ -147,7 +147,7 @@ models::Run observe(Progress& progress, int64_t steps) {
   models::Run run;
   run.stage = [&progress](const std::string& stage) { progress.stage(stage); };
   run.step = [&progress](int64_t step, int64_t all, double seconds) { progress.step(step, all, seconds); };
-  run.attention = [&progress, steps](const models::AttentionCall& call) { progress.within(call.step + 1, steps); };
+  run.within = [&progress, steps](int64_t step) { progress.within(step + 1, steps); };
   run.encode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
   run.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
   return run;

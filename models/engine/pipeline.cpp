@@ -348,6 +348,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
 
 void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome) {
   denoising.attention().watcher = run.attention;
+  if (run.within) denoising.attention().attended = [&] { run.within(denoising.done()); };
   StageMeter meter(device_);
   while (!denoising.finished()) {
     if (run.cancelled && run.cancelled()) throw Cancelled{};
@@ -363,6 +364,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
   }
   outcome.attention = std::move(denoising.attention());
   outcome.attention.watcher = nullptr;  // the outcome outlives what the run refers to
+  outcome.attention.attended = nullptr;
   outcome.warnings.insert(outcome.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
 

@@ -82,24 +82,56 @@ TEST_F(EightBitOutput, IsNotForModeCheck) {
   EXPECT_EQ(result.out.scalar_type(), at::kBFloat16);
 }
 
-/// q, k and v as parts of one projection, as transformers have them.
-TEST_F(AttendOnGpu, WritesOverQueriesWhatItWritesElsewhere) {
-  for (const int64_t head_dim : {64, 128}) {
-    for (const Mode mode : {Mode::quantized, Mode::sparse}) {
-      for (const int64_t tokens : {333, 5000}) {  // the latter with tiles in parts
-        const at::Tensor qkv = at::randn({2, tokens, 3, 3, head_dim}).to(at::kCUDA, at::kBFloat16);
-        const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
-        Context context{.mode = mode};
-        context.policy.defaults.topk = 0.3;
-        context.policy.dense_operations = 0;
-        const at::Tensor expected = attend(q, k, v, context, workspace_).out;
-        context.may_overwrite_q = true;
-        const at::Tensor out = attend(q, k, v, context, workspace_).out;
-        EXPECT_EQ(out.const_data_ptr(), q.const_data_ptr());
-        EXPECT_TRUE(out.equal(expected));
-      }
-    }
+class OverQueries : public AttendOnGpu {
+ protected:
+  /// q, k and v as parts of one projection, as transformers have them.
+  void expect_equal_output(int64_t tokens, int64_t head_dim, Context context) {
+    SCOPED_TRACE(::testing::Message() << tokens << " tokens, head_dim " << head_dim << ", " << name(context.mode));
+    const at::Tensor qkv = at::randn({2, tokens, 3, 3, head_dim}).to(at::kCUDA, at::kBFloat16);
+    const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
+    context.policy.defaults.topk = 0.3;
+    context.policy.dense_operations = 0;
+    const at::Tensor expected = attend(q, k, v, context, workspace_).out;
+    context.may_overwrite_q = true;
+    const at::Tensor out = attend(q, k, v, context, workspace_).out;
+    EXPECT_EQ(out.const_data_ptr(), q.const_data_ptr());
+    EXPECT_TRUE(out.equal(expected));
   }
+
+  /// The latter number of tokens has tiles in parts.
+  void expect_equal_outputs(const Context& context) {
+    for (const int64_t head_dim : {64, 128, 256})
+      for (const int64_t tokens : {333, 5000}) expect_equal_output(tokens, head_dim, context);
+  }
+};
+
+TEST_F(OverQueries, AreTheOutputsThatLieElsewhere) {
+  expect_equal_outputs({.mode = Mode::quantized});
+  expect_equal_outputs({.mode = Mode::sparse});
+}
+
+TEST_F(OverQueries, AreTheSameInSixteenBits) {
+  Context context{.mode = Mode::sparse};
+  context.policy.arithmetic = 16;
+  expect_equal_outputs(context);
+}
+
+TEST_F(OverQueries, AreTheSameBehindAPrologue) {
+  Context context{.mode = Mode::sparse};
+  context.prologue.norm = Prologue::Norm::rms;
+  for (const int64_t arithmetic : {8, 16}) {
+    context.policy.arithmetic = arithmetic;
+    expect_equal_outputs(context);
+  }
+}
+
+TEST_F(OverQueries, LieElsewhereWhereQueriesShareMemory) {
+  const at::Tensor q = at::randn({1, 500, 1, 64}).to(at::kCUDA, at::kBFloat16).expand({2, 500, 3, 64});
+  const at::Tensor k = at::randn({2, 500, 3, 64}).to(at::kCUDA, at::kBFloat16);
+  Context context{.mode = Mode::quantized};
+  const at::Tensor expected = attend(q, k, k, context, workspace_).out;
+  context.may_overwrite_q = true;
+  EXPECT_TRUE(attend(q, k, k, context, workspace_).out.equal(expected));
 }
 
 }  // namespace

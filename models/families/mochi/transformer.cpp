@@ -37,9 +37,12 @@ StreamModulation modulation_of(const at::Tensor& projected, bool ends) {
           .feed_forward_gate = at::tanh(v[3])};
 }
 
-/// What attention and feed-forward add to a stream.
-void update(Residual& tokens, const MochiStream& stream, const StreamModulation& modulation, const at::Tensor& heads) {
+void add_attention(Residual& tokens, const MochiStream& stream, const StreamModulation& modulation,
+                   const at::Tensor& heads) {
   tokens.add_normed(linear(heads, stream.to_out), kMochiEps, modulation.attention_gate);
+}
+
+void add_feed_forward(Residual& tokens, const MochiStream& stream, const StreamModulation& modulation) {
   const Activation x = tokens.rms_norm_modulate(kMochiEps, modulation.feed_forward_scale, stream.feed_forward_in);
   tokens.add_normed(feed_forward_swiglu(x, stream.feed_forward_in, stream.feed_forward_out), kMochiEps,
                     modulation.feed_forward_gate);
@@ -96,8 +99,8 @@ class Mochi final : public Dit {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
   at::Tensor pool(const at::Tensor& text, const at::Tensor& mask) const;
-  at::Tensor attended(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text,
-                      Attend& attend) const;
+  at::Tensor project(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text) const;
+  at::Tensor attended(const MochiBlock& block, const at::Tensor& rows, Attend& attend) const;
 
   MochiConfig config_;
   std::string config_file_;
@@ -168,15 +171,20 @@ Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
   return tokens;
 }
 
-// video [B, N, C] and text [B, L, W], if any -> the heads' outputs side by side [B, N + L, C]. Both are projected into
-// one tensor: putting them together afterwards would move it once more.
-at::Tensor Mochi::attended(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text,
-                           Attend& attend) const {
+// video [B, N, C] and text [B, L, W], if any -> [B, N + L, 3 x width]. Both are projected into one tensor: putting them
+// together afterwards would move it once more.
+at::Tensor Mochi::project(const MochiBlock& block, const Activation& video,
+                          const std::optional<Activation>& text) const {
   const int64_t videos = video.sizes()[1], texts = text ? text->sizes()[1] : 0;
   const at::Tensor rows =
       at::empty({video.sizes()[0], videos + texts, 3 * config_.width()}, video.values.options().dtype(video.dtype));
   linear_out(rows.narrow(1, 0, videos), video, block.video.qkv);
   if (text) linear_out(rows.narrow(1, videos, texts), *text, block.text.qkv);
+  return rows;
+}
+
+// rows of project() -> the heads' outputs side by side [B, N + L, C].
+at::Tensor Mochi::attended(const MochiBlock& block, const at::Tensor& rows, Attend& attend) const {
   const at::Tensor qkv = split_heads(rows);
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
@@ -194,14 +202,23 @@ void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
       linear_few_rows(tokens.time, {&block.video.modulation, &block.text.modulation});
   const StreamModulation of_video = modulation_of(projected[0], /*ends=*/false),
                          of_text = modulation_of(projected[1], block.ends_text);
-  const Activation video = tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale, block.video.qkv);
-  std::optional<Activation> text;
+  // What a step has read is let go of before the next, which needs its memory.
+  std::optional<Activation> video =
+                                tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale, block.video.qkv),
+                            text;
   if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale, block.text.qkv);
-  const at::Tensor heads = attended(block, video, text, attend);
-  const int64_t video_tokens = video.sizes()[1];
-  update(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video_tokens));
-  if (tokens.text && !block.ends_text)
-    update(*tokens.text, block.text, of_text, heads.narrow(1, video_tokens, tokens.text_tokens));
+  const int64_t video_tokens = video->sizes()[1];
+  at::Tensor rows = project(block, *video, text);
+  video.reset();
+  text.reset();
+  at::Tensor heads = attended(block, rows, attend);
+  rows.reset();
+  const bool text_goes_on = tokens.text && !block.ends_text;
+  add_attention(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video_tokens));
+  if (text_goes_on) add_attention(*tokens.text, block.text, of_text, heads.narrow(1, video_tokens, tokens.text_tokens));
+  heads.reset();
+  add_feed_forward(tokens.hidden, block.video, of_video);
+  if (text_goes_on) add_feed_forward(*tokens.text, block.text, of_text);
 }
 
 at::Tensor Mochi::head(Tokens& tokens, const TokenPlan& plan) const {
