@@ -43,4 +43,17 @@ __device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse
       make_uint2(pair[0] | static_cast<uint32_t>(pair[1]) << 16, pair[2] | static_cast<uint32_t>(pair[3]) << 16);
 }
 
+/// This thread's packs of a row, the i-th of which starts at channel column(i); they hold zeros behind the last of
+/// `channels`. largest: of all of the row. The thread that has channel 0 writes the row's scale.
+template <typename T, int kPacks, typename Column>
+__device__ inline void store_e4m3_row(const Packed<T> (&x)[kPacks], float largest, int channels, const Column& column,
+                                      uint8_t* to, float* to_scale) {
+  const float scale = e4m3_scale(largest), inverse = __frcp_rn(scale);
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    if (column(i) < channels) store_e4m3(to + column(i), x[i], inverse);
+  }
+  if (column(0) == 0) *to_scale = scale;
+}
+
 }  // namespace sparsereel::models::cuda

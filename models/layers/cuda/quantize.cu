@@ -49,13 +49,8 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
     if (p.gelu && column(i) < p.channels) x[i] = gelu(x[i]);
     most = fmaxf(most, largest_of(x[i]));
   }
-  const float scale = e4m3_scale(Team<kTeam>().max(most)), inverse = __frcp_rn(scale);
-  uint8_t* to = static_cast<uint8_t*>(p.out) + row * p.channels;
-#pragma unroll
-  for (int i = 0; i < kPacks; ++i) {
-    if (column(i) < p.channels) store_e4m3(to + column(i), x[i], inverse);
-  }
-  if (first == 0) p.scale[row] = scale;
+  store_e4m3_row(x, Team<kTeam>().max(most), p.channels, column, static_cast<uint8_t*>(p.out) + row * p.channels,
+                 p.scale + row);
 }
 
 template <typename T, int kTeam, int kPacks>

@@ -106,14 +106,9 @@ __global__ void __launch_bounds__(kRowThreads) rms_norm_kernel(const __grid_cons
       most = fmaxf(most, largest_of(sum.x[i]));
   }
   if (p.out_scale == nullptr) return;
-  const float scale = e4m3_scale(team.max(most)), to_units = __frcp_rn(scale);
-  uint8_t* out = row_of<uint8_t>(p.out, batch, token);
-#pragma unroll
-  for (int i = 0; i < kPacks; ++i) {
-    const int column = sum.column(i);
-    if (column < p.channels) store_e4m3(out + column, sum.x[i], to_units);
-  }
-  if (sum.column(0) == 0) p.out_scale[row] = scale;
+  store_e4m3_row(
+      sum.x, team.max(most), p.channels, [&](int i) { return sum.column(i); }, row_of<uint8_t>(p.out, batch, token),
+      p.out_scale + row);
 }
 
 template <typename T, int kPacks>
