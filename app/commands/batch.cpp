@@ -120,7 +120,9 @@ std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipel
       history.made[row->options.run.output] = row->identity;
     } else {
       left.push_back(row);
+      continue;
     }
+    row->pictures.reset();
   }
   return left;
 }
@@ -139,10 +141,13 @@ void keep_writable(std::vector<Video*>& rows, const std::vector<MovedVideo>& mov
   std::set<const Video*> kept;
   for (const MovedVideo& each : moved) kept.insert(each.row);
   std::erase_if(rows, [&](Video* row) {
-    if (kept.contains(row)) return true;
-    check_row_outputs(*row);
-    if (row->failure) renderer.failed(*row);
-    return row->failure.has_value();
+    if (!kept.contains(row)) {
+      check_row_outputs(*row);
+      if (!row->failure) return false;
+      renderer.failed(*row);
+    }
+    row->pictures.reset();
+    return true;
   });
 }
 
