@@ -107,6 +107,8 @@ class SixteenTile {
         list_(buffers.lists + at.list(sizes) * sizes.list_entries),
         items_(buffers.tile_lists[at.list(sizes)].length * kStagesOfBlock),
         keys_(key_count(p, at.bh / p.heads)),
+        own_keys_(own_part(p.k)),
+        own_values_(own_part(p.v)),
         scale_(p.scale * kLog2e) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) most_[r][0] = most_[r][1] = highest_[r][0] = highest_[r][1] = kNothing;
@@ -221,12 +223,14 @@ class SixteenTile {
       const int piece = next_ % kStagesOfBlock * kKeys;
       if (is_mean(next_entry_)) {
         const int64_t record = static_cast<int64_t>(bk_) * sizes_.mean_records + mean_index(next_entry_);
-        copy(stage.k, buffers_.mean_keys + (record * kRecord + piece) * D, Shape::kRowBytes, kKeys);
-        copy(stage.v, buffers_.mean_values + (record * kRecord + piece) * D, Shape::kRowBytes, kKeys);
+        const int64_t first = (record * kRecord + piece) * Shape::kRowBytes + own_row() * Shape::kRowBytes + own_byte();
+        copy(stage.k, reinterpret_cast<const uint8_t*>(buffers_.mean_keys) + first, Shape::kRowBytes, kKeys);
+        copy(stage.v, reinterpret_cast<const uint8_t*>(buffers_.mean_values) + first, Shape::kRowBytes, kKeys);
       } else {
         const int first = entry_block(next_entry_) * kRecord + piece;
-        copy(stage.k, p_.k, first);
-        copy(stage.v, p_.v, first);
+        const int64_t k_bytes = row_bytes(p_.k), v_bytes = row_bytes(p_.v);
+        copy(stage.k, own_keys_ + first * k_bytes, k_bytes, keys_ - first);
+        copy(stage.v, own_values_ + first * v_bytes, v_bytes, keys_ - first);
       }
     }
     commit_copies();
@@ -239,31 +243,45 @@ class SixteenTile {
     return stage == Shape::kStages - 1 ? 0 : stage + 1;
   }
 
-  __device__ void copy(uint8_t* to, const View& view, int first) const {
+  /// Where this thread's copies are: row and byte of it, of the first rows.
+  __device__ static int own_row() {
+    return static_cast<int>(threadIdx.x) / kChunks;
+  }
+  __device__ static int own_byte() {
+    return static_cast<int>(threadIdx.x) % kChunks * 16;
+  }
+  __device__ static int64_t row_bytes(const View& view) {
+    return view.token_stride * static_cast<int64_t>(sizeof(T));
+  }
+  __device__ const uint8_t* own_part(const View& view) const {
     const int b = bk_ / sizes_.kv_heads, h = bk_ % sizes_.kv_heads;
-    const T* rows =
-        static_cast<const T*>(view.data) + b * view.batch_stride + h * view.head_stride + first * view.token_stride;
-    copy(to, rows, view.token_stride * static_cast<int64_t>(sizeof(T)), keys_ - first);
+    return reinterpret_cast<const uint8_t*>(static_cast<const T*>(view.data) + b * view.batch_stride +
+                                            h * view.head_stride) +
+           own_row() * row_bytes(view) + own_byte();
   }
 
-  /// kKeys rows of which `real` are there; the others become zeros, whatever lies behind the last key.
-  __device__ void copy(uint8_t* to, const void* from, int64_t row_bytes, int real) const {
-    const int chunk = static_cast<int>(threadIdx.x) % kChunks, first = static_cast<int>(threadIdx.x) / kChunks;
-    const int rows = chunk * kLaneElements < p_.head_dim ? real : 0;
+  /// This thread's part of kKeys rows of which `real` are there; the others become zeros, whatever lies behind the last
+  /// key.
+  __device__ void copy(uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) const {
     const uint32_t address = shared_address(to);
-    const auto* piece = static_cast<const uint8_t*>(from) + first * row_bytes + chunk * 16;
-    const bool all = rows >= kKeys;
+    if (real >= kKeys && p_.head_dim == D) {
+      copy_rows(address, from, row_bytes, [](uint32_t at, const uint8_t* piece, int) { copy_async(at, piece); });
+    } else {
+      const int rows = own_byte() < 2 * p_.head_dim ? real : 0;
+      copy_rows(address, from, row_bytes, [&](uint32_t at, const uint8_t* piece, int row) {
+        copy_or_zero(at, row < rows ? piece : p_.k.data, row < rows);
+      });
+    }
+  }
+
+  template <typename Copy>
+  __device__ static void copy_rows(uint32_t address, const uint8_t* from, int64_t row_bytes, const Copy& copy_piece) {
 #pragma unroll
     for (int i = 0; i < kRounds; ++i) {
-      const int row = first + i * kRowsAtOnce;
+      const int row = own_row() + i * kRowsAtOnce;
       if ((i + 1) * kRowsAtOnce > kKeys && row >= kKeys) break;
-      const uint32_t at = address + half_value_offset<D>(row, chunk * 16);
-      if (all) {
-        copy_async(at, piece);
-      } else {
-        copy_or_zero(at, row < rows ? piece : p_.k.data, row < rows);
-      }
-      piece += kRowsAtOnce * row_bytes;
+      copy_piece(address + half_value_offset<D>(row, own_byte()), from, row);
+      from += kRowsAtOnce * row_bytes;
     }
   }
 
@@ -498,8 +516,9 @@ class SixteenTile {
   const int bh_, bk_, lane_, part_;
   const int first_row_;  // of this warp, as a query of the head
   const uint32_t* const list_;
-  const int items_;  // what the stages are filled with: entries, or parts of them
-  const int keys_;   // that count
+  const int items_;                                    // what the stages are filled with: entries, or parts of them
+  const int keys_;                                     // that count
+  const uint8_t *const own_keys_, *const own_values_;  // what this thread copies of the first rows
   const float scale_;
   uint32_t next_entry_ = 0;
   int next_ = 0, next_stage_ = 0;  // item that load_next() loads, and where
