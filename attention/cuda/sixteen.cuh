@@ -87,8 +87,8 @@ class SixteenTile {
   static constexpr float kNothing = -1e30F;  // the maximum of a row without keys so far: finite, so that -inf - it is
 
   using Scores = float[kRowTiles][kKeyTiles][4];
-  using Weights = uint32_t[kRowTiles][kAtOnce / 16][4];
-  using RowPairs = float[kRowTiles][2];  // a value of rows g and g + 8 of each row tile
+  using Weights = uint32_t[kRowTiles][4];  // of 16 keys
+  using RowPairs = float[kRowTiles][2];    // a value of rows g and g + 8 of each row tile
 
  public:
   __device__ SixteenTile(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared, TileIndex at,
@@ -303,18 +303,21 @@ class SixteenTile {
         return;
       }
     }
-    Weights weights;
-    RowPairs sum;
-    if (!weigh(s, weight, weights, sum)) {
-      follow_maxima(s, weight);
-      weigh(s, weight, weights, sum);
-    }
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      sum_[r][0] += sum[r][0];
-      sum_[r][1] += sum[r][1];
+    for (int step = 0; step < kAtOnce / 16; ++step) {  // the exponentials of one run beside the products of another
+      Weights weights;
+      RowPairs sum;
+      if (!weigh(s, step, weight, weights, sum)) {
+        follow_maxima(s, weight);
+        weigh(s, step, weight, weights, sum);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        sum_[r][0] += sum[r][0];
+        sum_[r][1] += sum[r][1];
+      }
+      add_values(stage, first + step * 16, weights);
     }
-    add_values(stage, first, weights);
   }
 
   __device__ void multiply_keys(const Stage& stage, int first, Scores& s) const {
@@ -413,7 +416,7 @@ class SixteenTile {
 
   /// P = 2^(s - max) as the A operand of P.V, and what this thread's add up to. False where that is too much, in any
   /// lane: no weights are there then.
-  __device__ bool weigh(const Scores& s, float log2_weight, Weights& weights, RowPairs& sum) const {
+  __device__ bool weigh(const Scores& s, int step, float log2_weight, Weights& weights, RowPairs& sum) const {
     bool fits = true;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -422,11 +425,11 @@ class SixteenTile {
         const float shift = log2_weight - most_[r][half];
         float all = 0;
 #pragma unroll
-        for (int n = 0; n < kKeyTiles; ++n) {
+        for (int n = 2 * step; n < 2 * step + 2; ++n) {
           const float x = fast_exp2(fmaf(s[r][n][2 * half], scale_, shift));
           const float y = fast_exp2(fmaf(s[r][n][2 * half + 1], scale_, shift));
           all += x + y;
-          weights[r][n / 2][n % 2 * 2 + half] = pack_pair<T>(x, y);
+          weights[r][n % 2 * 2 + half] = pack_pair<T>(x, y);
         }
         sum[r][half] = all;
         fits = fits && all <= kMostWeight;
@@ -456,16 +459,13 @@ class SixteenTile {
     // Matrices of a load: keys 0..7 and 8..15 with 8 channels, then these keys with the next 8 channels.
     const uint32_t v = shared_address(stage.v) + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
 #pragma unroll
-    for (int step = 0; step < kAtOnce / 16; ++step) {
+    for (int n = 0; n < Shape::kChannelTiles; n += 2) {
+      uint32_t b[4];
+      load_matrices_transposed(b, (v ^ n * 16) + first * Shape::kRowBytes);
 #pragma unroll
-      for (int n = 0; n < Shape::kChannelTiles; n += 2) {
-        uint32_t b[4];
-        load_matrices_transposed(b, (v ^ n * 16) + (first + step * 16) * Shape::kRowBytes);
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r) {
-          multiply_sixteen<T>(out_[r][n], weights[r][step], b[0], b[1]);
-          multiply_sixteen<T>(out_[r][n + 1], weights[r][step], b[2], b[3]);
-        }
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply_sixteen<T>(out_[r][n], weights[r], b[0], b[1]);
+        multiply_sixteen<T>(out_[r][n + 1], weights[r], b[2], b[3]);
       }
     }
   }
