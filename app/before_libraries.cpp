@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "app/early_cuda.h"
+
 namespace sparsereel::app {
 namespace {
 
@@ -92,6 +94,9 @@ void before_libraries(int, char** arguments, char** environment) {
   char** const changed = completed(environment);
   if (raised || changed != nullptr) start_again(arguments, changed != nullptr ? changed : environment);
   std::free(changed);
+#ifndef __SANITIZE_ADDRESS__  // it is one of those libraries
+  start_cuda_early(arguments, environment);
+#endif
 }
 
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first)(int, char**, char**) = before_libraries;

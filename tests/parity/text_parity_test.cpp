@@ -165,7 +165,7 @@ TEST_F(T5Parity, PositionBucketsMatchForSeveralSizes) {
   constexpr int64_t kLength = 400;
   for (const auto& [buckets, distance] :
        std::vector<std::pair<int64_t, int64_t>>{{32, 128}, {8, 20}, {64, 300}, {32, 64}}) {
-    const at::Tensor actual = relative_position_buckets(kLength, buckets, distance, at::kCPU);
+    const at::Tensor actual = relative_position_buckets(kLength, buckets, distance);
     // The golden row holds distances -399..399; query i sees keys at distances -i..399-i.
     const at::Tensor row = golden_["buckets." + std::to_string(buckets) + "." + std::to_string(distance)];
     for (const int64_t query : {int64_t{0}, int64_t{57}, kLength - 1}) {

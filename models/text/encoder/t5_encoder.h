@@ -56,9 +56,9 @@ struct T5Encoder : TextEncoder {
 std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence);
 
-/// Bucket of each (query, key) distance, int64 [length, length]: half of the buckets for keys behind, half for keys
+/// Bucket of each (query, key) distance, int64 CPU [length, length]: half of the buckets for keys behind, half for keys
 /// ahead; in each half exact distances first, then logarithmically wider ones up to max_distance, then one for all
 /// beyond.
-at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance, at::Device device);
+at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance);
 
 }  // namespace sparsereel::models

@@ -122,7 +122,7 @@ TEST_F(T5EncoderTest, IdsBeyondTheVocabularyAreRefused) {
 }
 
 TEST(RelativePositionBuckets, HalvesForBehindAndAheadEachEndingInOneBucketForAllBeyond) {
-  const at::Tensor buckets = relative_position_buckets(300, 32, 128, at::kCPU);
+  const at::Tensor buckets = relative_position_buckets(300, 32, 128);
   EXPECT_EQ(buckets[0][0].item<int64_t>(), 0);
   EXPECT_EQ(buckets[5][0].item<int64_t>(), 5);
   EXPECT_EQ(buckets[0][5].item<int64_t>(), 21);
