@@ -13,7 +13,7 @@ from pathlib import Path
 DATA = Path(__file__).parents[1] / 'parity/data'
 BITS = {'F32': 32, 'F16': 16, 'BF16': 16, 'F8_E4M3': 8, 'U8': 8}
 # ggml's number, elements and bytes of a block, and where its scales (of 16 bits) stand in it
-GGML = {'F32': (0, 1, 4, ()), 'F16': (1, 1, 2, ()), 'Q4_K': (12, 256, 144, (0, 2)), 'Q6_K': (14, 256, 210, (208,))}
+GGML = {'F32': (0, 1, 4, ()), 'F16': (1, 1, 2, ()), 'Q8_0': (8, 32, 34, (0,)), 'Q4_K': (12, 256, 144, (0, 2)), 'Q6_K': (14, 256, 210, (208,))}
 SPIECE_BYTES = 4548313  # of google/umt5-xxl's spiece.model
 
 
@@ -145,19 +145,25 @@ def scaled_fp8(shapes, rest, inputs, keep=()):
     return tensors
 
 
-def q4_k_m(shapes, more, keep):
-    """Matrices for which more(name) in six bits, those with a word of `keep` and all vectors in 32."""
+def packed(shapes, kind_of, keep):
+    """Matrices as kind_of(name), those with a word of `keep` and all vectors in 32 bits."""
     def kind(name, shape):
-        if len(shape) != 2 or any(word in name for word in keep):
-            return 'F32'
-        return 'Q6_K' if more(name) else 'Q4_K'
+        return 'F32' if len(shape) != 2 or any(word in name for word in keep) else kind_of(name)
     return {name: (kind(name, shape), shape) for name, shape in shapes.items()}
 
 
+def q4_k_m(shapes, more, keep):
+    """Matrices for which more(name) in six bits."""
+    return packed(shapes, lambda name: 'Q6_K' if more(name) else 'Q4_K', keep)
+
+
+# What ComfyUI-GGUF's tool does not pack.
+WAN_KEEPS = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.', 'img_emb.')
+
+
 def wan_q4_k_m(model='2.1 14b'):
-    """As ComfyUI-GGUF's tool mixes types: 10.1 GB, as published."""
-    keep = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.', 'img_emb.')
-    return q4_k_m(transformer(model), lambda name: 'attn.v.' in name or 'ffn.2.' in name, keep)
+    """As that tool mixes types: 10.1 GB, as published."""
+    return q4_k_m(transformer(model), lambda name: 'attn.v.' in name or 'ffn.2.' in name, WAN_KEEPS)
 
 
 def umt5_q4_k_m():
@@ -176,6 +182,8 @@ FILES = {
     'wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.1 14b'), 'F16', inputs=True),
     'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.1 14b'), 'F16', inputs=True),
     'wan2.1_t2v_14B_fp16.safetensors': lambda: plain(transformer('2.1 14b'), 'F16', patch_embedding_weight='F32', patch_embedding_bias='F32'),
+    'wan2.1_t2v_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.1 14b'), 'F16', inputs=True),
+    'wan2.1-t2v-14b-Q8_0.gguf': lambda: packed(transformer('2.1 14b'), lambda name: 'Q8_0', WAN_KEEPS),
     'wan2.1-t2v-14b-Q4_K_M.gguf': wan_q4_k_m,
     'Wan2.2-T2V-A14B-HighNoise-Q4_K_M.gguf': wan_q4_k_m,
     'Wan2.2-T2V-A14B-LowNoise-Q4_K_M.gguf': wan_q4_k_m,
@@ -240,7 +248,7 @@ def contents(name, dtype, shape):
         return struct.pack('<f', 2e-4)
     if dtype == 'F8_E4M3':
         return repeated(POOL.replace(b'\x7f', b'\x30').replace(b'\xff', b'\xb0'), size)
-    if dtype in ('Q4_K', 'Q6_K'):
+    if dtype in ('Q4_K', 'Q6_K', 'Q8_0'):
         _, _, block, scales = GGML[dtype]
         unit = bytearray(POOL[:block * 4096])
         for at in scales:

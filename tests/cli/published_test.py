@@ -6,6 +6,7 @@ import published
 from support import CommandLineTest
 
 TRANSFORMERS = {'wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.1_t2v_14B_fp16.safetensors': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml',
+                'wan2.1_t2v_14B_fp8_scaled.safetensors': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.1-t2v-14b-Q8_0.gguf': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml',
                 'wan2.1-t2v-14b-Q4_K_M.gguf': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.2_ti2v_5B_fp16.safetensors': 'wan-2.2-5b.yaml',
                 'wan2.1_i2v_480p_14B_fp16.safetensors': 'wan-2.1-i2v-14b.yaml', 'wan2.1_flf2v_720p_14B_fp16.safetensors': 'wan-2.1-flf2v-14b-720p.yaml',
                 'wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.2-i2v-a14b.yaml'}
