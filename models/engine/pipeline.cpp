@@ -305,7 +305,8 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   bool tiled = false;
   LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), run, tiled);
   if (tiled && warnings != nullptr)
-    warnings->push_back("memory was short: images were encoded in tiles, which gives a slightly different video");
+    warnings->push_back(std::string(offload_ ? "with offload" : "memory was short:") +
+                        " images were encoded in tiles, which gives a slightly different video");
   latents.mean = latents.mean.to(at::kFloat);
   if (!spec_.image.drawn) latents.deviation.reset();
   add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
