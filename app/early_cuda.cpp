@@ -21,14 +21,22 @@ constexpr std::array<std::string_view, 5> kCommands = {"generate", "batch", "dec
 constexpr std::array<std::string_view, 4> kNoWork = {"-h", "--help", "--dry-run", "--version"};
 
 /// What may name another device than the arguments: a rank's place among others, settings in a file.
-constexpr std::array<std::string_view, 4> kRanks = {"RANK=", "LOCAL_RANK=", "SLURM_PROCID=", "OMPI_COMM_WORLD_RANK="};
+constexpr std::array<std::string_view, 4> kRanks = {"RANK=", "PMI_RANK=", "SLURM_PROCID=", "OMPI_COMM_WORLD_RANK="};
 constexpr std::string_view kConfig = "--config", kDevice = "--device";
+/// That of a rank which this program has started (ranks/children.h).
+constexpr std::string_view kOwnRank = "SPARSEREEL_RANK_DEVICE=";
 
-bool is_rank(char** environment) {
-  for (; *environment != nullptr; ++environment)
-    for (const std::string_view rank : kRanks)
-      if (std::string_view(*environment).starts_with(rank)) return true;
-  return false;
+/// What follows `name` in the environment; null data where that is not in it.
+std::string_view variable(char** environment, std::string_view name) {
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    if (entry.starts_with(name)) return entry.substr(name.size());
+  }
+  return {};
+}
+
+bool is_set(char** environment, std::string_view name) {
+  return variable(environment, name).data() != nullptr;
 }
 
 int device_of(std::string_view text) {
@@ -40,10 +48,12 @@ int device_of(std::string_view text) {
 
 /// The GPU that the command will most likely compute on, kNoDevice, or kDriverAlone where files or ranks decide.
 int likely_device(char** arguments, char** environment) {
+  if (is_set(environment, kOwnRank)) return device_of(variable(environment, kOwnRank));
   if (arguments[0] == nullptr || arguments[1] == nullptr || std::ranges::count(kCommands, arguments[1]) == 0)
     return kNoDevice;
   int device = 0;
-  bool decided_elsewhere = is_rank(environment);
+  bool decided_elsewhere =
+      std::ranges::any_of(kRanks, [&](std::string_view rank) { return is_set(environment, rank); });
   for (char** next = arguments + 2; *next != nullptr; ++next) {
     const std::string_view argument = *next;
     if (std::ranges::count(kNoWork, argument) > 0) return kNoDevice;
