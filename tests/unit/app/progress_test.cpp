@@ -75,16 +75,11 @@ TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
 TEST_F(ProgressLines, TellWhereALongStepIs) {
   Progress progress(true, 0);
   const models::Run run = observe(progress, 50);
-  const at::Tensor none;
-  const hilbert::Grid grid;
-  const auto attend = [&](int64_t step) {
-    run.attention({.q = none, .k = none, .v = none, .context = {}, .grid = grid, .layer = 0, .step = step});
-  };
   run.stage("denoise");
-  attend(0);
+  run.within(0);
   run.step(1, 50, 2);
   progress.set("set", 1, 9, 1, 10);
-  attend(1);
+  run.within(1);
   EXPECT_EQ(printed(),
             "denoise ...\ndenoise: step 1 of 50, 0 s in it\ndenoise 1/50  2.00 s/it  ETA 1:38\n"
             "set 1/9  10.00 s/it  ETA 1:20\nset 1/9, denoise: step 2 of 50, 0 s in it\n");
