@@ -10,6 +10,7 @@
 
 #include "attention/block_map.h"
 #include "attention/call_policy.h"
+#include "attention/head_part.h"
 
 namespace sparsereel::attention {
 
@@ -32,6 +33,9 @@ struct Prologue {
   // of fp32 positions [Nvideo, 4] in the tokens' order, three coordinates and one that is not read, and frequencies
   // [H, 3, D / 2]. Interleaved pairs, norms per head.
   at::Tensor rotary_positions{}, rotary_frequencies{};
+  // Mean and 1 / deviation of each token, fp32 [B, N, 2] as token_moments() gives them: of a norm across heads of which
+  // the call has only some. Undefined: of the heads that it has.
+  at::Tensor q_moments{}, k_moments{};
 
   bool has_text_weights() const { return text_q_weight.defined() || text_k_weight.defined(); }
   bool rotates() const { return rotary_cos.defined() || rotary_frequencies.defined(); }
@@ -42,6 +46,10 @@ struct Prologue {
 
 /// fp16 [Nvideo, D / 2, 2]: cosine and sine of each pair.
 at::Tensor rotary_pairs(const Prologue& prologue);
+
+/// What the prologue's norm, which goes across heads, makes of queries, or keys, with all their heads [B, N, H, D]:
+/// Prologue::q_moments.
+at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x);
 
 struct Context {
   Mode mode = Mode::full;
@@ -58,6 +66,7 @@ struct Context {
   bool may_overwrite_q = false;  // out may lie where q does, with q's strides; it never does in mode check, on a CPU,
                                  // or where q repeats elements
   Prologue prologue{};
+  std::optional<HeadPart> part{};  // where q, k and v have only some of the heads; unset: they have all
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
 };
 

@@ -79,6 +79,8 @@ cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
   prologue.q_bias = kept.pointer(from.q_bias);
   prologue.k_weight = kept.pointer(from.k_weight);
   prologue.k_bias = kept.pointer(from.k_bias);
+  prologue.q_moments = kept.pointer(from.q_moments);
+  prologue.k_moments = kept.pointer(from.k_moments);
   return prologue;
 }
 
@@ -132,7 +134,9 @@ CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
           .text_q_weight = kept.pointer(from.text_q_weight),
           .text_k_weight = kept.pointer(from.text_k_weight),
           .rotary_positions = kept.pointer(from.rotary_positions),
-          .rotary_frequencies = kept.pointer(from.rotary_frequencies)};
+          .rotary_frequencies = kept.pointer(from.rotary_frequencies),
+          .q_moments = kept.pointer(from.q_moments),
+          .k_moments = kept.pointer(from.k_moments)};
 }
 
 /// That of this thread for a GPU: its streams and events are made once.
@@ -298,7 +302,8 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
   cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
   if (norm.text_weight.defined()) of_rows.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
-  const at::Tensor moments = moments_for(x.size(0) * x.size(1), of_rows, x);
+  const at::Tensor moments = norm.moments.defined() ? norm.moments.contiguous()
+                                                    : moments_for(x.size(0) * x.size(1), of_rows, x);
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),
@@ -310,9 +315,28 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .weight = kept.pointer(norm.weight),
                                    .bias = kept.pointer(norm.bias),
                                    .text_weight = kept.pointer(norm.text_weight),
-                                   .moments = pointer_of(moments)};
+                                   .moments = pointer_of(moments),
+                                   .has_moments = norm.moments.defined()};
   check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
   return out;
+}
+
+at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor in = loadable(x);
+  at::Tensor moments = at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat));
+  check_launch(cuda::find_moments({.view = view_of(in),
+                                   .element = element_of(x),
+                                   .batch = static_cast<int>(x.size(0)),
+                                   .tokens = static_cast<int>(x.size(1)),
+                                   .heads = static_cast<int>(x.size(2)),
+                                   .head_dim = static_cast<int>(x.size(3)),
+                                   .centres = prologue.norm == Prologue::Norm::layer,
+                                   .eps = static_cast<float>(prologue.eps),
+                                   .out = moments.mutable_data_ptr<float>()},
+                                  current_stream(x.device())),
+               "moments");
+  return moments;
 }
 
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {

@@ -34,6 +34,9 @@ struct RowNorm;
 /// prologue(x), contiguous, with this norm (q's or k's); the last text_tokens have the text's weights.
 at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens);
 
+/// token_moments() of an x for which has_prologue_kernel() holds.
+at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x);
+
 /// x[:, index] of x [B, N, C] on a GPU, rows of contiguous C in a multiple of 2 bytes; index int64 [M].
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index);
 

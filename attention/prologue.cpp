@@ -68,6 +68,15 @@ void check_parts(const Prologue& prologue, const at::Tensor& q, const at::Tensor
   check_floats(prologue.rotary_frequencies, "rotary_frequencies", {q.size(2), 3, q.size(3) / 2}, q);
 }
 
+/// By moments [B, N, 2], in fp32.
+at::Tensor normalise_by(const at::Tensor& moments, const at::Tensor& x, const RowNorm& norm) {
+  const at::Tensor each = moments.unsqueeze(2);
+  at::Tensor rows = ((x.to(at::kFloat) - each.narrow(3, 0, 1)) * each.narrow(3, 1, 1)).flatten(2);
+  if (norm.weight.defined()) rows = rows * norm.weight;
+  if (norm.bias.defined()) rows = rows + norm.bias;
+  return rows.to(x.scalar_type()).view(x.sizes());
+}
+
 at::Tensor normalise_alike(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
                            const at::Tensor& bias) {
   const at::Tensor rows = prologue.across_heads ? x.flatten(2) : x;
@@ -86,11 +95,18 @@ at::Tensor normalise_alike(const Prologue& prologue, const at::Tensor& x, const 
 }
 
 at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
+  if (norm.moments.defined()) return normalise_by(norm.moments, x, norm);
   if (!norm.text_weight.defined() || text_tokens == 0) return normalise_alike(prologue, x, norm.weight, norm.bias);
   const int64_t video = x.size(1) - text_tokens;
   return at::cat({normalise_alike(prologue, x.narrow(1, 0, video), norm.weight, norm.bias),
                   normalise_alike(prologue, x.narrow(1, video, text_tokens), norm.text_weight, norm.bias)},
                  1);
+}
+
+cpu::Norm norm_of(const Prologue& prologue) {
+  return prologue.norm == Prologue::Norm::layer ? cpu::Norm::layer
+         : prologue.norm == Prologue::Norm::rms ? cpu::Norm::rms
+                                                : cpu::Norm::none;
 }
 
 /// fp32 [Nvideo, H or 1, D] each.
@@ -128,21 +144,19 @@ at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
 at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const RowNorm& row_norm, int64_t text_tokens) {
   const auto contiguous = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat).contiguous() : t; };
   const auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
+  const at::Tensor moments = contiguous(row_norm.moments);
   const at::Tensor w = contiguous(row_norm.weight), b = contiguous(row_norm.bias), t = contiguous(row_norm.text_weight);
   const at::Tensor cos = contiguous(prologue.rotary_cos), sin = contiguous(prologue.rotary_sin);
   const at::Tensor positions = contiguous(prologue.rotary_positions),
                    frequencies = contiguous(prologue.rotary_frequencies);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
-  const cpu::Norm norm = prologue.norm == Prologue::Norm::layer ? cpu::Norm::layer
-                         : prologue.norm == Prologue::Norm::rms ? cpu::Norm::rms
-                                                                : cpu::Norm::none;
   cpu::run_prologue({.batch = x.size(0),
                      .tokens = x.size(1),
                      .heads = x.size(2),
                      .head_dim = x.size(3),
                      .in = const_view(x),
                      .out = mutable_view(out),
-                     .norm = norm,
+                     .norm = norm_of(prologue),
                      .across_heads = prologue.across_heads,
                      .eps = prologue.eps,
                      .weight = data(w),
@@ -154,9 +168,24 @@ at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const RowNo
                      .text_tokens = text_tokens,
                      .text_weight = data(t),
                      .positions = data(positions),
-                     .frequencies = data(frequencies)},
+                     .frequencies = data(frequencies),
+                     .moments = data(moments)},
                     parallel_for);
   return out;
+}
+
+at::Tensor moments_on_cpu(const Prologue& prologue, const at::Tensor& x) {
+  at::Tensor moments = at::empty({x.size(0), x.size(1), 2}, at::kFloat);
+  cpu::find_moments({.batch = x.size(0),
+                     .tokens = x.size(1),
+                     .heads = x.size(2),
+                     .head_dim = x.size(3),
+                     .in = const_view(x),
+                     .norm = norm_of(prologue),
+                     .across_heads = true,
+                     .eps = prologue.eps},
+                    moments.mutable_data_ptr<float>(), parallel_for);
+  return moments;
 }
 
 at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
@@ -179,6 +208,34 @@ at::Tensor rotary_pairs(const Prologue& prologue) {
   return at::stack({first_of_pairs(prologue.rotary_cos), first_of_pairs(prologue.rotary_sin)}, 2).to(at::kHalf);
 }
 
+at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x) {
+  if (!prologue.across_heads || prologue.norm == Prologue::Norm::none)
+    throw bad_input("attention: moments across heads for a prologue without a norm across heads", "leave them out");
+  if (x.is_cpu() && x.scalar_type() == at::kFloat) return moments_on_cpu(prologue, x);
+#ifdef SPARSEREEL_CUDA
+  if (has_prologue_kernel(x)) return moments_on_cuda(prologue, x);
+#endif
+  const at::Tensor rows = x.to(at::kFloat).flatten(2);
+  const bool centres = prologue.norm == Prologue::Norm::layer;
+  const at::Tensor mean = centres ? rows.mean({2}, true) : at::zeros({x.size(0), x.size(1), 1}, rows.options());
+  return at::cat({mean, (rows - mean).square().mean({2}, true).add(prologue.eps).rsqrt()}, 2);
+}
+
+namespace {
+
+/// Those of q and k, both or neither.
+void check_moments(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k) {
+  if (prologue.q_moments.defined() != prologue.k_moments.defined())
+    throw bad_input("attention: prologue has only one of q_moments and k_moments", "pass both or neither");
+  if (!prologue.q_moments.defined()) return;
+  if (!prologue.across_heads || prologue.norm == Prologue::Norm::none)
+    throw bad_input("attention: prologue has moments without a norm across heads", "leave them out");
+  check_floats(prologue.q_moments, "q_moments", {q.size(0), q.size(1), 2}, q);
+  check_floats(prologue.k_moments, "k_moments", {k.size(0), k.size(1), 2}, k);
+}
+
+}  // namespace
+
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
   const auto size_of = [&](const at::Tensor& x) { return prologue.across_heads ? x.size(2) * x.size(3) : x.size(3); };
   check_vector(prologue.q_weight, "q_weight", size_of(q), q);
@@ -191,6 +248,7 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
                     "set norm to layer or rms, or leave the weights out");
   if (prologue.rotary_cos.defined() != prologue.rotary_sin.defined())
     throw bad_input("attention: prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
+  check_moments(prologue, q, k);
   check_parts(prologue, q, k, text_tokens);
   if (!prologue.rotates()) return;
   if (q.size(1) != k.size(1))
@@ -205,8 +263,10 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
 }
 
 QueriesAndKeys apply_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
-  return {.q = apply(prologue, q, {prologue.q_weight, prologue.q_bias, prologue.text_q_weight}, text_tokens),
-          .k = apply(prologue, k, {prologue.k_weight, prologue.k_bias, prologue.text_k_weight}, text_tokens)};
+  return {.q = apply(prologue, q, {prologue.q_weight, prologue.q_bias, prologue.text_q_weight, prologue.q_moments},
+                     text_tokens),
+          .k = apply(prologue, k, {prologue.k_weight, prologue.k_bias, prologue.text_k_weight, prologue.k_moments},
+                     text_tokens)};
 }
 
 }  // namespace sparsereel::attention

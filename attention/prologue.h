@@ -10,7 +10,7 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
 
 /// What a prologue has for q alone, or for k.
 struct RowNorm {
-  at::Tensor weight, bias, text_weight;
+  at::Tensor weight, bias, text_weight, moments;
 };
 
 /// q and k, whose last text_tokens are of a text, after the prologue, [B, N, H, D] in the dtype of q; the arguments

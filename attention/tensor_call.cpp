@@ -20,6 +20,7 @@ Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, d
   call.policy = context.policy;
   if (context.block_map) call.map = context.block_map->bits.data();
   call.predicts_error = context.mode == Mode::check;
+  call.part = context.part ? &*context.part : nullptr;
   call.leaves_out_attention = context.only_prepass;
   return call;
 }

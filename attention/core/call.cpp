@@ -31,7 +31,7 @@ std::string blocks_text(const Call& call) {
 
 bool is_too_short(const Call& call) {
   if (call.quantized || call.map != nullptr || !forced_kernel().empty()) return false;
-  const double rows = static_cast<double>(call.batch * call.heads) * static_cast<double>(call.queries);
+  const double rows = static_cast<double>(call.batch * call.all_heads()) * static_cast<double>(call.queries);
   return 4.0 * rows * static_cast<double>(call.head_dim) * static_cast<double>(call.keys) <
          call.policy.dense_operations;
 }

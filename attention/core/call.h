@@ -7,6 +7,7 @@
 
 #include "attention/call_policy.h"
 #include "attention/cpu/prologue.h"
+#include "attention/head_part.h"
 
 namespace sparsereel::attention {
 
@@ -38,6 +39,8 @@ struct CallPrologue {
   const float* text_k_weight = nullptr;
   const float* rotary_positions = nullptr;    // in place of tables: [queries - text_tokens, 4] and
   const float* rotary_frequencies = nullptr;  // [heads, 3, head_dim / 2], as attention.h says
+  const float* q_moments = nullptr;  // [batch, queries, 2], mean and 1 / deviation across more heads than the call has;
+  const float* k_moments = nullptr;  // [batch, keys, 2]; null: across those that it has
 
   /// Whether it differs by token or by head in what the tables cannot say.
   bool is_by_part() const { return has_text_weights() || rotary_frequencies != nullptr; }
@@ -68,11 +71,13 @@ struct Call {
       nullptr;                // 0: drop, [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; replaces selection
   int64_t map_rows = kBlock;  // or 2 kBlock
   CallPrologue prologue{};
+  const HeadPart* part = nullptr;     // where these are only some of the heads; null: they are all
   uint64_t* counts = nullptr;         // [4]: blocks kept, without P.V, of means, predicted error in 2^-24; added to
   bool predicts_error = false;        // count the predicted error even where no head is chosen by it: it takes time
   bool leaves_out_attention = false;  // benchmarks: a GPU's call without its last step
 
   int64_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
+  int64_t all_heads() const { return part == nullptr ? heads : part->all; }
   /// Heads of q that share one of k and v.
   int64_t group() const { return heads / heads_of_keys(); }
   /// Whether every block is asked for, unless the caller has a map.

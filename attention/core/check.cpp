@@ -30,6 +30,8 @@ void check_prologue(const Call& call) {
   if ((prologue.rotary_cos == nullptr) != (prologue.rotary_sin == nullptr))
     refuse_argument("prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
   check_by_part(prologue, call.queries, call.keys, call.heads_of_keys() != call.heads);
+  if ((prologue.q_moments == nullptr) != (prologue.k_moments == nullptr))
+    refuse_argument("prologue has only one of q_moments and k_moments", "pass both or neither");
   if (!prologue.rotates()) return;
   if (call.queries != call.keys)
     refuse_argument(
@@ -115,6 +117,10 @@ void check(const Call& call) {
                     "pass one policy a head, or none");
   if (call.text_tokens < 0 || call.text_tokens > std::min(call.queries, call.keys))
     refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "keep it from 0 to the number of tokens");
+  if (const HeadPart* part = call.part; part != nullptr && (part->first < 0 || part->first + call.heads > part->all))
+    refuse_argument("the " + std::to_string(call.heads) + " heads from " + std::to_string(part->first) + " on are not of " +
+                        std::to_string(part->all),
+                    "pass which of all heads these are");
   if (!std::isfinite(call.scale)) refuse_argument("scale is not finite", "pass a finite scale");
   if (call.map_rows != kBlock && call.map_rows != 2 * kBlock)
     refuse_argument("map_rows is " + std::to_string(call.map_rows), "pass a map of blocks of 64 or 128 queries");

@@ -61,14 +61,21 @@ StridedRows contiguous_rows(float* data, const RowSizes& sizes) {
           .head_stride = sizes.head_dim};
 }
 
+/// What the prologue's norm has for q alone, or for k.
+struct NormOfRows {
+  const float *weight, *bias, *text_weight, *moments;
+};
+
 class CpuCall {
  public:
   CpuCall(const Call& call, float* memory, const cpu::ParallelFor& parallel)
       : call_(call), pieces_(call, memory), parallel_(parallel), problem_(masks_of(call, call.key_lengths)) {
     const CallPrologue& prologue = call.prologue;
     problem_.q =
-        ready(call.q, query_sizes(call), pieces_.q, prologue.q_weight, prologue.q_bias, prologue.text_q_weight);
-    problem_.k = ready(call.k, key_sizes(call), pieces_.k, prologue.k_weight, prologue.k_bias, prologue.text_k_weight);
+        ready(call.q, query_sizes(call), pieces_.q,
+              {prologue.q_weight, prologue.q_bias, prologue.text_q_weight, prologue.q_moments});
+    problem_.k = ready(call.k, key_sizes(call), pieces_.k,
+                       {prologue.k_weight, prologue.k_bias, prologue.text_k_weight, prologue.k_moments});
     problem_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
     problem_.out = as_view<float>(pieces_.out == nullptr ? call.out : contiguous_rows(pieces_.out, query_sizes(call)));
     problem_.lse = call.lse;
@@ -98,8 +105,8 @@ class CpuCall {
   }
 
   /// Queries or keys after the prologue.
-  cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy, const float* weight,
-                               const float* bias, const float* text_weight) const {
+  cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy,
+                               const NormOfRows& norm) const {
     const StridedRows wide = widened(rows, sizes, copy);
     const CallPrologue& prologue = call_.prologue;
     if (prologue.is_empty()) return as_view<const float>(wide);
@@ -113,16 +120,17 @@ class CpuCall {
                        .norm = prologue.norm,
                        .across_heads = prologue.across_heads,
                        .eps = prologue.eps,
-                       .weight = weight,
-                       .bias = bias,
+                       .weight = norm.weight,
+                       .bias = norm.bias,
                        .rotary_tokens = prologue.rotates() ? call_.queries - call_.text_tokens : 0,
                        .cos = prologue.rotary_cos,
                        .sin = prologue.rotary_sin,
                        .interleaved = prologue.interleaved,
                        .text_tokens = call_.text_tokens,
-                       .text_weight = text_weight,
+                       .text_weight = norm.text_weight,
                        .positions = prologue.rotary_positions,
-                       .frequencies = prologue.rotary_frequencies},
+                       .frequencies = prologue.rotary_frequencies,
+                       .moments = norm.moments},
                       parallel_);
     return as_view<const float>(out);
   }
@@ -131,7 +139,10 @@ class CpuCall {
     if (call_.map != nullptr) return {.map = callers_map(), .sum_error = 0, .tiles = 0};
     if (call_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
     const CallPolicy& policy = call_.policy;
-    return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
+    return cpu::predict_blocks(problem_, {.heads = heads_,
+                                .rows = policy.selection_rows,
+                                .ranking = policy.ranking,
+                                .part = call_.part},
                                parallel_);
   }
 

@@ -77,7 +77,9 @@ cuda::Prologue prologue_of_call(const Call& call) {
           .text_q_weight = from.text_q_weight,
           .text_k_weight = from.text_k_weight,
           .positions = from.rotary_positions,
-          .frequencies = from.rotary_frequencies};
+          .frequencies = from.rotary_frequencies,
+          .q_moments = from.q_moments,
+          .k_moments = from.k_moments};
 }
 
 /// What the kernels are given for a call; whatever its pointers are.
@@ -150,9 +152,13 @@ class CudaPlan {
       selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
       selection.any_topk = selection.any_topk || head.kind == cuda::HeadChoice::Kind::topk;
     }
-    bool alike = true;
+    bool alike = call_.part == nullptr || call_.part->alike;
     for (int64_t h = 1; h < call_.heads; ++h) alike = alike && policy.head(h) == policy.head(0);
     if (!alike) selection.heads = heads_.data();
+    if (const HeadPart* part = call_.part; part != nullptr) {
+      selection.first_head = static_cast<int>(part->first);
+      selection.all_heads = static_cast<int>(part->all);
+    }
     if (call_.mean_cell() > 0) fill_means();
   }
 
@@ -251,7 +257,8 @@ class CudaExecutor final : public Executor {
     const auto steps = call.leaves_out_attention ? cuda::Steps::prepass : cuda::Steps::all;
     const std::lock_guard lock(mutex_);
     check_enqueued(
-        cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_, static_cast<cuda::Stream>(stream)));
+        cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_, static_cast<cuda::Stream>(stream),
+                        call.part));
     Outcome outcome;
     outcome.predicted_tiles = plan.predicted_tiles();
     return outcome;

@@ -2,9 +2,13 @@
 #include "attention/cpu/budget.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace sparsereel::attention::cpu {
 namespace {
@@ -32,7 +36,8 @@ void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
 /// Candidates above the threshold are kept, and some of those at it.
 struct Cut {
   float threshold = -kInfinity;  // as it stands: every candidate is above
-  int64_t ties = 0, tiles = 0;   // to keep of all tiles; how many tiles these are
+  int64_t ties = 0, tiles = 0;   // to keep of all tiles; how many tiles these are, of which
+  int64_t first_tile = 0;        // other parts have so many in front of the first
 
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }
 };
@@ -52,31 +57,108 @@ bool keep_best(RankedHead& head, int64_t tile) {
   return true;
 }
 
-Cut find_cut(std::span<RankedHead> heads, double topk) {
-  Cut cut;
-  size_t wanted = 0;
-  std::vector<float> ranks;
-  cut.tiles = each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t) {
-    if (keep_best(head, tile)) wanted += static_cast<size_t>(head.granted(tile, topk)) - 1;
-    each_candidate(head, tile, [&](int64_t, float rank) { ranks.push_back(rank); });
+/// The candidates of all tiles but the best of each, and how many of them may be kept.
+struct Wanted {
+  std::vector<float> ranks{};
+  int64_t count = 0;
+  int64_t tiles = 0;
+};
+
+Wanted want(std::span<RankedHead> heads, double topk) {
+  Wanted wanted;
+  wanted.tiles = each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t) {
+    if (keep_best(head, tile)) wanted.count += head.granted(tile, topk) - 1;
+    each_candidate(head, tile, [&](int64_t, float rank) { wanted.ranks.push_back(rank); });
   });
-  if (wanted >= ranks.size()) return cut;
-  if (wanted == 0) return {.threshold = kInfinity, .ties = 0, .tiles = cut.tiles};
-  const auto last = ranks.begin() + static_cast<ptrdiff_t>(wanted) - 1;
+  return wanted;
+}
+
+/// lowest: the last rank of which some are kept, of `count` candidates all in all, `above` of which have higher ones.
+Cut cut_at(float lowest, int64_t wanted, int64_t above, int64_t count, int64_t tiles) {
+  const int64_t ties = wanted - above;
+  return {.threshold = count == ties ? std::nextafter(lowest, -kInfinity) : lowest, .ties = ties, .tiles = tiles};
+}
+
+Cut find_cut(Wanted wanted) {
+  std::vector<float>& ranks = wanted.ranks;
+  if (wanted.count >= std::ssize(ranks)) return {.tiles = wanted.tiles};
+  if (wanted.count == 0) return {.threshold = kInfinity, .tiles = wanted.tiles};
+  const auto last = ranks.begin() + static_cast<ptrdiff_t>(wanted.count) - 1;
   std::nth_element(ranks.begin(), last, ranks.end(), std::greater<>());
   const float lowest = *last;
-  cut.ties = static_cast<int64_t>(wanted) - std::count_if(ranks.begin(), last, [&](float r) { return r > lowest; });
-  const bool all_fit = std::count(ranks.begin(), ranks.end(), lowest) == cut.ties;
-  cut.threshold = all_fit ? std::nextafter(lowest, -kInfinity) : lowest;
+  const int64_t above = std::count_if(ranks.begin(), last, [&](float r) { return r > lowest; });
+  return cut_at(lowest, wanted.count, above, std::count(ranks.begin(), ranks.end(), lowest), wanted.tiles);
+}
+
+/// Unsigned integers in the order of the floats.
+uint32_t ordered(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x + 0.0F);  // -0 becomes 0
+  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+float from_ordered(uint32_t key) {
+  return std::bit_cast<float>((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
+}
+
+/// The rank in which the budget of all parts ends, found digit by digit: integers are the same in any order.
+class SharedCut {
+ public:
+  SharedCut(const Wanted& wanted, const HeadPart& part) : part_(part) {
+    for (const float rank : wanted.ranks) keys_.push_back(ordered(rank));
+  }
+
+  Cut find(int64_t wanted, int64_t tiles) {
+    int64_t above = 0;  // of the keys that are known to be higher
+    for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
+      const std::vector<int64_t> counts = count_digits(shift);
+      int64_t digit = kDigits - 1;
+      while (above + counts[static_cast<size_t>(digit)] < wanted) above += counts[static_cast<size_t>(digit--)];
+      prefix_ |= static_cast<uint32_t>(digit) << shift;
+      at_prefix_ = counts[static_cast<size_t>(digit)];
+    }
+    return cut_at(from_ordered(prefix_), wanted, above, at_prefix_, tiles);
+  }
+
+ private:
+  static constexpr int kKeyBits = 32, kDigitBits = 8;
+  static constexpr int64_t kDigits = int64_t{1} << kDigitBits;
+
+  /// Of the keys that begin as the prefix does, by all parts.
+  std::vector<int64_t> count_digits(int shift) const {
+    std::vector<int64_t> counts(kDigits);
+    const uint64_t known = uint64_t{prefix_} >> (shift + kDigitBits);
+    for (const uint32_t key : keys_)
+      if (uint64_t{key} >> (shift + kDigitBits) == known) ++counts[key >> shift & (kDigits - 1)];
+    part_.sum(counts.data(), kDigits);
+    return counts;
+  }
+
+  const HeadPart& part_;
+  std::vector<uint32_t> keys_;
+  uint32_t prefix_ = 0;
+  int64_t at_prefix_ = 0;
+};
+
+Cut find_shared_cut(const Wanted& own, const HeadPart& part, size_t heads) {
+  const int64_t tiles = own.tiles / static_cast<int64_t>(heads);  // of a head: as many of each
+  int64_t sums[] = {own.count, std::ssize(own.ranks)};
+  part.sum(sums, std::ssize(sums));
+  const auto [wanted, candidates] = sums;
+  Cut cut{.tiles = tiles * part.all};
+  if (wanted == 0) cut.threshold = kInfinity;
+  if (wanted > 0 && wanted < candidates) cut = SharedCut(own, part).find(wanted, cut.tiles);
+  cut.first_tile = tiles * part.first;
   return cut;
 }
 
 }  // namespace
 
-void spend_budget(std::span<RankedHead> heads, double topk) {
-  const Cut cut = find_cut(heads, topk);
+void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part) {
+  Wanted wanted = want(heads, topk);
+  const bool shared = part != nullptr && part->shares_budget();
+  const Cut cut = shared ? find_shared_cut(wanted, *part, heads.size()) : find_cut(std::move(wanted));
   each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t number) {
-    int64_t ties = cut.ties_of(number);
+    int64_t ties = cut.ties_of(cut.first_tile + number);
     each_candidate(head, tile, [&](int64_t block, float rank) {
       const bool broken = rank == kInfinity;  // a NaN
       if (rank > cut.threshold || broken || (rank == cut.threshold && ties-- > 0)) head.kept_row(tile)[block] = 1;

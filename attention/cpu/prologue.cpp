@@ -21,13 +21,22 @@ double sum_of(int64_t n, const F& f) {
   return sum;
 }
 
-/// y = norm(x) * weight + bias over n values. y may be x.
-void normalise(const PrologueTask& task, const float* weight, const float* x, int64_t n, float* y) {
+struct Moments {
+  float mean, inverse;  // 1 / deviation
+};
+
+Moments moments_of(const PrologueTask& task, const float* x, int64_t n) {
   float mean = 0;
   if (task.norm == Norm::layer)
     mean = static_cast<float>(sum_of(n, [&](int64_t i) { return x[i]; }) / static_cast<double>(n));
   const double square = sum_of(n, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-  const auto inverse = static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.eps));
+  return {mean, static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.eps))};
+}
+
+/// y = norm(x) * weight + bias over n values. y may be x.
+void normalise(const PrologueTask& task, const Moments& moments, const float* weight, const float* x, int64_t n,
+               float* y) {
+  const auto [mean, inverse] = moments;
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * inverse;
   if (weight != nullptr)
     for (int64_t i = 0; i < n; ++i) y[i] *= weight[i];
@@ -72,10 +81,15 @@ void run_token(const PrologueTask& task, int64_t b, int64_t token, float* scratc
     if (task.norm == Norm::none || task.across_heads) {
       std::copy(x, x + dim, scratch + h * dim);
     } else {
-      normalise(task, weight, x, dim, scratch + h * dim);
+      normalise(task, moments_of(task, x, dim), weight, x, dim, scratch + h * dim);
     }
   }
-  if (task.norm != Norm::none && task.across_heads) normalise(task, weight, scratch, task.heads * dim, scratch);
+  if (task.norm != Norm::none && task.across_heads) {
+    const int64_t size = task.heads * dim;
+    const float* given = task.moments == nullptr ? nullptr : task.moments + 2 * (b * task.tokens + token);
+    normalise(task, given == nullptr ? moments_of(task, scratch, size) : Moments{given[0], given[1]}, weight, scratch,
+              size, scratch);
+  }
   for (int64_t h = 0; h < task.heads; ++h) {
     const float* x = scratch + h * dim;
     if (token >= task.rotary_tokens) {
@@ -95,6 +109,22 @@ void run_prologue(const PrologueTask& task, const ParallelFor& parallel) {
   parallel(task.batch * task.tokens, [&](int64_t begin, int64_t end) {
     std::vector<float> scratch(static_cast<size_t>(task.heads * task.head_dim));
     for (int64_t i = begin; i < end; ++i) run_token(task, i / task.tokens, i % task.tokens, scratch.data());
+  });
+}
+
+void find_moments(const PrologueTask& task, float* moments, const ParallelFor& parallel) {
+  const int64_t dim = task.head_dim, size = task.heads * dim;
+  parallel(task.batch * task.tokens, [&](int64_t begin, int64_t end) {
+    std::vector<float> token(static_cast<size_t>(size));
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t h = 0; h < task.heads; ++h) {
+        const float* x = task.in.row(i / task.tokens, i % task.tokens, h);
+        std::copy(x, x + dim, token.data() + h * dim);
+      }
+      const auto [mean, inverse] = moments_of(task, token.data(), size);
+      moments[2 * i] = mean;
+      moments[2 * i + 1] = inverse;
+    }
   });
 }
 

@@ -28,10 +28,15 @@ struct PrologueTask {
   const float* text_weight = nullptr;  // weights are these [head_dim]; null: those of all
   const float* positions = nullptr;    // in place of cos and sin: [rotary_tokens, 4], of which three are read, and
   const float* frequencies = nullptr;  // [heads, 3, head_dim / 2]; their product is the angle. Interleaved pairs
+  const float* moments = nullptr;  // [batch, tokens, 2], find_moments() of more heads, for a norm across them; null:
+                                   // those of these heads
 };
 
 /// layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps); then weight, bias. Rotary (arXiv 2104.09864):
 /// x cos + turn(x) sin, where turn takes a pair (a, b) to (-b, a).
 void run_prologue(const PrologueTask& task, const ParallelFor& parallel);
+
+/// moments [batch, tokens, 2]: mean (0 of Norm::rms) and 1 / deviation of a task's tokens across its heads.
+void find_moments(const PrologueTask& task, float* moments, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

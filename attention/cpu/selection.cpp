@@ -63,14 +63,14 @@ namespace {
 int64_t heads_of_a_budget(const Selector& selector) {
   const HeadPolicy& first = selector.heads.front();
   const bool shared =
-      selector.ranking == Ranking::error && first.selection == Selection::topk &&
+      (selector.part == nullptr || selector.part->alike) && selector.ranking == Ranking::error && first.selection == Selection::topk &&
       std::all_of(selector.heads.begin(), selector.heads.end(), [&](const HeadPolicy& head) { return head == first; });
   return shared ? static_cast<int64_t>(selector.heads.size()) : 1;
 }
 
-void choose(const HeadPolicy& policy, Ranking ranking, std::span<RankedHead> heads) {
-  if (ranking == Ranking::error && policy.selection == Selection::topk) {
-    spend_budget(heads, policy.topk);
+void choose(const HeadPolicy& policy, const Selector& selector, std::span<RankedHead> heads) {
+  if (selector.ranking == Ranking::error && policy.selection == Selection::topk) {
+    spend_budget(heads, policy.topk, selector.part);
   } else {
     for (RankedHead& head : heads) choose_in_tiles(policy, head);
   }
@@ -98,13 +98,19 @@ Prediction predict_blocks(const Problem& problem, const Selector& selector, cons
     for (int64_t i = begin; i < end; ++i)
       ranked[static_cast<size_t>(i)] = rank_head(problem, selector, i / problem.heads, i % problem.heads);
   });
-  parallel(heads / together, [&](int64_t begin, int64_t end) {
+  const auto choose_all = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto group = std::span(ranked).subspan(static_cast<size_t>(i * together), static_cast<size_t>(together));
-      choose(selector.heads[static_cast<size_t>(i * together % problem.heads)], selector.ranking, group);
+      choose(selector.heads[static_cast<size_t>(i * together % problem.heads)], selector, group);
       for (const RankedHead& head : group) drop_blocks(head, result.map);
     }
-  });
+  };
+  // Parts tell each other of one batch entry after the other.
+  if (selector.part != nullptr && selector.part->shares_budget()) {
+    choose_all(0, heads / together);
+  } else {
+    parallel(heads / together, choose_all);
+  }
   if (selector.ranking != Ranking::error) return result;
   for (const RankedHead& head : ranked) {  // in order, whatever the threads did
     result.sum_error += head.dropped_error();

@@ -6,6 +6,7 @@
 
 #include "attention/call_policy.h"
 #include "attention/cpu/problem.h"
+#include "attention/head_part.h"
 
 namespace sparsereel::attention::cpu {
 
@@ -29,6 +30,7 @@ struct Selector {
   std::span<const HeadPolicy> heads;  // one policy a head
   int64_t rows = 192;                 // queries that share one selection
   Ranking ranking = Ranking::mass;
+  const HeadPart* part = nullptr;  // where these are only some of the heads; null: they are all
 };
 
 struct Prediction {
@@ -43,7 +45,7 @@ struct Prediction {
 /// tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of the
 /// means in their place, which needs problem.mean_cell (error; see mean_error.h). Kept are, of those not forced,
 ///   topk:  by mass, of each tile the max(1, floor(topk * visible key blocks)) best; by error, as many of all the
-///          tiles of a batch entry, wherever they are (budget.h), or of all those of a head where policies differ;
+///          tiles of a batch entry, wherever they are (budget.h; other parts' too), or of all those of a head where policies differ;
 ///   cdf:   of each tile the fewest that hold a share of cdf of the sum of all, the crossing block included;
 ///   error: of each tile the fewest such that the predicted errors of the others add up to at most `error` times the
 ///          mean length of the head's outputs; maybe none;

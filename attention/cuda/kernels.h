@@ -1,6 +1,8 @@
 // The steps of a call, each a launch or two. Internal to attention/cuda. Errors surface through cudaGetLastError().
 #pragma once
 
+#include <functional>
+
 #include "attention/cuda/scratch.h"
 
 namespace sparsereel::attention::cuda {
@@ -16,23 +18,14 @@ struct Call {
 /// rotary pairs. Returns the problem with pointers to them.
 Problem launch_inputs(const Problem& problem, const Buffers& buffers, Stream stream);
 
-/// Tokens of q or of k, of whose heads together a norm needs the mean and deviation.
-struct MomentRows {
-  View view{};
-  Element element = Element::bf16;
-  int batch = 0, tokens = 0, heads = 0, head_dim = 0;
-  bool centres = false;  // about the mean, as layer norm; RMS norm does not
-  float eps = 0;
-  float* out = nullptr;  // [batch][tokens][2]: mean, or 0, and 1 / deviation
-};
-
 void launch_moments(const MomentRows& rows, Stream stream);
 
 /// apply_prologue() with the moments, if it needs any, as they are.
 void launch_prologue(const PrologueRows& p, Stream stream);
 /// Rows of q and k behind their prologue in the scratch memory, for Kernel::sixteen. Returns the problem of those.
 Problem launch_rows(const Problem& problem, const Buffers& buffers, Stream stream);
-/// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads.
+/// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads; copies those that are
+/// given.
 void launch_moments(const Problem& problem, float* moments, Stream stream);
 /// Mean of K, what balances Q and K, and centre and scale of V, from every stat_stride-th key and query_stride-th
 /// query; resets the tile counter and the length classes.
@@ -52,7 +45,10 @@ void launch_sixteen_means(const Call& call);
 /// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
 void launch_masses(const Call& call);
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
-void launch_select(const Call& call);
+/// add_up: where other parts of the heads share the budgets, sums up what all of them count, in place and in the stream:
+/// `count` numbers of each budget, of which `first` are the first one's. Else empty.
+using AddUp = std::function<void(uint32_t* first, int count)>;
+void launch_select(const Call& call, const AddUp& add_up);
 /// Lists of key blocks for the other query tiles, counted.
 void launch_lists(const Call& call, int tile_rows);
 /// Attention over the lists. The Hopper kernel's shared tiles have launches of their own, beside the others.

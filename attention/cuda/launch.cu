@@ -32,13 +32,16 @@ class SideStreams {
     kValuesBegin,
     kKeys,
     kSpreads,
+    kCounts,
+    kCountsOfAll,
     kSelectionEnd,
     kValuesEnd,
     kPrepared,
     kSharedEnd,
     kPoints
   };
-  /// What `after` runs next waits for what `before` was given so far. Each point once a call.
+  /// What `after` runs next waits for what `before` was given so far. Each point once a call, or once more after the
+  /// former wait was enqueued.
   void order(Point point, Stream before, Stream after) const {
     note(cudaEventRecord(events_[point], before));
     note(cudaStreamWaitEvent(after, events_[point], 0));
@@ -57,9 +60,22 @@ void prepare_values(const Call& call, Kernel kernel) {
   launch_means_of_values(call, kernel);
 }
 
+/// Where parts of the heads share their budgets. What they count is added up in the call's own stream, in which the
+/// caller's exchanges run. A number of 64 bits is two counts: nothing is carried from one to the other, since sums of
+/// counts stay below 2^32.
+AddUp adds_up(const Call& call, Stream selection, const SideStreams& side, const HeadPart* part) {
+  if (part == nullptr || !part->shares_budget() || call.sizes.budgets == 0) return {};
+  return [&call, selection, &side, part](uint32_t* first, int count) {
+    side.order(SideStreams::kCounts, selection, call.stream);
+    for (int budget = 0; budget < call.sizes.budgets; ++budget)
+      part->sum(reinterpret_cast<int64_t*>(first + budget * (sizeof(Budget) / sizeof(uint32_t))), count / 2);
+    side.order(SideStreams::kCountsOfAll, call.stream, selection);
+  };
+}
+
 /// Everything but attention itself. After the statistics K streams through memory; Q's records and the selection, whose
 /// steps wait for one another, run beside it, and V where those leave the GPU idle.
-void prepare(const Call& call, Kernel kernel, const SideStreams& side) {
+void prepare(const Call& call, Kernel kernel, const SideStreams& side, const HeadPart* part) {
   const Call selection{call.problem, call.sizes, call.buffers, side.selection()};
   const Call values{call.problem, call.sizes, call.buffers, side.values()};
   note(cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * (call.sizes.batch_heads + call.sizes.batch_kv_heads),
@@ -81,7 +97,7 @@ void prepare(const Call& call, Kernel kernel, const SideStreams& side) {
   launch_masses(selection);
   prepare_values(values, kernel);
   if (call.problem.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);
-  launch_select(selection);
+  launch_select(selection, adds_up(call, selection.stream, side, part));
   launch_lists(selection, tile_rows(kernel));
   side.order(SideStreams::kValuesEnd, values.stream, call.stream);
   side.order(SideStreams::kSelectionEnd, selection.stream, call.stream);
@@ -136,7 +152,7 @@ std::shared_ptr<const SideStreams> make_side_streams(const char*& problem) {
 }
 
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
-                      Stream stream) {
+                      Stream stream, const HeadPart* part) {
   if (problem.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
   if (problem.out_scale != nullptr && kernel != Kernel::hopper) return "only Hopper's kernel writes e4m3";
   const Sizes sizes(problem, kernel);
@@ -145,7 +161,7 @@ const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* 
     const Problem on_device = launch_inputs(problem, buffers, stream);
     const Problem ready = launch_rows(on_device, buffers, stream);
     const Call call{ready, sizes, buffers, stream};
-    prepare(call, kernel, side);
+    prepare(call, kernel, side, part);
     if (steps == Steps::all) attend(call, kernel, side);
   });
 }

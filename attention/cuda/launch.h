@@ -11,6 +11,8 @@
 #include <memory>
 #include <optional>
 
+#include "attention/head_part.h"
+
 struct CUstream_st;
 
 namespace sparsereel::attention::cuda {
@@ -48,6 +50,10 @@ struct Prologue {
   const float* text_k_weight = nullptr;
   const float* positions = nullptr;    // in place of tables: [rotary_tokens, 4], rows on 16 bytes, of which the first
   const float* frequencies = nullptr;  // three are read, and [heads, 3, head_dim / 2]: their product is the angle
+  // For a norm across more heads than there are here: mean and 1 / deviation of each token, [batch, queries, 2] and
+  // [batch, keys, 2]; null: they are found.
+  const float* q_moments = nullptr;
+  const float* k_moments = nullptr;
 
   /// Whether it differs by token or by head in what the tables cannot say.
   bool is_by_part() const { return text_q_weight != nullptr || text_k_weight != nullptr || frequencies != nullptr; }
@@ -83,6 +89,8 @@ struct Selection {
   const HeadChoice* heads = nullptr;  // host [heads], copied; with it a budget is a head's, not a batch entry's
   const uint8_t* map = nullptr;  // device bytes, 0: drop, [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]
   int map_rows = 64;             // or 128
+  int first_head = 0, all_heads = 0;  // of whom a batch entry's budget is: the call's heads are some of so many; 0 of
+                                      // 0: they are all
 };
 
 /// What is counted of a call: blocks of 64 x 64 that are kept, those of them whose P.V is skipped, what the means of
@@ -147,9 +155,10 @@ class SideStreams;
 std::shared_ptr<const SideStreams> make_side_streams(const char*& problem);
 
 /// Enqueues the call on the device of the side streams, which is the current one. scratch: device memory aligned to
-/// 1024 bytes, contents irrelevant before and after. Returns null, or what CUDA said.
+/// 1024 bytes, contents irrelevant before and after. part: null where the heads are all there are, else as
+/// Selection::first_head and all_heads say. Returns null, or what CUDA said.
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
-                      Stream stream);
+                      Stream stream, const HeadPart* part = nullptr);
 
 /// The prologue of q, or of k, alone: normalisation, then rotary embedding.
 struct PrologueRows {
@@ -164,7 +173,21 @@ struct PrologueRows {
   const float* bias = nullptr;
   const float* text_weight = nullptr;  // [head_dim], on 16 bytes, of tokens behind prologue.rotary_tokens; null: weight
   float* moments = nullptr;            // scratch of [batch, tokens, 2], where the norm goes across heads
+  bool has_moments = false;            // whether they are there already
 };
+
+/// Tokens of q or of k, of whose heads together a norm needs the mean and deviation.
+struct MomentRows {
+  View view{};
+  Element element = Element::bf16;
+  int batch = 0, tokens = 0, heads = 0, head_dim = 0;
+  bool centres = false;  // about the mean, as layer norm; RMS norm does not
+  float eps = 0;
+  float* out = nullptr;  // [batch][tokens][2]: mean, or 0, and 1 / deviation
+};
+
+/// Enqueues them. Returns null, or what CUDA said.
+const char* find_moments(const MomentRows& rows, Stream stream);
 
 /// Enqueues out = prologue(in). Returns null, or what CUDA said.
 const char* apply_prologue(const PrologueRows& p, Stream stream);

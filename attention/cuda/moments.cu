@@ -69,8 +69,19 @@ void launch_moments(const MomentRows& rows, Stream stream) {
   rows.element == Element::fp16 ? launch<__half>(rows, blocks, stream) : launch<__nv_bfloat16>(rows, blocks, stream);
 }
 
+const char* find_moments(const MomentRows& rows, Stream stream) {
+  return launched([&] { launch_moments(rows, stream); });
+}
+
 void launch_moments(const Problem& p, float* moments, Stream stream) {
   if (!p.prologue.normalises_across_heads()) return;
+  float* of_keys = moments + int64_t{2} * p.batch * p.queries;
+  if (p.prologue.q_moments != nullptr) {
+    const auto bytes = [&](int tokens) { return sizeof(float) * 2 * p.batch * tokens; };
+    note(cudaMemcpyAsync(moments, p.prologue.q_moments, bytes(p.queries), cudaMemcpyDeviceToDevice, stream));
+    note(cudaMemcpyAsync(of_keys, p.prologue.k_moments, bytes(p.keys), cudaMemcpyDeviceToDevice, stream));
+    return;
+  }
   MomentRows rows = {.view = p.q,
                      .element = p.element,
                      .batch = p.batch,
@@ -84,7 +95,7 @@ void launch_moments(const Problem& p, float* moments, Stream stream) {
   rows.view = p.k;
   rows.tokens = p.keys;
   rows.heads = p.heads / p.group;
-  rows.out = moments + int64_t{2} * p.batch * p.queries;
+  rows.out = of_keys;
   launch_moments(rows, stream);
 }
 

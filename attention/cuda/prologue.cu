@@ -68,7 +68,7 @@ void launch_prologue(const PrologueRows& p, Stream stream) {
 
 const char* apply_prologue(const PrologueRows& p, Stream stream) {
   return launched([&] {
-    if (p.moments != nullptr) {
+    if (p.moments != nullptr && !p.has_moments) {
       launch_moments({.view = p.in,
                       .element = p.element,
                       .batch = p.batch,

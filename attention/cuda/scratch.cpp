@@ -112,7 +112,7 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       sorted_tiles(problem.selection.kind == Selection::Kind::dense
                        ? 0
                        : std::min(whole_tiles, kSortedRounds * shares.processors)),
-      stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
+      stat_chunks(std::clamp(384 / (problem.batch * all_heads(problem)), 1, std::clamp(problem.keys / 256, 1, 8))),
       stat_stride(std::max(problem.keys / kStatSamples, 1)),
       query_stride(std::max(problem.queries / kStatSamples, 1)) {}
 

@@ -37,6 +37,11 @@ struct HeadGroup {
   }
 };
 
+/// Among which a batch entry's budget is: of all parts where the call has only some.
+SPARSEREEL_HOST_DEVICE inline int all_heads(const Problem& p) {
+  return p.selection.all_heads > 0 ? p.selection.all_heads : p.heads;
+}
+
 struct Sizes {
   Sizes(const Problem& problem, Kernel kernel);
 
@@ -97,10 +102,12 @@ struct BinPlace {
 /// each bin of their errors' logarithms (budget.cuh).
 struct Budget {
   uint32_t bins[kBins];
+  uint32_t wanted;
+  uint32_t unused;           // pairs of counts are summed up over parts of the heads as one number of 64 bits each
   uint32_t sub_bins[kBins];  // of the bin at `place`, where the kept ones end
   BinPlace place;
-  uint32_t wanted;
 };
+static_assert(sizeof(Budget) % sizeof(uint64_t) == 0);
 
 /// Pointers into the scratch memory. [bh] means batch * heads, [bk] batch * kv_heads.
 struct Buffers {

@@ -102,7 +102,7 @@ void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) 
 }
 
 template <int D>
-void select(const Call& call) {
+void select(const Call& call, const AddUp& add_up) {
   if (!call.problem.selection.by_error) {
     const int bytes =
         call.buffers.scores == nullptr ? kTiles * call.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t)) : 0;
@@ -113,7 +113,9 @@ void select(const Call& call) {
   run(call, rank_by_error<D>);
   if (const int budgets = call.sizes.budgets; budgets > 0) {
     const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
+    if (add_up) add_up(call.buffers.budgets->bins, kBins + 2);  // and what is wanted
     start(find_sub_bin, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    if (add_up) add_up(call.buffers.budgets->sub_bins, kBins);
   }
   run(call, choose_by_error<D>);
 }
@@ -131,11 +133,11 @@ void launch_masses(const Call& call) {
   if (call.sizes.D == 256) run(call, find_masses<256>, 0, kMassTiles);
 }
 
-void launch_select(const Call& call) {
+void launch_select(const Call& call, const AddUp& add_up) {
   if (!predicts(call)) return;
-  if (call.sizes.D == 64) select<64>(call);
-  if (call.sizes.D == 128) select<128>(call);
-  if (call.sizes.D == 256) select<256>(call);
+  if (call.sizes.D == 64) select<64>(call, add_up);
+  if (call.sizes.D == 128) select<128>(call, add_up);
+  if (call.sizes.D == 256) select<256>(call, add_up);
 }
 
 }  // namespace sparsereel::attention::cuda

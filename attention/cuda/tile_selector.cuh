@@ -331,9 +331,10 @@ class TileSelector {
     const Budget& budget = budget_of(p_, buffers_, bh_);
     const BinPlace end = find_bin(budget.sub_bins, budget.place.rest);
     const bool alone = p_.selection.heads != nullptr;
-    const int64_t tiles = static_cast<int64_t>(sizes_.selection_tiles) * (alone ? 1 : p_.heads);
-    const int64_t index =
-        static_cast<int64_t>(alone ? 0 : bh_ % p_.heads) * sizes_.selection_tiles + first_tile_ + warp();
+    const int heads = alone ? 1 : all_heads(p_);
+    const int head = alone ? 0 : p_.selection.first_head + bh_ % p_.heads;
+    const int64_t tiles = static_cast<int64_t>(sizes_.selection_tiles) * heads;
+    const int64_t index = static_cast<int64_t>(head) * sizes_.selection_tiles + first_tile_ + warp();
     return {static_cast<uint32_t>(budget.place.bin * kBins + end.bin),
             end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
   }

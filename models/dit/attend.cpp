@@ -1,10 +1,15 @@
 // Each call of a block's attention: watched, run, counted.
 #include "models/dit/attend.h"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "attention/prologue.h"
 #include "models/dit/few_keys_product.h"
+#include "models/dit/head_exchange.h"
 
 namespace sparsereel::models {
 namespace {
@@ -22,6 +27,8 @@ Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, at
                const at::Tensor& key_lengths)
     : run_(run), plan_(plan), workspace_(workspace) {
   context_.key_lengths = key_lengths;
+  if (const int64_t others = plan.grid.size() - plan.slice.count; key_lengths.defined() && others > 0)
+    context_.key_lengths = key_lengths + others;
   context_.mode = run.mode;
   context_.text_tokens = text_tokens;
   begin_layer(0);
@@ -29,29 +36,79 @@ Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, at
 
 void Attend::begin_layer(size_t layer) {
   layer_ = static_cast<int64_t>(layer);
-  context_.policy = run_.policy.at(layer_, run_.step);
+  policy_ = run_.policy.at(layer_, run_.step);
+  context_.policy = policy_;
   context_.slot = layer_;
 }
 
-Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              attention::Prologue prologue, const Linear& reader) {
+void Attend::place(attention::Prologue prologue) {
   context_.prologue = std::move(prologue);
   context_.prologue.rotary_cos = plan_.rotary.cos;
   context_.prologue.rotary_sin = plan_.rotary.sin;
   context_.prologue.rotary_pairs = plan_.rotary_pairs;
   context_.prologue.rotary_positions = plan_.rotary_by_head.positions;
   context_.prologue.rotary_frequencies = plan_.rotary_by_head.frequencies;
+}
+
+attention::Result Attend::run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Linear& reader) {
   if (run_.watcher)
     run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();
   // Watchers may keep the queries, and rows in 8 bits would be made of a copy.
-  context_.may_overwrite_q = !run_.watcher && !reader.is_fp8();
-  const attention::Result result = attention::attend(q, k, v, context_, workspace_);
+  context_.may_overwrite_q = !run_.watcher && !reader.is_fp8() && plan_.group == nullptr;
+  attention::Result result = attention::attend(q, k, v, context_, workspace_);
   context_.takes_e4m3 = false;  // watchers, who may repeat a call, do not
   if (run_.attended) run_.attended();
   run_.per_layer[static_cast<size_t>(layer_)] += result.statistics;
   run_.kernel = result.kernel;
-  return rows_of(result, q.scalar_type());
+  return result;
+}
+
+/// What the context says of all heads becomes what it says of these.
+void Attend::narrow_to(const Slice& heads, int64_t all) {
+  const auto some = [&](at::Tensor& x, int64_t size) {
+    if (x.defined()) x = x.narrow(0, heads.first * size, heads.count * size);
+  };
+  attention::Prologue& prologue = context_.prologue;
+  if (prologue.across_heads) {
+    for (at::Tensor* x : {&prologue.q_weight, &prologue.q_bias, &prologue.k_weight, &prologue.k_bias})
+      if (x->defined()) some(*x, x->size(0) / all);
+  }
+  some(prologue.rotary_frequencies, 1);
+  const auto& policies = policy_.heads;
+  context_.policy = policy_;
+  if (!policies.empty())
+    context_.policy.heads = policies.subspan(static_cast<size_t>(heads.first), static_cast<size_t>(heads.count));
+  const bool alike = std::ranges::all_of(policies, [&](const auto& policy) { return policy == policies.front(); });
+  context_.part = attention::HeadPart{.first = heads.first, .all = all, .alike = alike, .sum = {}};
+}
+
+/// q, k and v of this rank's tokens with all heads; what attention gives for them [B, N, heads, head_dim].
+at::Tensor Attend::run_own_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  AttentionRows rows{.q = q, .k = k, .v = v};
+  attention::Prologue& prologue = context_.prologue;
+  if (prologue.across_heads && prologue.norm != attention::Prologue::Norm::none) {
+    rows.q_moments = attention::token_moments(prologue, q);
+    rows.k_moments = attention::token_moments(prologue, k);
+  }
+  const HeadExchange exchange(*plan_.group, rows, plan_.grid.size(), context_.text_tokens);
+  const AttentionRows own = exchange.to_heads(rows);
+  narrow_to(exchange.heads(), q.size(2));
+  context_.part->sum = [group = plan_.group, device = q.device()](int64_t* counts, int64_t count) {
+    group->all_reduce_sum(at::from_blob(counts, {count}, at::TensorOptions().dtype(at::kLong).device(device)));
+  };
+  prologue.q_moments = own.q_moments;
+  prologue.k_moments = own.k_moments;
+  const attention::Result result = run(own.q, own.k, own.v, {});
+  run_.kernel += ", heads of " + std::to_string(plan_.group->size()) + " ranks";
+  return exchange.to_tokens(result.out);
+}
+
+Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              attention::Prologue prologue, const Linear& reader) {
+  place(std::move(prologue));
+  if (plan_.group != nullptr) return run_own_heads(q, k, v).flatten(2);
+  return rows_of(run(q, k, v, reader), q.scalar_type());
 }
 
 at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,

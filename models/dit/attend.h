@@ -20,7 +20,8 @@ namespace sparsereel::models {
 /// What a call of attention::attend() is given, the context's prologue not yet applied. References hold during the
 /// watcher's call.
 struct AttentionCall {
-  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text
+  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text; where ranks
+                                // share the heads, this one's
   const attention::Context& context;
   const hilbert::Grid& grid;  // of the video tokens
   int64_t layer = 0, step = 0;
@@ -32,6 +33,7 @@ struct AttentionRun {
   attention::Policy policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   int64_t step = 0;
+  Group* tokens = nullptr;  // whose ranks share the video's tokens, and in attention its heads; null: this one has all
   std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
   std::function<void()> attended;                     // likewise after each call
   bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
@@ -46,18 +48,19 @@ struct AttentionRun {
 /// The attention of one forward's blocks, layer after layer. What it refers to must outlive it.
 class Attend {
  public:
-  /// key_lengths: int64 [B], keys behind which there is padding; undefined: none.
+  /// key_lengths: int64 [B], keys behind which there is padding, counted in the plan's slice of the video's tokens and
+  /// the text's; undefined: none.
   Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace,
          const at::Tensor& key_lengths = {});
 
   void begin_layer(size_t layer);
-  /// q, k, v [B, N, heads, head_dim]: video tokens in the plan's order, then text; any strides with contiguous
-  /// head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights
+  /// q, k, v [B, N, heads, head_dim]: the plan's slice of the video tokens in its order, then text; any strides with
+  /// contiguous head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights
   /// and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added
-  /// here.
+  /// here. Where ranks share the tokens, each attends with some of the heads.
   Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                         const Linear& reader = {});
-  /// linear(cross-attention, out): k and v [B, L, heads, head_dim] of a context, with the bias of its padding
+  /// linear(cross-attention, out), without any exchange: k and v [B, L, heads, head_dim] of a context, with the bias of its padding
   /// (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                    const at::Tensor& key_bias, const Linear& out);
@@ -67,10 +70,16 @@ class Attend {
                    const at::Tensor& key_bias, const KeysAndValues& second, const Linear& out);
 
  private:
+  void place(attention::Prologue prologue);
+  attention::Result run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Linear& reader);
+  at::Tensor run_own_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+  void narrow_to(const Slice& heads, int64_t all);
+
   AttentionRun& run_;
   const TokenPlan& plan_;
   attention::Workspace& workspace_;
   attention::Context context_;
+  attention::CallPolicy policy_;  // of the layer's heads, of all ranks
   int64_t layer_ = 0;
 };
 

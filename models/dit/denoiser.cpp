@@ -33,7 +33,7 @@ class BlockLoop final : public Denoiser {
   bool rounds_again() const override { return rounds_again_; }
 
  private:
-  const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
+  const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order, Group* group);
   void run_blocks(size_t first, size_t end, Tokens& tokens, Attend& attend);
   void run_blocks(Tokens& tokens, Attend& attend, StepCache& cache);
 
@@ -43,14 +43,17 @@ class BlockLoop final : public Denoiser {
   bool rounds_again_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
-  std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
+  // By order, grid, rank and ranks.
+  std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t, int64_t, int64_t>, TokenPlan> plans_;
 };
 
-const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder order) {
-  const auto key = std::make_tuple(order, grid.frames, grid.height, grid.width);
+const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder order, Group* group) {
+  const auto key = std::make_tuple(order, grid.frames, grid.height, grid.width, group == nullptr ? 0 : group->rank(),
+                                   group == nullptr ? 0 : group->size());
   auto found = plans_.find(key);
   if (found == plans_.end())
-    found = plans_.emplace(key, make_token_plan(dit_->tables(grid), grid, order, options_)).first;
+    found = plans_.emplace(key, make_token_plan(dit_->tables(grid), grid, order, options_, group)).first;
+  found->second.group = group;  // another one of as many ranks, maybe
   return found->second;
 }
 
@@ -80,7 +83,7 @@ at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& con
   const DitInput input = {.latents = latents.to(options_),
                           .conditioning = conditioning.to(options_),
                           .timesteps = timesteps.to(options_.device())};
-  const TokenPlan& tokens_plan = plan(dit_->grid_of(input), run.token_order);
+  const TokenPlan& tokens_plan = plan(dit_->grid_of(input), run.token_order, run.tokens);
   run.per_layer.resize(dit_->layers());
   Tokens tokens = dit_->embed(input, tokens_plan);
   Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);

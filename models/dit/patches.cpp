@@ -15,12 +15,14 @@ at::Tensor patchify(const at::Tensor& latents, const PatchSize& patch, const Tok
                                  .permute({0, 1, 4, 6, 3, 2, 5, 7})
                                  .flatten(4, 7)
                                  .flatten(1, 3);
-  return plan.order.defined() ? attention::gather_tokens(patches, plan.order) : patches;
+  return plan.order.defined() ? attention::gather_tokens(patches, plan.order)
+                              : patches.narrow(1, plan.slice.first, plan.slice.count);
 }
 
 at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const TokenPlan& plan) {
   const hilbert::Grid& grid = plan.grid;
-  const at::Tensor native = plan.inverse.defined() ? attention::gather_tokens(patches, plan.inverse) : patches;
+  const at::Tensor all = gather_slices(patches, 1, grid.size(), plan.group);
+  const at::Tensor native = plan.inverse.defined() ? attention::gather_tokens(all, plan.inverse) : all;
   const int64_t channels = patches.size(2) / (patch.frames * patch.height * patch.width);
   return native
       .view({native.size(0), grid.frames, grid.height, grid.width, channels, patch.frames, patch.height, patch.width})

@@ -18,22 +18,28 @@ at::Tensor index_tensor(const std::vector<int64_t>& indices, at::Device device) 
 }  // namespace
 
 TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, hilbert::TokenOrder order,
-                          const at::TensorOptions& options) {
+                          const at::TensorOptions& options, Group* group) {
   const at::Device device = options.device();
   const at::ScalarType dtype = options.dtype().toScalarType();
   TokenPlan plan;
   plan.grid = grid;
+  plan.group = group;
+  plan.slice = slice_of(grid.size(), group);
+  at::Tensor whole;  // the order of all tokens
   if (order != hilbert::TokenOrder::native) {
     const hilbert::Permutation& permutation = hilbert::permutation(order, grid);
-    plan.order = index_tensor(permutation.order, device);
+    whole = index_tensor(permutation.order, device);
+    plan.order = whole.narrow(0, plan.slice.first, plan.slice.count);
     plan.inverse = index_tensor(permutation.inverse, device);
   }
   const auto placed = [&](const at::Tensor& table, at::ScalarType wanted) {
     if (!table.defined()) return at::Tensor();
     const at::Tensor there = table.to(device, wanted);
-    return plan.order.defined() ? there.index_select(0, plan.order) : there;
+    return whole.defined() ? there.index_select(0, whole) : there;
   };
   plan.video_positions = placed(tables.video_positions, dtype);
+  if (plan.video_positions.defined())
+    plan.video_positions = plan.video_positions.narrow(0, plan.slice.first, plan.slice.count);
   if (tables.text_positions.defined()) plan.text_positions = tables.text_positions.to(device, dtype);
   plan.rotary = {.cos = placed(tables.rotary.cos, at::kFloat), .sin = placed(tables.rotary.sin, at::kFloat)};
   if (const auto& [positions, frequencies] = tables.rotary_by_head; frequencies.defined())

@@ -1,10 +1,12 @@
-// What depends on a grid and the order of its tokens alone: the permutation, and position tables in that order.
+// What depends on a grid, the order of its tokens and a rank's slice of them alone: the permutation, and position
+// tables in that order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include "hilbert/token_order.h"
 #include "models/layers/positions.h"
+#include "models/parallel/share.h"
 
 namespace sparsereel::models {
 
@@ -26,16 +28,19 @@ struct TokenTables {
 /// On the run's device, video tokens in the run's order.
 struct TokenPlan {
   hilbert::Grid grid;
-  at::Tensor order, inverse;    // int64 [N video]; undefined for the native order
-  at::Tensor video_positions;   // as in TokenTables, in the run's dtype
+  Slice slice;                  // of the video tokens: what this rank has of them
+  Group* group = nullptr;       // whose ranks have one slice each; null: this rank has all
+  at::Tensor order;             // int64 [slice], the native places; undefined for the native order
+  at::Tensor inverse;           // int64 [N video], likewise
+  at::Tensor video_positions;   // [slice, C] of TokenTables', in the run's dtype
   at::Tensor text_positions;    // likewise
-  RotaryTable rotary;           // likewise, in fp32
+  RotaryTable rotary;           // [N video], likewise, in fp32: attention is of all tokens
   at::Tensor rotary_pairs;      // attention::rotary_pairs() of them on a GPU
   RotaryByHead rotary_by_head;  // likewise
 };
 
-/// options: the run's device and dtype.
+/// options: the run's device and dtype. group: whose ranks share the tokens; null: nobody does.
 TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, hilbert::TokenOrder order,
-                          const at::TensorOptions& options);
+                          const at::TensorOptions& options, Group* group = nullptr);
 
 }  // namespace sparsereel::models

@@ -1,0 +1,76 @@
+// Who computes what, and slices put together again.
+#include "models/parallel/share.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+bool has_ranks_for_passes(int64_t ranks, int64_t passes) {
+  return passes == 2 && ranks % 2 == 0;
+}
+
+/// Ranks that share the tokens of a pass.
+int64_t ranks_of_pass(int64_t ranks, int64_t passes) {
+  return has_ranks_for_passes(ranks, passes) ? ranks / 2 : ranks;
+}
+
+}  // namespace
+
+Slice slice_of(int64_t count, int64_t ranks, int64_t rank) {
+  const int64_t first = count * rank / ranks;
+  return {.first = first, .count = count * (rank + 1) / ranks - first};
+}
+
+Slice slice_of(int64_t count, const Group* group) {
+  return group == nullptr ? Slice{.first = 0, .count = count} : slice_of(count, group->size(), group->rank());
+}
+
+Share share_of(Group* group, int64_t passes) {
+  if (group == nullptr) return {};
+  Share share{.all = group, .tokens = {}, .passes = {}};
+  if (!has_ranks_for_passes(group->size(), passes)) {
+    share.tokens = std::shared_ptr<Group>(group, [](Group*) {});  // the caller's
+    return share;
+  }
+  const int64_t together = ranks_of_pass(group->size(), passes);
+  const std::shared_ptr<Group> tokens = group->split(group->rank() / together);
+  share.passes = group->split(group->rank() % together);
+  if (together > 1) share.tokens = tokens;
+  return share;
+}
+
+void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens) {
+  const int64_t together = ranks_of_pass(ranks, passes), most = std::min(heads, tokens);
+  if (together <= most) return;
+  const std::string what = heads <= tokens ? " attention heads" : " tokens";
+  throw bad_input(std::to_string(ranks) + " ranks cannot share this video: " + std::to_string(together) +
+                      " of them share a pass, of " + std::to_string(most) + what,
+                  "use at most " + std::to_string(passes == 2 ? 2 * most : most) + " ranks");
+}
+
+at::Tensor gather_slices(const at::Tensor& x, int64_t dim, int64_t whole, Group* group) {
+  if (group == nullptr) return x;
+  std::vector<at::Tensor> slices;
+  for (int64_t rank = 0; rank < group->size(); ++rank) {
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape[static_cast<size_t>(dim)] = slice_of(whole, group->size(), rank).count;
+    slices.push_back(at::empty(shape, x.options().memory_format(at::MemoryFormat::Contiguous)));
+  }
+  group->all_gather(x.contiguous(), slices);
+  return at::cat(slices, dim);
+}
+
+bool any_rank(bool says, Group* group, at::Device device) {
+  if (group == nullptr) return says;
+  const at::Tensor flag = at::full({1}, says ? 1 : 0, at::TensorOptions().dtype(at::kLong).device(device));
+  group->all_reduce_max(flag);
+  return flag.item<int64_t>() != 0;
+}
+
+}  // namespace sparsereel::models

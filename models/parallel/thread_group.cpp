@@ -1,0 +1,234 @@
+// A call shows its tensors to the others, waits until all have come, reads theirs, and waits until all have read.
+#include "models/parallel/thread_group.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char* kRemedy = "begin again: what was computed until then is lost";
+
+/// What a group and all that were split off it share: they end together.
+struct Fate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<std::string> ended;  // why
+};
+
+/// Where the ranks of one group come together.
+struct Meeting {
+  std::shared_ptr<Fate> fate;
+  std::chrono::milliseconds limit{};
+  std::vector<int64_t> names;         // of the ranks in the group that all others were split off
+  std::vector<const void*> shown;     // by rank
+  std::vector<uint8_t> here, gone;    // by rank: waits for the others; will not come any more
+  int64_t round = 0;                  // how often all have come
+  std::vector<std::shared_ptr<Meeting>> split;  // by rank: what it belongs to next
+
+  size_t size() const { return names.size(); }
+  std::string name(size_t rank) const { return "rank " + std::to_string(names[rank]); }
+  /// The first that is `in`, or is not.
+  std::optional<size_t> first(const std::vector<uint8_t>& in, bool is) const {
+    const auto found = std::ranges::find_if(in, [&](uint8_t x) { return (x != 0) == is; });
+    return found == in.end() ? std::nullopt : std::optional(static_cast<size_t>(found - in.begin()));
+  }
+};
+
+std::shared_ptr<Meeting> make_meeting(std::shared_ptr<Fate> fate, std::chrono::milliseconds limit,
+                                      std::vector<int64_t> names) {
+  auto meeting = std::make_shared<Meeting>();
+  meeting->fate = std::move(fate);
+  meeting->limit = limit;
+  meeting->shown.resize(names.size());
+  meeting->here.resize(names.size());
+  meeting->gone.resize(names.size());
+  meeting->split.resize(names.size());
+  meeting->names = std::move(names);
+  return meeting;
+}
+
+using Tensors = std::span<const at::Tensor>;
+
+class ThreadGroup final : public Group {
+ public:
+  ThreadGroup(std::shared_ptr<Meeting> meeting, size_t rank) : meeting_(std::move(meeting)), rank_(rank) {}
+  ThreadGroup(const ThreadGroup&) = delete;
+  ThreadGroup& operator=(const ThreadGroup&) = delete;
+  ~ThreadGroup() override {
+    const std::lock_guard lock(fate().mutex);
+    meeting_->gone[rank_] = 1;
+    fate().changed.notify_all();
+  }
+
+  int64_t rank() const override { return static_cast<int64_t>(rank_); }
+  int64_t size() const override { return static_cast<int64_t>(meeting_->size()); }
+
+  void all_to_all(Tensors send, Tensors receive) override {
+    exchange(&send, [&] {
+      for (size_t i = 0; i < receive.size(); ++i) copy(receive[i], shown<Tensors>(i)[rank_]);
+    });
+  }
+  void all_gather(const at::Tensor& send, Tensors receive) override {
+    exchange(&send, [&] {
+      for (size_t i = 0; i < receive.size(); ++i) copy(receive[i], shown<at::Tensor>(i));
+    });
+  }
+  void all_reduce_sum(const at::Tensor& tensor) override {
+    reduce(tensor, [](const at::Tensor& sum, const at::Tensor& next) { sum.add_(next); });
+  }
+  void all_reduce_max(const at::Tensor& tensor) override {
+    reduce(tensor, [](const at::Tensor& most, const at::Tensor& next) { at::maximum_out(tensor_of(most), most, next); });
+  }
+  void broadcast(const at::Tensor& tensor, int64_t root) override {
+    exchange(&tensor, [&] {
+      if (root != rank()) copy(tensor, shown<at::Tensor>(static_cast<size_t>(root)));
+    });
+  }
+
+  std::shared_ptr<Group> split(int64_t color) override {
+    exchange(&color, [&] {
+      if (rank_ == 0) assign_splits();
+    });
+    const auto mine = std::exchange(meeting_->split[rank_], nullptr);
+    const auto place = std::ranges::find(mine->names, meeting_->names[rank_]);
+    return std::make_shared<ThreadGroup>(mine, static_cast<size_t>(place - mine->names.begin()));
+  }
+
+  void abort(const std::string& reason) noexcept override {
+    const std::lock_guard lock(fate().mutex);
+    end(meeting_->name(rank_) + ": " + reason);
+  }
+
+ private:
+  static at::Tensor& tensor_of(const at::Tensor& tensor) { return const_cast<at::Tensor&>(tensor); }
+  Fate& fate() const { return *meeting_->fate; }
+
+  /// The fate's mutex is held.
+  void end(const std::string& why) const noexcept {
+    if (!fate().ended) fate().ended = why;
+    fate().changed.notify_all();
+  }
+
+  /// What rank i gave to this call.
+  template <typename T>
+  const T& shown(size_t i) const {
+    return *static_cast<const T*>(meeting_->shown[i]);
+  }
+
+  static void copy(const at::Tensor& to, const at::Tensor& from) {
+    if (to.sizes() != from.sizes() || to.scalar_type() != from.scalar_type())
+      throw run_failure("ranks exchange tensors that do not fit each other", "report this");
+    to.copy_(from);
+  }
+
+  template <typename Read>
+  void exchange(const void* mine, const Read& read) {
+    meet(mine);
+    read();
+    meet(mine);
+  }
+
+  /// In the order of the ranks: the same bits for all.
+  template <typename Add>
+  void reduce(const at::Tensor& tensor, const Add& add) {
+    meet(&tensor);
+    const at::Tensor all = shown<at::Tensor>(0).clone();
+    for (size_t i = 1; i < meeting_->size(); ++i) add(all, shown<at::Tensor>(i));
+    meet(&tensor);
+    tensor.copy_(all);
+  }
+
+  /// Returns when all have come.
+  void meet(const void* mine) {
+    Meeting& meeting = *meeting_;
+    std::unique_lock lock(fate().mutex);
+    if (!fate().ended) {
+      meeting.shown[rank_] = mine;
+      meeting.here[rank_] = 1;
+      if (!meeting.first(meeting.here, false)) {
+        std::ranges::fill(meeting.here, uint8_t{0});
+        ++meeting.round;
+        fate().changed.notify_all();
+        return;
+      }
+      wait(lock);
+    }
+    if (fate().ended) throw run_failure("a rank of this video has failed: " + *fate().ended, kRemedy);
+  }
+
+  void wait(std::unique_lock<std::mutex>& lock) const {
+    const Meeting& meeting = *meeting_;
+    const int64_t round = meeting.round;
+    const auto deadline = std::chrono::steady_clock::now() + meeting.limit;
+    while (meeting.round == round && !fate().ended) {
+      for (size_t i = 0; i < meeting.size(); ++i)
+        if (meeting.gone[i] != 0 && meeting.here[i] == 0) return end(meeting.name(i) + ": it has left");
+      if (fate().changed.wait_until(lock, deadline) == std::cv_status::no_timeout || meeting.round != round) continue;
+      return end(meeting.name(*meeting.first(meeting.here, false)) + ": it did not come within " +
+                 std::to_string(meeting.limit.count()) + " ms");
+    }
+  }
+
+  void assign_splits() const {
+    std::map<int64_t, std::vector<size_t>> ranks;  // by color
+    for (size_t i = 0; i < meeting_->size(); ++i) ranks[shown<int64_t>(i)].push_back(i);
+    for (const auto& [color, members] : ranks) {
+      std::vector<int64_t> names;
+      for (const size_t i : members) names.push_back(meeting_->names[i]);
+      const auto meeting = make_meeting(meeting_->fate, meeting_->limit, names);
+      for (const size_t i : members) meeting_->split[i] = meeting;
+    }
+  }
+
+  std::shared_ptr<Meeting> meeting_;
+  size_t rank_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Group>> make_thread_groups(int64_t size, std::chrono::milliseconds limit) {
+  std::vector<int64_t> names(static_cast<size_t>(size));
+  std::iota(names.begin(), names.end(), int64_t{0});
+  const auto meeting = make_meeting(std::make_shared<Fate>(), limit, std::move(names));
+  std::vector<std::shared_ptr<Group>> groups;
+  for (size_t rank = 0; rank < meeting->size(); ++rank) groups.push_back(std::make_shared<ThreadGroup>(meeting, rank));
+  return groups;
+}
+
+void run_in_threads(int64_t size, const std::function<void(Group&)>& body, std::chrono::milliseconds limit) {
+  std::vector<std::shared_ptr<Group>> groups = make_thread_groups(size, limit);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run = [&](std::shared_ptr<Group> group) {
+    std::string reason = "an exception of unknown type";
+    try {
+      return body(*group);
+    } catch (const std::exception& error) {
+      reason = error.what();
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+    }
+    group->abort(reason);
+  };
+  std::vector<std::thread> threads;
+  for (std::shared_ptr<Group>& group : groups) threads.emplace_back(run, std::exchange(group, nullptr));
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace sparsereel::models
