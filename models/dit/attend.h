@@ -42,6 +42,7 @@ struct AttentionRun {
   // Denoising fills these: [step][layer] of what was committed, and the steps that were redone with full attention.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
+  std::vector<int64_t> kept_by_rank;  // blocks that each of several ranks kept; statistics are those of all of them
   std::string kernel;  // what ran last
 };
 

@@ -7,18 +7,24 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "models/parallel/share.h"
 #include "models/video/cache_rule.h"
+#include "models/video/request.h"
 
 namespace sparsereel::models {
 
 /// What one denoising by one transformer remembers. A step's first forward decides for its other ones, which are passes
 /// of guidance in turn; the rows of a batch decide together: passes that decide each for itself drift apart, and
-/// guidance enlarges what they differ in. A copy is cheap: tensors are replaced, never changed.
+/// guidance enlarges what they differ in. Ranks decide together too, as one rank with all tokens and passes does; each
+/// remembers its own tokens. A copy is cheap: tensors are replaced, never changed.
 class StepCache {
  public:
-  explicit StepCache(CacheRule rule) : rule_(rule) {}
+  /// passes: how one rank computes passes that have ranks of their own here.
+  explicit StepCache(CacheRule rule, Share share = {}, GuidancePasses passes = GuidancePasses::batched)
+      : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
 
   /// reused: where the rule knows it (CacheRule::reuses()); a step without one to reuse is computed all the same.
   void begin_step(std::optional<bool> reused = {});
@@ -35,7 +41,7 @@ class StepCache {
   /// What they added, where they ran.
   void remember(const at::Tensor& rest);
 
-  /// By name.
+  /// By name: what one rank with all tokens and passes remembers. Called by all ranks.
   std::map<std::string, at::Tensor> state() const;
   /// Throws Error naming a tensor that is missing, as where another version wrote the state: steps reused without it
   /// would be others.
@@ -47,8 +53,14 @@ class StepCache {
     at::Tensor last, before;
   };
   void update(Memory& memory, const at::Tensor& now) const;
+  void add_up_ranks(std::vector<at::Tensor>& sums) const;
+  bool is_other_pass() const;
+  std::vector<Memory> of_all_ranks(const Memory& memory, int64_t video_tokens) const;
+  Memory of_this_rank(const Memory& memory, int64_t video_tokens) const;
 
   CacheRule rule_;
+  Share share_;
+  bool in_turn_;
   int64_t computed_ = 0;       // steps
   size_t forward_ = 0;         // of the step
   bool reuses_ = false;        // the step

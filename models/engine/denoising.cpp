@@ -9,6 +9,7 @@
 #include "hilbert/error.h"
 #include "models/dit/context_keys.h"
 #include "models/engine/frames.h"
+#include "models/engine/rank_counts.h"
 
 namespace sparsereel::models {
 namespace {
@@ -33,11 +34,19 @@ bool all_finite(const at::Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
 
+/// int64, of its bits.
+at::Tensor checksum(const at::Tensor& tensor) {
+  return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt).sum(at::kLong);
+}
+
 }  // namespace
 
 Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan,
                      DenoisingStart start)
-    : experts_(std::move(experts)), plan_(plan), state_(std::move(start)) {
+    : experts_(std::move(experts)),
+      plan_(plan),
+      state_(std::move(start)),
+      share_(share_of(state_.group, state_.conditioning.passes())) {
   for (size_t expert = 0; expert < experts_->size(); ++expert) {
     const double scale = expert == 0 ? plan.guidance_scale : plan.guidance_scale_2.value();
     guidance_.emplace_back(scale, plan.use_dynamic_cfg, plan.num_inference_steps, plan.guidance_passes);
@@ -53,6 +62,7 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   if (attention_.mode == attention::Mode::quantized) attention_.policy.arithmetic = attention::BlockPolicy{}.arithmetic;
   attention_.token_order = plan.token_order;
   attention_.collects = false;
+  attention_.tokens = share_.tokens.get();
   forget_steps();
   forget_context();
 }
@@ -81,22 +91,38 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   StepCache* cache = cache_ ? &*cache_ : nullptr;
   if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
   return guidance_[expert].predict(
-      state_.latents, state_.conditioning, timestep, [&](const at::Tensor& latents, const Conditioning& conditioning) {
+      state_.latents, state_.conditioning, timestep,
+      [&](const at::Tensor& latents, const Conditioning& conditioning) {
         const at::Tensor timesteps = at::full({conditioning.passes()}, timestep, latents.options().dtype(at::kFloat));
         return denoiser.forward(with_beside(latents), conditioning, timesteps, run, cache);
-      });
+      },
+      share_.passes.get());
+}
+
+/// Ranks find out together, by one exchange, which also tells whether they still have the same latents: sums that are
+/// alike have a largest one that is the smallest.
+bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
+  if (share_.all == nullptr) return all_finite(prediction);
+  const at::Tensor sum = checksum(state_.latents), broken = at::isfinite(prediction).all().logical_not();
+  const at::Tensor most = at::stack({broken.to(at::kLong), sum, sum.neg()});
+  share_.all->all_reduce_max(most);
+  const at::Tensor found = most.cpu();
+  if (found[1].item<int64_t>() != -found[2].item<int64_t>())
+    throw run_failure("before step " + std::to_string(done_ + 1) + " the ranks no longer have the same latents",
+                      "use cards of one kind; if they are, look for one that computes wrongly");
+  return found[0].item<int64_t>() == 0;
 }
 
 /// Leaves the step's own counts in attention_.per_layer.
 at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
   sampler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
-  const bool finite = all_finite(prediction);
+  const bool finite = finite_everywhere(prediction);
   experts_->load(experts_->at(timestep)).collect(attention_);
   if (finite) return prediction;
   if (attention_.mode != attention::Mode::full || is_reused(attention_.per_layer)) {
     prediction = redo_with_full_attention(timestep);
-    if (all_finite(prediction)) return prediction;
+    if (finite_everywhere(prediction)) return prediction;
   }
   throw run_failure("step " + std::to_string(done_ + 1) + ": the denoiser's prediction holds NaN or Inf",
                     nan_remedy(state_.latents.scalar_type()));
@@ -110,6 +136,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
   AttentionRun full;
   full.token_order = attention_.token_order;
   full.step = done_;
+  full.tokens = attention_.tokens;
   at::Tensor prediction = predict(timestep, full);
   attention_.per_layer = std::move(full.per_layer);
   attention_.redone_steps.push_back(done_);
@@ -120,7 +147,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
 }
 
 void Denoising::forget_steps() {
-  if (plan_.cache.on()) cache_.emplace(plan_.cache);
+  if (plan_.cache.on()) cache_.emplace(plan_.cache, share_, plan_.guidance_passes);
 }
 
 void Denoising::forget_context() {
@@ -149,6 +176,8 @@ void Denoising::take_step() {
   const at::Tensor prediction = predict_guarded(timestep());
   at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
   next = with_known(next.to(state_.latents.scalar_type()));
+  if (share_.all != nullptr)
+    add_up_ranks(attention_.per_layer, attention_.kept_by_rank, *share_.all, state_.latents.device());
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
   add_up_layers();

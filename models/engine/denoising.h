@@ -10,6 +10,7 @@
 #include "models/engine/experts.h"
 #include "models/engine/guidance.h"
 #include "models/engine/pipeline.h"
+#include "models/parallel/share.h"
 #include "models/samplers/sampler.h"
 
 namespace sparsereel::models {
@@ -20,6 +21,7 @@ struct DenoisingStart {
   at::Tensor latents;       // in the model's layout, F whole groups of the model's patches in time
   at::Generator generator;  // after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
+  Group* group = nullptr;  // whose ranks make the video together, all from the same start; null: this one alone
 };
 
 /// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
@@ -36,6 +38,10 @@ struct DenoisingState {
   std::vector<std::string> warnings;
 };
 
+/// With several ranks, each function is called by all of them. Predictions are exchanged, and everything after them each
+/// rank computes by itself: the sampler's steps are the same operations on the same bits, which cost less than moving
+/// their result. Ranks that nevertheless differ are found at the next step, not smoothed over: a broadcast would leave
+/// them with other histories of their samplers, and hide a card that computes wrongly.
 class Denoising {
  public:
   Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);
@@ -45,12 +51,12 @@ class Denoising {
   bool finished() const { return done() == steps(); }
   /// Loads the expert of the step to come, where there is one; true where it was not there. step() does so by itself.
   bool load_expert();
-  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
-  /// is made again with full attention before anything is committed. Where it throws, all is as before: nothing is
+  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf,
+  /// on any rank, is made again with full attention before anything is committed. Where it throws, all is as before: nothing is
   /// committed, counted or drawn, so that the same step may be tried again, or another run of the same denoiser be
   /// next.
   void step();
-  /// Waits for the device.
+  /// What one rank alone would have, whatever the number of ranks. Waits for the device.
   DenoisingState state() const;
   /// Goes on from a state of the same plan. Throws Error where it does not fit.
   void resume(const DenoisingState& state);
@@ -68,6 +74,7 @@ class Denoising {
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
   at::Tensor redo_with_full_attention(double timestep);
+  bool finite_everywhere(const at::Tensor& prediction) const;
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
@@ -86,6 +93,7 @@ class Denoising {
   std::vector<Guidance> guidance_;  // of each expert
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
+  Share share_;
   at::Tensor beside_;  // conditioning latents that go beside the noise, which the conditioning lacks; undefined: none
   at::Tensor input_;   // of the last forward where there are: its other channels stay from one to the next
   AttentionRun attention_;

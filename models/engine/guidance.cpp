@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace sparsereel::models {
 
@@ -15,10 +16,16 @@ double Guidance::scale(double timestep) const {
 }
 
 at::Tensor Guidance::predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
-                             const Denoise& denoise) const {
+                             const Denoise& denoise, Group* ranks) const {
   if (conditioning.passes() == 1) return denoise(latents, conditioning).to(at::kFloat);
   at::Tensor unconditional, conditional;
-  if (passes_ == GuidancePasses::batched) {
+  if (ranks != nullptr) {
+    const at::Tensor own = denoise(latents, conditioning.pass(ranks->rank())).to(at::kFloat).contiguous();
+    const std::vector<at::Tensor> all = {at::empty_like(own), at::empty_like(own)};
+    ranks->all_gather(own, all);
+    unconditional = all[0];
+    conditional = all[1];
+  } else if (passes_ == GuidancePasses::batched) {
     const at::Tensor both = denoise(at::cat({latents, latents}), conditioning).to(at::kFloat);
     unconditional = both.narrow(0, 0, 1);
     conditional = both.narrow(0, 1, 1);

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "models/dit/conditioning.h"
+#include "models/parallel/group.h"
 #include "models/video/request.h"
 
 namespace sparsereel::models {
@@ -22,9 +23,10 @@ class Guidance {
   using Denoise = std::function<at::Tensor(const at::Tensor& latents, const Conditioning& conditioning)>;
 
   /// latents [1, ..]; conditioning of the passes of the negative prompt and the prompt, or of the prompt's alone, whose
-  /// prediction is then the result. fp32 [1, ..].
+  /// prediction is then the result. ranks: each of which computes the pass of its number; null: this one computes all.
+  /// fp32 [1, ..], the same bits on all ranks.
   at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
-                     const Denoise& denoise) const;
+                     const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;
 
  private:

@@ -27,6 +27,7 @@
 #include "models/engine/tile_retry.h"
 #include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
+#include "models/parallel/share.h"
 #include "models/weights/device.h"
 #include "models/weights/tensor_source.h"
 
@@ -328,8 +329,9 @@ Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, cons
 }
 
 std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Conditioning& conditioning,
-                                                     const at::Tensor& init_latents) {
+                                                     const at::Tensor& init_latents, Group* group) {
   const c10::InferenceMode guard;
+  check_ranks(plan, group);
   if (!plan.image.empty() && !conditioning.latents.defined())
     throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
   if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
@@ -344,7 +346,22 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
                                      DenoisingStart{.conditioning = drawn.to(device_),
                                                     .latents = latents.to(device_, dtype_of(spec_.latents)),
                                                     .generator = generator,
-                                                    .layout = spec_.layout});
+                                                    .layout = spec_.layout,
+                                                    .group = group});
+}
+
+void Pipeline::check_ranks(const Plan& plan, Group* group) const {
+  if (group != nullptr)
+    models::check_ranks(group->size(), plan.is_guided() ? 2 : 1, spec_.heads, token_grid(spec_, plan.latent).size());
+}
+
+/// Where that is due; the state of several ranks is made by all of them. Whether it was.
+bool Pipeline::keep(const Denoising& denoising, const Run& run) {
+  const bool due = denoising.finished() || (run.checkpoint_every > 0 && denoising.done() % run.checkpoint_every == 0);
+  if (!due || (run.group == nullptr && !run.checkpoint)) return false;
+  const DenoisingState state = denoising.state();
+  if (run.checkpoint) run.checkpoint(state);
+  return true;
 }
 
 void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome) {
@@ -352,16 +369,12 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
   if (run.within) denoising.attention().attended = [&] { run.within(denoising.done()); };
   StageMeter meter(device_);
   while (!denoising.finished()) {
-    if (run.cancelled && run.cancelled()) throw Cancelled{};
+    if (any_rank(run.cancelled && run.cancelled(), run.group, device_)) throw Cancelled{};
     if (denoising.load_expert()) outcome.seconds.switch_transformer += meter.lap();
     denoising.step();
     outcome.seconds.steps.push_back(meter.lap());
     if (run.step) run.step(denoising.done(), denoising.steps(), outcome.seconds.steps.back());
-    const bool due = run.checkpoint_every > 0 && denoising.done() % run.checkpoint_every == 0;
-    if (run.checkpoint && (due || denoising.finished())) {
-      run.checkpoint(denoising.state());
-      outcome.seconds.keep += meter.lap();
-    }
+    if (keep(denoising, run)) outcome.seconds.keep += meter.lap();
   }
   outcome.attention = std::move(denoising.attention());
   outcome.attention.watcher = nullptr;  // the outcome outlives what the run refers to
@@ -372,6 +385,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
 Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& run) {
   const c10::InferenceMode guard;
   check_init_latents(plan, inputs.init_latents);
+  check_ranks(plan, run.group);
   Outcome outcome;
   StageMeter meter(device_);
   check_weights(inputs.images.first != nullptr);
@@ -383,7 +397,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.images, run, meter, outcome);
   announce("load");
-  auto denoising = start_denoising(plan, conditioning, inputs.init_latents);
+  auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);
   denoising->load_expert();
   outcome.seconds.load_transformer = meter.lap();
@@ -396,6 +410,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   outcome.latents = latents.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());
+  if (run.group != nullptr && run.group->rank() > 0) return outcome;
   if (run.latents) run.latents(outcome);
   outcome.seconds.keep += meter.lap();
   if (!inputs.decode) return outcome;

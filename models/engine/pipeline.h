@@ -76,20 +76,25 @@ struct Decoded {
   std::string warning;  // empty: none
 };
 
+class Group;
+
 /// One video being made: what it tells, and whether it goes on. Of that video alone: neither the process's nor the
 /// pipeline's. Every member may be empty.
 struct Run {
+  // Whose ranks make the video together, each with a pipeline of its own and the same plan and inputs; null: this one
+  // alone. All run up to the latents; rank 0 alone keeps, checks and decodes them. What one throws by itself, the
+  // others wait for until somebody aborts the group; cancelled they are together, where any of them is.
+  Group* group = nullptr;
   std::function<bool()> cancelled;  // polled before each step and after each piece; true throws Cancelled
   std::function<void(const std::string& stage)> stage;  // "text", "image", "load", "denoise", "decode"
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
-  std::function<void(int64_t step)> within;  // again and again within the denoising step `step`, from 0 on
-  std::function<void(int64_t done, int64_t total)> encode;  // after each piece of images that is encoded
-  std::function<void(int64_t done, int64_t total)> decode;  // after each decoded piece
-  std::function<void(const DenoisingState&)> checkpoint;    // after every checkpoint_every steps, and after the last
-  int64_t checkpoint_every = 0;                             // 0: only after the last
-  std::function<void(const Outcome&)> latents;              // as soon as they are final: there are no frames yet
-  std::function<void(const AttentionCall&)> attention;      // before each call of the denoiser's attention
-  FrameSink* frames = nullptr;  // takes them as they are decoded; null: the outcome has them
+  std::function<void(int64_t done, int64_t total)> encode;                // after each piece of images that is encoded
+  std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
+  std::function<void(const DenoisingState&)> checkpoint;  // after every checkpoint_every steps, and after the last
+  int64_t checkpoint_every = 0;                           // 0: only after the last; the same on all ranks
+  std::function<void(const Outcome&)> latents;            // as soon as they are final: there are no frames yet
+  std::function<void(const AttentionCall&)> attention;    // before each call of the denoiser's attention
+  FrameSink* frames = nullptr;                            // takes them as they are decoded; null: the outcome has them
 };
 
 /// Thrown where a run is cancelled.
@@ -170,7 +175,7 @@ class Pipeline {
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
-                                             const at::Tensor& init_latents = {});
+                                             const at::Tensor& init_latents = {}, Group* group = nullptr);
   void load_vae();
 
  private:
@@ -185,6 +190,8 @@ class Pipeline {
   bool fits_beside(const std::string& role) const;
   bool make_room() const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
+  static bool keep(const Denoising& denoising, const Run& run);
+  void check_ranks(const Plan& plan, Group* group) const;
   void check_latents(const at::Tensor& latents) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const;

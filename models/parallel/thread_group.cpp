@@ -163,22 +163,25 @@ class ThreadGroup final : public Group {
         fate().changed.notify_all();
         return;
       }
-      wait(lock);
+      if (wait(lock)) return;
     }
-    if (fate().ended) throw run_failure("a rank of this video has failed: " + *fate().ended, kRemedy);
+    throw run_failure("a rank of this video has failed: " + *fate().ended, kRemedy);
   }
 
-  void wait(std::unique_lock<std::mutex>& lock) const {
+  /// Whether all have come; else it has ended.
+  bool wait(std::unique_lock<std::mutex>& lock) const {
     const Meeting& meeting = *meeting_;
     const int64_t round = meeting.round;
     const auto deadline = std::chrono::steady_clock::now() + meeting.limit;
     while (meeting.round == round && !fate().ended) {
       for (size_t i = 0; i < meeting.size(); ++i)
-        if (meeting.gone[i] != 0 && meeting.here[i] == 0) return end(meeting.name(i) + ": it has left");
+        if (meeting.gone[i] != 0 && meeting.here[i] == 0) end(meeting.name(i) + ": it has left");
+      if (fate().ended) break;
       if (fate().changed.wait_until(lock, deadline) == std::cv_status::no_timeout || meeting.round != round) continue;
-      return end(meeting.name(*meeting.first(meeting.here, false)) + ": it did not come within " +
-                 std::to_string(meeting.limit.count()) + " ms");
+      end(meeting.name(*meeting.first(meeting.here, false)) + ": it did not come within " +
+          std::to_string(meeting.limit.count()) + " ms");
     }
+    return meeting.round != round;
   }
 
   void assign_splits() const {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "predicted_by_hand.h"
+#include "tests/support/head_parts.h"
 
 namespace sparsereel::attention::cpu {
 namespace {
@@ -70,6 +71,46 @@ TEST(Budget, KeepsNan) {
   heads = {ranked({{NAN, 2, 0, 0}, {3, 4, 1, NAN}}, 4)};
   spend_budget(heads, 0.75);  // 6: the broken ones among them
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 0, 0, 1, 1, 1, 1));
+}
+
+/// As many heads of ranks that often tie, some of them broken.
+std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
+  std::vector<RankedHead> heads;
+  uint64_t state = static_cast<uint64_t>(seed);
+  const auto next = [&state] { return state = state * 6364136223846793005U + 1442695040888963407U, state >> 40; };
+  for (int64_t head = 0; head < count; ++head) {
+    std::vector<std::vector<float>> rows(7, std::vector<float>(11));
+    for (std::vector<float>& row : rows)
+      for (float& rank : row) {
+        const uint64_t kind = next() % 40;
+        rank = kind == 0 ? NAN : kind < 4 ? kNone : static_cast<float>(next() % 9) * 0.25F - 1;
+      }
+    heads.push_back(ranked(rows, 11));
+  }
+  return heads;
+}
+
+TEST(Budget, OfPartsOfTheHeadsIsThatOfAllTogether) {
+  for (int64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<RankedHead> given = some_heads(5, seed);
+    for (const double topk : {0.01, 0.1, 0.3, 0.6, 0.9, 1.0}) {
+      auto whole = given, parts = given;
+      spend_budget(whole, topk);
+      test::run_parts({2, 1, 2}, /*alike=*/true, [&](const HeadPart& part, int64_t heads) {
+        spend_budget(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), topk, &part);
+      });
+      for (size_t head = 0; head < whole.size(); ++head) EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << topk;
+    }
+  }
+}
+
+TEST(Budget, OfHeadsThatDifferIsTheirOwn) {
+  const std::vector<RankedHead> given = some_heads(2, 3);
+  auto alone = given, part_of_more = given;
+  spend_budget(alone, 0.3);
+  const HeadPart part{.first = 1, .all = 3, .alike = false, .sum = [](int64_t*, int64_t) { FAIL() << "told others"; }};
+  spend_budget(part_of_more, 0.3, &part);
+  for (size_t head = 0; head < alone.size(); ++head) EXPECT_EQ(part_of_more[head].kept, alone[head].kept);
 }
 
 /// A candidate, and the rank that the formulas give it.

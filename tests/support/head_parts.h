@@ -1,0 +1,52 @@
+// Calls of attention that have some of the heads each, at the same time, and what they count together.
+#pragma once
+
+#include <algorithm>
+#include <barrier>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "attention/head_part.h"
+
+namespace sparsereel::test {
+
+/// sizes: how many heads each part has. Runs call(part, its heads) of all parts in a thread each.
+inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
+                      const std::function<void(const attention::HeadPart& part, int64_t heads)>& call) {
+  std::barrier meeting(static_cast<std::ptrdiff_t>(sizes.size()));
+  std::mutex mutex;
+  std::vector<int64_t> sums;
+  const auto sum = [&](int64_t* counts, int64_t count) {
+    {
+      const std::lock_guard lock(mutex);
+      sums.resize(static_cast<size_t>(count));
+      for (int64_t i = 0; i < count; ++i) sums[static_cast<size_t>(i)] += counts[i];
+    }
+    meeting.arrive_and_wait();
+    std::copy(sums.begin(), sums.end(), counts);
+    meeting.arrive_and_wait();
+    const std::lock_guard lock(mutex);
+    sums.clear();
+    // Nobody adds before all have cleared.
+  };
+  const auto exchange = [&](int64_t* counts, int64_t count) {
+    sum(counts, count);
+    meeting.arrive_and_wait();
+  };
+  int64_t all = 0;
+  for (const int64_t size : sizes) all += size;
+  std::vector<std::thread> threads;
+  for (int64_t first = 0; const int64_t size : sizes) {
+    threads.emplace_back([&, first, size] {
+      call({.first = first, .all = all, .alike = alike, .sum = exchange}, size);
+    });
+    first += size;
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace sparsereel::test

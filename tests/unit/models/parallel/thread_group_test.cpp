@@ -1,0 +1,154 @@
+// Ranks that are threads: what each gets of the others, and that nobody waits for one who does not come.
+#include "models/parallel/thread_group.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "hilbert/error.h"
+#include "models/parallel/share.h"
+#include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+
+at::Tensor whole(std::vector<int64_t> numbers) {
+  return at::tensor(numbers, at::kLong);
+}
+
+TEST(ThreadGroup, EachRankGetsWhatTheOthersSendIt) {
+  run_in_threads(3, [](Group& group) {
+    const int64_t own = group.rank();
+    std::vector<at::Tensor> send, receive;
+    for (int64_t i = 0; i < 3; ++i) {
+      send.push_back(at::full({own + i}, 10 * own + i, at::kLong));  // sizes differ by pair, one is empty
+      receive.push_back(at::zeros({own + i}, at::kLong));
+    }
+    group.all_to_all(send, receive);
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(receive[static_cast<size_t>(i)].equal(at::full({own + i}, 10 * i + own, at::kLong)));
+    std::vector<at::Tensor> all = {at::zeros({1}), at::zeros({2}), at::zeros({3})};
+    group.all_gather(at::full({own + 1}, static_cast<double>(own)), all);
+    for (int64_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(all[static_cast<size_t>(i)].equal(at::full({i + 1}, static_cast<double>(i))));
+    const at::Tensor sum = whole({own, 1}), most = whole({own, -own});
+    group.all_reduce_sum(sum);
+    group.all_reduce_max(most);
+    EXPECT_TRUE(sum.equal(whole({3, 3})));
+    EXPECT_TRUE(most.equal(whole({2, 0})));
+    const at::Tensor told = whole({own});
+    group.broadcast(told, 1);
+    EXPECT_EQ(told.item<int64_t>(), 1);
+  });
+}
+
+TEST(ThreadGroup, SumsOfAllRanksHaveTheSameBits) {
+  std::vector<at::Tensor> sums(3);
+  run_in_threads(3, [&](Group& group) {
+    const at::Tensor x = at::randn({1000}) * (1 + 100 * group.rank());
+    group.all_reduce_sum(x);
+    sums[static_cast<size_t>(group.rank())] = x;
+  });
+  EXPECT_TRUE(sums[0].equal(sums[1]) && sums[0].equal(sums[2]));
+}
+
+TEST(ThreadGroup, RanksOfOneColorAreAGroup) {
+  run_in_threads(5, [](Group& group) {
+    const auto some = group.split(group.rank() % 2);
+    EXPECT_EQ(some->size(), group.rank() % 2 == 0 ? 3 : 2);
+    EXPECT_EQ(some->rank(), group.rank() / 2);
+    const at::Tensor sum = whole({group.rank()});
+    some->all_reduce_sum(sum);
+    EXPECT_EQ(sum.item<int64_t>(), group.rank() % 2 == 0 ? 6 : 4);
+  });
+}
+
+void exchange(Group& group) {
+  group.all_reduce_sum(at::zeros({1}));
+}
+
+TEST(ThreadGroup, WhatOneThrowsEndsTheOthersWithItsName) {
+  std::atomic<int> ended = 0;
+  const auto fail = [&] {
+    run_in_threads(4, [&](Group& group) {
+      const auto half = group.split(group.rank() % 2);
+      if (group.rank() == 2) throw std::runtime_error("no more paper");
+      // The others of its half, and those who wait for everybody.
+      EXPECT_TRUE(test::throws_error([&] { exchange(group.rank() == 0 ? *half : group); },
+                                     {"rank 2: no more paper"}));
+      ++ended;
+    });
+  };
+  EXPECT_THROW(fail(), std::runtime_error);
+  EXPECT_EQ(ended, 3);
+}
+
+TEST(ThreadGroup, NobodyWaitsForWhoHasLeftOrDoesNotCome) {
+  run_in_threads(3, [](Group& group) {
+    if (group.rank() == 1) return;
+    EXPECT_TRUE(test::throws_error([&] { exchange(group); }, {"rank 1: it has left"}));
+    EXPECT_TRUE(test::throws_error([&] { exchange(group); }, {"rank 1: it has left"}));
+  });
+  const auto groups = make_thread_groups(2, std::chrono::milliseconds(20));
+  EXPECT_TRUE(test::throws_error([&] { exchange(*groups[0]); }, {"rank 1: it did not come within 20 ms"}));
+}
+
+TEST(Share, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
+  run_in_threads(4, [](Group& group) {
+    const Share share = share_of(&group, 2);
+    EXPECT_EQ(share.passes->rank(), group.rank() / 2);
+    EXPECT_EQ(share.tokens->rank(), group.rank() % 2);
+    EXPECT_EQ(share.tokens->size(), 2);
+    const Share unguided = share_of(&group, 1);
+    EXPECT_EQ(unguided.passes, nullptr);
+    EXPECT_EQ(unguided.tokens->size(), 4);
+  });
+  run_in_threads(2, [](Group& group) {
+    const Share share = share_of(&group, 2);
+    EXPECT_EQ(share.tokens, nullptr);
+    EXPECT_EQ(share.passes->size(), 2);
+  });
+  run_in_threads(3, [](Group& group) { EXPECT_EQ(share_of(&group, 2).tokens->size(), 3); });
+}
+
+TEST(Share, SlicesCoverEverythingAndDifferByOne) {
+  for (const int64_t count : {3, 7, 30, 1001}) {
+    for (const int64_t ranks : {1, 2, 3}) {
+      int64_t next = 0;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const Slice slice = slice_of(count, ranks, rank);
+        EXPECT_EQ(slice.first, next);
+        EXPECT_LE(std::abs(slice.count - count / ranks), 1);
+        next += slice.count;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+TEST(Share, SlicesAreGatheredInTheOrderOfTheRanks) {
+  run_in_threads(3, [](Group& group) {
+    const at::Tensor all = at::arange(2 * 7 * 3).view({2, 7, 3});
+    const Slice own = slice_of(7, &group);
+    EXPECT_TRUE(gather_slices(all.narrow(1, own.first, own.count), 1, 7, &group).equal(all));
+  });
+}
+
+TEST(Share, MoreRanksThanHeadsAreRefused) {
+  check_ranks(30, 1, 30, 1000);
+  check_ranks(60, 2, 30, 1000);  // 30 a pass
+  check_ranks(8, 2, 30, 1000);   // 4 a pass: 7 heads or 8
+  EXPECT_TRUE(test::throws_error([] { check_ranks(3, 2, 2, 1000); },
+                                 {"3 ranks cannot share this video: 3 of them share a pass, of 2 attention heads"}));
+  EXPECT_TRUE(test::throws_error([] { check_ranks(6, 2, 12, 2); }, {"3 of them share a pass, of 2 tokens"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models

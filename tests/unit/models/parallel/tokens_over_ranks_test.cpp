@@ -1,0 +1,112 @@
+// Transformers of every family, whose tokens and heads several ranks share, against one rank alone.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "hilbert/error.h"
+#include "models/parallel/thread_group.h"
+#include "tests/support/families.h"
+#include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using attention::Mode;
+
+/// What a forward of one rank, or of several, gives.
+struct Forward {
+  at::Tensor prediction;
+  attention::Statistics counts;  // of all ranks
+};
+
+AttentionRun in_mode(Mode mode) {
+  AttentionRun run;
+  run.mode = mode;
+  return run;
+}
+
+class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
+ protected:
+  /// 5 heads, which divide neither by 2 nor by 3.
+  static Component component() {
+    Component odd = test::with_random_weights(test::dit_component(GetParam()), 7);
+    odd.config["num_attention_heads"] = 5;
+    if (nlohmann::json& width = odd.config["added_kv_proj_dim"]; !width.is_null())
+      width = 5 * odd.config["attention_head_dim"].get<int64_t>();
+    return odd;
+  }
+  test::DitForward given(at::ScalarType dtype) const { return test::dit_forward(GetParam(), golden_, dtype); }
+
+  Forward forward(const AttentionRun& how, Group* group, at::ScalarType dtype = at::kFloat) const {
+    const c10::InferenceMode inference;
+    at::set_num_threads(1);  // of this one: ranks are threads already
+    AttentionRun run = how;
+    run.tokens = group;
+    const auto denoiser = load_dit(component(), at::kCPU, dtype);
+    const test::DitForward input = given(dtype);
+    const at::Tensor prediction = denoiser->forward(input.latents, input.conditioning, input.timesteps, run);
+    return {prediction, run.statistics};
+  }
+  Forward over(int64_t ranks, const AttentionRun& how, at::ScalarType dtype = at::kFloat) const {
+    std::vector<Forward> all(static_cast<size_t>(ranks));
+    run_in_threads(ranks, [&](Group& group) { all[static_cast<size_t>(group.rank())] = forward(how, &group, dtype); });
+    Forward first = all.front();
+    for (size_t rank = 1; rank < all.size(); ++rank) {
+      EXPECT_TRUE(all[rank].prediction.equal(first.prediction)) << rank;
+      first.counts += all[rank].counts;
+    }
+    return first;
+  }
+
+  test::Golden golden_{GetParam().family->folder + "dit_golden"};
+};
+
+TEST_P(TokensOverRanks, FullAttentionPredictsTheSame) {
+  for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::native}) {
+    AttentionRun how;
+    how.token_order = order;
+    const at::Tensor alone = forward(how, nullptr).prediction;
+    for (const int64_t ranks : {1, 2, 3})
+      EXPECT_TRUE(test::close_to(over(ranks, how).prediction, alone, 1e-4)) << ranks << hilbert::name(order);
+  }
+}
+
+TEST_P(TokensOverRanks, SixteenBitsPredictNearlyTheSame) {
+  const at::Tensor alone = forward({}, nullptr, at::kBFloat16).prediction;
+  EXPECT_TRUE(test::close_to(over(3, {}, at::kBFloat16).prediction, alone, 2e-2));
+}
+
+// Choices are made from pooled queries and keys, which are those of one rank but for the order of sums before them.
+TEST_P(TokensOverRanks, SparseAttentionKeepsAsManyBlocks) {
+  const AttentionRun how = in_mode(Mode::sparse);
+  const Forward alone = forward(how, nullptr);
+  for (const int64_t ranks : {2, 3}) {
+    const Forward shared = over(ranks, how);
+    EXPECT_EQ(shared.counts.total_blocks, alone.counts.total_blocks);
+    EXPECT_EQ(shared.counts.kept_blocks, alone.counts.kept_blocks);
+    EXPECT_TRUE(test::close_to(shared.prediction, alone.prediction, 1e-3));
+  }
+}
+
+TEST_P(TokensOverRanks, QuantizedAttentionPredictsNearlyTheSame) {
+  const AttentionRun how = in_mode(Mode::quantized);
+  EXPECT_TRUE(test::close_to(over(2, how).prediction, forward(how, nullptr).prediction, 1e-2));
+}
+
+TEST_P(TokensOverRanks, MoreRanksThanHeadsAreRefused) {
+  EXPECT_TRUE(test::throws_error([&] { over(6, {}); }, {"6 ranks share the tokens of a video of 5 attention heads"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TokensOverRanks, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),
+                         test::case_name);
+
+}  // namespace
+}  // namespace sparsereel::models
