@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -25,6 +26,7 @@ struct Fate {
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<std::string> ended;  // why
+  std::set<int64_t> gone;            // the ranks that will not come any more
 };
 
 /// Where the ranks of one group come together.
@@ -33,16 +35,16 @@ struct Meeting {
   std::chrono::milliseconds limit{};
   std::vector<int64_t> names;         // of the ranks in the group that all others were split off
   std::vector<const void*> shown;     // by rank
-  std::vector<uint8_t> here, gone;    // by rank: waits for the others; will not come any more
+  std::vector<uint8_t> here;          // by rank: waits for the others
   int64_t round = 0;                  // how often all have come
   std::vector<std::shared_ptr<Meeting>> split;  // by rank: what it belongs to next
 
   size_t size() const { return names.size(); }
   std::string name(size_t rank) const { return "rank " + std::to_string(names[rank]); }
-  /// The first that is `in`, or is not.
-  std::optional<size_t> first(const std::vector<uint8_t>& in, bool is) const {
-    const auto found = std::ranges::find_if(in, [&](uint8_t x) { return (x != 0) == is; });
-    return found == in.end() ? std::nullopt : std::optional(static_cast<size_t>(found - in.begin()));
+  /// The first for whom the others wait.
+  std::optional<size_t> first_missing() const {
+    const auto found = std::ranges::find(here, uint8_t{0});
+    return found == here.end() ? std::nullopt : std::optional(static_cast<size_t>(found - here.begin()));
   }
 };
 
@@ -53,7 +55,6 @@ std::shared_ptr<Meeting> make_meeting(std::shared_ptr<Fate> fate, std::chrono::m
   meeting->limit = limit;
   meeting->shown.resize(names.size());
   meeting->here.resize(names.size());
-  meeting->gone.resize(names.size());
   meeting->split.resize(names.size());
   meeting->names = std::move(names);
   return meeting;
@@ -63,12 +64,14 @@ using Tensors = std::span<const at::Tensor>;
 
 class ThreadGroup final : public Group {
  public:
-  ThreadGroup(std::shared_ptr<Meeting> meeting, size_t rank) : meeting_(std::move(meeting)), rank_(rank) {}
+  ThreadGroup(std::shared_ptr<Meeting> meeting, size_t rank, bool is_whole)
+      : meeting_(std::move(meeting)), rank_(rank), is_whole_(is_whole) {}
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
   ~ThreadGroup() override {
+    if (!is_whole_) return;  // it ends where a function is left, too, of which the whole group will be told
     const std::lock_guard lock(fate().mutex);
-    meeting_->gone[rank_] = 1;
+    fate().gone.insert(meeting_->names[rank_]);
     fate().changed.notify_all();
   }
 
@@ -103,7 +106,8 @@ class ThreadGroup final : public Group {
     });
     const auto mine = std::exchange(meeting_->split[rank_], nullptr);
     const auto place = std::ranges::find(mine->names, meeting_->names[rank_]);
-    return std::make_shared<ThreadGroup>(mine, static_cast<size_t>(place - mine->names.begin()));
+    return std::make_shared<ThreadGroup>(mine, static_cast<size_t>(place - mine->names.begin()),
+                                         /*is_whole=*/false);
   }
 
   void abort(const std::string& reason) noexcept override {
@@ -157,7 +161,7 @@ class ThreadGroup final : public Group {
     if (!fate().ended) {
       meeting.shown[rank_] = mine;
       meeting.here[rank_] = 1;
-      if (!meeting.first(meeting.here, false)) {
+      if (!meeting.first_missing()) {
         std::ranges::fill(meeting.here, uint8_t{0});
         ++meeting.round;
         fate().changed.notify_all();
@@ -175,10 +179,10 @@ class ThreadGroup final : public Group {
     const auto deadline = std::chrono::steady_clock::now() + meeting.limit;
     while (meeting.round == round && !fate().ended) {
       for (size_t i = 0; i < meeting.size(); ++i)
-        if (meeting.gone[i] != 0 && meeting.here[i] == 0) end(meeting.name(i) + ": it has left");
+        if (meeting.here[i] == 0 && fate().gone.contains(meeting.names[i])) end(meeting.name(i) + ": it has left");
       if (fate().ended) break;
       if (fate().changed.wait_until(lock, deadline) == std::cv_status::no_timeout || meeting.round != round) continue;
-      end(meeting.name(*meeting.first(meeting.here, false)) + ": it did not come within " +
+      end(meeting.name(*meeting.first_missing()) + ": it did not come within " +
           std::to_string(meeting.limit.count()) + " ms");
     }
     return meeting.round != round;
@@ -197,6 +201,7 @@ class ThreadGroup final : public Group {
 
   std::shared_ptr<Meeting> meeting_;
   size_t rank_;
+  bool is_whole_;  // split off no other one
 };
 
 }  // namespace
@@ -206,7 +211,8 @@ std::vector<std::shared_ptr<Group>> make_thread_groups(int64_t size, std::chrono
   std::iota(names.begin(), names.end(), int64_t{0});
   const auto meeting = make_meeting(std::make_shared<Fate>(), limit, std::move(names));
   std::vector<std::shared_ptr<Group>> groups;
-  for (size_t rank = 0; rank < meeting->size(); ++rank) groups.push_back(std::make_shared<ThreadGroup>(meeting, rank));
+  for (size_t rank = 0; rank < meeting->size(); ++rank) 
+    groups.push_back(std::make_shared<ThreadGroup>(meeting, rank, /*is_whole=*/true));
   return groups;
 }
 

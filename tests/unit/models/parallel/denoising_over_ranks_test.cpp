@@ -1,0 +1,221 @@
+// The steps of a video by several ranks: the latents, decisions and state of one rank, whatever their number.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/engine/denoising.h"
+#include "models/parallel/thread_group.h"
+#include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/toy/toy_dit.h"
+
+namespace sparsereel::models {
+namespace {
+
+using attention::Mode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+struct How {
+  std::string name;
+  bool guided = true;
+  GuidancePasses passes = GuidancePasses::batched;
+  CacheRule cache{};
+  Mode mode = Mode::full;
+};
+
+/// The toy of 5 heads, whose prediction becomes NaN once where that is asked for.
+class FaultyToy final : public Denoiser {
+ public:
+  explicit FaultyToy(int64_t faulty_step) : faulty_step_(faulty_step) {
+    test::ToyConfig config;
+    config.heads = 5;
+    Component component;
+    component.random_seed = 5;
+    toy_ = load_denoiser(std::make_unique<test::ToyDit>(config), component, at::kCPU, at::kFloat);
+  }
+  at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
+                     AttentionRun& run, StepCache* cache) override {
+    at::Tensor prediction = toy_->forward(latents, conditioning, timesteps, run, cache).contiguous();
+    if (run.step == faulty_step_ && run.mode != Mode::full) prediction.view({-1})[3] = std::nanf("");
+    return prediction;
+  }
+  void collect(AttentionRun& run) override { toy_->collect(run); }
+  uint64_t weight_bytes() const override { return toy_->weight_bytes(); }
+
+ private:
+  int64_t faulty_step_;
+  std::unique_ptr<Denoiser> toy_;
+};
+
+constexpr int64_t kSteps = 6;
+
+/// 3 x 3 x 5 tokens.
+std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_step = -1) {
+  Plan plan;
+  plan.attention_mode = how.mode;
+  plan.cache = how.cache;
+  plan.guidance_passes = how.passes;
+  plan.num_inference_steps = kSteps;
+  plan.guidance_scale = how.guided ? 3 : 1;
+  plan.latent.frames = 3;
+  SchedulerConfig config;
+  config.kind = SamplerKind::unipc;
+  const auto denoiser = std::make_shared<FaultyToy>(faulty_step);
+  auto experts = std::make_shared<Experts>(
+      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      [](const std::string&) { return true; });
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  const auto draw = [&](at::IntArrayRef shape) {
+    return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
+  };
+  const test::ToyConfig toy;
+  const at::Tensor latents = draw({1, toy.channels, 3 * toy.patch[0], 3 * toy.patch[1], 5 * toy.patch[2]});
+  const at::Tensor text = draw({how.guided ? 2 : 1, 4, toy.text_dim});
+  return std::make_unique<Denoising>(std::move(experts), config, plan,
+                                     DenoisingStart{.conditioning = {.text = text},
+                                                    .latents = latents,
+                                                    .generator = generator,
+                                                    .layout = LatentLayout::channels_first,
+                                                    .group = group});
+}
+
+/// What a rank ends with.
+struct End {
+  at::Tensor latents;
+  std::vector<DenoisingState> states;  // before each step
+  AttentionRun run;
+  std::vector<std::string> warnings;
+};
+
+End finish(Denoising& denoising) {
+  End end;
+  while (!denoising.finished()) {
+    end.states.push_back(denoising.state());
+    denoising.step();
+  }
+  end.latents = denoising.latents();
+  end.run = denoising.attention();
+  end.warnings = denoising.warnings();
+  return end;
+}
+
+/// 0 ranks: without a group. resume: from where.
+End make(const How& how, int64_t ranks, const DenoisingState* resume = nullptr, int64_t faulty_step = -1) {
+  End first;
+  const auto body = [&](Group* group) {
+    const c10::InferenceMode inference;
+    at::set_num_threads(1);
+    const auto denoising = start(how, group, group == nullptr || group->rank() == 1 ? faulty_step : -1);
+    if (resume != nullptr) denoising->resume(*resume);
+    End end = finish(*denoising);
+    if (group == nullptr || group->rank() == 0) first = std::move(end);
+  };
+  if (ranks == 0)
+    body(nullptr);
+  else
+    run_in_threads(ranks, [&](Group& group) { body(&group); });
+  return first;
+}
+
+class DenoisingOverRanks : public ::testing::TestWithParam<How> {};
+
+TEST_P(DenoisingOverRanks, EndsWithTheLatentsOfOneRank) {
+  const End alone = make(GetParam(), 0);
+  for (const int64_t ranks : {1, 2, 3, 4}) {
+    const End shared = make(GetParam(), ranks);
+    EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-4)) << ranks;
+    EXPECT_EQ(reused_steps(shared.run), reused_steps(alone.run)) << ranks;
+    EXPECT_EQ(shared.run.statistics.total_blocks, alone.run.statistics.total_blocks);
+    EXPECT_EQ(shared.run.statistics.kept_blocks, alone.run.statistics.kept_blocks);
+    ASSERT_THAT(shared.run.kept_by_rank, SizeIs(static_cast<size_t>(ranks)));
+    int64_t kept = 0;
+    for (const int64_t blocks : shared.run.kept_by_rank) kept += blocks;
+    EXPECT_EQ(kept, shared.run.statistics.kept_blocks);
+  }
+}
+
+TEST_P(DenoisingOverRanks, LeavesTheStateOfOneRank) {
+  const std::vector<DenoisingState> alone = make(GetParam(), 0).states, shared = make(GetParam(), 4).states;
+  ASSERT_EQ(shared.size(), alone.size());
+  for (size_t step = 0; step < alone.size(); ++step) {
+    EXPECT_TRUE(test::close_to(shared[step].latents, alone[step].latents, 1e-4)) << step;
+    ASSERT_EQ(shared[step].cache.size(), alone[step].cache.size()) << step;
+    for (const auto& [name, tensor] : alone[step].cache) {
+      const at::Tensor& found = shared[step].cache.at(name);
+      ASSERT_EQ(found.sizes(), tensor.sizes()) << name;
+      EXPECT_TRUE(test::close_to(found.to(at::kDouble), tensor.to(at::kDouble), 1e-3)) << name << step;
+    }
+  }
+}
+
+TEST_P(DenoisingOverRanks, GoesOnWithAnotherNumberOfRanks) {
+  const End alone = make(GetParam(), 0);
+  const DenoisingState of_three = make(GetParam(), 3).states[3], of_four = make(GetParam(), 4).states[3];
+  for (const DenoisingState* state : {&alone.states[3], &of_three, &of_four}) {
+    for (const int64_t ranks : {0, 2, 3, 4}) {
+      const End end = make(GetParam(), ranks, state);
+      EXPECT_TRUE(test::close_to(end.latents, alone.latents, 1e-4)) << ranks;
+      EXPECT_EQ(reused_steps(end.run), reused_steps(alone.run)) << ranks;
+    }
+  }
+}
+
+std::vector<How> all_ways() {
+  std::vector<How> all;
+  const std::pair<std::string, CacheRule> caches[] = {
+      {"", {}},
+      {"FirstBlock", {.threshold = 0.3}},
+      {"Forecast", {.kind = CacheKind::forecast, .threshold = 0.3}},
+      {"Steps", {.kind = CacheKind::steps, .steps = 3}}};
+  for (const auto& [name, cache] : caches) {
+    all.push_back({.name = "Unguided" + name, .guided = false, .cache = cache});
+    all.push_back({.name = "Batched" + name, .cache = cache});
+    all.push_back({.name = "InTurn" + name, .passes = GuidancePasses::in_turn, .cache = cache});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, DenoisingOverRanks, ::testing::ValuesIn(all_ways()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(NanOnOneRank, RedoesTheStepOnAll) {
+  for (const int64_t ranks : {2, 3, 4}) {
+    const How sparse{.name = {}, .mode = Mode::sparse};
+    const End end = make(sparse, ranks, nullptr, /*faulty_step=*/2);
+    EXPECT_THAT(end.run.redone_steps, ElementsAre(2)) << ranks;
+    EXPECT_THAT(end.warnings, ElementsAre(HasSubstr("step 3 gave NaN or Inf")));
+    EXPECT_TRUE(end.latents.isfinite().all().item<bool>());
+  }
+}
+
+TEST(Ranks, WithOtherLatentsAreFound) {
+  const auto differ = [] {
+    run_in_threads(2, [](Group& group) {
+      const c10::InferenceMode inference;
+      const auto denoising = start({}, &group);
+      denoising->step();
+      if (group.rank() == 1) {
+        DenoisingState state = denoising->state();
+        state.latents.view({-1})[0] += 1;
+        denoising->resume(state);
+      } else {
+        denoising->resume(denoising->state());
+      }
+      denoising->step();
+    });
+  };
+  EXPECT_TRUE(test::throws_error(differ, {"before step 2 the ranks no longer have the same latents"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,130 @@
+// Whole videos of every family by several ranks, each with a pipeline of its own, against those of one.
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/engine/denoising.h"
+#include "models/parallel/thread_group.h"
+#include "tests/support/golden.h"
+#include "tests/support/pipeline_cases.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// Changes what one rank is told; group: null of one rank alone.
+using Change = std::function<void(Request& request, Inputs& inputs, models::Run& run)>;
+
+class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
+ protected:
+  static Outcome make(Group* group, const Change& change) {
+    const test::ParityCase& one = GetParam();
+    at::set_num_threads(1);
+    Request request = test::request_of(one.content);
+    Inputs inputs = test::inputs_of(*one.family, one.content);
+    inputs.decode = false;
+    models::Run run;
+    run.group = group;
+    if (change) change(request, inputs, run);
+    return test::open(*one.family, one.content)->generate(request, inputs, run);
+  }
+  /// What each rank ends with.
+  static std::vector<Outcome> over(int64_t ranks, const Change& change = {}) {
+    std::vector<Outcome> all(static_cast<size_t>(ranks));
+    run_in_threads(ranks, [&](Group& group) { all[static_cast<size_t>(group.rank())] = make(&group, change); });
+    return all;
+  }
+  static bool guided() { return test::request_of(GetParam().content).guidance_scale.value_or(2) > 1; }
+};
+
+TEST_P(VideosOverRanks, EndWithTheLatentsOfOne) {
+  const at::Tensor alone = make(nullptr, {}).latents;
+  const std::vector<Outcome> shared = over(guided() ? 4 : 2);  // 2 a pass
+  for (const Outcome& outcome : shared) EXPECT_TRUE(test::close_to(outcome.latents, alone, 1e-4));
+  for (const Outcome& outcome : shared) EXPECT_TRUE(outcome.latents.equal(shared.front().latents));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, VideosOverRanks, ::testing::ValuesIn(test::parity_cases("pipeline_cases.json")),
+                         test::case_name);
+
+/// What holds of every family, shown by the first of its cases.
+using FirstVideosOverRanks = VideosOverRanks;
+
+TEST_P(FirstVideosOverRanks, CountWhatOneCounts) {
+  const Change sparse = [](Request& request, Inputs&, models::Run&) {
+    request.attention_mode = attention::Mode::sparse;
+    request.token_order = hilbert::TokenOrder::hilbert;
+    request.topk = 0.3;
+  };
+  const Outcome alone = make(nullptr, sparse);
+  for (const int64_t ranks : {2, 4}) {
+    const Outcome shared = over(ranks, sparse).front();
+    EXPECT_EQ(shared.attention.statistics.total_blocks, alone.attention.statistics.total_blocks);
+    EXPECT_EQ(shared.attention.statistics.kept_blocks, alone.attention.statistics.kept_blocks);
+    EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-3));
+  }
+}
+
+TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksByOne) {
+  int64_t cancelled = 0;
+  std::mutex mutex;
+  run_in_threads(2, [&](Group& group) {
+    int64_t steps = 0;
+    const auto one_wants_no_more = [&](Request&, Inputs&, models::Run& run) {
+      run.step = [&](int64_t, int64_t, double) { ++steps; };
+      run.cancelled = [&] { return group.rank() == 1 && steps == 2; };
+    };
+    EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);
+    EXPECT_EQ(steps, 2);
+    const std::lock_guard lock(mutex);
+    ++cancelled;
+  });
+  EXPECT_EQ(cancelled, 2);
+}
+
+TEST_P(FirstVideosOverRanks, GoOnFromWhatAnotherNumberOfRanksKept) {
+  std::vector<std::shared_ptr<const DenoisingState>> kept;
+  const auto keeping = [&](Request&, Inputs&, models::Run& run) {
+    run.checkpoint_every = 1;
+    if (run.group != nullptr && run.group->rank() > 0) return;
+    run.checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
+  };
+  const at::Tensor whole = over(4, keeping).front().latents;
+  ASSERT_GT(kept.size(), 1U);
+  const Change resume = [&](Request&, Inputs& inputs, models::Run&) { inputs.resume = kept.front(); };
+  EXPECT_TRUE(test::close_to(make(nullptr, resume).latents, whole, 1e-4));
+  EXPECT_TRUE(test::close_to(over(2, resume).front().latents, whole, 1e-4));
+  kept.clear();
+  make(nullptr, keeping);
+  EXPECT_TRUE(test::close_to(over(4, resume).front().latents, whole, 1e-4));
+}
+
+TEST_P(FirstVideosOverRanks, AreDecodedByTheFirstRankAlone) {
+  const Change decoding = [](Request&, Inputs& inputs, models::Run&) { inputs.decode = true; };
+  const std::vector<Outcome> shared = over(2, decoding);
+  EXPECT_TRUE(test::close_to(shared[0].frames, make(nullptr, decoding).frames, 1e-4));
+  EXPECT_FALSE(shared[1].frames.defined());
+}
+
+TEST_P(FirstVideosOverRanks, AreRefusedWhereTheHeadsAreTooFew) {
+  EXPECT_TRUE(test::throws_error([] { over(6); }, {"6 ranks cannot share this video: 3 of them share a pass, of 2"}));
+}
+
+std::vector<test::ParityCase> first_cases() {
+  std::vector<test::ParityCase> cases;
+  for (const test::ParityCase& one : test::parity_cases("pipeline_cases.json"))
+    if (cases.empty() || cases.back().family != one.family) cases.push_back(one);
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FirstVideosOverRanks, ::testing::ValuesIn(first_cases()), test::case_name);
+
+}  // namespace
+}  // namespace sparsereel::models
