@@ -31,6 +31,7 @@ struct How {
   GuidancePasses passes = GuidancePasses::batched;
   CacheRule cache{};
   Mode mode = Mode::full;
+  int64_t height = 3;  // in patches
 };
 
 /// The toy of 5 heads, whose prediction becomes NaN once where that is asked for.
@@ -59,10 +60,12 @@ class FaultyToy final : public Denoiser {
 
 constexpr int64_t kSteps = 6;
 
-/// 3 x 3 x 5 tokens.
+/// 3 x height x 5 tokens.
 std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_step = -1) {
   Plan plan;
   plan.attention_mode = how.mode;
+  plan.attention_policy.selection_rows = 64;
+  plan.attention_policy.defaults.topk = 0.3;
   plan.cache = how.cache;
   plan.guidance_passes = how.passes;
   plan.num_inference_steps = kSteps;
@@ -79,7 +82,7 @@ std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_st
     return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
   };
   const test::ToyConfig toy;
-  const at::Tensor latents = draw({1, toy.channels, 3 * toy.patch[0], 3 * toy.patch[1], 5 * toy.patch[2]});
+  const at::Tensor latents = draw({1, toy.channels, 3 * toy.patch[0], how.height * toy.patch[1], 5 * toy.patch[2]});
   const at::Tensor text = draw({how.guided ? 2 : 1, 4, toy.text_dim});
   return std::make_unique<Denoising>(std::move(experts), config, plan,
                                      DenoisingStart{.conditioning = {.text = text},
@@ -187,6 +190,23 @@ std::vector<How> all_ways() {
 
 INSTANTIATE_TEST_SUITE_P(Ways, DenoisingOverRanks, ::testing::ValuesIn(all_ways()),
                          [](const auto& test) { return test.param.name; });
+
+/// 10 blocks of keys, of which attention drops some.
+TEST(SparseAttentionOverRanks, KeepsAsManyBlocksInEveryLayerAndStep) {
+  for (const bool guided : {false, true}) {
+    const How sparse{.name = {}, .guided = guided, .mode = Mode::sparse, .height = 42};
+    const End alone = make(sparse, 0);
+    EXPECT_GT(alone.run.statistics.sparsity(), 0.3);
+    for (const int64_t ranks : {2, 3, 4}) {
+      const End shared = make(sparse, ranks);
+      for (size_t step = 0; step < alone.run.per_step.size(); ++step)
+        for (size_t layer = 0; layer < alone.run.per_layer.size(); ++layer)
+          EXPECT_EQ(shared.run.per_step[step][layer].kept_blocks, alone.run.per_step[step][layer].kept_blocks)
+              << ranks << step << layer;
+      EXPECT_TRUE(test::close_to(shared.latents, alone.latents, 1e-3)) << ranks;
+    }
+  }
+}
 
 TEST(NanOnOneRank, RedoesTheStepOnAll) {
   for (const int64_t ranks : {2, 3, 4}) {

@@ -54,6 +54,9 @@ TEST_P(VideosOverRanks, EndWithTheLatentsOfOne) {
 INSTANTIATE_TEST_SUITE_P(Families, VideosOverRanks, ::testing::ValuesIn(test::parity_cases("pipeline_cases.json")),
                          test::case_name);
 
+INSTANTIATE_TEST_SUITE_P(WithLora, VideosOverRanks, ::testing::ValuesIn(test::parity_cases("lora_cases.json")),
+                         test::case_name);
+
 /// What holds of every family, shown by the first of its cases.
 using FirstVideosOverRanks = VideosOverRanks;
 
