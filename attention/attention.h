@@ -67,7 +67,7 @@ struct Context {
                                  // or where q repeats elements
   Prologue prologue{};
   std::optional<HeadPart> part{};  // where q, k and v have only some of the heads; unset: they have all
-  bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
+  bool only_prepass = false;       // benchmarks: leave out a GPU call's last step, attention itself
 };
 
 struct Result {

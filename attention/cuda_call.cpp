@@ -302,8 +302,8 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
   cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
   if (norm.text_weight.defined()) of_rows.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
-  const at::Tensor moments = norm.moments.defined() ? norm.moments.contiguous()
-                                                    : moments_for(x.size(0) * x.size(1), of_rows, x);
+  const at::Tensor moments =
+      norm.moments.defined() ? norm.moments.contiguous() : moments_for(x.size(0) * x.size(1), of_rows, x);
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),

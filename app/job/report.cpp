@@ -142,6 +142,17 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
   return models::sha256(dump(recipe));
 }
 
+namespace {
+
+/// How unequal one budget for the heads of all ranks leaves them.
+nlohmann::json rank_report(const std::vector<int64_t>& kept) {
+  double sum = 0;
+  for (const int64_t blocks : kept) sum += static_cast<double>(blocks);
+  return {{"ranks", kept.size()}, {"most", std::ranges::max(kept)}, {"mean", sum / static_cast<double>(kept.size())}};
+}
+
+}  // namespace
+
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device) {
   const attention::Statistics& all = run.statistics;
   const auto sparsity = [](const attention::Statistics& statistics) { return statistics.sparsity(); };
@@ -156,6 +167,7 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
                            {"layer_sparsity", of_layers(run.per_layer, sparsity)},
                            {"step_layer_sparsity", of_steps(run.per_step, sparsity)},
                            {"redone_steps", run.redone_steps}};
+  if (!run.kept_by_rank.empty()) report["kept_blocks_a_rank"] = rank_report(run.kept_by_rank);
   if (attention::drops_blocks(run.mode)) report.update(means_report(run.policy));
   if (run.policy.dropped == attention::Dropped::mean && attention::drops_blocks(run.mode)) {
     report["mean_blocks"] = all.mean_blocks;

@@ -118,8 +118,8 @@ void check(const Call& call) {
   if (call.text_tokens < 0 || call.text_tokens > std::min(call.queries, call.keys))
     refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "keep it from 0 to the number of tokens");
   if (const HeadPart* part = call.part; part != nullptr && (part->first < 0 || part->first + call.heads > part->all))
-    refuse_argument("the " + std::to_string(call.heads) + " heads from " + std::to_string(part->first) + " on are not of " +
-                        std::to_string(part->all),
+    refuse_argument("the " + std::to_string(call.heads) + " heads from " + std::to_string(part->first) +
+                        " on are not of " + std::to_string(part->all),
                     "pass which of all heads these are");
   if (!std::isfinite(call.scale)) refuse_argument("scale is not finite", "pass a finite scale");
   if (call.map_rows != kBlock && call.map_rows != 2 * kBlock)

@@ -71,9 +71,8 @@ class CpuCall {
   CpuCall(const Call& call, float* memory, const cpu::ParallelFor& parallel)
       : call_(call), pieces_(call, memory), parallel_(parallel), problem_(masks_of(call, call.key_lengths)) {
     const CallPrologue& prologue = call.prologue;
-    problem_.q =
-        ready(call.q, query_sizes(call), pieces_.q,
-              {prologue.q_weight, prologue.q_bias, prologue.text_q_weight, prologue.q_moments});
+    problem_.q = ready(call.q, query_sizes(call), pieces_.q,
+                       {prologue.q_weight, prologue.q_bias, prologue.text_q_weight, prologue.q_moments});
     problem_.k = ready(call.k, key_sizes(call), pieces_.k,
                        {prologue.k_weight, prologue.k_bias, prologue.text_k_weight, prologue.k_moments});
     problem_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
@@ -139,11 +138,9 @@ class CpuCall {
     if (call_.map != nullptr) return {.map = callers_map(), .sum_error = 0, .tiles = 0};
     if (call_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
     const CallPolicy& policy = call_.policy;
-    return cpu::predict_blocks(problem_, {.heads = heads_,
-                                .rows = policy.selection_rows,
-                                .ranking = policy.ranking,
-                                .part = call_.part},
-                               parallel_);
+    return cpu::predict_blocks(
+        problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking, .part = call_.part},
+        parallel_);
   }
 
   BlockMap callers_map() const {

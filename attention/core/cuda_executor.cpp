@@ -256,9 +256,8 @@ class CudaExecutor final : public Executor {
     const CudaPlan plan(call, device_);
     const auto steps = call.leaves_out_attention ? cuda::Steps::prepass : cuda::Steps::all;
     const std::lock_guard lock(mutex_);
-    check_enqueued(
-        cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_, static_cast<cuda::Stream>(stream),
-                        call.part));
+    check_enqueued(cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_,
+                                   static_cast<cuda::Stream>(stream), call.part));
     Outcome outcome;
     outcome.predicted_tiles = plan.predicted_tiles();
     return outcome;

@@ -13,8 +13,8 @@ namespace sparsereel::attention::cpu {
 /// PSNR at topk 0.15 from 36.9 to 38.2 dB, at 0.07 from 31.3 to 34.9. Where more candidates tie for the last r places
 /// than there are, these are shared out evenly: of n tiles, in order, tile t keeps the first floor((t + 1) r / n) -
 /// floor(t r / n) of its own, so that equal inputs get equal shares, and some places may stay empty. A NaN counts as
-/// above everything, so that a broken block is computed and seen. part: where other parts of the heads share the budget,
-/// with which it counts together: what is marked is what one call with all heads marks. Null: there are none.
+/// above everything, so that a broken block is computed and seen. part: where other parts of the heads share the
+/// budget, with which it counts together: what is marked is what one call with all heads marks. Null: there are none.
 void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part = nullptr);
 
 }  // namespace sparsereel::attention::cpu

@@ -63,7 +63,8 @@ namespace {
 int64_t heads_of_a_budget(const Selector& selector) {
   const HeadPolicy& first = selector.heads.front();
   const bool shared =
-      (selector.part == nullptr || selector.part->alike) && selector.ranking == Ranking::error && first.selection == Selection::topk &&
+      (selector.part == nullptr || selector.part->alike) && selector.ranking == Ranking::error &&
+      first.selection == Selection::topk &&
       std::all_of(selector.heads.begin(), selector.heads.end(), [&](const HeadPolicy& head) { return head == first; });
   return shared ? static_cast<int64_t>(selector.heads.size()) : 1;
 }

@@ -45,7 +45,8 @@ struct Prediction {
 /// tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of the
 /// means in their place, which needs problem.mean_cell (error; see mean_error.h). Kept are, of those not forced,
 ///   topk:  by mass, of each tile the max(1, floor(topk * visible key blocks)) best; by error, as many of all the
-///          tiles of a batch entry, wherever they are (budget.h; other parts' too), or of all those of a head where policies differ;
+///          tiles of a batch entry, wherever they are (budget.h; other parts' too), or of all those of a head where
+///          policies differ;
 ///   cdf:   of each tile the fewest that hold a share of cdf of the sum of all, the crossing block included;
 ///   error: of each tile the fewest such that the predicted errors of the others add up to at most `error` times the
 ///          mean length of the head's outputs; maybe none;

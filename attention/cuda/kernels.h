@@ -24,8 +24,8 @@ void launch_moments(const MomentRows& rows, Stream stream);
 void launch_prologue(const PrologueRows& p, Stream stream);
 /// Rows of q and k behind their prologue in the scratch memory, for Kernel::sixteen. Returns the problem of those.
 Problem launch_rows(const Problem& problem, const Buffers& buffers, Stream stream);
-/// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads; copies those that are
-/// given.
+/// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads; copies those
+/// that are given.
 void launch_moments(const Problem& problem, float* moments, Stream stream);
 /// Mean of K, what balances Q and K, and centre and scale of V, from every stat_stride-th key and query_stride-th
 /// query; resets the tile counter and the length classes.
@@ -45,8 +45,8 @@ void launch_sixteen_means(const Call& call);
 /// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
 void launch_masses(const Call& call);
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
-/// add_up: where other parts of the heads share the budgets, sums up what all of them count, in place and in the stream:
-/// `count` numbers of each budget, of which `first` are the first one's. Else empty.
+/// add_up: where other parts of the heads share the budgets, sums up what all of them count, in place and in the
+/// stream: `count` numbers of each budget, of which `first` are the first one's. Else empty.
 using AddUp = std::function<void(uint32_t* first, int count)>;
 void launch_select(const Call& call, const AddUp& add_up);
 /// Lists of key blocks for the other query tiles, counted.

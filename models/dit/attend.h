@@ -43,7 +43,7 @@ struct AttentionRun {
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
   std::vector<int64_t> kept_by_rank;  // blocks that each of several ranks kept; statistics are those of all of them
-  std::string kernel;  // what ran last
+  std::string kernel;                 // what ran last
 };
 
 /// The attention of one forward's blocks, layer after layer. What it refers to must outlive it.
@@ -56,13 +56,13 @@ class Attend {
 
   void begin_layer(size_t layer);
   /// q, k, v [B, N, heads, head_dim]: the plan's slice of the video tokens in its order, then text; any strides with
-  /// contiguous head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights
-  /// and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added
-  /// here. Where ranks share the tokens, each attends with some of the heads.
+  /// contiguous head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has
+  /// 8-bit weights and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions
+  /// are added here. Where ranks share the tokens, each attends with some of the heads.
   Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                         const Linear& reader = {});
-  /// linear(cross-attention, out), without any exchange: k and v [B, L, heads, head_dim] of a context, with the bias of its padding
-  /// (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
+  /// linear(cross-attention, out), without any exchange: k and v [B, L, heads, head_dim] of a context, with the bias of
+  /// its padding (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                    const at::Tensor& key_bias, const Linear& out);
   /// The same of two contexts with a softmax each, whose results are added: the second's keys are through their

@@ -38,10 +38,10 @@ struct DenoisingState {
   std::vector<std::string> warnings;
 };
 
-/// With several ranks, each function is called by all of them. Predictions are exchanged, and everything after them each
-/// rank computes by itself: the sampler's steps are the same operations on the same bits, which cost less than moving
-/// their result. Ranks that nevertheless differ are found at the next step, not smoothed over: a broadcast would leave
-/// them with other histories of their samplers, and hide a card that computes wrongly.
+/// With several ranks, each function is called by all of them. Predictions are exchanged, and everything after them
+/// each rank computes by itself: the sampler's steps are the same operations on the same bits, which cost less than
+/// moving their result. Ranks that nevertheless differ are found at the next step, not smoothed over: a broadcast would
+/// leave them with other histories of their samplers, and hide a card that computes wrongly.
 class Denoising {
  public:
   Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);
@@ -51,10 +51,10 @@ class Denoising {
   bool finished() const { return done() == steps(); }
   /// Loads the expert of the step to come, where there is one; true where it was not there. step() does so by itself.
   bool load_expert();
-  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf,
-  /// on any rank, is made again with full attention before anything is committed. Where it throws, all is as before: nothing is
-  /// committed, counted or drawn, so that the same step may be tried again, or another run of the same denoiser be
-  /// next.
+  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or
+  /// Inf, on any rank, is made again with full attention before anything is committed. Where it throws, all is as
+  /// before: nothing is committed, counted or drawn, so that the same step may be tried again, or another run of the
+  /// same denoiser be next.
   void step();
   /// What one rank alone would have, whatever the number of ranks. Waits for the device.
   DenoisingState state() const;

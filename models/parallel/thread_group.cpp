@@ -33,10 +33,10 @@ struct Fate {
 struct Meeting {
   std::shared_ptr<Fate> fate;
   std::chrono::milliseconds limit{};
-  std::vector<int64_t> names;         // of the ranks in the group that all others were split off
-  std::vector<const void*> shown;     // by rank
-  std::vector<uint8_t> here;          // by rank: waits for the others
-  int64_t round = 0;                  // how often all have come
+  std::vector<int64_t> names;                   // of the ranks in the group that all others were split off
+  std::vector<const void*> shown;               // by rank
+  std::vector<uint8_t> here;                    // by rank: waits for the others
+  int64_t round = 0;                            // how often all have come
   std::vector<std::shared_ptr<Meeting>> split;  // by rank: what it belongs to next
 
   size_t size() const { return names.size(); }
@@ -92,7 +92,8 @@ class ThreadGroup final : public Group {
     reduce(tensor, [](const at::Tensor& sum, const at::Tensor& next) { sum.add_(next); });
   }
   void all_reduce_max(const at::Tensor& tensor) override {
-    reduce(tensor, [](const at::Tensor& most, const at::Tensor& next) { at::maximum_out(tensor_of(most), most, next); });
+    reduce(tensor,
+           [](const at::Tensor& most, const at::Tensor& next) { at::maximum_out(tensor_of(most), most, next); });
   }
   void broadcast(const at::Tensor& tensor, int64_t root) override {
     exchange(&tensor, [&] {
@@ -182,8 +183,8 @@ class ThreadGroup final : public Group {
         if (meeting.here[i] == 0 && fate().gone.contains(meeting.names[i])) end(meeting.name(i) + ": it has left");
       if (fate().ended) break;
       if (fate().changed.wait_until(lock, deadline) == std::cv_status::no_timeout || meeting.round != round) continue;
-      end(meeting.name(*meeting.first_missing()) + ": it did not come within " +
-          std::to_string(meeting.limit.count()) + " ms");
+      end(meeting.name(*meeting.first_missing()) + ": it did not come within " + std::to_string(meeting.limit.count()) +
+          " ms");
     }
     return meeting.round != round;
   }
@@ -211,7 +212,7 @@ std::vector<std::shared_ptr<Group>> make_thread_groups(int64_t size, std::chrono
   std::iota(names.begin(), names.end(), int64_t{0});
   const auto meeting = make_meeting(std::make_shared<Fate>(), limit, std::move(names));
   std::vector<std::shared_ptr<Group>> groups;
-  for (size_t rank = 0; rank < meeting->size(); ++rank) 
+  for (size_t rank = 0; rank < meeting->size(); ++rank)
     groups.push_back(std::make_shared<ThreadGroup>(meeting, rank, /*is_whole=*/true));
   return groups;
 }

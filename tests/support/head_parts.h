@@ -41,9 +41,8 @@ inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
   for (const int64_t size : sizes) all += size;
   std::vector<std::thread> threads;
   for (int64_t first = 0; const int64_t size : sizes) {
-    threads.emplace_back([&, first, size] {
-      call({.first = first, .all = all, .alike = alike, .sum = exchange}, size);
-    });
+    threads.emplace_back(
+        [&, first, size] { call({.first = first, .all = all, .alike = alike, .sum = exchange}, size); });
     first += size;
   }
   for (std::thread& thread : threads) thread.join();

@@ -46,8 +46,7 @@ class HeadParts : public ::testing::Test {
     prologue.q_moments = token_moments(context_.prologue, qkv_.select(2, 0));
     prologue.k_moments = token_moments(context_.prologue, qkv_.select(2, 1));
     if (!policies_.empty())
-      context.policy.heads =
-          std::span(policies_).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads));
+      context.policy.heads = std::span(policies_).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads));
     return run(Projection(qkv_.narrow(3, part.first, heads)), context);
   }
 

@@ -97,7 +97,8 @@ TEST(Budget, OfPartsOfTheHeadsIsThatOfAllTogether) {
       auto whole = given, parts = given;
       spend_budget(whole, topk);
       test::run_parts({2, 1, 2}, /*alike=*/true, [&](const HeadPart& part, int64_t heads) {
-        spend_budget(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), topk, &part);
+        spend_budget(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), topk,
+                     &part);
       });
       for (size_t head = 0; head < whole.size(); ++head) EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << topk;
     }

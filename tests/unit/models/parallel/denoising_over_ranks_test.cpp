@@ -175,11 +175,10 @@ TEST_P(DenoisingOverRanks, GoesOnWithAnotherNumberOfRanks) {
 
 std::vector<How> all_ways() {
   std::vector<How> all;
-  const std::pair<std::string, CacheRule> caches[] = {
-      {"", {}},
-      {"FirstBlock", {.threshold = 0.3}},
-      {"Forecast", {.kind = CacheKind::forecast, .threshold = 0.3}},
-      {"Steps", {.kind = CacheKind::steps, .steps = 3}}};
+  const std::pair<std::string, CacheRule> caches[] = {{"", {}},
+                                                      {"FirstBlock", {.threshold = 0.3}},
+                                                      {"Forecast", {.kind = CacheKind::forecast, .threshold = 0.3}},
+                                                      {"Steps", {.kind = CacheKind::steps, .steps = 3}}};
   for (const auto& [name, cache] : caches) {
     all.push_back({.name = "Unguided" + name, .guided = false, .cache = cache});
     all.push_back({.name = "Batched" + name, .cache = cache});

@@ -81,8 +81,7 @@ TEST(ThreadGroup, WhatOneThrowsEndsTheOthersWithItsName) {
       const auto half = group.split(group.rank() % 2);
       if (group.rank() == 2) throw std::runtime_error("no more paper");
       // The others of its half, and those who wait for everybody.
-      EXPECT_TRUE(test::throws_error([&] { exchange(group.rank() == 0 ? *half : group); },
-                                     {"rank 2: no more paper"}));
+      EXPECT_TRUE(test::throws_error([&] { exchange(group.rank() == 0 ? *half : group); }, {"rank 2: no more paper"}));
       ++ended;
     });
   };
