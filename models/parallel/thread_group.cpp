@@ -221,7 +221,8 @@ void run_in_threads(int64_t size, const std::function<void(Group&)>& body, std::
   std::vector<std::shared_ptr<Group>> groups = make_thread_groups(size, limit);
   std::mutex mutex;
   std::exception_ptr first;
-  const auto run = [&](std::shared_ptr<Group> group) {
+  const auto run = [&](std::shared_ptr<Group>& own) {
+    const std::shared_ptr<Group> group = std::exchange(own, nullptr);  // with the thread it has left
     std::string reason = "an exception of unknown type";
     try {
       return body(*group);
@@ -236,7 +237,8 @@ void run_in_threads(int64_t size, const std::function<void(Group&)>& body, std::
     group->abort(reason);
   };
   std::vector<std::thread> threads;
-  for (std::shared_ptr<Group>& group : groups) threads.emplace_back(run, std::exchange(group, nullptr));
+  threads.reserve(groups.size());
+  for (std::shared_ptr<Group>& group : groups) threads.emplace_back(run, std::ref(group));
   for (std::thread& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
 }
