@@ -190,6 +190,22 @@ std::vector<How> all_ways() {
 INSTANTIATE_TEST_SUITE_P(Ways, DenoisingOverRanks, ::testing::ValuesIn(all_ways()),
                          [](const auto& test) { return test.param.name; });
 
+/// Of the first pass little changes, of the second much.
+TEST(CacheOverRanks, DecidesForAllByThePassesThatOneRankDecidesBy) {
+  for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
+    run_in_threads(2, [&](Group& group) {
+      const c10::InferenceMode inference;
+      StepCache cache({.threshold = 0.1}, share_of(&group, 2), passes);
+      cache.begin_step();
+      cache.decide(at::ones({1, 4, 2}));
+      cache.remember(at::ones({1, 4, 2}));
+      cache.begin_step();
+      cache.decide(at::full({1, 4, 2}, group.rank() == 0 ? 1.05 : 2));
+      EXPECT_EQ(cache.reuses(), passes == GuidancePasses::in_turn) << group.rank();
+    });
+  }
+}
+
 /// 10 blocks of keys, of which attention drops some.
 TEST(SparseAttentionOverRanks, KeepsAsManyBlocksInEveryLayerAndStep) {
   for (const bool guided : {false, true}) {
