@@ -1,0 +1,82 @@
+// Sockets from every process to every other, bytes through them, and who of them is still there. No tensors.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "models/parallel/socket_group.h"
+
+namespace sparsereel::models {
+
+/// What one call moves to and from one rank of the mesh: nothing, or so many bytes, which may be none.
+struct Transfer {
+  int64_t rank = 0;
+  std::optional<std::span<const std::byte>> send = {};
+  std::optional<std::span<std::byte>> receive = {};
+};
+
+class SocketGroup::Mesh {
+ public:
+  Mesh(int64_t rank, std::vector<Link> links, const GroupLimits& limits);
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  /// Tells all this rank's name, and hears theirs; then listens for bad news.
+  void meet(const std::string& name);
+  /// Returns when all bytes are sent and received. By one thread at a time. Throws Error as Group says.
+  void exchange(const std::vector<Transfer>& transfers, std::chrono::milliseconds limit);
+  /// Ends the mesh for all; the first reason counts.
+  void fail(const Error& error) noexcept;
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return static_cast<int64_t>(links_.size()); }
+  const GroupLimits& limits() const { return limits_; }
+  std::string describe(int64_t rank) const;
+  void check() const;
+  bool ended() const noexcept;
+  int64_t when_ended(std::function<void()> call);
+  void forget(int64_t number) noexcept;
+
+ private:
+  struct Moving;  // a transfer on its way
+  using Clock = std::chrono::steady_clock;
+  struct Listened {
+    std::string bytes;                      // of a message that has not come whole
+    bool left = false;                      // it said that it goes
+    std::optional<Clock::time_point> gone;  // since when its socket is closed
+  };
+
+  void tell(const std::string& message) noexcept;
+  bool send_some(Moving& moving);
+  bool receive_some(Moving& moving);
+  bool move_what_is_ready(std::vector<Moving>& moving, std::chrono::milliseconds wait);
+  [[noreturn]] void lose(int64_t rank);
+  [[noreturn]] void give_up(int64_t rank, std::chrono::milliseconds limit);
+  void listen() noexcept;
+  void hear(int64_t rank);
+  void take_messages(Listened& from);
+  void bury_the_lost();
+  bool set_failure(const Error& error);
+  void run_calls() noexcept;
+
+  const int64_t rank_;
+  const std::vector<Link> links_;
+  const GroupLimits limits_;
+  std::vector<std::string> names_;          // empty until they have met
+  int ended_event_ = -1, quit_event_ = -1;  // readable once the mesh has ended, or is to be given up
+  mutable std::mutex mutex_;                // of all below
+  std::condition_variable calls_ran_;
+  std::optional<Error> failure_;
+  std::vector<Listened> listened_;
+  std::map<int64_t, std::function<void()>> calls_;
+  int64_t next_call_ = 0, running_call_ = -1;
+  std::mutex send_mutex_;  // of the control sockets
+  std::thread listener_;   // last: all else is there while it runs
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,169 @@
+// The contract of Group, for everything that makes one on CPUs.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "models/parallel/socket_group.h"
+#include "tests/support/group_contract.h"
+
+namespace sparsereel::models {
+namespace {
+
+using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
+
+/// Exit code of a process whose part threw.
+constexpr int kThrew = 3;
+
+/// A process for each rank.
+std::vector<pid_t> start_processes(int64_t size, const GroupLimits& limits, const std::function<void(Group&)>& part) {
+  const auto links = local_links(size);
+  std::vector<pid_t> ranks;
+  for (int64_t rank = 0; rank < size; ++rank) {
+    const pid_t process = fork();
+    if (process == 0) {
+      for (int64_t other = 0; other < size; ++other)
+        if (other != rank) close_links(links[static_cast<size_t>(other)]);
+      int code = 0;
+      try {
+        const auto group = SocketGroup::connect(rank, links[static_cast<size_t>(rank)], "process", limits);
+        part(*group);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", static_cast<int>(rank), error.what());
+        code = kThrew;
+      }
+      std::fflush(nullptr);
+      _exit(code);
+    }
+    ranks.push_back(process);
+  }
+  for (const auto& row : links) close_links(row);
+  return ranks;
+}
+
+int exit_code(pid_t process) {
+  int status = 0;
+  waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+void as_processes(int64_t size, const std::function<void(Group&)>& part) {
+  for (const pid_t process : start_processes(size, {.start = 60s, .call = 60s}, part))
+    if (exit_code(process) != 0) throw std::runtime_error("a rank failed: see above");
+}
+
+struct Maker {
+  const char* name;
+  test::RunRanks run;
+};
+void PrintTo(const Maker& maker, std::ostream* out) {
+  *out << maker.name;
+}
+
+class GroupContract : public ::testing::TestWithParam<Maker> {
+ protected:
+  static void expect(void (*check)(Group&, at::Device)) {
+    for (const int64_t size : {1, 2, 3, 5})
+      EXPECT_NO_THROW(GetParam().run(size, [&](Group& group) { check(group, at::kCPU); })) << size << " ranks";
+  }
+  static void expect_of_several(void (*check)(Group&, at::Device)) {
+    for (const int64_t size : {2, 3})
+      EXPECT_NO_THROW(GetParam().run(size, [&](Group& group) { check(group, at::kCPU); })) << size << " ranks";
+  }
+};
+
+TEST_P(GroupContract, ExchangesUnevenPieces) {
+  expect(test::exchanges_uneven_pieces);
+}
+TEST_P(GroupContract, ExchangesLargePieces) {
+  expect(test::exchanges_large_pieces);
+}
+TEST_P(GroupContract, GathersShapesThatDiffer) {
+  expect(test::gathers_shapes_that_differ);
+}
+TEST_P(GroupContract, ReducesToTheSameBits) {
+  expect(test::reduces_to_the_same_bits);
+}
+TEST_P(GroupContract, BroadcastsFromEveryRoot) {
+  expect(test::broadcasts_from_every_root);
+}
+TEST_P(GroupContract, SplitsByColor) {
+  expect(test::splits_by_color);
+}
+TEST_P(GroupContract, AbortsForAll) {
+  expect(test::aborts_for_all);
+}
+TEST_P(GroupContract, NamesWhoLeft) {
+  expect_of_several(test::names_who_left);
+}
+
+INSTANTIATE_TEST_SUITE_P(Processes, GroupContract, ::testing::Values(Maker{"sockets", as_processes}));
+
+TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto ranks = start_processes(3, {}, [](Group& group) {
+      const std::string said = test::end_of(group, at::kCPU);
+      test::require(said.find("rank 1 (process) ended") != std::string::npos, said);
+    });
+    usleep(20'000 * (attempt + 1));
+    const auto start = std::chrono::steady_clock::now();
+    kill(ranks[1], SIGKILL);
+    for (const size_t rank : {0, 2}) EXPECT_EQ(exit_code(ranks[rank]), 0);
+    EXPECT_EQ(exit_code(ranks[1]), -SIGKILL);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  }
+}
+
+TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
+  const auto ranks = start_processes(2, {.start = 60s, .call = 300ms}, [](Group& group) {
+    if (group.rank() == 1) sleep(2);
+    const std::string said = test::end_of(group, at::kCPU);
+    test::require(said.find("rank 1 (process) did not answer within 300 ms") != std::string::npos, said);
+  });
+  for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
+}
+
+TEST(SocketGroup, RankThatNeverStartsIsNamed) {
+  auto links = local_links(2);
+  try {
+    SocketGroup::connect(0, links[0], "process", {.start = 300ms, .call = 60s});
+    ADD_FAILURE() << "nobody was there";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 1 did not start within 300 ms");
+  }
+  close_links(links[1]);
+}
+
+TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
+  const auto ranks = start_processes(2, {}, [](Group& group) {
+    auto& sockets = dynamic_cast<SocketGroup&>(group);
+    if (group.rank() == 1) sockets.end(bad_input("no such card", "use another"));
+    test::end_of(group, at::kCPU);
+    try {
+      sockets.check();
+    } catch (const Error& error) {
+      test::require(error.kind() == ErrorKind::bad_input && error.remedy() == "use another", error.remedy());
+      return;
+    }
+    throw std::runtime_error("it goes on");
+  });
+  for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
+}
+
+TEST(SocketGroup, TellsOfTheEndWhileNobodyCalls) {
+  const auto ranks = start_processes(2, {}, [](Group& group) {
+    auto& sockets = dynamic_cast<SocketGroup&>(group);
+    if (group.rank() == 1) _exit(7);
+    bool told = false;
+    sockets.when_ended([&] { told = true; });
+    for (int i = 0; i < 500 && !sockets.ended(); ++i) usleep(10'000);
+    usleep(100'000);
+    test::require(told, "the call ran");
+  });
+  EXPECT_EQ(exit_code(ranks[0]), 0);
+  EXPECT_EQ(exit_code(ranks[1]), 7);
+}
+
+}  // namespace
+}  // namespace sparsereel::models
