@@ -27,6 +27,7 @@
 #include "app/job/outputs.h"
 #include "app/options/command_tree.h"
 #include "app/options/several.h"
+#include "app/ranks/shared_video.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
@@ -52,6 +53,7 @@ struct CommandLine {
   tuning::TuneOptions tune;
   Settings settings;                       // merged, once a command runs
   Reservations reservations;               // of outputs that the program names
+  bool is_silent = false;                  // another rank speaks
   std::optional<std::string> report_file;  // --report of a command that has begun and writes one
   RunReport& report;
 
@@ -146,17 +148,31 @@ void let_the_last_win(CLI::App& command) {
   for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*below);
 }
 
+/// Of a rank that a launcher started: what is wrong here alone is for rank 0 to say.
+void follow_rank_0(CommandLine& line) {
+  std::exception_ptr failure;
+  try {
+    line.collect();
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  const std::unique_ptr<World> world = World::find(line.settings);
+  if (follow(*world, failure) != 0) throw run_failure("the ranks came to no video", "see what rank 0 says");
+}
+
 void add_generate(CommandLine& line) {
   CLI::App* command = line.program.add_subcommand("generate", "one prompt -> one video");
   command->footer("sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
   add_options(*command, line, Command::generate);
   command->callback([&line] {
+    if (line.is_silent) return follow_rank_0(line);
     line.collect();
     line.reservations = choose_output(line.settings, video_count(line.settings));
     const std::vector<Settings> videos = settings_of_videos(line.settings);
     check_files(videos, line.config, {});
     line.start("generate");
-    generate(videos, line.settings.text("output", kDefaultOutput), line.report);
+    const std::unique_ptr<World> world = World::find(line.settings);
+    generate(videos, line.settings.text("output", kDefaultOutput), world.get(), line.report);
   });
 }
 
@@ -354,8 +370,9 @@ void ask_for_report(const CommandLine& line, int argc, char** argv) {
   line.report.content.emplace("command", describe(*named_command(line.program).first).path);
 }
 
-void run(int argc, char** argv, RunReport& report) {
+void run(int argc, char** argv, bool is_silent, RunReport& report) {
   CommandLine line(report);
+  line.is_silent = is_silent;
   line.program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
   line.program.formatter(std::make_shared<Help>());
   line.program.require_subcommand(1);
@@ -396,7 +413,7 @@ void check_stdout() {
 
 int run_to_exit_code(int argc, char** argv, RunReport& report) {
   try {
-    run(argc, argv, report);
+    run(argc, argv, /*is_silent=*/false, report);
     const int exit_code = finish(report, 0);
     check_stdout();
     return exit_code;
@@ -407,15 +424,33 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   }
 }
 
+/// Of a rank that leaves all words and files to rank 0.
+int run_silently(int argc, char** argv) {
+  RunReport report;
+  try {
+    run(argc, argv, /*is_silent=*/true, report);
+    return 0;
+  } catch (...) {
+    return models::exit_code(models::as_error(std::current_exception()).kind());
+  }
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv, const Additions& additions) {
   try {
     seconds_before_main();
+    const auto started = find_started_rank(process_environment);
+    if (started) live_no_longer_than(started->parent);
     for (const models::Family& family : additions.families) models::add_family(family);
     models::add_loaders(additions.loaders);
     for (const models::Field& field : additions.fields) models::add_field(field);
+    if (started) {
+      World world(*started);
+      return follow(world);
+    }
     install_signal_handlers();
+    if (is_silent_rank({argv, argv + argc}, process_environment)) return run_silently(argc, argv);
     const PrintableOnly output(std::cout), errors(std::cerr);
     RunReport report;
     return run_to_exit_code(argc, argv, report);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <set>
 
@@ -245,9 +244,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   }
   const auto start = std::chrono::steady_clock::now();
   check_options(set, options);
-  const Share share = find_share(options.share, [](const char* name) {
-    return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
-  });
+  const Share share = find_share(options.share, process_environment);
   const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
   SetPlan plan = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row

@@ -14,6 +14,7 @@
 #include "app/job/job.h"
 #include "app/job/preset_lines.h"
 #include "app/job/progress.h"
+#include "app/ranks/shared_video.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
 
@@ -74,12 +75,13 @@ std::string summary(const Video& video, const models::Outcome& result, const End
 /// The videos of a command line, and what is reported of them.
 class Generation : private JobUser {
  public:
-  Generation(const std::vector<Settings>& settings, fs::path output, RunReport& report);
+  Generation(const std::vector<Settings>& settings, fs::path output, World* world, RunReport& report);
   void run();
 
  private:
   bool several() const { return videos_.size() > 1; }
   void open();
+  void meet();
   models::Run watch(const Video& video) override { return observe(progress_, video.plan.num_inference_steps); }
   void begin(const Video& video) override;
   void warn(const Video& video, const std::string& warning) override;
@@ -89,6 +91,7 @@ class Generation : private JobUser {
   void show();
 
   const fs::path output_;
+  World* const world_;
   RunReport& report_;
   std::vector<Video> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
@@ -103,13 +106,18 @@ class Generation : private JobUser {
   nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
 };
 
-Generation::Generation(const std::vector<Settings>& settings, fs::path output, RunReport& report)
-    : output_(std::move(output)), report_(report), progress_(!settings.front().flag("quiet")), head_(report.content) {
+Generation::Generation(const std::vector<Settings>& settings, fs::path output, World* world, RunReport& report)
+    : output_(std::move(output)),
+      world_(world),
+      report_(report),
+      progress_(!settings.front().flag("quiet")),
+      head_(report.content) {
   for (const Settings& each : settings) {
     Video& video = videos_.emplace_back();
     video.settings = each;
     video.options = read_generate_options(each);
     check_outputs(each, video.options.run);
+    if (world_ != nullptr) video.options.request.device = world_->device();
   }
 }
 
@@ -118,12 +126,22 @@ void Generation::open() {
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
   const auto before = Clock::now();
   models::start_device(videos_.front().options.request.device);
+  if (world_ != nullptr) meet();
   begun_ = {.start = seconds_before_main(), .libraries = seconds_since(before)};
   pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
   LoadedFiles files;
   for (Video& video : videos_) resolve_video(video, *pipeline_, files);
   begun_.open = seconds_since(start_) - begun_.libraries;
+}
+
+/// The other ranks open the model while this one does.
+void Generation::meet() {
+  const GenerateOptions& options = videos_.front().options;
+  const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
+  at::set_num_threads(threads);
+  world_->connect();
+  tell_model(*world_, options, threads);
 }
 
 /// What the report says so far, whatever becomes of this video.
@@ -194,16 +212,22 @@ void Generation::run() {
   begin(videos_.front());
   early_ = early_warnings(videos);
   for (const std::string& warning : early_) warn(videos_.front(), warning);
-  Job job(*this, interrupted);
+  Job job(*this, interrupted, {.world = world_});
   job.load(videos, *pipeline_);
   job.run(videos, *pipeline_);
+  if (world_ != nullptr) world_->finish();
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
 }  // namespace
 
-void generate(const std::vector<Settings>& settings, const fs::path& output, RunReport& report) {
-  Generation(settings, output, report).run();
+void generate(const std::vector<Settings>& settings, const fs::path& output, World* world, RunReport& report) {
+  try {
+    Generation(settings, output, world, report).run();
+  } catch (...) {
+    if (world != nullptr) world->end(models::as_error(std::current_exception()));
+    throw;
+  }
 }
 
 }  // namespace sparsereel::app

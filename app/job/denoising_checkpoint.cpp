@@ -177,7 +177,8 @@ std::string identity_of(const fs::path& path) {
   }
 }
 
-/// Throws Error with what is wrong with the file.
+}  // namespace
+
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
                                                               const models::CacheRule& cache) {
   const models::TensorFile file(path);
@@ -190,8 +191,6 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
     throw bad_input("it is damaged", kBeginAnew);
   }
 }
-
-}  // namespace
 
 void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
   const std::pair<at::Tensor, at::Tensor> statistics = statistics_tensors(state.per_step);

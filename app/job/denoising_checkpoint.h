@@ -31,6 +31,11 @@ struct OwnCheckpoint {
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 
+/// That file's state. Throws Error with what is wrong with the file.
+std::shared_ptr<const models::DenoisingState> load_checkpoint(const std::filesystem::path& path,
+                                                              const std::string& identity,
+                                                              const models::CacheRule& cache);
+
 /// The denoising checkpoints in the folder, of whatever recipe.
 std::vector<FileBeside> checkpoints_in(const std::filesystem::path& folder);
 

@@ -12,6 +12,7 @@
 #include "app/job/image.h"
 #include "app/job/preset_lines.h"
 #include "app/job/report.h"
+#include "app/ranks/shared_video.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "models/video/fields.h"
@@ -189,7 +190,12 @@ models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& fil
   run.frames = &files.frames;
   use_checkpoints(video, inputs, run);
   user_.begin(video);
+  if (policy_.world != nullptr) {
+    tell_video(*policy_.world, video, inputs, run);
+    make_over_ranks(run, *policy_.world);
+  }
   models::Outcome result = pipeline.generate(video.plan, inputs, run);
+  if (policy_.world != nullptr) policy_.world->check();  // before its frames count
   result.seconds.check += video.text_cost.check;
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;

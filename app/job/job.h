@@ -23,6 +23,8 @@
 
 namespace sparsereel::app {
 
+class World;
+
 /// The files of a video that was just made.
 struct Made {
   const models::Outcome& result;
@@ -81,6 +83,7 @@ struct JobPolicy {
   bool write_behind = false;         // a video is written while the next one is denoised
   bool go_on_after_failure = false;  // one that fails leaves the others alone
   bool resume = false;               // from what a killed run had denoised, without --checkpoint-every too
+  World* world = nullptr;            // of the ranks that make each video together; null: this process alone does
   TextLimit texts = {};
 };
 

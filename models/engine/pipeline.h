@@ -25,6 +25,7 @@
 namespace sparsereel::models {
 
 struct DenoisingState;
+class Group;
 
 /// What is given beside a plan.
 struct Inputs {
@@ -95,6 +96,7 @@ struct Run {
   std::function<void(const Outcome&)> latents;            // as soon as they are final: there are no frames yet
   std::function<void(const AttentionCall&)> attention;    // before each call of the denoiser's attention
   FrameSink* frames = nullptr;                            // takes them as they are decoded; null: the outcome has them
+  Group* group = nullptr;
 };
 
 /// Thrown where a run is cancelled.

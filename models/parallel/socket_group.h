@@ -56,8 +56,8 @@ class SocketGroup final : public Group {
   /// Of the rank's card, as messages name it: "rank 1 (cuda:1)".
   std::string describe(int64_t rank) const;
   const GroupLimits& limits() const;
-  /// `call` runs once, in a thread of the group's, when that ends other than by all leaving; at once where it has.
-  /// Returns the number to forget it by; after forget() it neither runs nor will.
+  /// `call` runs once, in a thread of the group's, when that ends other than by all leaving, or has. Returns the number
+  /// to forget it by; after forget() it neither runs nor will.
   int64_t when_ended(std::function<void()> call);
   void forget(int64_t number) noexcept;
 

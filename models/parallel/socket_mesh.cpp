@@ -114,6 +114,7 @@ SocketGroup::Mesh::Mesh(int64_t rank, std::vector<Link> links, const GroupLimits
       limits_(limits),
       ended_event_(new_event()),
       quit_event_(new_event()),
+      calls_event_(new_event()),
       listened_(links_.size()) {
   for (const Link& link : links_)
     for (const int socket : {link.data, link.control})
@@ -125,7 +126,7 @@ SocketGroup::Mesh::~Mesh() {
   wake(quit_event_);
   if (listener_.joinable()) listener_.join();
   close_links(links_);
-  for (const int event : {ended_event_, quit_event_}) close(event);
+  for (const int event : {ended_event_, quit_event_, calls_event_}) close(event);
 }
 
 void SocketGroup::Mesh::meet(const std::string& name) {
@@ -234,21 +235,16 @@ void SocketGroup::Mesh::give_up(int64_t rank, milliseconds limit) {
 
 void SocketGroup::Mesh::fail(const Error& error) noexcept {
   try {
-    if (set_failure(error)) tell(ends_message(error));
-  } catch (...) {  // memory ended: the sockets' end says so to the others
-    wake(ended_event_);
-  }
-}
-
-/// False where another one came first.
-bool SocketGroup::Mesh::set_failure(const Error& error) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_) return false;
-    failure_ = error;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) return;
+      failure_ = error;
+    }
+    tell(ends_message(error));  // before what runs at the end, which may be the process's
+  } catch (...) {               // memory ended: that the sockets close says so to the others
   }
   wake(ended_event_);
-  return true;
+  wake(calls_event_);
 }
 
 /// To whom it cannot be told it says nothing: that one is gone, or reads nothing any more.
@@ -261,18 +257,18 @@ void SocketGroup::Mesh::tell(const std::string& message) noexcept {
 }
 
 void SocketGroup::Mesh::listen() noexcept {
-  for (bool told = false;;) {
+  for (;;) {
     std::vector<pollfd> sockets = {{.fd = quit_event_, .events = POLLIN, .revents = 0},
-                                   {.fd = told ? -1 : ended_event_, .events = POLLIN, .revents = 0}};
+                                   {.fd = calls_event_, .events = POLLIN, .revents = 0}};
     bool anyone_lost = false;
     {
       const std::lock_guard lock(mutex_);
       for (size_t i = 0; i < links_.size(); ++i) {
         sockets.push_back({.fd = listened_[i].gone ? -1 : links_[i].control, .events = POLLIN, .revents = 0});
-        anyone_lost |= listened_[i].gone.has_value();
+        anyone_lost |= !failure_ && !listened_[i].left && listened_[i].gone;
       }
     }
-    poll(sockets.data(), sockets.size(), anyone_lost && !told ? static_cast<int>(kGrace.count() / 4) : -1);
+    poll(sockets.data(), sockets.size(), anyone_lost ? static_cast<int>(kGrace.count() / 4) : -1);
     if (sockets[0].revents != 0) return;
     try {
       for (size_t i = 0; i < links_.size(); ++i)
@@ -283,10 +279,7 @@ void SocketGroup::Mesh::listen() noexcept {
     } catch (...) {
       fail(run_failure("out of memory", "free some memory"));
     }
-    if (!told && ended()) {
-      told = true;
-      run_calls();
-    }
+    if (sockets[1].revents != 0) run_calls();
   }
 }
 
@@ -318,6 +311,7 @@ void SocketGroup::Mesh::take_messages(Listened& from) {
     if (type == kEnds && !failure_) {
       failure_ = read_error(body);
       wake(ended_event_);
+      wake(calls_event_);
     }
     from.bytes.erase(0, sizeof(uint32_t) + size);
   }
@@ -353,15 +347,10 @@ bool SocketGroup::Mesh::ended() const noexcept {
 }
 
 int64_t SocketGroup::Mesh::when_ended(std::function<void()> call) {
-  std::unique_lock lock(mutex_);
-  const int64_t number = next_call_++;
-  if (!failure_) {
-    calls_.emplace(number, std::move(call));
-    return number;
-  }
-  lock.unlock();
-  call();
-  return number;
+  const std::lock_guard lock(mutex_);
+  calls_.emplace(next_call_, std::move(call));
+  if (failure_) wake(calls_event_);
+  return next_call_++;
 }
 
 void SocketGroup::Mesh::forget(int64_t number) noexcept {
@@ -372,6 +361,8 @@ void SocketGroup::Mesh::forget(int64_t number) noexcept {
 }
 
 void SocketGroup::Mesh::run_calls() noexcept {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t taken = read(calls_event_, &count, sizeof(count));
   std::unique_lock lock(mutex_);
   while (!calls_.empty()) {
     auto next = calls_.extract(calls_.begin());

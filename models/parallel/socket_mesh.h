@@ -61,15 +61,15 @@ class SocketGroup::Mesh {
   void hear(int64_t rank);
   void take_messages(Listened& from);
   void bury_the_lost();
-  bool set_failure(const Error& error);
   void run_calls() noexcept;
 
   const int64_t rank_;
   const std::vector<Link> links_;
   const GroupLimits limits_;
-  std::vector<std::string> names_;          // empty until they have met
-  int ended_event_ = -1, quit_event_ = -1;  // readable once the mesh has ended, or is to be given up
-  mutable std::mutex mutex_;                // of all below
+  std::vector<std::string> names_;  // empty until they have met
+  // Readable once the mesh has ended, once it is to be given up, and when there is something for run_calls().
+  int ended_event_ = -1, quit_event_ = -1, calls_event_ = -1;
+  mutable std::mutex mutex_;  // of all below
   std::condition_variable calls_ran_;
   std::optional<Error> failure_;
   std::vector<Listened> listened_;

@@ -1,35 +1,11 @@
-// Reads --share and the launchers' variables.
+// Reads --share, or takes what a launcher says.
 #include "app/commands/batch/share.h"
-
-#include <array>
 
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 
 namespace sparsereel::app::sets {
 namespace {
-
-struct Launcher {
-  const char* name;
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-};
-
-// mpirun starts its processes inside a Slurm allocation, torchrun inside either: the innermost counts. A batch script
-// of Slurm has SLURM_PROCID and SLURM_NTASKS without being one of several: only what srun started has the step's count.
-constexpr std::array<Launcher, 4> kLaunchers = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
-}};
-
-int64_t variable(const char* name, const char* value) {
-  if (const auto number = parse_number<int64_t>(value)) return *number;
-  throw bad_input(std::string("the variable ") + name + "=" + value + " is no whole number",
-                  "unset it, or give --share i/n");
-}
 
 void check(const Share& share) {
   if (share.size >= 1 && share.rank >= 0 && share.rank < share.size) return;
@@ -52,17 +28,9 @@ Share find_share(const std::string& option, const Environment& environment) {
     check(share);
     return share;
   }
-  for (const Launcher& launcher : kLaunchers) {
-    const char* rank = environment(launcher.rank);
-    const char* size = environment(launcher.size);
-    if (rank == nullptr || size == nullptr) continue;
-    share.rank = variable(launcher.rank, rank);
-    share.size = variable(launcher.size, size);
-    if (const char* local = environment(launcher.local_rank)) share.local_rank = variable(launcher.local_rank, local);
-    share.source = std::string(launcher.name) + " (" + launcher.rank + ", " + launcher.size + ")";
-    check(share);
-    return share;
-  }
+  if (const auto launched = find_launched(environment))
+    share = {
+        .rank = launched->rank, .size = launched->size, .local_rank = launched->local_rank, .source = launched->source};
   return share;
 }
 

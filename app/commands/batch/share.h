@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
+
+#include "app/ranks/launched.h"
 
 namespace sparsereel::app::sets {
 
@@ -16,12 +17,8 @@ struct Share {
   std::string source = "the whole set";
 };
 
-/// Value of an environment variable; null where it is not set.
-using Environment = std::function<const char*(const char* name)>;
-
-/// "1/4", as --share takes it; where that is empty, the variables of torchrun (RANK, WORLD_SIZE), Open MPI, MPICH and
-/// Intel MPI (PMI_RANK, PMI_SIZE) or of a Slurm step, in this order; else the whole set. Throws Error naming the option
-/// or the variable.
+/// "1/4", as --share takes it; where that is empty, as find_launched() says; else the whole set. Throws Error naming
+/// the option or the variable.
 Share find_share(const std::string& option, const Environment& environment);
 
 }  // namespace sparsereel::app::sets

@@ -1,0 +1,201 @@
+// posix_spawn of this program. Sockets are inherited under their numbers, which the environment tells.
+#include "app/ranks/children.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <system_error>
+
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
+
+namespace sparsereel::app {
+namespace {
+
+constexpr const char *kRank = "SPARSEREEL_RANK", *kDevice = "SPARSEREEL_RANK_DEVICE", *kLinks = "SPARSEREEL_RANK_LINKS",
+                     *kParent = "SPARSEREEL_RANK_PARENT";
+constexpr std::chrono::seconds kFarewell{5};  // for a child to end by itself
+
+/// "-1:-1,7:8,9:10"
+std::string text_of(const std::vector<models::Link>& links) {
+  std::string text;
+  for (const models::Link& link : links)
+    text += (text.empty() ? "" : ",") + std::to_string(link.data) + ":" + std::to_string(link.control);
+  return text;
+}
+
+std::vector<models::Link> links_in(const std::string& text) {
+  std::vector<models::Link> links;
+  for (const std::string& pair : split(text, ',')) {
+    const size_t colon = pair.find(':');
+    links.push_back({.data = static_cast<int>(parse_number<int64_t>(pair.substr(0, colon)).value_or(-1)),
+                     .control = static_cast<int>(parse_number<int64_t>(pair.substr(colon + 1)).value_or(-1))});
+  }
+  return links;
+}
+
+/// The environment of this process, and these variables in it.
+class ChildEnvironment {
+ public:
+  explicit ChildEnvironment(std::vector<std::string> added) : added_(std::move(added)) {
+    for (char** entry = environ; *entry != nullptr; ++entry)
+      if (!std::string_view(*entry).starts_with(kRank)) entries_.push_back(*entry);
+    for (std::string& each : added_) entries_.push_back(each.data());
+    entries_.push_back(nullptr);
+  }
+  char** get() { return entries_.data(); }
+
+ private:
+  std::vector<std::string> added_;
+  std::vector<char*> entries_;
+};
+
+/// What happens to file descriptors between fork and exec.
+class FileActions {
+ public:
+  FileActions() { posix_spawn_file_actions_init(&actions_); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions(const FileActions&) = delete;
+  FileActions& operator=(const FileActions&) = delete;
+
+  void open_nothing(int as) { posix_spawn_file_actions_addopen(&actions_, as, "/dev/null", O_RDWR, 0); }
+  /// Where both are one, it stays open.
+  void give(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
+  const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_{};
+};
+
+std::string last_line(int words) {
+  std::array<char, 4096> end{};
+  const off_t size = lseek(words, 0, SEEK_END);
+  const off_t from = std::max<off_t>(0, size - static_cast<off_t>(end.size()));
+  const ssize_t count = pread(words, end.data(), end.size(), from);
+  std::string text(end.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  text.erase(text.find_last_not_of(" \n\r\t") + 1);
+  return text.substr(text.find_last_of('\n') + 1);
+}
+
+}  // namespace
+
+std::optional<StartedRank> find_started_rank(const Environment& environment) {
+  const char *rank = environment(kRank), *device = environment(kDevice), *links = environment(kLinks),
+             *parent = environment(kParent);
+  if (rank == nullptr || device == nullptr || links == nullptr || parent == nullptr) return std::nullopt;
+  return StartedRank{.rank = parse_number<int64_t>(rank).value_or(0),
+                     .device = device,
+                     .links = links_in(links),
+                     .parent = static_cast<pid_t>(parse_number<int64_t>(parent).value_or(0))};
+}
+
+void live_no_longer_than(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);   // NOLINT: of C
+  if (getppid() != parent) _exit(1);  // it ended before
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
+}
+
+Children::Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices)
+    : quit_event_(eventfd(0, EFD_CLOEXEC)) {
+  const auto size = static_cast<int64_t>(links.size());
+  try {
+    for (int64_t rank = 1; rank < size; ++rank)
+      start(rank, size, links[static_cast<size_t>(rank)], devices.at(static_cast<size_t>(rank)));
+  } catch (...) {
+    end_all();
+    throw;
+  }
+}
+
+void Children::start(int64_t rank, int64_t size, const std::vector<models::Link>& links, const std::string& device) {
+  ChildEnvironment environment({std::string(kRank) + "=" + std::to_string(rank), std::string(kDevice) + "=" + device,
+                                std::string(kLinks) + "=" + text_of(links),
+                                std::string(kParent) + "=" + std::to_string(getpid())});
+  Child child{.rank = rank, .words = memfd_create("words of a rank", MFD_CLOEXEC)};
+  FileActions files;
+  files.open_nothing(STDIN_FILENO);
+  files.open_nothing(STDOUT_FILENO);
+  if (child.words >= 0)
+    files.give(child.words, STDERR_FILENO);
+  else
+    files.open_nothing(STDERR_FILENO);
+  for (const models::Link& link : links)
+    for (const int socket : {link.data, link.control})
+      if (socket >= 0) files.give(socket, socket);
+  std::string name = "sparsereel", place = "rank " + std::to_string(rank) + " of " + std::to_string(size);
+  std::array<char*, 3> arguments = {name.data(), place.data(), nullptr};  // for ps and top
+  const int error =
+      posix_spawn(&child.process, "/proc/self/exe", files.get(), nullptr, arguments.data(), environment.get());
+  if (error != 0) {
+    if (child.words >= 0) close(child.words);
+    throw run_failure("rank " + std::to_string(rank) + " (" + device +
+                          ") could not be started: " + std::generic_category().message(error),
+                      "see whether the machine has room for another process");
+  }
+  child.handle = static_cast<int>(syscall(SYS_pidfd_open, child.process, 0));
+  children_.push_back(child);
+}
+
+void Children::watch(std::function<void(int64_t rank, const std::string& how)> died) {
+  watcher_ = std::thread([this, died = std::move(died)] { watch_all(died); });
+}
+
+void Children::watch_all(const std::function<void(int64_t rank, const std::string& how)>& died) {
+  for (;;) {
+    std::vector<pollfd> handles = {{.fd = quit_event_, .events = POLLIN, .revents = 0}};
+    for (const Child& child : children_)
+      handles.push_back({.fd = child.ended ? -1 : child.handle, .events = POLLIN, .revents = 0});
+    if (poll(handles.data(), handles.size(), -1) < 0) continue;
+    if (handles.front().revents != 0) return;
+    for (size_t i = 0; i < children_.size(); ++i)
+      if (handles[i + 1].revents != 0) died(children_[i].rank, how_it_ended(children_[i]));
+  }
+}
+
+std::string Children::how_it_ended(Child& child) {
+  int status = 0;
+  if (waitpid(child.process, &status, 0) != child.process) status = 0;
+  child.ended = true;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+  std::string how = WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
+                                        : "ended with exit code " + std::to_string(WEXITSTATUS(status));
+  if (const std::string words = last_line(child.words); !words.empty()) how += ": " + words;
+  return how;
+}
+
+Children::~Children() {
+  end_all();
+}
+
+void Children::end_all() noexcept {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(quit_event_, &one, sizeof(one));
+  if (watcher_.joinable()) watcher_.join();
+  const auto end = std::chrono::steady_clock::now() + kFarewell;
+  for (Child& child : children_) {
+    if (!child.ended) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+      pollfd handle = {.fd = child.handle, .events = POLLIN, .revents = 0};
+      if (child.handle < 0 || poll(&handle, 1, static_cast<int>(std::max<int64_t>(left, 0))) <= 0)
+        kill(child.process, SIGKILL);
+      waitpid(child.process, nullptr, 0);
+    }
+    if (child.handle >= 0) close(child.handle);
+    if (child.words >= 0) close(child.words);
+  }
+  children_.clear();
+  if (quit_event_ >= 0) close(quit_event_);
+  quit_event_ = -1;
+}
+
+}  // namespace sparsereel::app

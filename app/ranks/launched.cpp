@@ -1,0 +1,106 @@
+#include "app/ranks/launched.h"
+
+#include <array>
+#include <cstdlib>
+
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
+
+namespace sparsereel::app {
+namespace {
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+  const char* job;  // a text that no other run at the same time has
+};
+
+// mpirun starts its processes inside a Slurm allocation, torchrun inside either: the innermost counts. A batch script
+// of Slurm has SLURM_PROCID and SLURM_NTASKS without being one of several: only what srun started has the step's count.
+constexpr std::array<Launcher, 4> kLaunchers = {{
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_ID"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID"},
+}};
+
+int64_t number_in(const char* name, const char* value) {
+  if (const auto number = parse_number<int64_t>(value)) return *number;
+  throw bad_input(std::string("the variable ") + name + "=" + value + " is no whole number",
+                  "unset it, or for batch give --share i/n");
+}
+
+const Launcher* find_launcher(const Environment& environment) {
+  for (const Launcher& launcher : kLaunchers)
+    if (environment(launcher.rank) != nullptr && environment(launcher.size) != nullptr) return &launcher;
+  return nullptr;
+}
+
+std::string text_in(const char* name, const Environment& environment) {
+  const char* value = environment(name);
+  return value == nullptr ? "" : value;
+}
+
+/// One that few others take, the same for all ranks of a job.
+uint16_t port_of_job(const std::string& job) {
+  constexpr uint64_t kFirst = 20000, kCount = 12000;  // below those that Linux gives out by itself
+  uint64_t sum = 14695981039346656037U;
+  for (const char c : job) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return static_cast<uint16_t>(kFirst + sum % kCount);
+}
+
+}  // namespace
+
+const char* process_environment(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+}
+
+std::optional<Launched> find_launched(const Environment& environment) {
+  const Launcher* launcher = find_launcher(environment);
+  if (launcher == nullptr) return std::nullopt;
+  Launched launched;
+  launched.rank = number_in(launcher->rank, environment(launcher->rank));
+  launched.size = number_in(launcher->size, environment(launcher->size));
+  if (const char* local = environment(launcher->local_rank))
+    launched.local_rank = number_in(launcher->local_rank, local);
+  launched.source = std::string(launcher->name) + " (" + launcher->rank + ", " + launcher->size + ")";
+  if (launched.size >= 1 && launched.rank >= 0 && launched.rank < launched.size) return launched;
+  throw bad_input(
+      launched.source + ": there is no share " + std::to_string(launched.rank) + " of " + std::to_string(launched.size),
+      "ranks of n are counted from 0 to n-1");
+}
+
+std::string first_host(const std::string& slurm_nodes) {
+  const size_t end = slurm_nodes.find_first_of(",[");
+  std::string host = slurm_nodes.substr(0, end);
+  if (end == std::string::npos || slurm_nodes[end] == ',') return host;
+  const size_t close = slurm_nodes.find(']', end);
+  host += slurm_nodes.substr(end + 1, slurm_nodes.find_first_of("-,]", end) - end - 1);
+  if (close == std::string::npos) return host;
+  return host + slurm_nodes.substr(close + 1, slurm_nodes.find(',', close) - close - 1);
+}
+
+MeetingPlace find_meeting_place(const Launched& launched, const Environment& environment) {
+  const Launcher* launcher = find_launcher(environment);
+  const auto text = [&](const char* name) { return text_in(name, environment); };
+  const std::string job = launcher == nullptr ? "" : text(launcher->job);
+  MeetingPlace place{.host = text("MASTER_ADDR")};
+  if (place.host.empty() && !text("SLURM_STEP_NODELIST").empty()) place.host = first_host(text("SLURM_STEP_NODELIST"));
+  const bool one_host = launcher != nullptr && text(launcher->local_size) == std::to_string(launched.size);
+  if (place.host.empty() && one_host) place.host = "127.0.0.1";
+  if (place.host.empty())
+    throw bad_input(launched.source + ": nothing tells the host of rank 0",
+                    "set MASTER_ADDR to it for all ranks, and MASTER_PORT to a port that is free there");
+  const std::string port = text("MASTER_PORT");
+  place.port = port.empty() ? port_of_job(job + "." + text("SLURM_STEP_ID"))
+                            : static_cast<uint16_t>(number_in("MASTER_PORT", port.c_str()));
+  place.is_kept = text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  place.run = job.empty() ? "0" : job + "." + text("SLURM_STEP_ID") + text("TORCHELASTIC_RESTART_COUNT");
+  return place;
+}
+
+}  // namespace sparsereel::app

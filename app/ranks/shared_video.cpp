@@ -1,0 +1,236 @@
+#include "app/ranks/shared_video.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "app/job/denoising_checkpoint.h"
+#include "app/ranks/messages.h"
+#include "models/configs/tuned_profile.h"
+#include "models/engine/denoising.h"
+#include "models/engine/failure.h"
+#include "models/video/fields.h"
+#include "models/weights/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+nlohmann::json json_of(const models::Request& request) {
+  std::map<std::string, std::string> values;
+  for (const models::Field& field : models::fields())
+    if (std::string text = field.text(request); !text.empty()) values[field.name] = std::move(text);
+  return values;
+}
+
+models::Request request_of(const nlohmann::json& json, const World& world) {
+  models::Request request = models::read_request(json.get<std::map<std::string, std::string>>());
+  request.device = world.device();
+  return request;
+}
+
+/// Of a conditioning, in the order in which they are told.
+template <typename Conditioning>
+auto tensors_of(Conditioning& conditioning) {
+  return std::array{&conditioning.text,    &conditioning.pooled, &conditioning.context,
+                    &conditioning.latents, &conditioning.mask,   &conditioning.deviation};
+}
+
+at::Tensor bytes_of_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  at::Tensor bytes = at::empty({static_cast<int64_t>(std::filesystem::file_size(path, ignored))}, at::kByte);
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(reinterpret_cast<char*>(bytes.mutable_data_ptr<uint8_t>()), bytes.numel()))
+    throw run_failure(path.string() + " could not be read", "run the same command again");
+  return bytes;
+}
+
+/// A file in memory that lives as long as this.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const at::Tensor& bytes) : descriptor_(memfd_create("checkpoint of rank 0", MFD_CLOEXEC)) {
+    const auto* data = bytes.const_data_ptr<uint8_t>();
+    for (int64_t done = 0; done < bytes.numel();) {
+      const ssize_t count = write(descriptor_, data + done, static_cast<size_t>(bytes.numel() - done));
+      if (count <= 0) throw run_failure("no memory for the checkpoint of rank 0", "free some memory");
+      done += count;
+    }
+  }
+  ~MemoryFile() { close(descriptor_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+/// Frames that rank 0 writes.
+class NoFrames final : public models::FrameSink {
+ public:
+  at::ScalarType dtype() const override { return at::kByte; }
+  void begin(const models::VideoShape& /*shape*/, bool /*tiled*/) override {}
+  void take(const at::Tensor& /*frames*/) override {}
+};
+
+/// What another rank than 0 has in its hands.
+class Follower {
+ public:
+  explicit Follower(World& world) : world_(world) {}
+
+  void run() {
+    for (;;) {
+      const nlohmann::json message = hear(world_.control());
+      const auto what = message.at("what").get<std::string>();
+      if (what == "end") return;
+      if (what == "model") open(message);
+      if (what == "video") make(message);
+    }
+  }
+
+ private:
+  void open(const nlohmann::json& message) {
+    if (at::Device(models::resolve_device(world_.device())).is_cpu())
+      at::set_num_threads(message.at("threads").get<int>());
+    RunOptions run;
+    run.model = message.at("model").get<std::string>();
+    run.files = message.at("files").get<std::map<std::string, std::string>>();
+    run.random_weights = message.at("random_weights").get<bool>();
+    pipeline_ = models::Pipeline::open(open_model(run), request_of(message.at("request"), world_));
+    pipeline_->check_weights();
+    pipeline_->load_transformer();
+  }
+
+  /// With what cannot be told by fields.
+  models::Request hear_request(const nlohmann::json& message) const {
+    models::Request request = request_of(message.at("request"), world_);
+    if (const auto profile = message.at("profile").get<std::string>(); !profile.empty())
+      models::use_heads(models::read_profile(profile), request);
+    if (const auto& size = message.at("image_size"); !size.is_null())
+      request.image_size = models::PixelSize{.height = size.at(0), .width = size.at(1)};
+    return request;
+  }
+
+  void check(const models::Plan& plan, const nlohmann::json& recipe) const {
+    const nlohmann::json own = models::recipe_of(plan);
+    for (const auto& [field, value] : recipe.items())
+      if (own.value(field, nlohmann::json()) != value)
+        throw run_failure("another video would be made here: " + field + " is " +
+                              own.value(field, nlohmann::json()).dump() + ", on rank 0 " + value.dump(),
+                          "give all ranks the same model, program and kind of card");
+  }
+
+  models::Inputs hear_inputs(const nlohmann::json& message, const models::Plan& plan) {
+    models::Inputs inputs;
+    for (at::Tensor* tensor : tensors_of(inputs.conditioning)) *tensor = hear_tensor(world_.control());
+    inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
+    inputs.init_latents = hear_tensor(world_.control());
+    const at::Tensor state = hear_tensor(world_.control());
+    if (state.defined()) {
+      const MemoryFile file(state);
+      inputs.resume = load_checkpoint(file.path(), message.at("identity").get<std::string>(), plan.cache);
+    }
+    inputs.decode = message.at("decode").get<bool>();
+    inputs.keep_transformer = message.at("keep_transformer").get<bool>();
+    return inputs;
+  }
+
+  void make(const nlohmann::json& message) {
+    const models::Plan plan = pipeline_->resolve(hear_request(message));
+    check(plan, message.at("recipe"));
+    const models::Inputs inputs = hear_inputs(message, plan);
+    NoFrames frames;
+    models::Run run;
+    run.frames = &frames;
+    // States that rank 0 keeps are made by all of them.
+    if (message.at("checkpoints").get<bool>()) run.checkpoint = [](const models::DenoisingState&) {};
+    run.checkpoint_every = message.at("checkpoint_every").get<int64_t>();
+    make_over_ranks(run, world_);
+    pipeline_->generate(plan, inputs, run);
+  }
+
+  World& world_;
+  std::shared_ptr<models::Pipeline> pipeline_;
+};
+
+/// `watched`, where anybody does, behind the question.
+template <typename... Arguments>
+void ask_first(std::function<void(Arguments...)>& event, World& world) {
+  event = [&world, watched = std::move(event)](Arguments... arguments) {
+    world.check();
+    if (watched) watched(arguments...);
+  };
+}
+
+}  // namespace
+
+void tell_model(World& world, const GenerateOptions& options, int threads) {
+  tell(world.control(), {{"what", "model"},
+                         {"model", options.run.model.string()},
+                         {"files", options.run.files},
+                         {"random_weights", options.run.random_weights},
+                         {"threads", threads},
+                         {"request", json_of(options.request)}});
+}
+
+void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
+  const models::Request& request = video.options.request;
+  const bool by_head = video.options.profile && video.options.profile->by_head();
+  nlohmann::json size;
+  if (request.image_size) size = {request.image_size->height, request.image_size->width};
+  tell(world.control(), {{"what", "video"},
+                         {"request", json_of(request)},
+                         {"profile", by_head ? video.settings.text("profile", "") : ""},
+                         {"image_size", size},
+                         {"recipe", models::recipe_of(video.plan)},
+                         {"identity", video.identity},
+                         {"text_lengths", inputs.conditioning.text_lengths},
+                         {"decode", inputs.decode},
+                         {"keep_transformer", inputs.keep_transformer},
+                         {"checkpoints", run.checkpoint != nullptr},
+                         {"checkpoint_every", run.checkpoint_every}});
+  for (const at::Tensor* tensor : tensors_of(inputs.conditioning))
+    tell_tensor(world.control(), tensor->defined() ? tensor->to(at::kCPU) : *tensor);
+  tell_tensor(world.control(), inputs.init_latents);
+  tell_tensor(world.control(), inputs.resume ? bytes_of_file(video.checkpoint) : at::Tensor());
+}
+
+void make_over_ranks(models::Run& run, World& world) {
+  run.group = &world.group();
+  run.cancelled = [&world, own = std::move(run.cancelled)] {
+    world.check();
+    return own && own();
+  };
+  ask_first(run.step, world);
+  ask_first(run.decode, world);
+  ask_first(run.latents, world);
+  ask_first(run.attention, world);
+  if (run.checkpoint) ask_first(run.checkpoint, world);
+}
+
+int follow(World& world, std::exception_ptr failure) {
+  const c10::InferenceMode guard;
+  try {
+    if (!failure) models::start_device(world.device());
+  } catch (...) {  // to be told, once there is somebody to tell
+    failure = std::current_exception();
+  }
+  try {
+    world.connect();
+    if (failure) std::rethrow_exception(failure);
+    Follower(world).run();
+    return 0;
+  } catch (...) {
+    const Error error = models::as_error(std::current_exception());
+    world.end(error);
+    return models::exit_code(error.kind());
+  }
+}
+
+}  // namespace sparsereel::app

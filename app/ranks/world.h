@@ -1,0 +1,92 @@
+// The ranks that make a video together, seen from one of them. A rank is a process with a card of its own: what breaks
+// one (a fault of the GPU, memory) is known by its process's end and ends no other's state, launchers start processes
+// anyway, and each has one CUDA context, one allocator and one set of threads, as everywhere else in this program.
+// Rank 0 alone reads options and writes files; the others hear from it what to make.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "app/options/settings.h"
+#include "app/ranks/children.h"
+#include "hilbert/error.h"
+#include "models/parallel/socket_group.h"
+
+namespace sparsereel::app {
+
+/// What SPARSEREEL_GROUP asks for, words with commas between: how ranks work together where that is to be tested.
+struct GroupChoice {
+  bool of_one = false;   // "of-one": one rank goes the way of several
+  bool sockets = false;  // "sockets": no NCCL; ranks may then share a card
+};
+GroupChoice find_group_choice(const Environment& environment);
+
+/// SPARSEREEL_GROUP_SECONDS and SPARSEREEL_START_SECONDS, in place of the limits' own. Throws Error naming the
+/// variable.
+models::GroupLimits find_group_limits(const Environment& environment);
+
+/// The device of each of `count` ranks of this host: cuda:0, cuda:1 ...; all the CPU where that is asked for. Throws
+/// Error (field gpus, or device) where there are fewer cards, or one is named.
+std::vector<std::string> devices_of_ranks(int64_t count, const std::string& device, bool may_share);
+
+/// Whether this process is another rank than 0 of a command whose ranks make a video together: it prints nothing.
+bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment);
+
+class World {
+ public:
+  /// Null where one process makes the videos, and no group is. Else this is rank 0 of --gpus, and starts the others;
+  /// or any rank of a launcher's. Throws Error where both are asked for, and as devices_of_ranks().
+  static std::unique_ptr<World> find(const Settings& settings);
+  /// Of a process that find() of rank 0 started.
+  explicit World(const StartedRank& started);
+  /// Rank 0's ends the others, where they do not leave by themselves: after finish() they do.
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  const std::string& device() const { return device_; }  // of this rank: "cuda:1", "cpu"
+  /// CPU threads of each rank, where nobody asks for a number of them: the host's cores are theirs together.
+  int threads() const;
+
+  /// Meets the others; once the device has started. Throws Error naming a rank that is not there.
+  void connect();
+  models::SocketGroup& control() { return *control_; }
+  /// Over which videos are made: NCCL's on GPUs. Called by all at the same time.
+  models::Group& group();
+  /// Throws Error where another rank has failed or is gone. After a wait for a GPU that comes before its results count.
+  void check() const;
+  /// Tells the others why this rank stops.
+  void end(const Error& error) noexcept;
+  /// By rank 0: there is nothing more to make.
+  void finish();
+
+ private:
+  World() = default;
+  static std::unique_ptr<World> start(int64_t count, const std::string& device);
+  static std::unique_ptr<World> launched(const Launched& place, const std::string& device);
+  void watch_over_the_end();
+  void child_died(int64_t rank, const std::string& how);
+
+  int64_t rank_ = 0, size_ = 1, ranks_here_ = 1;
+  std::string device_, name_;
+  std::vector<std::string> devices_;  // of the ranks that this one has started
+  models::GroupLimits limits_;
+  bool sockets_ = false, finished_ = false;
+  std::optional<Launched> launched_;
+  std::vector<models::Link> links_;  // until they are connected
+  std::unique_ptr<Children> children_;
+  std::mutex mutex_;  // of the next three, which other threads use
+  std::condition_variable leaving_changed_;
+  bool leaving_ = false;
+  std::string early_death_;  // of a child, before there was a group
+  std::shared_ptr<models::SocketGroup> control_;
+  int64_t end_call_ = -1;
+  std::shared_ptr<models::Group> group_;
+};
+
+}  // namespace sparsereel::app

@@ -1,0 +1,322 @@
+// Communicators of NCCL that never block the host: calls return while work goes on, and a thread of each looks after
+// it.
+#include "models/parallel/nccl_group.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace sparsereel::models {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nccl::Result;
+
+constexpr std::chrono::milliseconds kLook{250};  // between two looks at a communicator
+constexpr int kLooksBeforeBlame = 8;           // at an error of NCCL: a rank's death may be behind it, and be heard of
+constexpr std::chrono::seconds kFarewell{10};  // for what is left to do when a group goes
+
+nccl::DataType data_type(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return nccl::DataType::float32;
+    case at::kHalf:
+      return nccl::DataType::float16;
+    case at::kBFloat16:
+      return nccl::DataType::bfloat16;
+    case at::kLong:
+      return nccl::DataType::int64;
+    case at::kByte:
+      return nccl::DataType::uint8;
+    default:
+      throw run_failure("ranks exchange fp32, fp16, bf16, int64 and uint8 alone", "report this");
+  }
+}
+
+size_t count_of(const at::Tensor& tensor) {
+  return static_cast<size_t>(tensor.numel());
+}
+
+}  // namespace
+
+/// A communicator, and the thread that ends it when it must.
+class NcclGroup::Watched {
+ public:
+  Watched(SocketGroup& control, c10::Device device)
+      : library_(nccl::library()), control_(control), device_(device), event_(device.type()) {
+    watcher_ = std::thread([this] { watch(); });
+    ended_call_ = control_.when_ended([this] { look(); });
+  }
+  ~Watched() {
+    control_.forget(ended_call_);
+    {
+      const std::lock_guard lock(mutex_);
+      quit_ = true;
+    }
+    changed_.notify_all();
+    watcher_.join();
+    say_farewell();
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  /// The communicator that `make` begins to make.
+  template <typename Make>
+  void begin(const Make& make) {
+    const c10::DeviceGuard guard(device_);
+    {
+      const std::lock_guard lock(mutex_);
+      require(make(library_, &communicator_), nullptr);
+    }
+    settle();
+  }
+
+  /// A split of this one: into `part`.
+  void split_into(Watched& part, int color, int key) {
+    const c10::DeviceGuard guard(device_);
+    {
+      const std::scoped_lock lock(mutex_, part.mutex_);
+      if (communicator_ == nullptr) throw_end();
+      require(library_.split(communicator_, color, key, &part.communicator_, nullptr), communicator_);
+    }
+    settle();
+    part.settle();
+  }
+
+  /// Enqueues what `calls` calls, all at once.
+  template <typename Calls>
+  void enqueue(const Calls& calls) {
+    control_.check();
+    const c10::DeviceGuard guard(device_);
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+    {
+      const std::lock_guard lock(mutex_);
+      if (communicator_ == nullptr) throw_end();
+      require(library_.group_start(), communicator_);
+      Result result = Result::success;
+      const auto add = [&](Result each) {
+        if (result == Result::success || result == Result::in_progress) result = each;
+      };
+      calls(library_, communicator_, static_cast<nccl::Stream>(stream.native_handle()), add);
+      const Result end = library_.group_end();
+      require(result, communicator_);
+      require(end, communicator_);
+    }
+    settle();
+    const std::lock_guard lock(mutex_);
+    if (pending_since_ && !event_.query()) return;
+    event_.record(stream);
+    pending_since_ = Clock::now();
+  }
+
+ private:
+  void require(Result result, nccl::Communicator* communicator) const {
+    if (result == Result::success || result == Result::in_progress) return;
+    for (int look = 0; look < kLooksBeforeBlame && !control_.ended(); ++look) std::this_thread::sleep_for(kLook);
+    control_.end(run_failure("NCCL: " + error_text(result, communicator),
+                             "set NCCL_DEBUG=WARN to hear more; 'sparsereel doctor' shows cards and links"));
+    throw_end();
+  }
+
+  std::string error_text(Result result, nccl::Communicator* communicator) const {
+    const char* more = library_.last_error(communicator);
+    std::string text = library_.error_string(result);
+    if (more != nullptr && *more != 0) text += std::string(" (") + more + ")";
+    return text;
+  }
+
+  [[noreturn]] void throw_end() const {
+    control_.check();
+    throw run_failure("the ranks' communicator is gone", "run the same command again");
+  }
+
+  /// Waits until NCCL has done on the host what the last call began: the first time it finds the other GPUs.
+  void settle() {
+    const auto end = Clock::now() + control_.limits().call;
+    for (int64_t turn = 0;; ++turn) {
+      Result state = Result::success;
+      {
+        const std::lock_guard lock(mutex_);
+        if (communicator_ == nullptr) throw_end();
+        require(library_.async_error(communicator_, &state), communicator_);
+        if (state != Result::in_progress) require(state, communicator_);
+      }
+      if (state == Result::success) return;
+      control_.check();
+      if (Clock::now() > end) {
+        control_.abort("NCCL found no connection to the other ranks in time");
+        throw_end();
+      }
+      if (turn > 100) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
+  bool is_late() const {
+    return pending_since_ && !event_.query() && Clock::now() - *pending_since_ > control_.limits().call;
+  }
+
+  void watch() {
+    int errors = 0;
+    std::unique_lock lock(mutex_);
+    while (!quit_) {
+      changed_.wait_for(lock, kLook);
+      if (quit_ || communicator_ == nullptr) continue;
+      Result state = Result::success;
+      const Result asked = library_.async_error(communicator_, &state);
+      const bool fails = asked != Result::success || (state != Result::success && state != Result::in_progress);
+      errors = fails ? errors + 1 : 0;
+      std::string cause;
+      if (errors > kLooksBeforeBlame) cause = "NCCL: " + error_text(state, communicator_);
+      if (is_late()) cause = "what the ranks exchange did not end in time";
+      if (!cause.empty()) {
+        lock.unlock();  // its end is told to this object, too
+        control_.abort(cause);
+        lock.lock();
+      }
+      if (control_.ended()) take_apart();
+    }
+  }
+
+  void look() { changed_.notify_all(); }
+
+  /// With mutex_ held. What waits for the GPU goes on.
+  void take_apart() {
+    if (communicator_ != nullptr) library_.abort(std::exchange(communicator_, nullptr));
+    pending_since_.reset();
+  }
+
+  /// All ranks leave at about the same time: what they have begun comes to its end.
+  void say_farewell() {
+    const std::lock_guard lock(mutex_);
+    if (communicator_ == nullptr) return;
+    const auto end = Clock::now() + kFarewell;
+    Result state = control_.ended() ? Result::in_progress : library_.finalize(communicator_);
+    while (state == Result::in_progress && !control_.ended() && Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      library_.async_error(communicator_, &state);
+    }
+    if (state == Result::success)
+      library_.destroy(std::exchange(communicator_, nullptr));
+    else
+      take_apart();
+  }
+
+  const nccl::Library& library_;
+  SocketGroup& control_;
+  c10::Device device_;
+  int64_t ended_call_ = 0;
+  std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  bool quit_ = false;
+  nccl::Communicator* communicator_ = nullptr;  // null: not there yet, or taken apart
+  c10::Event event_;                            // behind a call that was enqueued
+  std::optional<Clock::time_point> pending_since_;
+  std::thread watcher_;
+};
+
+std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks meet
+  setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);
+  nccl::UniqueId id;
+  if (control->rank() == 0 && nccl::library().get_unique_id(&id) != Result::success)
+    throw run_failure("NCCL finds no network to meet in", "set NCCL_DEBUG=WARN to hear more");
+  const at::Tensor bytes = at::from_blob(id.bytes.data(), {static_cast<int64_t>(id.bytes.size())}, at::kByte);
+  control->broadcast(bytes, 0);
+  auto communicator = std::make_unique<Watched>(*control, device);
+  communicator->begin([&](const nccl::Library& library, nccl::Communicator** made) {
+    nccl::Config config;
+    return library.init_rank(made, static_cast<int>(control->size()), id, static_cast<int>(control->rank()), &config);
+  });
+  return std::shared_ptr<NcclGroup>(new NcclGroup(std::move(control), device, std::move(communicator)));
+}
+
+NcclGroup::NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device, std::unique_ptr<Watched> communicator)
+    : control_(std::move(control)), device_(device), communicator_(std::move(communicator)) {}
+
+NcclGroup::~NcclGroup() = default;
+
+void NcclGroup::check_tensors(std::span<const at::Tensor> tensors) const {
+  if (static_cast<int64_t>(tensors.size()) != size())
+    throw run_failure(
+        "a call of " + std::to_string(size()) + " ranks has " + std::to_string(tensors.size()) + " tensors",
+        "report this");
+  for (const at::Tensor& tensor : tensors)
+    if (!tensor.is_contiguous() || tensor.device() != device_)
+      throw run_failure("ranks exchange contiguous tensors on their GPU alone", "report this");
+}
+
+void NcclGroup::all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) {
+  check_tensors(send);
+  check_tensors(receive);
+  const auto own = static_cast<size_t>(rank());
+  receive[own].copy_(send[own]);
+  communicator_->enqueue(
+      [&](const nccl::Library& library, nccl::Communicator* all, nccl::Stream stream, const auto& add) {
+        for (size_t i = 0; i < send.size(); ++i) {
+          const auto peer = static_cast<int>(i);
+          if (i == own) continue;
+          if (send[i].numel() > 0)
+            add(library.send(send[i].const_data_ptr(), count_of(send[i]), data_type(send[i]), peer, all, stream));
+          if (receive[i].numel() > 0)
+            add(library.receive(receive[i].mutable_data_ptr(), count_of(receive[i]), data_type(receive[i]), peer, all,
+                                stream));
+        }
+      });
+}
+
+void NcclGroup::all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) {
+  all_to_all(std::vector<at::Tensor>(static_cast<size_t>(size()), send), receive);
+}
+
+void NcclGroup::all_reduce(const at::Tensor& tensor, nccl::Operation operation) {
+  check_tensors(std::vector<at::Tensor>(static_cast<size_t>(size()), tensor));
+  if (tensor.numel() == 0) return;
+  void* data = tensor.mutable_data_ptr();
+  communicator_->enqueue(
+      [&](const nccl::Library& library, nccl::Communicator* all, nccl::Stream stream, const auto& add) {
+        add(library.all_reduce(data, data, count_of(tensor), data_type(tensor), operation, all, stream));
+      });
+}
+
+void NcclGroup::all_reduce_sum(const at::Tensor& tensor) {
+  all_reduce(tensor, nccl::Operation::sum);
+}
+
+void NcclGroup::all_reduce_max(const at::Tensor& tensor) {
+  all_reduce(tensor, nccl::Operation::max);
+}
+
+void NcclGroup::broadcast(const at::Tensor& tensor, int64_t root) {
+  check_tensors(std::vector<at::Tensor>(static_cast<size_t>(size()), tensor));
+  if (tensor.numel() == 0) return;
+  void* data = tensor.mutable_data_ptr();
+  communicator_->enqueue(
+      [&](const nccl::Library& library, nccl::Communicator* all, nccl::Stream stream, const auto& add) {
+        add(library.broadcast(data, data, count_of(tensor), data_type(tensor), static_cast<int>(root), all, stream));
+      });
+}
+
+std::shared_ptr<Group> NcclGroup::split(int64_t color) {
+  auto control = std::dynamic_pointer_cast<SocketGroup>(control_->split(color));
+  auto part = std::make_unique<Watched>(*control, device_);
+  // NCCL's colors are not negative, and of 32 bits: the part's first rank is one.
+  const at::Tensor first = at::full({1}, rank(), at::kLong);
+  control->broadcast(first, 0);
+  communicator_->split_into(*part, static_cast<int>(first.item<int64_t>()), static_cast<int>(rank()));
+  return std::shared_ptr<Group>(new NcclGroup(std::move(control), device_, std::move(part)));
+}
+
+void NcclGroup::abort(const std::string& reason) noexcept {
+  control_->abort(reason);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,47 @@
+// The group of ranks with a GPU each, by NCCL. Every call is enqueued on torch's current stream and returns at once;
+// its tensors must stay until the stream has passed it, as with torch's own operators.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "models/parallel/nccl_library.h"
+#include "models/parallel/socket_group.h"
+
+namespace sparsereel::models {
+
+/// A rank that dies would leave the others' GPUs waiting for ever: a thread watches NCCL's errors, the time, and the
+/// sockets, and takes the communicator apart. What waits for the stream then goes on, with tensors that hold anything:
+/// after it has waited, and before it uses what came, a caller asks check(). NVLink's multicast stays off unless
+/// NCCL_NVLS_ENABLE is set.
+class NcclGroup final : public Group {
+ public:
+  /// `control`: of the same ranks, for bad news. Called by all. Throws Error where there is no NCCL, and as all calls.
+  static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device);
+  ~NcclGroup() override;
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  int64_t rank() const override { return control_->rank(); }
+  int64_t size() const override { return control_->size(); }
+  void all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) override;
+  void all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) override;
+  void all_reduce_sum(const at::Tensor& tensor) override;
+  void all_reduce_max(const at::Tensor& tensor) override;
+  void broadcast(const at::Tensor& tensor, int64_t root) override;
+  std::shared_ptr<Group> split(int64_t color) override;
+  void abort(const std::string& reason) noexcept override;
+  /// Throws Error where the group has ended.
+  void check() const { control_->check(); }
+
+ private:
+  class Watched;
+  NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device, std::unique_ptr<Watched> communicator);
+  void check_tensors(std::span<const at::Tensor> tensors) const;
+  void all_reduce(const at::Tensor& tensor, nccl::Operation operation);
+
+  std::shared_ptr<SocketGroup> control_;
+  c10::Device device_;
+  std::unique_ptr<Watched> communicator_;
+};
+
+}  // namespace sparsereel::models

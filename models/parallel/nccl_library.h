@@ -1,0 +1,58 @@
+// NVIDIA's NCCL as it comes with libtorch's wheel, without its header: libtorch_cuda.so has loaded the library by the
+// time that anybody asks for it. Numbers and layouts are those of NCCL's binary interface, which has kept them since
+// 2.14.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace sparsereel::models::nccl {
+
+struct Communicator;  // NCCL's own
+using Stream = void*;
+
+enum class Result : int { success = 0, in_progress = 7 };
+enum class DataType : int { uint8 = 1, int64 = 4, float16 = 6, float32 = 7, bfloat16 = 9 };
+enum class Operation : int { sum = 0, max = 2 };
+
+struct UniqueId {
+  std::array<char, 128> bytes{};
+};
+
+/// The beginning of ncclConfig_t, which is all that version 2.14 had of it; later ones fill in the rest.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
+struct Library {
+  Result (*get_version)(int*);
+  Result (*get_unique_id)(UniqueId*);
+  const char* (*error_string)(Result);
+  const char* (*last_error)(Communicator*);
+  Result (*init_rank)(Communicator**, int size, UniqueId, int rank, Config*);
+  Result (*split)(Communicator*, int color, int key, Communicator**, Config*);
+  Result (*finalize)(Communicator*);
+  Result (*destroy)(Communicator*);
+  Result (*abort)(Communicator*);
+  Result (*async_error)(Communicator*, Result*);
+  Result (*group_start)();
+  Result (*group_end)();
+  Result (*send)(const void*, size_t count, DataType, int peer, Communicator*, Stream);
+  Result (*receive)(void*, size_t count, DataType, int peer, Communicator*, Stream);
+  Result (*all_reduce)(const void*, void*, size_t count, DataType, Operation, Communicator*, Stream);
+  Result (*broadcast)(const void*, void*, size_t count, DataType, int root, Communicator*, Stream);
+};
+
+/// Null where it is not there; `reason` then says why.
+const Library* find_library(std::string* reason = nullptr);
+/// The same, loaded with libtorch's CUDA libraries. Throws Error where it is not there.
+const Library& library();
+
+/// "2.28.9"; empty where there is none. `file`: where it was loaded from.
+std::string version(std::string* file = nullptr);
+
+}  // namespace sparsereel::models::nccl
