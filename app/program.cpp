@@ -424,14 +424,16 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   }
 }
 
-/// Of a rank that leaves all words and files to rank 0.
-int run_silently(int argc, char** argv) {
+/// Of a process that leaves all words to another. `last_words`: of why it ends, for that one.
+int run_silently(int argc, char** argv, bool last_words) {
   RunReport report;
   try {
     run(argc, argv, /*is_silent=*/true, report);
     return 0;
   } catch (...) {
-    return models::exit_code(models::as_error(std::current_exception()).kind());
+    const Error error = models::as_error(std::current_exception());
+    if (last_words) std::cerr << one_line(error.what()) << std::endl;
+    return models::exit_code(error.kind());
   }
 }
 
@@ -445,12 +447,13 @@ int run_program(int argc, char** argv, const Additions& additions) {
     for (const models::Family& family : additions.families) models::add_family(family);
     models::add_loaders(additions.loaders);
     for (const models::Field& field : additions.fields) models::add_field(field);
-    if (started) {
+    if (started && is_follower(argc, argv)) {
       World world(*started);
       return follow(world);
     }
+    if (started) return run_silently(argc, argv, /*last_words=*/true);
     install_signal_handlers();
-    if (is_silent_rank({argv, argv + argc}, process_environment)) return run_silently(argc, argv);
+    if (is_silent_rank({argv, argv + argc}, process_environment)) return run_silently(argc, argv, false);
     const PrintableOnly output(std::cout), errors(std::cerr);
     RunReport report;
     return run_to_exit_code(argc, argv, report);

@@ -10,15 +10,18 @@
 #include <set>
 
 #include "app/clock.h"
+#include "app/commands/batch/cards.h"
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
 #include "app/job/denoising_checkpoint.h"
+#include "app/job/interrupt.h"
 #include "app/job/outputs.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "app/options/several.h"
 #include "app/options/text_file.h"
+#include "app/ranks/world.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
@@ -213,6 +216,26 @@ struct Group {
   std::vector<Video*> rows;
 };
 
+/// Of --gpus; empty: one process renders the set.
+std::vector<std::string> devices_of_cards(const Settings& settings, const Share& share) {
+  const int64_t count = settings.whole("gpus").value_or(1);
+  if (count == 1) return {};
+  if (share.size > 1)
+    throw bad_option("gpus", std::to_string(count) + ": " + share.source + " gives this process a share and a card",
+                     "leave it out");
+  return devices_of_ranks(count, settings.text("device", "auto"), find_group_choice(process_environment).sockets);
+}
+
+void render_on_cards(const std::vector<std::string>& devices, const BatchOptions& options, std::vector<Group>& groups,
+                     ManifestWriter& manifest, Progress& progress, Tally& tally) {
+  RowGroups rows;
+  for (Group& group : groups) {
+    rows.push_back(group.rows);
+    group.pipeline.reset();  // what it holds is the cards'
+  }
+  Cards(devices, options).render(rows, manifest, progress, tally);
+}
+
 }  // namespace
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
@@ -244,8 +267,12 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   }
   const auto start = std::chrono::steady_clock::now();
   check_options(set, options);
-  const Share share = find_share(options.share, process_environment);
+  const auto card = find_started_rank(process_environment);
+  const Share share = card ? Share{} : find_share(options.share, process_environment);
+  const std::vector<std::string> devices = card ? std::vector<std::string>() : devices_of_cards(set.merged, share);
+  if (!devices.empty() && is_standard_input(options.set)) keep_standard_input();
   const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
+  if (card) return render_as_card(set, options, rows, *card);
   SetPlan plan = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
@@ -259,7 +286,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
 
   report.recovery = "run the same command again: it goes on where this run stopped";
   Progress progress(!set.merged.flag("quiet"));
-  Renderer renderer(manifest, progress, tally);
+  Renderer renderer(manifest, progress, tally, interrupted);
   History history{.entries = entries, .finished = {entries, options.folder}};
   std::vector<Group> groups;
   std::vector<Video*> left;
@@ -286,10 +313,13 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   progress.clear();
   tally.told = early_warnings(left);
   print_warnings(tally.told);
-  for (Group& group : groups) {
-    renderer.render(group.rows, *group.pipeline);
-    group.pipeline.reset();  // its weights make room for the next one's
-  }
+  if (!devices.empty() && !left.empty())
+    render_on_cards(devices, options, groups, manifest, progress, tally);
+  else
+    for (Group& group : groups) {
+      renderer.render(group.rows, *group.pipeline);
+      group.pipeline.reset();  // its weights make room for the next one's
+    }
   progress.clear();
   report.recovery.clear();
   const double seconds = seconds_since(start);

@@ -16,9 +16,9 @@ namespace {
 constexpr const char* kDrawableReports =
     "give the --report (or --json) of 'sparsereel bench pipeline', 'bench attention' or 'bench quality'";
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-PlotRow plot_row(const json& row, bool decibels) {
+PlotRow plot_row(const Json& row, bool decibels) {
   PlotRow result;
   result.name = bench::row_name(row);
   result.total = *number_of(row, "ms");
@@ -30,33 +30,33 @@ PlotRow plot_row(const json& row, bool decibels) {
   return result;
 }
 
-std::string title_of(const json& report) {
-  const json settings = report.value("settings", json::object()), machine = report.value("machine", json::object());
+std::string title_of(const Json& report) {
+  const Json settings = report.value("settings", Json::object()), machine = report.value("machine", Json::object());
   std::string title = text_of(settings, "model");
   for (const std::string& more : {text_of(settings, "dtype"), text_of(machine, "name")})
     if (!more.empty()) title.append(title.empty() ? "" : ", ").append(more);
   return title;
 }
 
-Rows rows_of(const json& report, const std::string& file) {
+Rows rows_of(const Json& report, const std::string& file) {
   if (!report.is_object() || !report.contains("rows") || !report["rows"].is_array())
     throw bad_file(file, "rows is missing or no array", kDrawableReports);
   Rows rows;
-  for (const json& row : report["rows"])
+  for (const Json& row : report["rows"])
     if (row.is_object()) rows.push_back(row);
   return rows;
 }
 
-bool is_full(const json& row) {
+bool is_full(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::full);
 }
 
-bool is_sparse(const json& row) {
+bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
 /// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"; the preset; the cache of full attention
-std::string label_of(const json& row) {
+std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");
   const std::string value = bench::value_name(row);
@@ -64,13 +64,13 @@ std::string label_of(const json& row) {
 }
 
 /// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
-std::string settings_of(const json& row, const Rows& drawn) {
+std::string settings_of(const Json& row, const Rows& drawn) {
   std::string text;
   for (const char* key :
        {"cell", "arithmetic", "selection_rows", "similarity", "dense_steps", "token_order", "cache", "weights"}) {
-    const json value = row.value(key, json());
+    const Json value = row.value(key, Json());
     const bool same =
-        std::all_of(drawn.begin(), drawn.end(), [&](const json& other) { return other.value(key, json()) == value; });
+        std::all_of(drawn.begin(), drawn.end(), [&](const Json& other) { return other.value(key, Json()) == value; });
     if (same || value.is_null()) continue;
     text.append(", ").append(key).append(" ").append(value.is_string() ? value.get<std::string>() : value.dump());
   }
@@ -78,7 +78,7 @@ std::string settings_of(const json& row, const Rows& drawn) {
 }
 
 /// "dropped mean, select error", and what settings_of() says.
-std::string method_of(const json& row, const Rows& drawn) {
+std::string method_of(const Json& row, const Rows& drawn) {
   if (!text_of(row, "preset").empty()) return "presets";
   if (!is_full(row) && !is_sparse(row)) return text_of(row, "mode");
   if (is_full(row))
@@ -87,16 +87,16 @@ std::string method_of(const json& row, const Rows& drawn) {
 }
 
 /// A row with an error to draw against its time.
-bool has_error(const json& row) {
+bool has_error(const Json& row) {
   return !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
 }
 
 /// The rows of `bench attention` that leave something out, if there are any: what full attention takes is a mark, and
 /// its error the rounding of the result.
-Rows rows_with_errors(const json& report, const std::string& file) {
+Rows rows_with_errors(const Json& report, const std::string& file) {
   Rows drawn;
   bool sparse = false;
-  for (const json& row : rows_of(report, file)) {
+  for (const Json& row : rows_of(report, file)) {
     if (!has_error(row) || is_full(row)) continue;
     drawn.push_back(row);
     sparse = sparse || is_sparse(row);
@@ -105,33 +105,33 @@ Rows rows_with_errors(const json& report, const std::string& file) {
 }
 
 /// "1,24,44776,128, bf16, NVIDIA H200"
-std::string attention_title(const json& report, const Rows& drawn) {
+std::string attention_title(const Json& report, const Rows& drawn) {
   std::string title = text_of(drawn.front(), "workload");
-  const json shape = drawn.front().value("shape", json());
+  const Json shape = drawn.front().value("shape", Json());
   title.append(title.empty() ? "" : " ").append(shape.dump()).append(", ").append(text_of(drawn.front(), "dtype"));
-  return title + ", " + text_of(report.value("machine", json::object()), "name");
+  return title + ", " + text_of(report.value("machine", Json::object()), "name");
 }
 
 /// The name of one, or "1,24,44776,128".
-std::string workload_of(const json& row) {
+std::string workload_of(const Json& row) {
   const std::string name = text_of(row, "workload");
-  return name.empty() ? row.value("shape", json()).dump() : name;
+  return name.empty() ? row.value("shape", Json()).dump() : name;
 }
 
 /// The method, and the workload where there are several.
-std::string error_curve_of(const json& row, const Rows& drawn) {
+std::string error_curve_of(const Json& row, const Rows& drawn) {
   const std::string workload = workload_of(row);
   const bool several =
-      std::any_of(drawn.begin(), drawn.end(), [&](const json& other) { return workload_of(other) != workload; });
+      std::any_of(drawn.begin(), drawn.end(), [&](const Json& other) { return workload_of(other) != workload; });
   const std::string mode = text_of(row, "mode");
   return (several ? workload + ": " : "") + (is_sparse(row) ? method_of(row, drawn) : mode + settings_of(row, drawn));
 }
 
 /// Each row's `y` against its `x`, on the curve of its method.
 std::vector<Curve> curves(const Rows& drawn, const char* x, const char* y,
-                          std::string (*name)(const json& row, const Rows& drawn)) {
+                          std::string (*name)(const Json& row, const Rows& drawn)) {
   std::vector<Curve> all;
-  for (const json& row : drawn) {
+  for (const Json& row : drawn) {
     const std::string method = name(row, drawn);
     auto found = std::ranges::find(all, method, &Curve::name);
     if (found == all.end()) found = all.insert(all.end(), {.name = method, .points = {}});
@@ -141,9 +141,9 @@ std::vector<Curve> curves(const Rows& drawn, const char* x, const char* y,
 }
 
 /// Milliseconds of the fastest full attention, where all rows are of one workload in one order.
-std::optional<double> full_ms(const Rows& rows, const json& drawn) {
+std::optional<double> full_ms(const Rows& rows, const Json& drawn) {
   std::optional<double> fastest;
-  for (const json& row : rows) {
+  for (const Json& row : rows) {
     if (workload_of(row) != workload_of(drawn) || text_of(row, "token_order") != text_of(drawn, "token_order"))
       return {};
     if (const auto ms = number_of(row, "ms"); is_full(row) && ms) fastest = std::min(fastest.value_or(*ms), *ms);
@@ -152,10 +152,10 @@ std::optional<double> full_ms(const Rows& rows, const json& drawn) {
 }
 
 /// The rows with a time and a PSNR. Those of older reports have no name, and milliseconds a step in place of seconds.
-Rows rows_with_seconds(const json& report, const std::string& file) {
-  const double steps = number_of(report.value("settings", json::object()), "steps").value_or(0);
+Rows rows_with_seconds(const Json& report, const std::string& file) {
+  const double steps = number_of(report.value("settings", Json::object()), "steps").value_or(0);
   Rows drawn;
-  for (json row : rows_of(report, file)) {
+  for (Json row : rows_of(report, file)) {
     if (!row.contains("name")) row["name"] = bench::row_name(row);
     for (const std::string full : {"", "full_"})
       if (const auto ms = number_of(row, full + "step_ms"); ms && !row.contains(full + "denoise_seconds"))
@@ -170,21 +170,21 @@ Rows rows_with_seconds(const json& report, const std::string& file) {
 /// Those that no other beats, the fastest first.
 std::vector<Curve::Point> frontier_of(const Rows& drawn) {
   std::vector<Curve::Point> points;
-  for (const json& row : drawn)
+  for (const Json& row : drawn)
     if (row["beaten_by"].is_null()) points.push_back({.label = {}, .x = row["denoise_seconds"], .y = row["psnr"]});
   std::ranges::sort(points, {}, &Curve::Point::x);
   return points;
 }
 
 /// The rows of `bench quality`.
-bool is_quality_report(const json& report, const std::string& file) {
+bool is_quality_report(const Json& report, const std::string& file) {
   const Rows rows = rows_of(report, file);
   return !rows.empty() && rows.front().contains("step_ms");
 }
 
 }  // namespace
 
-CurvesData curves_of(const json& report, const std::string& file) {
+CurvesData curves_of(const Json& report, const std::string& file) {
   const Rows drawn = rows_with_seconds(report, file);
   CurvesData data = {.title = title_of(report),
                      .x = "seconds of denoising",
@@ -195,12 +195,12 @@ CurvesData curves_of(const json& report, const std::string& file) {
                      .frontier = frontier_of(drawn),
                      .mark = number_of(drawn.front(), "full_denoise_seconds"),
                      .mark_name = "full"};
-  for (const json& times : report.value("settings", json::object()).value("times", json::array()))
+  for (const Json& times : report.value("settings", Json::object()).value("times", Json::array()))
     data.title += "; times of " + times.get<std::string>();
   return data;
 }
 
-CurvesData error_curves_of(const json& report, const std::string& file) {
+CurvesData error_curves_of(const Json& report, const std::string& file) {
   const Rows drawn = rows_with_errors(report, file);
   if (drawn.empty()) throw bad_file(file, "holds no sparse row with a time and an error to draw", kDrawableReports);
   CurvesData data = {.title = attention_title(report, drawn),
@@ -214,10 +214,10 @@ CurvesData error_curves_of(const json& report, const std::string& file) {
   return data;
 }
 
-PlotData plot_of(const json& report, const std::string& file) {
+PlotData plot_of(const Json& report, const std::string& file) {
   Rows drawn;
   bool decibels = false, steps = false;
-  for (const json& row : rows_of(report, file)) {
+  for (const Json& row : rows_of(report, file)) {
     if (!number_of(row, "ms")) continue;
     if (row.contains("stage") && text_of(row, "stage") != bench::kStepStage) continue;
     drawn.push_back(row);
@@ -230,7 +230,7 @@ PlotData plot_of(const json& report, const std::string& file) {
                    .quality = decibels ? "PSNR dB against full attention" : "relative L1 (less is better)",
                    .parts = {},
                    .rows = {}};
-  for (const json& row : drawn) {
+  for (const Json& row : drawn) {
     data.rows.push_back(plot_row(row, decibels));
     if (!data.rows.back().parts.empty()) data.parts = {"matmul", "attention", "rest"};
   }
@@ -239,7 +239,7 @@ PlotData plot_of(const json& report, const std::string& file) {
 
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
   check_png("--output", output);
-  const json content = models::read_json(file, kDrawableReports);
+  const Json content = models::read_json(file, kDrawableReports);
   const auto tell = [&](size_t count, const char* what) {
     report.last_line = output.string() + ": " + counted(static_cast<int64_t>(count), what);
   };

@@ -68,6 +68,9 @@ class FileActions {
   FileActions(const FileActions&) = delete;
   FileActions& operator=(const FileActions&) = delete;
 
+  void open(const std::string& file, int as) {
+    posix_spawn_file_actions_addopen(&actions_, as, file.c_str(), O_RDONLY, 0);
+  }
   void open_nothing(int as) { posix_spawn_file_actions_addopen(&actions_, as, "/dev/null", O_RDWR, 0); }
   /// Where both are one, it stays open.
   void give(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
@@ -76,6 +79,13 @@ class FileActions {
  private:
   posix_spawn_file_actions_t actions_{};
 };
+
+constexpr std::string_view kFollows = "rank ";
+
+/// For ps and top, too.
+std::vector<std::string> arguments_of_follower(int64_t rank, int64_t size) {
+  return {"sparsereel", std::string(kFollows) + std::to_string(rank) + " of " + std::to_string(size)};
+}
 
 std::string last_line(int words) {
   std::array<char, 4096> end{};
@@ -99,31 +109,38 @@ std::optional<StartedRank> find_started_rank(const Environment& environment) {
                      .parent = static_cast<pid_t>(parse_number<int64_t>(parent).value_or(0))};
 }
 
+bool is_follower(int argc, char** argv) {
+  return argc == 2 && std::string_view(argv[1]).starts_with(kFollows);
+}
+
 void live_no_longer_than(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);   // NOLINT: of C
   if (getppid() != parent) _exit(1);  // it ended before
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }
 
-Children::Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices)
+Children::Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
+                   std::vector<std::string> arguments, int input)
     : quit_event_(eventfd(0, EFD_CLOEXEC)) {
   const auto size = static_cast<int64_t>(links.size());
   try {
     for (int64_t rank = 1; rank < size; ++rank)
-      start(rank, size, links[static_cast<size_t>(rank)], devices.at(static_cast<size_t>(rank)));
+      start(rank, links[static_cast<size_t>(rank)], devices.at(static_cast<size_t>(rank)),
+            arguments.empty() ? arguments_of_follower(rank, size) : arguments, input);
   } catch (...) {
     end_all();
     throw;
   }
 }
 
-void Children::start(int64_t rank, int64_t size, const std::vector<models::Link>& links, const std::string& device) {
+void Children::start(int64_t rank, const std::vector<models::Link>& links, const std::string& device,
+                     std::vector<std::string> arguments, int input) {
   ChildEnvironment environment({std::string(kRank) + "=" + std::to_string(rank), std::string(kDevice) + "=" + device,
                                 std::string(kLinks) + "=" + text_of(links),
                                 std::string(kParent) + "=" + std::to_string(getpid())});
   Child child{.rank = rank, .words = memfd_create("words of a rank", MFD_CLOEXEC)};
   FileActions files;
-  files.open_nothing(STDIN_FILENO);
+  files.open(input < 0 ? "/dev/null" : "/proc/self/fd/" + std::to_string(input), STDIN_FILENO);
   files.open_nothing(STDOUT_FILENO);
   if (child.words >= 0)
     files.give(child.words, STDERR_FILENO);
@@ -132,10 +149,11 @@ void Children::start(int64_t rank, int64_t size, const std::vector<models::Link>
   for (const models::Link& link : links)
     for (const int socket : {link.data, link.control})
       if (socket >= 0) files.give(socket, socket);
-  std::string name = "sparsereel", place = "rank " + std::to_string(rank) + " of " + std::to_string(size);
-  std::array<char*, 3> arguments = {name.data(), place.data(), nullptr};  // for ps and top
+  std::vector<char*> words;
+  for (std::string& word : arguments) words.push_back(word.data());
+  words.push_back(nullptr);
   const int error =
-      posix_spawn(&child.process, "/proc/self/exe", files.get(), nullptr, arguments.data(), environment.get());
+      posix_spawn(&child.process, "/proc/self/exe", files.get(), nullptr, words.data(), environment.get());
   if (error != 0) {
     if (child.words >= 0) close(child.words);
     throw run_failure("rank " + std::to_string(rank) + " (" + device +

@@ -26,14 +26,18 @@ struct StartedRank {
 
 /// Nothing in a process that nobody started as a rank.
 std::optional<StartedRank> find_started_rank(const Environment& environment);
+/// Whether such a process is one to follow rank 0, by its command line; else it runs that.
+bool is_follower(int argc, char** argv);
 /// To be called first in such a process: it ends when its parent does, and leaves the terminal's signals to that one.
 void live_no_longer_than(pid_t parent);
 
 class Children {
  public:
-  /// links[rank]: each child takes its row; this process keeps row 0. devices[rank] likewise. Throws Error where a
-  /// process cannot be started.
-  Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices);
+  /// links[rank]: each child takes its row; this process keeps row 0. devices[rank] likewise. `arguments`: their
+  /// command line; empty: that of a rank that follows. `input`: what they read as standard input, each from its
+  /// beginning; -1: nothing. Throws Error where a process cannot be started.
+  Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
+           std::vector<std::string> arguments = {}, int input = -1);
   /// Those that have not ended by themselves within a short time are killed.
   ~Children();
   Children(const Children&) = delete;
@@ -52,7 +56,8 @@ class Children {
     bool ended = false;
   };
 
-  void start(int64_t rank, int64_t size, const std::vector<models::Link>& links, const std::string& device);
+  void start(int64_t rank, const std::vector<models::Link>& links, const std::string& device,
+             std::vector<std::string> arguments, int input);
   void watch_all(const std::function<void(int64_t rank, const std::string& how)>& died);
   static std::string how_it_ended(Child& child);
   void end_all() noexcept;

@@ -8,10 +8,12 @@
 
 #include <array>
 #include <fstream>
+#include <iostream>
 #include <utility>
 
 #include "app/job/denoising_checkpoint.h"
 #include "app/ranks/messages.h"
+#include "app/terminal.h"
 #include "models/configs/tuned_profile.h"
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"
@@ -168,6 +170,17 @@ void ask_first(std::function<void(Arguments...)>& event, World& world) {
   };
 }
 
+/// Where nobody is there to be told, this rank says itself why it ends.
+void connect_or_say(World& world) {
+  try {
+    world.connect();
+  } catch (const Error& error) {
+    std::cerr << "error: rank " << world.rank() << ": " << one_line(error.what())
+              << "\n  remedy: " << one_line(error.remedy()) << std::endl;
+    throw;
+  }
+}
+
 }  // namespace
 
 void tell_model(World& world, const GenerateOptions& options, int threads) {
@@ -222,7 +235,7 @@ int follow(World& world, std::exception_ptr failure) {
     failure = std::current_exception();
   }
   try {
-    world.connect();
+    connect_or_say(world);
     if (failure) std::rethrow_exception(failure);
     Follower(world).run();
     return 0;

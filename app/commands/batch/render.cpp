@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "app/clock.h"
-#include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "models/engine/denoising.h"
 #include "models/files/sha256.h"
@@ -29,11 +28,13 @@ bool names_pipeline(const Video& row) {
 
 }  // namespace
 
-Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally)
+Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, std::function<bool()> cancelled,
+                   std::function<void()> check_machine)
     : manifest_(manifest),
       progress_(progress),
       tally_(tally),
-      job_(*this, interrupted,
+      check_machine_(std::move(check_machine)),
+      job_(*this, std::move(cancelled),
            {.keep_loaded = true,
             .write_behind = true,
             .go_on_after_failure = true,
@@ -113,6 +114,7 @@ void Renderer::written(const Video& row, const Made& made) {
 }
 
 void Renderer::failed(const Video& row) {
+  if (check_machine_) check_machine_();
   job_.collect();  // the manifest has one writer at a time
   tally_.failed.push_back(&row);
   nlohmann::json entry = line(row, "failed");

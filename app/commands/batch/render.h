@@ -33,7 +33,9 @@ struct Tally {
 
 class Renderer : private JobUser {
  public:
-  Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally);
+  /// `cancelled`: as of Job. `check_machine` is called before a failure is recorded: where it throws, none is.
+  Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, std::function<bool()> cancelled,
+           std::function<void()> check_machine = {});
 
   /// Renders rows of one pipeline_key(); a row that fails leaves the others alone. Throws as Job::run(), and Error
   /// where the manifest cannot be written.
@@ -63,6 +65,7 @@ class Renderer : private JobUser {
   ManifestWriter& manifest_;
   Progress& progress_;
   Tally& tally_;
+  std::function<void()> check_machine_;
   std::optional<std::chrono::steady_clock::time_point> start_;  // of the first video
   std::map<std::string, double> seconds_;                       // of the video that was written last
   Job job_;                                                     // last: it is waited for before the rest goes

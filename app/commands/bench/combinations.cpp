@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/counted.h"
+#include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"

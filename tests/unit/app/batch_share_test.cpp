@@ -49,6 +49,42 @@ TEST(Share, ImpossibleVariablesAreNamed) {
   EXPECT_TRUE(test::throws_error([&] { share_of("", {{"RANK", "4"}, {"WORLD_SIZE", "4"}}); }, {"torchrun", "4 of 4"}));
 }
 
+TEST(MeetingPlace, IsWhatTheLauncherSays) {
+  const auto place_of = [](std::map<std::string, std::string> variables) {
+    const Environment environment = [&](const char* name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    };
+    return find_meeting_place(*find_launched(environment), environment);
+  };
+  const MeetingPlace torchrun = place_of({{"RANK", "1"},
+                                          {"WORLD_SIZE", "4"},
+                                          {"MASTER_ADDR", "node7"},
+                                          {"MASTER_PORT", "29400"},
+                                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(torchrun.host, "node7");
+  EXPECT_EQ(torchrun.port, 29400);
+  EXPECT_TRUE(torchrun.is_kept);
+  std::map<std::string, std::string> slurm = {{"SLURM_PROCID", "1"},
+                                              {"SLURM_STEP_NUM_TASKS", "8"},
+                                              {"SLURM_STEP_NODELIST", "gpu[03-04]"},
+                                              {"SLURM_JOB_ID", "17"}};
+  EXPECT_EQ(place_of(slurm).host, "gpu03");
+  EXPECT_FALSE(place_of(slurm).is_kept);
+  const uint16_t port = place_of(slurm).port;
+  EXPECT_GE(port, 20000);
+  slurm["SLURM_JOB_ID"] = "18";
+  EXPECT_NE(place_of(slurm).port, port);
+  EXPECT_TRUE(test::throws_error([&] { place_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}); }, {"MPI", "host of rank 0"}));
+}
+
+TEST(MeetingPlace, IsTheFirstHostOfAList) {
+  EXPECT_EQ(first_host("gpu[03-06,09],other"), "gpu03");
+  EXPECT_EQ(first_host("gpu[7,9-12]-ib,x"), "gpu7-ib");
+  EXPECT_EQ(first_host("a,b"), "a");
+  EXPECT_EQ(first_host("alone"), "alone");
+}
+
 TEST(VideoName, IsIndexAndSlug) {
   EXPECT_EQ(video_name(7, "A red Circle, moving!", ".mp4"), "0007-a-red-circle-moving.mp4");
   EXPECT_EQ(video_name(12345, "x", ".gif"), "12345-x.gif");
