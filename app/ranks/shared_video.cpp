@@ -238,6 +238,7 @@ int follow(World& world, std::exception_ptr failure) {
     connect_or_say(world);
     if (failure) std::rethrow_exception(failure);
     Follower(world).run();
+    world.finish();
     return 0;
   } catch (...) {
     const Error error = models::as_error(std::current_exception());

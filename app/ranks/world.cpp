@@ -241,7 +241,7 @@ void World::end(const Error& error) noexcept {
 }
 
 void World::finish() {
-  tell(*control_, {{"what", "end"}});
+  if (rank_ == 0) tell(*control_, {{"what", "end"}});
   finished_ = true;
 }
 

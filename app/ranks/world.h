@@ -62,7 +62,7 @@ class World {
   void check() const;
   /// Tells the others why this rank stops.
   void end(const Error& error) noexcept;
-  /// By rank 0: there is nothing more to make.
+  /// By rank 0: there is nothing more to make; by the others, once they have heard so.
   void finish();
 
  private:

@@ -17,6 +17,7 @@
 
 #include "app/commands/batch/row_queue.h"
 #include "app/counted.h"
+#include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "app/json_fields.h"
@@ -165,6 +166,7 @@ class Cards::Run {
     fs::path manifest;
     uintmax_t read = 0;  // bytes of the manifest that count already
     bool lives = true, idle = false;
+    Identities made = {};  // of its rows that are done, by their videos
   };
 
   static std::vector<QueuedRow> queued(const RowGroups& groups) {
@@ -212,6 +214,7 @@ class Cards::Run {
     Card& card = cards_of_run_[i];
     card.lives = false;
     read_manifest(i);
+    remove_checkpoints(card.made);  // it may have ended right after the line
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
@@ -263,6 +266,7 @@ class Cards::Run {
       tally_.failed.push_back(&row);
     } else {
       ++tally_.rendered;
+      cards_of_run_[card].made[row.options.run.output] = row.identity;
       for (const auto& [stage, seconds] : entry.seconds) tally_.seconds[stage] += seconds;
       const auto cache = entry.line.find("cache");
       const bool cached = cache != entry.line.end() && cache->contains("computed_steps");

@@ -1,0 +1,284 @@
+"""--gpus on CPUs: processes that make a video together, or a set side by side; what happens when one of them fails."""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited
+
+SECONDS_TO_END = 10  # whatever happens to a rank
+
+
+def lives(process_id):
+    try:
+        return Path(f'/proc/{process_id}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except OSError:
+        return False
+
+
+def children_of(process):
+    """{process id: its arguments} of those that it started and that live."""
+    found = {}
+    for status in Path('/proc').glob('[0-9]*/stat'):
+        try:
+            text = status.read_text()
+            if int(text.rpartition(')')[2].split()[1]) == process.pid and text.rpartition(')')[2].split()[0] != 'Z':
+                found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
+        except (OSError, IndexError):
+            pass  # it ended meanwhile
+    return found
+
+
+class Ranks(CommandLineTest):
+    def start(self, *arguments, steps=1000, **options):
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', str(steps), '--device', 'cpu', '-o', 'clip.safetensors', '--quiet', *map(str, arguments)],
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_children(self, process, count):
+        end = time.monotonic() + 60
+        while len(children := children_of(process)) < count:
+            self.assertIsNone(process.poll(), 'it ended')
+            self.assertLess(time.monotonic(), end, 'no children')
+            time.sleep(0.01)
+        return children
+
+    def end_of(self, process, children):
+        """Exit code and what it wrote, within the time that an end may take; nothing that it started lives on."""
+        start = time.monotonic()
+        output, errors = process.communicate(timeout=60)
+        self.assertLess(time.monotonic() - start, SECONDS_TO_END)
+        end = time.monotonic() + 2
+        while any(map(lives, children)):
+            self.assertLess(time.monotonic(), end, 'a child lives on')
+            time.sleep(0.05)
+        return process.returncode, output, errors
+
+    def test_video_has_the_bytes_of_one_process(self):
+        self.succeed(self.generate('-o', 'one.safetensors'))
+        for count in (2, 3):
+            result = self.succeed(self.generate('-o', 'several.safetensors', '--gpus', count))
+            self.assertEqual(result.stderr, '')
+            self.assertEqual(*((self.folder / name).read_bytes() for name in ('one.safetensors', 'several.safetensors')))
+
+    def test_one_rank_on_the_way_of_several_changes_nothing(self):
+        self.succeed(self.generate('-o', 'one.safetensors'))
+        self.succeed(self.generate('-o', 'forced.safetensors', env={**os.environ, 'SPARSEREEL_GROUP': 'of-one'}))
+        self.assertEqual(*((self.folder / name).read_bytes() for name in ('one.safetensors', 'forced.safetensors')))
+
+    def test_one_gpu_starts_no_process(self):
+        process = self.start('--gpus', 1, steps=100)
+        while process.poll() is None:
+            self.assertEqual(children_of(process), {})
+            time.sleep(0.01)
+        self.assertEqual(process.communicate()[1], '')
+        self.assertEqual(process.returncode, 0)
+
+    def test_several_videos_and_a_random_seed_are_the_same_on_all_ranks(self):
+        report = self.report('--gpus', 2, '--seed', 'random', '--batch-count', 2, '-o', 'clip.safetensors')
+        self.assertEqual(len(report['videos']), 2)
+        seed = report['videos'][0]['recipe']['seed']
+        self.succeed(self.generate('--seed', seed, '-o', 'again.safetensors'))
+        self.assertEqual(*((self.folder / name).read_bytes() for name in ('clip-1.safetensors', 'again.safetensors')))
+
+    def test_prompt_comes_by_standard_input(self):
+        self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 2, '--device', 'cpu', '--gpus', 2, '-o', 'clip.safetensors', '--quiet', input=PROMPT))
+
+    def test_killed_rank_ends_all_with_one_message(self):
+        for seconds in (0, 0.3, 1):
+            process = self.start('--gpus', 3)
+            children = self.wait_for_children(process, 2)
+            time.sleep(seconds)
+            killed = max(children)
+            os.kill(killed, signal.SIGKILL)
+            code, output, errors = self.end_of(process, children)
+            self.assertEqual((code, output), (1, ''), errors)
+            self.assertRegex(errors, r'\Aerror: rank [12] \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')
+            self.assertEqual(self.names(), [])
+
+    def test_killed_rank_keeps_the_checkpoint_and_any_number_of_ranks_goes_on(self):
+        arguments = ('--checkpoint-every', 1, '--seed', 7)
+        process = self.start('--gpus', 2, *arguments, steps=40)
+        checkpoint = self.folder / 'clip.safetensors.checkpoint.safetensors'
+        children = self.wait_for_children(process, 1)
+        while not checkpoint.exists() and process.poll() is None:
+            time.sleep(0.001)
+        os.kill(max(children), signal.SIGKILL)
+        code, _, errors = self.end_of(process, children)
+        if code == 0:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        self.assertIn('it goes on from step', errors)
+        self.assertTrue(checkpoint.exists())
+        again = self.start('--gpus', 3, *arguments, '--json', steps=40)
+        report = json.loads(again.communicate(timeout=120)[0])
+        self.assertGreater(report['resumed_at_step'], 0)
+        self.assertFalse(checkpoint.exists())
+        self.succeed(self.generate('-o', 'whole.safetensors', *arguments, '--steps', 40))
+        whole, resumed = ((self.folder / name).read_bytes() for name in ('whole.safetensors', 'clip.safetensors'))
+        self.assertEqual(whole, resumed)
+
+    def test_interrupt_of_all_in_the_terminal_ends_all(self):
+        process = self.start('--gpus', 2, start_new_session=True)
+        children = self.wait_for_children(process, 1)
+        time.sleep(1)
+        os.killpg(process.pid, signal.SIGINT)
+        code, _, errors = self.end_of(process, children)
+        self.assertEqual(code, 130, errors)
+        self.assertIn('interrupted', errors)
+        self.assertEqual(self.names(), [])
+
+    def test_killed_rank_0_leaves_no_process(self):
+        process = self.start('--gpus', 3)
+        children = self.wait_for_children(process, 2)
+        time.sleep(0.5)
+        process.kill()
+        self.end_of(process, children)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+
+    def test_stopped_rank_is_named_once_the_limit_is_over(self):
+        process = self.start('--gpus', 2, env={**os.environ, 'SPARSEREEL_START_SECONDS': '2'})
+        child, = self.wait_for_children(process, 1)
+        os.kill(child, signal.SIGSTOP)
+        code, _, errors = self.end_of(process, [child])
+        self.assertEqual(code, 1)
+        self.assertIn('error: rank 1', errors)
+        self.assertIn('within 2 s', errors)
+
+    def test_full_disk_ends_all_and_keeps_what_it_can(self):
+        process = self.start('--gpus', 2, steps=2, **limited(1000))
+        children = self.wait_for_children(process, 1)
+        code, _, errors = self.end_of(process, children)
+        self.assertEqual(code, 1, errors)
+        self.assertEqual(errors.count('error: '), 1)
+        self.assertEqual(errors.count('  remedy: '), 1)
+        self.assertFalse((self.folder / 'clip.safetensors').exists())
+
+    def test_impossible_numbers_of_cards_are_refused(self):
+        self.fail_with(self.generate('--gpus', 0), 2, '--gpus 0')
+        self.fail_with(self.generate('--gpus', 65), 2, '--gpus 65')
+        self.fail_with(self.generate('--gpus', 2, '--device', 'cuda:0'), 2, '--device cuda:0', 'CUDA_VISIBLE_DEVICES')
+        self.fail_with(self.generate('--gpus', 2, env={**os.environ, 'RANK': '0', 'WORLD_SIZE': '2'}), 2, '--gpus 2', 'torchrun')
+
+
+class LaunchedRanks(CommandLineTest):
+    """As mpirun and srun start them; torchrun's differ by who keeps the meeting place."""
+
+    def start(self, rank, size, name='clip.safetensors', **more):
+        variables = {'SLURM_PROCID': rank, 'SLURM_STEP_NUM_TASKS': size, 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_ID': os.getpid(), **more}
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', '2', '--device', 'cpu', '-o', name, '--quiet'], cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **{key: str(value) for key, value in variables.items()}})
+        self.addCleanup(process.kill)
+        return process
+
+    def test_they_make_one_video_together_and_rank_0_alone_speaks(self):
+        ranks = [self.start(rank, 3) for rank in range(3)]
+        outputs = [rank.communicate(timeout=120) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0], outputs)
+        self.assertIn('clip.safetensors: ', outputs[0][0])
+        self.assertEqual(outputs[1:], [('', ''), ('', '')])
+        self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--steps', 2, '--device', 'cpu', '-o', 'one.safetensors', '--quiet'))
+        self.assertEqual(*((self.folder / name).read_bytes() for name in ('clip.safetensors', 'one.safetensors')))
+
+    def test_rank_that_never_starts_is_named(self):
+        rank = self.start(0, 2, SPARSEREEL_START_SECONDS=2)
+        _, errors = rank.communicate(timeout=60)
+        self.assertEqual(rank.returncode, 1)
+        self.assertIn('error: rank 1 did not start within 2 s', errors)
+
+    def test_rank_without_rank_0_says_so(self):
+        rank = self.start(1, 2, SPARSEREEL_START_SECONDS=2)
+        _, errors = rank.communicate(timeout=60)
+        self.assertEqual(rank.returncode, 1)
+        self.assertIn('nobody keeps the ranks\' meeting place', errors)
+
+
+class Cards(CommandLineTest):
+    ROWS = 16
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / 'set.txt').write_text(''.join(f'thing {i}\n' for i in range(self.ROWS)))
+
+    def arguments(self, folder, *more, steps=2):
+        return ['batch', 'set.txt', '-o', folder, '-m', MODEL, '--steps', str(steps), '--device', 'cpu', '--format', 'safetensors', '--quiet', *map(str, more)]
+
+    def videos(self, folder):
+        return {path.name: path.read_bytes() for path in (self.folder / folder).glob('*.safetensors')}
+
+    def rows(self, folder):
+        lines = [json.loads(line) for path in (self.folder / folder).glob('manifest.*.jsonl') for line in path.read_text().splitlines()]
+        return sorted(line['row'] for line in lines if line['state'] == 'done')
+
+    def start(self, folder, *more, **options):
+        process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, **options)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        end = time.monotonic() + 60
+        while len(children_of(process)) < 4 and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        return process
+
+    def wait_for_rows(self, folder, count, process):
+        end = time.monotonic() + 120
+        while len(self.rows(folder)) < count and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def test_nothing_is_lost_nothing_twice_and_the_bytes_are_those_of_one_worker(self):
+        self.succeed(self.run_program(*self.arguments('one')))
+        self.succeed(self.run_program(*self.arguments('four', '--gpus', 4)))
+        self.assertEqual(self.videos('four'), self.videos('one'))
+        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
+        again = self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, '--json')))
+        self.assertEqual(json.loads(again.stdout)['set']['skipped'], self.ROWS)
+
+    def test_card_that_ends_gives_its_rows_to_the_others(self):
+        process = self.start('four', '--gpus', 4, steps=60)
+        self.wait_for_rows('four', 1, process)
+        children = children_of(process)
+        if not children:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(max(children), signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn('was killed by signal 9: its rows went to the other cards', errors)
+        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
+        self.succeed(self.run_program(*self.arguments('one', steps=60)))
+        self.assertEqual(self.videos('four'), self.videos('one'))
+
+    def test_set_whose_cards_all_end_says_so_and_goes_on_when_it_is_run_again(self):
+        process = self.start('four', '--gpus', 4, steps=200)
+        self.wait_for_rows('four', 1, process)
+        for child in children_of(process):
+            os.kill(child, signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn('no card is left', errors)
+        self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, steps=200)))
+        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
+
+    def test_interrupt_ends_all_cards(self):
+        process = self.start('four', '--gpus', 4, steps=400)
+        self.wait_for_rows('four', 1, process)
+        children = children_of(process)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - start, SECONDS_TO_END)
+        self.assertFalse([child for child in children if lives(child)])
+
+    def test_bad_row_fails_alone(self):
+        (self.folder / 'set.csv').write_text('prompt,steps\n' + ''.join(f'thing {i},{100000 if i == 5 else 2}\n' for i in range(8)))
+        arguments = self.arguments('four', '--gpus', 2)
+        arguments[1] = 'set.csv'
+        result = self.run_program(*arguments)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('set.csv:7', result.stderr)
+        self.assertEqual(self.rows('four'), [0, 1, 2, 3, 4, 6, 7])
+
+
+if __name__ == '__main__':
+    unittest.main()
