@@ -4,10 +4,13 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <cmath>
+#include <set>
 
 #include "app/commands/bench.h"
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/rows.h"
+#include "app/links.h"
+#include "app/measure/ranks_cost.h"
 
 namespace sparsereel::app {
 namespace {
@@ -29,9 +32,77 @@ std::vector<HeatMap> heat_maps(const Rows& rows) {
   return maps;
 }
 
+void check_dry_run(const Settings& settings, const bench::PipelineOptions& options) {
+  if (!options.dry_run && settings.whole("gpus").value_or(1) != 1)
+    throw bad_option("gpus", "is for --dry-run here", "give it, or time 'sparsereel generate' with --gpus");
+  if (!options.dry_run && (options.step_ms || options.link_speed))
+    throw bad_input("--step-ms and --link-speed mean nothing without --dry-run", "give it, or leave them out");
+  if (options.step_ms.value_or(1) <= 0 || options.link_speed.value_or(1) <= 0)
+    throw bad_input("--step-ms and --link-speed are numbers above 0", "give what was measured");
+}
+
+/// On 2, 4 and 8 cards, and as many as were asked for.
+Rows expected_rows(const VideoCost& video, int64_t gpus, double speed) {
+  std::set<int64_t> counts = {2, 4, 8};
+  if (gpus > 1) counts.insert(gpus);
+  Rows rows;
+  for (const int64_t count : counts) {
+    const RanksCost cost = cost_over_ranks(video, count, speed);
+    const auto known = [&](double value) { return video.step_ms > 0 ? Row(value) : Row(); };
+    rows.push_back({{"gpus", count},
+                    {"passes", cost.passes},
+                    {"ulysses", cost.ulysses},
+                    {"most_heads", cost.most_heads},
+                    {"megabytes", cost.megabytes},
+                    {"exchange_ms", cost.exchange_ms},
+                    {"step_ms", known(cost.step_ms)},
+                    {"speedup", known(cost.speedup)}});
+  }
+  return rows;
+}
+
+/// What a step is expected to take on several GPUs.
+void show_expected(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
+  const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
+  TableOutput output(options.table);
+  const auto pipeline = models::Pipeline::open(open_model(plan.run), plan.request);
+  const models::Plan video = pipeline->resolve_anywhere(plan.request);
+  const models::ModelSpec& spec = pipeline->spec();
+  const int64_t gpus = settings.whole("gpus").value_or(1);
+  const double speed = options.link_speed.value_or(link_speed(find_gpu_links()));
+  const VideoCost cost = {.tokens = models::token_count(spec, video.latent, video.max_sequence_length),
+                          .layers = spec.layers,
+                          .heads = spec.heads,
+                          .channels = static_cast<double>(spec.heads * spec.head_dim),
+                          .passes = video.is_guided() ? 2 : 1,
+                          .step_ms = options.step_ms.value_or(0)};
+  const Rows rows = expected_rows(cost, gpus, speed);
+  report.content["settings"] = {{"model", plan.run.model.string()},
+                                {"tokens", cost.tokens},
+                                {"layers", cost.layers},
+                                {"heads", cost.heads},
+                                {"passes", cost.passes},
+                                {"step_ms", cost.step_ms},
+                                {"link_gigabytes_per_second", speed}};
+  report.content["rows"] = rows;
+  const Columns columns = {{.name = "gpus", .title = "GPUs"},
+                           {.name = "passes", .title = "passes side by side"},
+                           {.name = "ulysses", .title = "GPUs a pass"},
+                           {.name = "most_heads", .title = "heads, at most"},
+                           {.name = "megabytes", .title = "MB sent a layer", .digits = 3},
+                           {.name = "exchange_ms", .title = "ms exchange", .digits = 3},
+                           {.name = "step_ms", .title = "ms a step", .digits = 3},
+                           {.name = "speedup", .title = "speed-up", .digits = 3}};
+  output.deliver("expected, not measured: " + number_text(cost.tokens, 6) + " tokens, " + number_text(speed, 3) +
+                     " GB/s a GPU, 16 bits\n\n" + markdown(columns, rows, output.aligned()),
+                 columns, rows, report);
+}
+
 }  // namespace
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
+  check_dry_run(settings, options);
+  if (options.dry_run) return show_expected(settings, options, report);
   bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);

@@ -12,10 +12,12 @@
 
 #include "app/counted.h"
 #include "app/job/report.h"
+#include "app/links.h"
 #include "app/machine.h"
 #include "app/media/video.h"
 #include "app/options/tiny_model.h"
 #include "attention/attention.h"
+#include "models/parallel/nccl_library.h"
 #include "models/weights/device.h"
 
 #ifdef SPARSEREEL_CUDA
@@ -83,6 +85,25 @@ void find_kernels(Findings& findings) {
 }
 #endif
 
+/// What several GPUs need to make a video together.
+void find_links(Findings& findings, bool usable) {
+  const GpuLinks links = find_gpu_links();
+  const std::string text = !links.problem.empty() ? "unknown: " + links.problem
+                           : links.nvlinks > 0    ? "NVLink, " + std::to_string(links.nvlinks) + " a GPU"
+                                                  : "no NVLink";
+  findings.add("links", text, "nvlinks", links.problem.empty() ? nlohmann::json(links.nvlinks) : nlohmann::json());
+  if (const std::string warning = link_warning(links, links.gpus); !warning.empty()) findings.line("", warning);
+  if (!usable) return;
+  std::string file;
+  const std::string version = models::nccl::version(&file);
+  findings.set("nccl", version.empty() ? nlohmann::json() : nlohmann::json(version));
+  if (version.empty())
+    findings.missing("NCCL, over which GPUs make a video together",
+                     "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
+  else
+    findings.line("NCCL", version + ", " + file);
+}
+
 void find_gpus(Findings& findings) {
   const GpuDriver driver = find_gpu_driver();
   std::string reason;
@@ -102,6 +123,7 @@ void find_gpus(Findings& findings) {
     findings.missing("libtorch cannot use the GPU: " + reason,
                      "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
   find_kernels(findings);
+  if (driver.gpus.size() > 1) find_links(findings, usable);
   const std::string why =
       attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0), at::kBFloat16);
   findings.line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);

@@ -14,6 +14,7 @@
 #include "app/job/job.h"
 #include "app/job/preset_lines.h"
 #include "app/job/progress.h"
+#include "app/links.h"
 #include "app/ranks/shared_video.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
@@ -211,6 +212,9 @@ void Generation::run() {
   for (Video& video : videos_) videos.push_back(&video);
   begin(videos_.front());
   early_ = early_warnings(videos);
+  if (world_ != nullptr && !pipeline_->device().is_cpu())
+    if (std::string warning = link_warning(find_gpu_links(), world_->ranks_here()); !warning.empty())
+      early_.push_back(std::move(warning));
   for (const std::string& warning : early_) warn(videos_.front(), warning);
   Job job(*this, interrupted, {.world = world_});
   job.load(videos, *pipeline_);

@@ -139,7 +139,13 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"ENVIRONMENT", "", ""},
       {"", "RANK, WORLD_SIZE, LOCAL_RANK",
        "Which share of a set batch renders, as torchrun sets them; likewise OMPI_COMM_WORLD_RANK and its kin of "
-       "mpirun, and SLURM_PROCID and its kin. --share wins over them."},
+       "mpirun, and SLURM_PROCID and its kin. --share wins over them. With generate such ranks make one video "
+       "together."},
+      {"", "MASTER_ADDR, MASTER_PORT",
+       "Where such ranks meet: rank 0's host and a free port there. torchrun sets them; srun's ranks do without."},
+      {"", "SPARSEREEL_START_SECONDS, SPARSEREEL_GROUP_SECONDS",
+       "How long ranks wait for one that has not started (60), and for one that does not answer (600)."},
+      {"", "NCCL_NVLS_ENABLE", "0, unless it is set: NVLink's multicast, which not every host allows."},
       {"", "CUDA_VISIBLE_DEVICES",
        "The GPUs that there are, as for every CUDA program; --device cuda:N counts within."},
       {"", "OMP_NUM_THREADS", "CPU threads, where --threads is not given."},

@@ -54,15 +54,13 @@ class NcclGroup::Watched {
   Watched(SocketGroup& control, c10::Device device)
       : library_(nccl::library()), control_(control), device_(device), event_(device.type()) {
     watcher_ = std::thread([this] { watch(); });
-    ended_call_ = control_.when_ended([this] { look(); });
   }
   ~Watched() {
-    control_.forget(ended_call_);
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(sleep_mutex_);
       quit_ = true;
     }
-    changed_.notify_all();
+    woken_.notify_all();
     watcher_.join();
     say_farewell();
   }
@@ -160,35 +158,45 @@ class NcclGroup::Watched {
     }
   }
 
-  bool is_late() const {
-    return pending_since_ && !event_.query() && Clock::now() - *pending_since_ > control_.limits().call;
+  /// False once the watcher is to quit.
+  bool sleep() {
+    std::unique_lock lock(sleep_mutex_);
+    return !woken_.wait_for(lock, kLook, [this] { return quit_; });
+  }
+
+  /// What is wrong, after as many looks as it takes others to say more; empty: nothing.
+  std::string find_problem() {
+    Result state = Result::success;
+    const Result asked = library_.async_error(communicator_, &state);
+    const bool fails = asked != Result::success || (state != Result::success && state != Result::in_progress);
+    errors_ = fails ? errors_ + 1 : 0;
+    if (errors_ > kLooksBeforeBlame) return "NCCL: " + error_text(state, communicator_);
+    const bool waits = pending_since_ && !event_.query();
+    if (waits && Clock::now() - *pending_since_ > control_.limits().call)
+      return "what the ranks exchange did not end in time";
+    left_ = waits && control_.who_left() ? left_ + 1 : 0;
+    return {};
   }
 
   void watch() {
-    int errors = 0;
-    std::unique_lock lock(mutex_);
-    while (!quit_) {
-      changed_.wait_for(lock, kLook);
-      if (quit_ || communicator_ == nullptr) continue;
-      Result state = Result::success;
-      const Result asked = library_.async_error(communicator_, &state);
-      const bool fails = asked != Result::success || (state != Result::success && state != Result::in_progress);
-      errors = fails ? errors + 1 : 0;
-      std::string cause;
-      if (errors > kLooksBeforeBlame) cause = "NCCL: " + error_text(state, communicator_);
-      if (is_late()) cause = "what the ranks exchange did not end in time";
-      if (!cause.empty()) {
-        lock.unlock();  // its end is told to this object, too
-        control_.abort(cause);
-        lock.lock();
+    for (int blocked = 0; sleep();) {
+      std::unique_lock lock(mutex_, std::defer_lock);
+      // A call may hold it that waits in vain: for room in the GPU's queue, behind what waits for a rank that is gone.
+      if (!lock.try_lock_for(kLook) && (!control_.ended() || ++blocked < kLooksBeforeBlame)) continue;
+      if (communicator_ == nullptr) continue;
+      if (control_.ended()) {
+        take_apart();
+        continue;
       }
-      if (control_.ended()) take_apart();
+      const std::string problem = find_problem();
+      const auto gone = left_ > kLooksBeforeBlame ? control_.who_left() : std::nullopt;
+      lock.unlock();
+      if (gone) control_.blame(*gone, "left before the others");
+      if (!problem.empty()) control_.abort(problem);
     }
   }
 
-  void look() { changed_.notify_all(); }
-
-  /// With mutex_ held. What waits for the GPU goes on.
+  /// What waits for the GPU goes on.
   void take_apart() {
     if (communicator_ != nullptr) library_.abort(std::exchange(communicator_, nullptr));
     pending_since_.reset();
@@ -213,10 +221,11 @@ class NcclGroup::Watched {
   const nccl::Library& library_;
   SocketGroup& control_;
   c10::Device device_;
-  int64_t ended_call_ = 0;
-  std::mutex mutex_;  // of all below
-  std::condition_variable changed_;
+  std::mutex sleep_mutex_;  // of quit_
+  std::condition_variable woken_;
   bool quit_ = false;
+  int errors_ = 0, left_ = 0;                   // the watcher's looks at them in a row
+  std::timed_mutex mutex_;                      // of all below
   nccl::Communicator* communicator_ = nullptr;  // null: not there yet, or taken apart
   c10::Event event_;                            // behind a call that was enqueued
   std::optional<Clock::time_point> pending_since_;

@@ -214,6 +214,12 @@ bool SocketGroup::ended() const noexcept {
   return mesh_->ended();
 }
 
+std::optional<int64_t> SocketGroup::who_left() const {
+  for (size_t i = 0; i < members_.size(); ++i)
+    if (mesh_->has_left(members_[i])) return static_cast<int64_t>(i);
+  return std::nullopt;
+}
+
 std::string SocketGroup::describe(int64_t rank) const {
   return mesh_->describe(members_.at(static_cast<size_t>(rank)));
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "hilbert/error.h"
 #include "models/parallel/group.h"
@@ -53,6 +54,8 @@ class SocketGroup final : public Group {
   /// Throws Error where the group has ended. From any thread, as all below.
   void check() const;
   bool ended() const noexcept;
+  /// Of those that have left as all do at the end; a rank that still waits for it waits in vain.
+  std::optional<int64_t> who_left() const;
   /// Of the rank's card, as messages name it: "rank 1 (cuda:1)".
   std::string describe(int64_t rank) const;
   const GroupLimits& limits() const;

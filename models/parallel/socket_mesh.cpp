@@ -346,6 +346,11 @@ bool SocketGroup::Mesh::ended() const noexcept {
   return failure_.has_value();
 }
 
+bool SocketGroup::Mesh::has_left(int64_t rank) const {
+  const std::lock_guard lock(mutex_);
+  return listened_[static_cast<size_t>(rank)].left;
+}
+
 int64_t SocketGroup::Mesh::when_ended(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   calls_.emplace(next_call_, std::move(call));

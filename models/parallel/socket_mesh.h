@@ -39,6 +39,7 @@ class SocketGroup::Mesh {
   std::string describe(int64_t rank) const;
   void check() const;
   bool ended() const noexcept;
+  bool has_left(int64_t rank) const;
   int64_t when_ended(std::function<void()> call);
   void forget(int64_t number) noexcept;
 

@@ -116,7 +116,11 @@ inline void splits_by_color(Group& group, at::Device device) {
 /// Calls until one throws, and says what.
 inline std::string end_of(Group& group, at::Device device) {
   try {
-    for (;;) group.all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));
+    for (;;) {
+      const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
+      group.all_reduce_sum(one);
+      one.item<float>();  // waits for a GPU
+    }
   } catch (const Error& error) {
     return error.what();
   }

@@ -16,6 +16,8 @@ struct PipelineOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;
+  bool dry_run = false;
+  std::optional<double> step_ms, link_speed;
   std::string against;   // empty: none
   std::string heat_map;  // empty: none
   TableOptions table;

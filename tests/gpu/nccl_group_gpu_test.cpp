@@ -1,0 +1,135 @@
+// The contract of Group over NCCL, a process a card; skips itself, visibly, where there are no two.
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "models/parallel/nccl_group.h"
+#include "models/weights/device.h"
+#include "tests/support/group_contract.h"
+
+namespace sparsereel::models {
+namespace {
+
+using Check = void (*)(Group&, at::Device);
+
+/// Until another rank is killed.
+void exchanges_until_the_end(Group& group, at::Device device) {
+  const std::string said = test::end_of(group, device);
+  test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
+}
+
+const std::array<std::pair<const char*, Check>, 8> kChecks = {{
+    {"uneven", test::exchanges_uneven_pieces},
+    {"large", test::exchanges_large_pieces},
+    {"gather", test::gathers_shapes_that_differ},
+    {"reduce", test::reduces_to_the_same_bits},
+    {"broadcast", test::broadcasts_from_every_root},
+    {"split", test::splits_by_color},
+    {"abort", test::aborts_for_all},
+    {"left", test::names_who_left},
+}};
+
+// What a rank's process finds in its environment: a forked process cannot use a GPU that its parent has begun to use.
+constexpr const char *kRank = "NCCL_TEST_RANK", *kLinks = "NCCL_TEST_LINKS", *kCheck = "NCCL_TEST_CHECK";
+
+int64_t cards() {
+  return cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
+}
+
+std::string text_of_links(const std::vector<Link>& links) {
+  std::string text;
+  for (const Link& link : links) text += std::to_string(link.data) + " " + std::to_string(link.control) + " ";
+  return text;
+}
+
+/// This program again, as a rank.
+pid_t start_rank(int64_t rank, const std::vector<Link>& links, const char* check) {
+  const std::string place = std::to_string(rank), sockets = text_of_links(links);
+  const pid_t process = fork();
+  if (process != 0) return process;
+  for (const Link& link : links)
+    for (const int socket : {link.data, link.control})
+      if (socket >= 0) fcntl(socket, F_SETFD, 0);
+  setenv(kRank, place.c_str(), 1);
+  setenv(kLinks, sockets.c_str(), 1);
+  setenv(kCheck, check, 1);
+  execl("/proc/self/exe", "test_gpu", "--gtest_filter=NcclGroup.IsARankOfAnother", nullptr);
+  _exit(9);
+}
+
+/// How many ranks did not end well.
+int64_t failures(int64_t size, const char* check) {
+  const auto links = local_links(size);
+  std::vector<pid_t> ranks;
+  for (int64_t rank = 0; rank < size; ++rank)
+    ranks.push_back(start_rank(rank, links[static_cast<size_t>(rank)], check));
+  for (const auto& row : links) close_links(row);
+  int64_t failed = 0;
+  for (const pid_t process : ranks) {
+    int status = 0;
+    waitpid(process, &status, 0);
+    failed += status == 0 ? 0 : 1;
+  }
+  return failed;
+}
+
+TEST(NcclGroup, IsARankOfAnother) {
+  const char *place = std::getenv(kRank), *sockets = std::getenv(kLinks), *name = std::getenv(kCheck);
+  if (place == nullptr) GTEST_SKIP() << "the other tests run it";
+  const int64_t rank = std::atoll(place);
+  std::vector<Link> links;
+  char* rest = const_cast<char*>(sockets);
+  for (char* end = rest;; rest = end) {
+    Link link{.data = static_cast<int>(std::strtol(rest, &end, 10)), .control = -1};
+    if (end == rest) break;
+    link.control = static_cast<int>(std::strtol(end, &end, 10));
+    links.push_back(link);
+  }
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(rank));
+  start_device(device.str());
+  const auto control = SocketGroup::connect(rank, links, device.str(), {.start = std::chrono::seconds(60)});
+  {
+    const auto group = NcclGroup::connect(control, device);
+    if (std::string(name) == "forever") exchanges_until_the_end(*group, device);
+    for (const auto& [each, check] : kChecks)
+      if (std::string(each) == name) check(*group, device);
+  }
+  std::fflush(nullptr);
+}
+
+class NcclContract : public ::testing::TestWithParam<std::pair<const char*, Check>> {};
+
+TEST_P(NcclContract, Holds) {
+  if (cards() < 2) GTEST_SKIP() << "there are no two GPUs here";
+  for (const int64_t size : {int64_t{2}, cards()}) EXPECT_EQ(failures(size, GetParam().first), 0) << size << " ranks";
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, NcclContract, ::testing::ValuesIn(kChecks),
+                         [](const auto& each) { return std::string(each.param.first); });
+
+TEST(NcclGroup, KilledRankEndsTheOthersThoughTheirGpusWait) {
+  if (cards() < 2) GTEST_SKIP() << "there are no two GPUs here";
+  const auto links = local_links(2);
+  std::vector<pid_t> ranks;
+  for (int64_t rank = 0; rank < 2; ++rank)
+    ranks.push_back(start_rank(rank, links[static_cast<size_t>(rank)], "forever"));
+  for (const auto& row : links) close_links(row);
+  sleep(8);  // they have met, and exchange
+  kill(ranks[1], SIGKILL);
+  const auto start = std::chrono::steady_clock::now();
+  int status = 0;
+  waitpid(ranks[0], &status, 0);
+  waitpid(ranks[1], nullptr, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
