@@ -1,3 +1,4 @@
+// NVML by dlopen, so that a machine without a driver runs the program too.
 #include "app/links.h"
 
 #include <dlfcn.h>

@@ -93,8 +93,8 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
                            {.name = "exchange_ms", .title = "ms exchange", .digits = 3},
                            {.name = "step_ms", .title = "ms a step", .digits = 3},
                            {.name = "speedup", .title = "speed-up", .digits = 3}};
-  output.deliver("expected, not measured: " + number_text(cost.tokens, 6) + " tokens, " + number_text(speed, 3) +
-                     " GB/s a GPU, 16 bits\n\n" + markdown(columns, rows, output.aligned()),
+  output.deliver("expected, not measured: " + std::to_string(std::lround(cost.tokens)) + " tokens, " +
+                     number_text(speed, 3) + " GB/s a GPU, 16 bits\n\n" + markdown(columns, rows, output.aligned()),
                  columns, rows, report);
 }
 

@@ -1,3 +1,4 @@
+// Bytes, calls and shares of a step, added up.
 #include "app/measure/ranks_cost.h"
 
 #include <algorithm>

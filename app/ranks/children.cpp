@@ -120,7 +120,7 @@ void live_no_longer_than(pid_t parent) {
 }
 
 Children::Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
-                   std::vector<std::string> arguments, int input)
+                   const std::vector<std::string>& arguments, int input)
     : quit_event_(eventfd(0, EFD_CLOEXEC)) {
   const auto size = static_cast<int64_t>(links.size());
   try {
@@ -150,6 +150,7 @@ void Children::start(int64_t rank, const std::vector<models::Link>& links, const
     for (const int socket : {link.data, link.control})
       if (socket >= 0) files.give(socket, socket);
   std::vector<char*> words;
+  words.reserve(arguments.size() + 1);
   for (std::string& word : arguments) words.push_back(word.data());
   words.push_back(nullptr);
   const int error =

@@ -37,7 +37,7 @@ class Children {
   /// command line; empty: that of a rank that follows. `input`: what they read as standard input, each from its
   /// beginning; -1: nothing. Throws Error where a process cannot be started.
   Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
-           std::vector<std::string> arguments = {}, int input = -1);
+           const std::vector<std::string>& arguments = {}, int input = -1);
   /// Those that have not ended by themselves within a short time are killed.
   ~Children();
   Children(const Children&) = delete;

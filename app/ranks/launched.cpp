@@ -1,3 +1,4 @@
+// A table of launchers and their variables.
 #include "app/ranks/launched.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Messages as CBOR, which takes texts of any bytes; each is its size and itself.
 #include "app/ranks/messages.h"
 
 #include <ATen/ATen.h>

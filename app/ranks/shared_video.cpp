@@ -1,3 +1,4 @@
+// Requests as texts by their fields, tensors as bytes; the other ranks resolve a plan of their own and compare.
 #include "app/ranks/shared_video.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Rank 0 starts processes and sockets between them; the others find theirs in the environment, or by their launcher.
 #include "app/ranks/world.h"
 
 #include <ATen/Parallel.h>

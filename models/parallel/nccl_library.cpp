@@ -1,3 +1,4 @@
+// The library's functions by their names.
 #include "models/parallel/nccl_library.h"
 
 #include <dlfcn.h>

@@ -215,8 +215,8 @@ void answer_calls(int listener, const std::string& secret, int64_t rank, std::ve
 }
 
 c10::intrusive_ptr<c10d::TCPStore> open_store(const Rendezvous& place, int64_t rank, const GroupLimits& limits) {
-  // Its own words on what it tries come once the error says it all. NOLINTNEXTLINE(concurrency-mt-unsafe): as ranks
-  // meet
+  // Its own words on what it tries say less than the error does.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks meet
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*replace=*/0);
   c10d::TCPStoreOptions options;
   options.port = place.port;

@@ -1,3 +1,4 @@
+// Rows from the front, and back to it.
 #include "app/commands/batch/row_queue.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Rows of a set on their way to cards: each is with one card at a time, and comes back where that ends. No torch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>

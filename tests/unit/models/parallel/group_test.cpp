@@ -106,7 +106,7 @@ TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
       const std::string said = test::end_of(group, at::kCPU);
       test::require(said.find("rank 1 (process) ended") != std::string::npos, said);
     });
-    usleep(20'000 * (attempt + 1));
+    usleep(300'000 * (attempt + 1));
     const auto start = std::chrono::steady_clock::now();
     kill(ranks[1], SIGKILL);
     for (const size_t rank : {0, 2}) EXPECT_EQ(exit_code(ranks[rank]), 0);
@@ -138,7 +138,10 @@ TEST(SocketGroup, RankThatNeverStartsIsNamed) {
 TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
   const auto ranks = start_processes(2, {}, [](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
-    if (group.rank() == 1) sockets.end(bad_input("no such card", "use another"));
+    if (group.rank() == 1) {
+      group.all_reduce_sum(at::ones({1}));  // once both are there
+      sockets.end(bad_input("no such card", "use another"));
+    }
     test::end_of(group, at::kCPU);
     try {
       sockets.check();
