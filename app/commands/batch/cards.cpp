@@ -23,7 +23,7 @@
 #include "app/json_fields.h"
 #include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
-#include "models/files/regular_file.h"
+#include "models/files/temporary.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
 
@@ -215,6 +215,7 @@ class Cards::Run {
     card.lives = false;
     read_manifest(i);
     remove_checkpoints(card.made);  // it may have ended right after the line
+    remove_half_written();
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
@@ -226,6 +227,15 @@ class Cards::Run {
     last_end_ = cards_.devices_[i] + " " + (how.empty() ? "ended" : how);
     tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));
+  }
+
+  /// What the living cards hold stays.
+  void remove_half_written() const {
+    std::vector<fs::path> targets;
+    for (const auto& [index, row] : rows_)
+      for (const fs::path& file : {row->options.run.output, row->options.run.contact_sheet, row->options.save_latents})
+        targets.push_back(file);
+    models::remove_leftovers(targets);
   }
 
   void give_up(Video& row) {
