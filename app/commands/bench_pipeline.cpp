@@ -11,6 +11,8 @@
 #include "app/commands/bench/rows.h"
 #include "app/links.h"
 #include "app/measure/ranks_cost.h"
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app {
 namespace {
@@ -32,13 +34,24 @@ std::vector<HeatMap> heat_maps(const Rows& rows) {
   return maps;
 }
 
-void check_dry_run(const Settings& settings, const bench::PipelineOptions& options) {
-  if (!options.dry_run && settings.whole("gpus").value_or(1) != 1)
-    throw bad_option("gpus", "is for --dry-run here", "give it, or time 'sparsereel generate' with --gpus");
-  if (!options.dry_run && (options.step_ms || options.link_speed))
-    throw bad_input("--step-ms and --link-speed mean nothing without --dry-run", "give it, or leave them out");
-  if (options.step_ms.value_or(1) <= 0 || options.link_speed.value_or(1) <= 0)
-    throw bad_input("--step-ms and --link-speed are numbers above 0", "give what was measured");
+/// Of --dry-run: what a step takes on one GPU, 0 where that is unknown, and the links' speed, by what links there are
+/// where nobody says so.
+struct Expectation {
+  double step_ms = 0, link_speed = 0;
+};
+
+Expectation read_expectation(const std::string& text) {
+  Expectation given;
+  if (!text.empty() && text != "true") {
+    const size_t comma = text.find(',');
+    const auto step = parse_number<double>(text.substr(0, comma));
+    const auto speed = comma == std::string::npos ? std::optional(0.0) : parse_number<double>(text.substr(comma + 1));
+    if (!step || !(*step > 0) || !speed || (comma != std::string::npos && !(*speed > 0)))
+      throw bad_input("--dry-run " + text + " is not milliseconds, or those and GB/s", "write for example 5180,340");
+    given = {*step, *speed};
+  }
+  if (given.link_speed == 0) given.link_speed = link_speed(find_gpu_links());
+  return given;
 }
 
 /// On 2, 4 and 8 cards, and as many as were asked for.
@@ -69,13 +82,13 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
   const models::Plan video = pipeline->resolve_anywhere(plan.request);
   const models::ModelSpec& spec = pipeline->spec();
   const int64_t gpus = settings.whole("gpus").value_or(1);
-  const double speed = options.link_speed.value_or(link_speed(find_gpu_links()));
+  const auto [step_ms, speed] = read_expectation(options.dry_run);
   const VideoCost cost = {.tokens = models::token_count(spec, video.latent, video.max_sequence_length),
                           .layers = spec.layers,
                           .heads = spec.heads,
                           .channels = static_cast<double>(spec.heads * spec.head_dim),
                           .passes = video.is_guided() ? 2 : 1,
-                          .step_ms = options.step_ms.value_or(0)};
+                          .step_ms = step_ms};
   const Rows rows = expected_rows(cost, gpus, speed);
   report.content["settings"] = {{"model", plan.run.model.string()},
                                 {"tokens", cost.tokens},
@@ -101,8 +114,9 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
 }  // namespace
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
-  check_dry_run(settings, options);
-  if (options.dry_run) return show_expected(settings, options, report);
+  if (options.dry_run != bench::kNoDryRun) return show_expected(settings, options, report);
+  if (settings.whole("gpus").value_or(1) != 1)
+    throw bad_option("gpus", "is for --dry-run here", "give it, or time 'sparsereel generate' with --gpus");
   bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);

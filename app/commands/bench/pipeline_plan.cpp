@@ -83,9 +83,9 @@ void add_options(CLI::App& command, PipelineOptions& options) {
   add_list(what, options.lists, "cache", "as generate takes it (default 0: none)");
   what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
-  what.flag("--dry-run", options.dry_run, "measure nothing: say what several GPUs are expected to take (--gpus)");
-  what.add("--step-ms", options.step_ms, "of --dry-run: what a step takes on one GPU, as measured", "X");
-  what.add("--link-speed", options.link_speed, "of --dry-run: GB/s that a GPU sends (default: by its links)", "X");
+  what.add("--dry-run", options.dry_run, "expected of several GPUs, by ms a step on one,GB/s of links",
+           "MS");
+  command.get_option("--dry-run")->expected(0, 1);
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
   measuring.add("--steps", options.steps,
                 "steps of each run, all timed (default 4, with a cache the model's number; quality needs that)", "N");

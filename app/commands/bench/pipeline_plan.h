@@ -8,6 +8,8 @@
 
 namespace sparsereel::app::bench {
 
+constexpr const char* kNoDryRun = "off";
+
 /// What the command has beside the options of `generate` that it takes; unset means the default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
@@ -16,10 +18,9 @@ struct PipelineOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;
-  bool dry_run = false;
-  std::optional<double> step_ms, link_speed;
-  std::string against;   // empty: none
-  std::string heat_map;  // empty: none
+  std::string dry_run = kNoDryRun;  // empty or "true": without numbers; else "5180" or "5180,340"
+  std::string against;              // empty: none
+  std::string heat_map;             // empty: none
   TableOptions table;
 };
 
