@@ -51,7 +51,7 @@ class LineSocket {
   nlohmann::json receive() {
     for (;;) {
       if (const size_t end = text_.find('\n'); end != std::string::npos) {
-        const nlohmann::json message = nlohmann::json::parse(text_.substr(0, end), nullptr, /*allow_exceptions=*/false);
+        nlohmann::json message = nlohmann::json::parse(text_.substr(0, end), nullptr, /*allow_exceptions=*/false);
         text_.erase(0, end + 1);
         return message;
       }
