@@ -242,8 +242,12 @@ void World::end(const Error& error) noexcept {
 }
 
 void World::finish() {
-  if (rank_ == 0) tell(*control_, {{"what", "end"}});
   finished_ = true;
+  if (rank_ > 0) return;
+  try {
+    tell(*control_, {{"what", "end"}});
+  } catch (const Error&) {  // one is gone, but the videos are there
+  }
 }
 
 }  // namespace sparsereel::app

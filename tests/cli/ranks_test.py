@@ -90,7 +90,7 @@ class Ranks(CommandLineTest):
 
     def test_killed_rank_ends_all_with_one_message(self):
         for seconds in (0, 0.3, 1):
-            process = self.start('--gpus', 3)
+            process = self.start('--gpus', 3, '--size', '256x256', '--frames', 17)
             children = self.wait_for_children(process, 2)
             time.sleep(seconds)
             killed = max(children)
@@ -101,7 +101,7 @@ class Ranks(CommandLineTest):
             self.assertEqual(self.names(), [])
 
     def test_killed_rank_keeps_the_checkpoint_and_any_number_of_ranks_goes_on(self):
-        arguments = ('--checkpoint-every', 1, '--seed', 7)
+        arguments = ('--checkpoint-every', 1, '--seed', 7, '--size', '128x128')
         process = self.start('--gpus', 2, *arguments, steps=40)
         checkpoint = self.folder / 'clip.safetensors.checkpoint.safetensors'
         children = self.wait_for_children(process, 1)
@@ -122,7 +122,7 @@ class Ranks(CommandLineTest):
         self.assertEqual(whole, resumed)
 
     def test_interrupt_of_all_in_the_terminal_ends_all(self):
-        process = self.start('--gpus', 2, start_new_session=True)
+        process = self.start('--gpus', 2, '--size', '256x256', '--frames', 17, start_new_session=True)
         children = self.wait_for_children(process, 1)
         time.sleep(1)
         os.killpg(process.pid, signal.SIGINT)
@@ -204,7 +204,7 @@ class Cards(CommandLineTest):
         (self.folder / 'set.txt').write_text(''.join(f'thing {i}\n' for i in range(self.ROWS)))
 
     def arguments(self, folder, *more, steps=2):
-        return ['batch', 'set.txt', '-o', folder, '-m', MODEL, '--steps', str(steps), '--device', 'cpu', '--format', 'safetensors', '--quiet', *map(str, more)]
+        return ['batch', 'set.txt', '-o', folder, '-m', MODEL, '--size', '128x128', '--steps', str(steps), '--device', 'cpu', '--format', 'safetensors', '--quiet', *map(str, more)]
 
     def videos(self, folder):
         return {path.name: path.read_bytes() for path in (self.folder / folder).glob('*.safetensors')}
