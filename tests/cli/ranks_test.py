@@ -101,7 +101,7 @@ class Ranks(CommandLineTest):
             self.assertEqual(self.names(), [])
 
     def test_killed_rank_keeps_the_checkpoint_and_any_number_of_ranks_goes_on(self):
-        arguments = ('--checkpoint-every', 1, '--seed', 7, '--size', '128x128')
+        arguments = ('--checkpoint-every', 1, '--seed', 7, '--size', '256x256', '--frames', 17)
         process = self.start('--gpus', 2, *arguments, steps=40)
         checkpoint = self.folder / 'clip.safetensors.checkpoint.safetensors'
         children = self.wait_for_children(process, 1)
