@@ -6,6 +6,7 @@
 #include "hilbert/error.h"
 #include "models/samplers/ddim.h"
 #include "models/samplers/dpm_solver.h"
+#include "models/samplers/euler_ancestral.h"
 #include "models/samplers/flow_euler.h"
 #include "models/samplers/unipc.h"
 
@@ -38,6 +39,8 @@ std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num
       return std::make_unique<DdimSampler>(NoiseSchedule(config, num_inference_steps));
     case SamplerKind::dpm_solver:
       return std::make_unique<DpmSolverSampler>(NoiseSchedule(config, num_inference_steps));
+    case SamplerKind::euler_ancestral:
+      return std::make_unique<EulerAncestralSampler>(noise_levels(config, num_inference_steps), config.prediction_type);
     case SamplerKind::flow_euler:
       return std::make_unique<FlowEulerSampler>(euler_flow_schedule(config, num_inference_steps));
     case SamplerKind::unipc:

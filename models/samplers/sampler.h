@@ -23,6 +23,10 @@ class Sampler {
   /// Timesteps of the run, of the noisiest step first; size = num_inference_steps. Real-valued, rounded as the
   /// reference rounds them.
   const std::vector<double>& timesteps() const { return timesteps_; }
+  /// What a run starts from, of noise of deviation 1 (or of latents in its place), in its dtype. Else: it.
+  virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
+  /// What the model is given of a step's sample, in its dtype. Else: it.
+  virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
   /// Draws what step(prediction, index, sample, generator) would draw, so that the host draws while a GPU still works
   /// on the prediction. May be left out.
   virtual void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator);

@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-enum class SamplerKind { ddim, dpm_solver, flow_euler, unipc };
+enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_euler, unipc };
 
 /// Whether SchedulerConfig::flow_shift means anything to it.
 constexpr bool has_flow_shift(SamplerKind kind) {

@@ -1,0 +1,107 @@
+// The levels of a run by linear interpolation in the table of training, and steps that go too far down and come back up
+// by noise.
+#include "models/samplers/euler_ancestral.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "models/samplers/rounding.h"
+
+namespace sparsereel::models {
+namespace {
+
+at::Tensor betas_of(const SchedulerConfig& config) {
+  const int64_t count = config.num_train_timesteps;
+  if (config.beta_schedule == "linear") return at::linspace(config.beta_start, config.beta_end, count, at::kFloat);
+  return at::linspace(std::sqrt(config.beta_start), std::sqrt(config.beta_end), count, at::kFloat).square();
+}
+
+/// Of each timestep of training: fp32 [num_train_timesteps].
+at::Tensor training_sigmas(const SchedulerConfig& config) {
+  const at::Tensor signal = (1.0 - betas_of(config)).cumprod(0);
+  return rounded_sqrt((1 - signal) / signal);
+}
+
+/// numpy's, in fp64.
+std::vector<double> evenly_spaced(double last, int64_t count) {
+  std::vector<double> values(static_cast<size_t>(count), 0);
+  if (count == 1) return values;
+  const double step = last / static_cast<double>(count - 1);
+  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = static_cast<double>(i) * step;
+  values.back() = last;
+  return values;
+}
+
+/// Noisiest first.
+std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
+  const int64_t train_steps = config.num_train_timesteps;
+  std::vector<double> timesteps = evenly_spaced(static_cast<double>(train_steps - 1), count);
+  if (config.timestep_spacing != "linspace")
+    for (int64_t i = 0; i < count; ++i)
+      timesteps[static_cast<size_t>(i)] = static_cast<double>(i * (train_steps / count) + config.steps_offset);
+  for (double& timestep : timesteps) timestep = static_cast<float>(timestep);
+  return {timesteps.rbegin(), timesteps.rend()};
+}
+
+/// Between the table's entries, numpy's: in fp64, by the slope.
+double interpolated(const at::Tensor& table, double place) {
+  const auto* entries = table.const_data_ptr<float>();
+  const int64_t last = table.numel() - 1, below = std::min(static_cast<int64_t>(place), last);
+  if (below == last) return entries[last];
+  const double from = entries[below];
+  return (static_cast<double>(entries[below + 1]) - from) * (place - static_cast<double>(below)) + from;
+}
+
+}  // namespace
+
+NoiseLevels noise_levels(const SchedulerConfig& config, int64_t num_inference_steps) {
+  NoiseLevels levels = {.timesteps = timesteps_of(config, num_inference_steps), .sigmas = {}, .start = {}};
+  const at::Tensor table = training_sigmas(config);
+  std::vector<double> sigmas;
+  for (const double timestep : levels.timesteps) sigmas.push_back(interpolated(table, timestep));
+  sigmas.push_back(0);
+  levels.sigmas = at::tensor(sigmas, at::kDouble).to(at::kFloat);
+  const at::Tensor largest = levels.sigmas.max();
+  levels.start = config.timestep_spacing == "linspace" ? largest : rounded_sqrt(largest.square() + 1);
+  return levels;
+}
+
+EulerAncestralSampler::EulerAncestralSampler(NoiseLevels levels, const std::string& prediction)
+    : Sampler(levels.timesteps), levels_(std::move(levels)), predicts_noise_(prediction == "epsilon") {}
+
+at::Tensor EulerAncestralSampler::model_input(const at::Tensor& sample, int64_t index) const {
+  return sample / rounded_sqrt(levels_.sigmas[index].square() + 1);
+}
+
+void EulerAncestralSampler::draw(int64_t /*index*/, const at::Tensor& sample, const at::Generator& generator) {
+  drawn_ = at::randn(sample.sizes(), generator, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
+}
+
+at::Tensor EulerAncestralSampler::predicted_original(const at::Tensor& prediction, const at::Tensor& sample,
+                                                     const at::Tensor& sigma) const {
+  if (predicts_noise_) return sample - sigma * prediction;
+  const at::Tensor power = sigma.square() + 1;
+  return prediction * (-sigma / rounded_sqrt(power)) + sample / power;
+}
+
+at::Tensor EulerAncestralSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                                       at::Generator generator) {
+  const at::Tensor from = levels_.sigmas[index], to = levels_.sigmas[index + 1];
+  const at::Tensor up = rounded_sqrt(to.square() * (from.square() - to.square()) / from.square()),
+                   down = rounded_sqrt(to.square() - up.square());
+  const at::Tensor current = sample.to(at::kFloat);
+  const at::Tensor slope = (current - predicted_original(prediction, current, from)) / from;
+  if (!drawn_.defined()) draw(index, sample, generator);
+  const at::Tensor noise = std::exchange(drawn_, {}).to(sample.device());
+  return current + slope * (down - from) + noise * up;
+}
+
+void EulerAncestralSampler::restore(const std::map<std::string, at::Tensor>& state) {
+  Sampler::restore(state);
+  drawn_.reset();
+}
+
+}  // namespace sparsereel::models
