@@ -43,6 +43,8 @@ struct Parameter {
   bool fp32 = false;               // in fp32 whatever the run's dtype is
   bool reshaped = false;           // may be stored in another shape of the same elements
   bool fp8 = false;                // in 8 bits where the run asks for that
+  at::Tensor row_order{};          // int64 [rows], CPU: the tensor's row i is row row_order[i] of what is stored;
+                                   // undefined: as they lie
   // Only a linear layer's weight has these places. Where scales of its rows go; and how its rows lie in the tensor,
   // bytes then, where it stays as the file has it.
   at::Tensor* scale = nullptr;
@@ -68,6 +70,15 @@ inline Visit in_any_shape(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
     kept.reshaped = true;
+    visit(tensor, kept);
+  };
+}
+
+/// The visit for tensors whose rows the module has in another order, Parameter::row_order.
+inline Visit in_row_order(const Visit& visit, at::Tensor order) {
+  return [&visit, order = std::move(order)](at::Tensor& tensor, const Parameter& parameter) {
+    Parameter kept = parameter;
+    kept.row_order = order;
     visit(tensor, kept);
   };
 }

@@ -77,9 +77,14 @@ AxisPositions plain_axis_positions(const hilbert::Grid& grid, at::ScalarType dty
   return {at::arange(grid.frames, dtype), at::arange(grid.height, dtype), at::arange(grid.width, dtype)};
 }
 
-RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions) {
-  const at::Tensor t = rotary_1d(positions.t, channels.t), h = rotary_1d(positions.h, channels.h),
-                   w = rotary_1d(positions.w, channels.w);
+RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions,
+                                std::optional<at::ScalarType> rounded) {
+  const auto angles = [&](const at::Tensor& places, int64_t count) {
+    const at::Tensor exact = rotary_1d(places, count);
+    return rounded ? exact.to(*rounded) : exact;
+  };
+  const at::Tensor t = angles(positions.t, channels.t), h = angles(positions.h, channels.h),
+                   w = angles(positions.w, channels.w);
   return {combine(t.cos(), h.cos(), w.cos()).to(at::kFloat), combine(t.sin(), h.sin(), w.sin()).to(at::kFloat)};
 }
 

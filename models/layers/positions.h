@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "hilbert/token_order.h"
@@ -37,7 +38,8 @@ struct RotaryTable {
 };
 
 /// Rotary angles (Su et al., arXiv 2104.09864) per axis, theta 10000, computed in the positions' dtype: those of time,
-/// of the row, of the column beside each other.
-RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions);
+/// of the row, of the column beside each other. rounded: to that, as the cosines and sines of what is rounded.
+RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions,
+                                std::optional<at::ScalarType> rounded = {});
 
 }  // namespace sparsereel::models

@@ -1,5 +1,4 @@
-// The residual block of CogVideoX's encoder and decoder, whatever their norms. Activations are those of
-// models/vae/causal_conv3d.h.
+// The residual block of causal encoders and decoders, whatever their norms. Activations are those of causal_conv3d.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,10 +22,10 @@ struct ResnetBlock {
   at::Tensor shortcut;  // [in, out], undefined where in = out; its bias is part of conv2's
 };
 
-/// read_norm(name, channels) -> Norm.
+/// read_norm(name, channels) -> Norm. shortcut: what the block calls it.
 template <typename Norm>
 ResnetBlock<Norm> read_resnet(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
-                              const auto& read_norm) {
+                              const auto& read_norm, const std::string& shortcut_name = "conv_shortcut") {
   ResnetBlock<Norm> block{.norm1 = read_norm(name + ".norm1", in),
                           .conv1 = read_causal_conv3d(reader, name + ".conv1", in, out),
                           .norm2 = read_norm(name + ".norm2", out),
@@ -34,7 +33,7 @@ ResnetBlock<Norm> read_resnet(WeightReader& reader, const std::string& name, int
                           .shortcut = {}};
   if (in != out) {
     Linear shortcut;
-    shortcut.weights(reader.loads(), name + ".conv_shortcut", out, in, true, {out, in, 1, 1, 1});
+    shortcut.weights(reader.loads(), name + "." + shortcut_name, out, in, true, {out, in, 1, 1, 1});
     block.shortcut = shortcut.in(reader.dtype()).weight.t();
     block.conv2.bias = block.conv2.bias + shortcut.bias;
   }

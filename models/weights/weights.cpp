@@ -73,6 +73,37 @@ bool holds_numbers(const at::Tensor& tensor) {
   return at::isfinite(tensor.to(at::kFloat)).all().item<bool>();
 }
 
+at::Tensor in_order(const at::Tensor& tensor, const at::Tensor& order) {
+  if (is_stand_in(tensor)) return tensor;
+  const bool is_fp8 = tensor.scalar_type() == at::kFloat8_e4m3fn;  // which torch has few operators for
+  const at::Tensor rows = (is_fp8 ? tensor.view(at::kByte) : tensor).index_select(0, order.to(tensor.device()));
+  return is_fp8 ? rows.view(at::kFloat8_e4m3fn) : rows;
+}
+
+/// Packed rows stay where they are and change places, with what is added to them: none leaves the part under its name.
+void reorder_stored(at::Tensor& bytes, const Parameter& parameter) {
+  const at::Tensor before = bytes;
+  bytes = before.clone();
+  int64_t first = 0;
+  for (StoredRows& part : *parameter.rows) {
+    const at::Tensor order = parameter.row_order.narrow(0, first, part.rows) - first;
+    const int64_t size = part.rows * packed_bytes(part.dtype, part.columns);
+    const auto rows = [&](const at::Tensor& all) { return all.narrow(0, part.offset, size).view({part.rows, -1}); };
+    rows(bytes).copy_(in_order(rows(before), order));
+    for (LowRank& delta : part.deltas) delta.up = in_order(delta.up, order);
+    first += part.rows;
+  }
+}
+
+void reorder(at::Tensor& tensor, const Parameter& parameter) {
+  const at::Tensor& order = parameter.row_order;
+  if (parameter.rows != nullptr && !parameter.rows->empty())
+    reorder_stored(tensor, parameter);
+  else
+    tensor = in_order(tensor, order);
+  if (parameter.scale != nullptr && parameter.scale->defined()) *parameter.scale = in_order(*parameter.scale, order);
+}
+
 void append_list(std::string& text, const char* kind, const std::vector<std::string>& names) {
   if (names.empty()) return;
   text += text.empty() ? "" : "; ";
@@ -106,8 +137,13 @@ at::Tensor WeightReader::read(const Parameter& parameter) {
   return read(parameter, parameter.fp32 ? at::kFloat : format_.dtype);
 }
 
-/// Here a tensor that was read becomes what the module holds.
 void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
+  load_in_stored_order(tensor, parameter);
+  if (parameter.row_order.defined() && !device_.is_meta()) reorder(tensor, parameter);
+}
+
+/// Here a tensor that was read becomes what the module holds.
+void WeightReader::load_in_stored_order(at::Tensor& tensor, const Parameter& parameter) {
   const bool fp8 = parameter.is_fp8(format_);
   if (fp8 && is_stored_fp8(parameter)) return load_stored_fp8(tensor, parameter);
   if (auto layout = stored_rows(parameter); !layout.empty()) return load_stored(tensor, parameter, std::move(layout));

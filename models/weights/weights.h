@@ -41,6 +41,7 @@ class WeightReader {
   /// As the format says: what is in 8 bits has its scales at parameter.scale. What the file has packed or in 8 bits,
   /// and the product does not take so, stays as it is where the parameter has a place for its rows, and deltas of low
   /// rank with it.
+  /// Rows come in the parameter's order.
   void load(at::Tensor& tensor, const Parameter& parameter);
   /// Fills in what a module lists. Refers to this.
   Visit loads() {
@@ -71,6 +72,7 @@ class WeightReader {
   bool is_stored_fp8(const Parameter& parameter) const;
   /// How its rows lie in memory where it stays as the file has it until its products; empty: it does not.
   std::vector<StoredRows> stored_rows(const Parameter& parameter) const;
+  void load_in_stored_order(at::Tensor& tensor, const Parameter& parameter);
   void load_stored(at::Tensor& tensor, const Parameter& parameter, std::vector<StoredRows> layout);
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
   const std::vector<WeightDelta>& deltas_of(const std::string& name) const;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/families/cogvideox/resnet.h"
+#include "models/vae/resnet.h"
 #include "models/families/cogvideox/vae_config.h"
 #include "models/vae/group_norm.h"
 

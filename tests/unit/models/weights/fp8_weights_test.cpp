@@ -102,6 +102,27 @@ TEST_F(Fp8Weights, AreMadeFromWhatIsStoredWithoutA16BitStep) {
   EXPECT_FALSE(load(at::kBFloat16).is_fp8());
 }
 
+TEST_F(Fp8Weights, ComeInTheOrderThatIsAskedForHoweverTheyAreStored) {
+  const at::Tensor order = at::cat({at::arange(16).flip(0), at::arange(16, 32)}).to(at::kLong);
+  const at::Tensor scale = at::rand({16}) + 0.1;
+  for (const bool stored_small : {false, true}) {
+    if (stored_small)
+      write({{"q.weight", q8_}, {"q.weight_scale", scale}, {"k.weight", k8_}});
+    else
+      write({{"q.weight", q_}, {"k.weight", k_}});
+    for (const WeightFormat& format : {WeightFormat(at::kFloat), kFp8}) {
+      WeightReader reader(component_, at::kCPU, format);
+      Linear layer;
+      const Visit loads = reader.loads(), ordered = in_row_order(loads, order);
+      layer.packed_weights(in_fp8(ordered), {"q", "k"}, 16, 32, /*has_bias=*/false);
+      const Linear usual = load(format);
+      const auto numbers = [](const Linear& each) { return each.is_fp8() ? back(each) : each.in(at::kFloat).weight; };
+      EXPECT_TRUE(numbers(layer).equal(numbers(usual).index_select(0, order)));
+      EXPECT_FALSE(numbers(layer).equal(numbers(usual)));
+    }
+  }
+}
+
 TEST_F(Fp8Weights, OfARandomModelAreThoseOf16BitsRounded) {
   component_.random_seed = 3;
   const Linear fp8 = load(kFp8), bf16 = load(at::kBFloat16);

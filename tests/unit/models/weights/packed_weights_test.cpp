@@ -92,6 +92,22 @@ TEST_F(PackedWithLora, TakeThePackedBytesAndTheDeltas) {
   EXPECT_EQ(held(load(at::kBFloat16)), bytes(at::kBFloat16));
 }
 
+TEST_F(PackedWithLora, ComeInTheOrderThatIsAskedForAsExpandedOnesDo) {
+  const at::Tensor order = at::tensor({1, 0, 2, 3, 5, 4}, at::kLong);
+  for (const WeightFormat& format : {WeightFormat(at::kFloat), WeightFormat(at::kFloat, /*in_fp8=*/true)}) {
+    Linear layer;
+    Parameter ordered = parameter(layer);
+    ordered.row_order = order;
+    WeightReader(component_, at::kCPU, format).load(layer.weight, ordered);
+    const Linear usual = load(format);
+    EXPECT_EQ(layer.rows.size(), usual.rows.size());
+    const auto numbers = [&](const Linear& each) {
+      return each.is_fp8() ? each.weight.to(at::kFloat) * each.scale.unsqueeze(1) : each.in(at::kFloat).weight;
+    };
+    EXPECT_TRUE(numbers(layer).equal(numbers(usual).index_select(0, order)));
+  }
+}
+
 TEST_F(PackedWithLora, OthersScalesGiveOtherWeights) {
   const at::Tensor one = load(at::kFloat).in(at::kFloat).weight;
   component_.deltas.at("Q4_K")[0].scale = 1.5;
