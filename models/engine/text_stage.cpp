@@ -28,6 +28,11 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
           .token_count = random_token_count(text, length)};
 }
 
+std::string prepared(const std::string& text, const PromptRules& rules) {
+  if (rules.cleaned) return clean_prompt(text);
+  return rules.lowered ? lower_prompt(text) : text;
+}
+
 }  // namespace
 
 Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts,
@@ -97,7 +102,7 @@ Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warni
     prompts.push_back(token_ids(name, text, plan.max_sequence_length, encoder.vocab_size(), warnings));
   };
   if (plan.is_guided()) add("negative prompt", plan.negative_prompt);
-  add("prompt", plan.prompt);
+  add("prompt", spec_.prompt.before + plan.prompt + spec_.prompt.after);
   return encode_prompts(encoder, prompts, spec_.prompt).to(format_.dtype);
 }
 
@@ -110,8 +115,8 @@ void TextStage::load_tokenizer() {
 TokenIds TextStage::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                               std::vector<std::string>* warnings) {
   load_tokenizer();
-  TokenIds tokens = tokenizer_ ? tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length)
-                               : random_tokens(text, length, vocab_size);
+  TokenIds tokens =
+      tokenizer_ ? tokenizer_->encode(prepared(text, spec_.prompt), length) : random_tokens(text, length, vocab_size);
   if (text.empty() && spec_.empty_prompt_has_no_tokens) tokens.token_count = 0;
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +

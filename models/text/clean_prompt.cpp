@@ -158,10 +158,37 @@ std::string with_single_spaces(std::string_view text) {
   return result;
 }
 
+char32_t small_letter(char32_t code) {
+  const auto* run = std::lower_bound(std::begin(kLowerCase), std::end(kLowerCase), code,
+                                     [](const LowerRun& each, char32_t wanted) { return each.last < wanted; });
+  const bool is_in =
+      run != std::end(kLowerCase) && code >= run->first && (code - run->first) % static_cast<char32_t>(run->step) == 0;
+  return is_in ? code + static_cast<char32_t>(run->distance) : code;
+}
+
+std::string_view without_outer_spaces(std::string_view text) {
+  while (const size_t space = white_space_length(text)) text.remove_prefix(space);
+  size_t end = 0;
+  for (size_t at = 0; at < text.size(); at += character_length(text.substr(at)))
+    if (white_space_length(text.substr(at)) == 0) end = at + character_length(text.substr(at));
+  return text.substr(0, end);
+}
+
 }  // namespace
 
 std::string clean_prompt(const std::string& text) {
   return with_single_spaces(to_utf8(unescape_html(unescape_html(fixed(to_code_points(text))))));
+}
+
+std::string lower_prompt(const std::string& text) {
+  std::u32string small;
+  for (const char32_t code : to_code_points(without_outer_spaces(text))) {
+    if (code == 0x130)
+      small += U"i\u0307";
+    else
+      small += small_letter(code);
+  }
+  return to_utf8(small);
 }
 
 }  // namespace sparsereel::models

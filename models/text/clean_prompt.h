@@ -12,4 +12,8 @@ namespace sparsereel::models {
 /// wrong encoding ("Ã©" stays) and names of references in capitals ("&EACUTE;"). `text`: UTF-8.
 std::string clean_prompt(const std::string& text);
 
+/// Python's lower() and strip(): every character in lower case by Unicode's own mapping (a capital sigma at a word's
+/// end as any other, which Python writes as a final one), without white space at the ends. `text`: UTF-8.
+std::string lower_prompt(const std::string& text);
+
 }  // namespace sparsereel::models

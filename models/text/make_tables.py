@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python3.11 models/text/make_tables.py: writes html_entities.inc (HTML5's named character references) and unicode_tables.inc (canonical decompositions,
-combining classes, forms of another width) beside itself, from Python's own tables (Unicode 14)."""
+combining classes, forms of another width, small letters) beside itself, from Python's own tables (Unicode 14)."""
 import html.entities
 import pathlib
 import sys
@@ -71,6 +71,22 @@ def widths():
     return rows
 
 
+def lower_case():
+    """Runs of capitals, every one or every second, that lie equally far from their small letters. İ alone becomes two code points, and is left to the code."""
+    runs = []
+    for char in ALL:
+        small = char.lower()
+        if small == char or len(small) > 1:
+            continue
+        code, distance = ord(char), ord(small) - ord(char)
+        first, last, step, same = runs[-1] if runs else (0, 0, 0, 0)
+        if runs and same == distance and code - last in (1, 2) and (first == last or step == code - last):
+            runs[-1] = (first, code, code - last, same)
+        else:
+            runs.append((code, code, 1, distance))
+    return [f"{{{first:#x},{last:#x},{step},{distance}}}" for first, last, step, distance in runs]
+
+
 write("html_entities.inc", "HTML5's named character references.", [("constexpr Entity kEntities[]", entities())])
 write("unicode_tables.inc", "Tables of Unicode 14.", [("constexpr Decomposition kDecompositions[]", decompositions()), ("constexpr ClassRun kCombiningClasses[]", combining_classes()),
-                                                    ("constexpr Width kWidths[]", widths())])
+                                                    ("constexpr Width kWidths[]", widths()), ("constexpr LowerRun kLowerCase[]", lower_case())])

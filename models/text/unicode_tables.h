@@ -20,6 +20,12 @@ struct Width {
   char32_t code, first, second;
 };
 
+/// Capitals first, first + step, .. last, each `distance` before its small letter.
+struct LowerRun {
+  char32_t first, last;
+  int step, distance;
+};
+
 #include "models/text/unicode_tables.inc"  // NOLINT(bugprone-suspicious-include): tables
 
 }  // namespace sparsereel::models

@@ -16,7 +16,7 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file) {
   if (!fields.boolean("is_gated_act", true)) fields.unsupported("is_gated_act", "false", "true");
   fields.choice("dense_act_fn", "gelu_new", {"gelu_new"});
   T5Config config;
-  config.bias_per_layer = fields.choice("model_type", "t5", {"t5", "umt5"}) == "umt5";
+  config.bias_per_layer = fields.choice("model_type", "t5", {"t5", "mt5", "umt5"}) == "umt5";
   config.vocab_size = fields.integer("vocab_size", 32128);
   config.d_model = fields.integer("d_model", 512);
   config.d_kv = fields.integer("d_kv", 64);

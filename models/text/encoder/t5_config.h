@@ -1,4 +1,4 @@
-// The config.json of T5 and UMT5, the text encoders that families share, as a plain struct. Field names are
+// The config.json of T5, mT5 and UMT5, the text encoders that families share, as a plain struct. Field names are
 // transformers' own. No torch.
 #pragma once
 
@@ -10,7 +10,8 @@ namespace sparsereel::models {
 
 class Checkpoint;
 
-/// transformers' T5Config or UMT5Config of an encoder; feed_forward_proj must be gated-gelu (T5 v1.1).
+/// transformers' T5Config, MT5Config (the same with a vocabulary of many languages) or UMT5Config of an encoder;
+/// feed_forward_proj must be gated-gelu (T5 v1.1).
 struct T5Config {
   bool bias_per_layer = false;  // UMT5; T5's layers share the first one's relative bias
   int64_t vocab_size = 32128;

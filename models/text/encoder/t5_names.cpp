@@ -106,6 +106,14 @@ Part t5_tokenizer_part() {
   return {.role = "tokenizer", .classes = {"T5Tokenizer", "T5TokenizerFast"}, .published = "google/t5-v1_1-xxl"};
 }
 
+Part mt5_part() {
+  return encoder_part("MT5EncoderModel", "google/mt5-xxl's pytorch_model.bin");
+}
+
+Part mt5_tokenizer_part() {
+  return {.role = "tokenizer", .classes = {"T5TokenizerFast", "T5Tokenizer"}, .published = "google/mt5-xxl"};
+}
+
 Part umt5_part() {
   return encoder_part("UMT5EncoderModel",
                       "umt5_xxl_fp8_e4m3fn_scaled.safetensors, models_t5_umt5-xxl-enc-bf16.pth or "

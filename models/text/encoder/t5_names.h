@@ -1,4 +1,4 @@
-// What programs call the tensors of T5's and UMT5's encoders, what these tell of a model, and where both are
+// What programs call the tensors of T5's, mT5's and UMT5's encoders, what these tell of a model, and where both are
 // published. No torch.
 #pragma once
 
@@ -20,6 +20,8 @@ Sizes t5_sizes(const TensorTable& tensors);
 /// The encoders as parts of a pipeline, and their tokenizers.
 Part t5_part();
 Part t5_tokenizer_part();
+Part mt5_part();
+Part mt5_tokenizer_part();
 Part umt5_part();
 Part umt5_tokenizer_part();
 

@@ -26,6 +26,15 @@ TEST(CleanPrompt, GivesWhatWanPipelineMakesOfIt) {
     EXPECT_EQ(clean_prompt(each[0].get<std::string>()), each[1].get<std::string>()) << each[0].dump(-1, ' ', true);
 }
 
+/// Of Python: " \n A Red FOX, ÉCOLE İ \u3000".lower().strip().
+TEST(LowerPrompt, IsPythonsLowerAndStrip) {
+  EXPECT_EQ(lower_prompt(" \n A Red FOX,  \u00C9COLE \u0130Z \u3000"), "a red fox,  \u00E9cole i\u0307z");
+  EXPECT_EQ(lower_prompt("\u0410\u042F \u0100\u0101 \u1E9E \uA7D6 \U00010400"),
+            "\u0430\u044F \u0101\u0101 \u00DF \uA7D7 \U00010428");
+  EXPECT_EQ(lower_prompt("already small 123 \u4E2D"), "already small 123 \u4E2D");
+  EXPECT_EQ(lower_prompt(" \t"), "");
+}
+
 std::string nested(const std::string& first, const std::string& layer, size_t layers, const std::string& last) {
   std::string text = first;
   for (size_t i = 0; i < layers; ++i) text += layer;
