@@ -2,6 +2,7 @@
 #include "models/families/cogvideox/loaders.h"
 #include "models/engine/components.h"
 #include "models/families/mochi/loaders.h"
+#include "models/families/open_sora_plan/loaders.h"
 #include "models/families/wan/loaders.h"
 #include "models/image/clip_encoder.h"
 #include "models/text/encoder/t5_encoder.h"
@@ -10,14 +11,18 @@ namespace sparsereel::models {
 
 ComponentLoaders published_loaders() {
   return {
-      .text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
+      .text_encoders = {{"MT5EncoderModel", load_t5_encoder},
+                        {"T5EncoderModel", load_t5_encoder},
+                        {"UMT5EncoderModel", load_t5_encoder}},
       .image_encoders = {{"CLIPVisionModel", load_clip_encoder}, {"CLIPVisionModelWithProjection", load_clip_encoder}},
       .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_transformer},
                        {"MochiTransformer3DModel", load_mochi_transformer},
+                       {"OpenSoraT2V", load_open_sora_plan_transformer},
                        {"WanTransformer3DModel", load_wan_transformer}},
       .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae},
                {"AutoencoderKLMochi", load_mochi_vae},
-               {"AutoencoderKLWan", load_wan_vae}}};
+               {"AutoencoderKLWan", load_wan_vae},
+               {"CausalVAEModel", load_open_sora_plan_vae}}};
 }
 
 }  // namespace sparsereel::models

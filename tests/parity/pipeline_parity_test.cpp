@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/family.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "tests/support/families.h"
@@ -148,7 +149,10 @@ TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   if (pipeline->spec().image.drawn) at::randn(drawn.select(frames_axis(pipeline->spec().layout), 0).sizes(), generator);
   inputs.init_latents = at::randn(drawn.sizes(), generator);
-  EXPECT_TRUE(pipeline->generate(request, inputs).latents.equal(drawn));
+  // A sampler that draws at its steps does so from the generator's first numbers on then.
+  const ModelSpec& spec = pipeline->spec();
+  const bool draws = find_sampler(spec.samplers, spec.defaults.sampler).kind == SamplerKind::euler_ancestral;
+  EXPECT_EQ(pipeline->generate(request, inputs).latents.equal(drawn), !draws);
   inputs.init_latents = drawn.narrow(1, 0, drawn.size(1) - 1);
   EXPECT_THROW(pipeline->generate(request, inputs), Error);
 }

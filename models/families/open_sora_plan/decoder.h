@@ -1,0 +1,52 @@
+// The decoder of Open-Sora-Plan's CausalVAEModel: its weights, and latent frames through it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "models/families/open_sora_plan/vae_config.h"
+#include "models/layers/linear.h"
+#include "models/vae/causal_conv3d.h"
+#include "models/vae/group_norm.h"
+#include "models/vae/resnet.h"
+
+namespace sparsereel::models {
+
+/// Attention within each frame, with one head as wide as the level.
+struct OpenSoraPlanAttention {
+  GroupNorm norm;  // channels
+  Linear qkv;      // [3 channels, channels]
+  Linear out;      // [channels, channels]
+};
+
+/// Doubles all frames but the first.
+struct OpenSoraPlanTimeUpsampler {
+  std::optional<CausalConv3d> conv;  // [channels, channels, 3, 3, 3], where frames are mixed with what it makes of them
+  double share = 1;                  // of the frames themselves then
+};
+
+struct OpenSoraPlanLevel {
+  std::vector<ResnetBlock<GroupNorm>> resnets;
+  at::Tensor upsampler_weight, upsampler_bias;  // [channels, channels, 3, 3], channels-last; undefined: none
+  std::optional<OpenSoraPlanTimeUpsampler> time_upsampler;
+};
+
+struct OpenSoraPlanDecoder {
+  std::optional<Linear> post_quant_conv;  // [z_channels, embed_dim], before everything else
+  CausalConv3d conv_in;                   // z_channels -> widest
+  ResnetBlock<GroupNorm> mid_first, mid_last;
+  OpenSoraPlanAttention attention;        // between them
+  std::vector<OpenSoraPlanLevel> levels;  // widest first
+  GroupNorm norm_out;
+  CausalConv3d conv_out;  // narrowest -> 3, or more that mean nothing
+};
+
+OpenSoraPlanDecoder read_open_sora_plan_decoder(WeightReader& reader, const OpenSoraPlanVaeConfig& config);
+
+/// latents [F, H, W, embed_dim], a video of its own -> [r (F - 1) + 1, s H, s W, 3]. Norms take the statistics of all
+/// frames.
+at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents);
+
+}  // namespace sparsereel::models

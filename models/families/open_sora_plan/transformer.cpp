@@ -1,0 +1,162 @@
+// Open-Sora-Plan 1.2.0 (PKU-YuanGroup, 2024): PixArt's blocks (arXiv 2310.00426) of self-attention over the whole
+// video, cross-attention to the text and feed-forward, with rotary positions on three axes.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/dit/dit.h"
+#include "models/dit/patches.h"
+#include "models/families/open_sora_plan/loaders.h"
+#include "models/families/open_sora_plan/transformer_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kHeadEps = 1e-6;  // of the last norm, whatever the config's is
+
+// Of a modulation table [B, rows, C], from the first row on: shift, scale and, of three, gate.
+JointModulation modulation_from(const at::Tensor& table, int64_t first, int64_t rows) {
+  Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
+  if (rows == 3) video.gate = table.select(1, first + 2);
+  return {.video = video, .text = {}, .row_of_token = {}};
+}
+
+/// What cross-attention sees of texts of a batch: as many tokens as the longest has, padding with a bias of -inf.
+struct SeenText {
+  at::Tensor rows;  // [B, L', C]
+  at::Tensor bias;  // fp32 [B, L']; undefined: none is padding
+};
+
+SeenText without_padding(const Conditioning& given) {
+  const std::vector<int64_t>& lengths = given.text_lengths;
+  if (lengths.empty()) return {.rows = given.text, .bias = {}};
+  const auto [shortest, longest] = std::ranges::minmax_element(lengths);
+  SeenText seen = {.rows = given.text.narrow(1, 0, *longest), .bias = {}};
+  if (*shortest == *longest) return seen;
+  const at::Tensor padding = at::arange(*longest, at::kLong).unsqueeze(0) >= at::tensor(lengths).unsqueeze(1);
+  seen.bias = at::zeros(padding.sizes(), at::kFloat)
+                  .masked_fill(padding, -std::numeric_limits<float>::infinity())
+                  .to(given.text.device());
+  return seen;
+}
+
+class OpenSoraPlan final : public Dit {
+ public:
+  explicit OpenSoraPlan(const Component& component)
+      : config_(parse_open_sora_plan_config(component.config, component.config_file)),
+        config_file_(component.config_file),
+        blocks_(static_cast<size_t>(config_.num_layers)) {}
+
+  size_t layers() const override { return blocks_.size(); }
+  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
+  void weights(size_t layer, const Visit& visit) override {
+    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
+  }
+  hilbert::Grid grid_of(const DitInput& input) const override;
+  TokenTables tables(const hilbert::Grid& grid) const override;
+  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  void block(size_t layer, Tokens& tokens, Attend& attend) const override;
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
+
+ private:
+  PatchSize patch() const { return {.frames = 1, .height = config_.patch_size, .width = config_.patch_size}; }
+  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
+  at::Tensor split_heads(const at::Tensor& x) const {
+    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
+  }
+  Activation self_attention(const OpenSoraPlanBlock& block, Activation x, Attend& attend) const;
+  at::Tensor cross_attention(const OpenSoraPlanBlock& block, const at::Tensor& x, const Tokens& tokens,
+                             Attend& attend) const;
+
+  OpenSoraPlanConfig config_;
+  std::string config_file_;
+  OpenSoraPlanEnds ends_;
+  std::vector<OpenSoraPlanBlock> blocks_;
+};
+
+hilbert::Grid OpenSoraPlan::grid_of(const DitInput& input) const {
+  const at::Tensor& latents = input.latents;
+  const int64_t side = config_.patch_size;
+  if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(3) % side != 0 ||
+      latents.size(4) % side != 0 || latents.numel() == 0) {
+    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, " +
+                        std::to_string(config_.in_channels) + " channels, frames, height and width in " +
+                        std::to_string(side) + "s] are needed",
+                    "check the size of the video, and the saved latents where such are used");
+  }
+  check_conditions(input, config_.caption_channels, "caption_channels", config_file_);
+  check_text_alone(input, config_file_);
+  return {latents.size(2), latents.size(3) / side, latents.size(4) / side};
+}
+
+// Angles, cosines and sines are rounded to the run's dtype, as in training.
+TokenTables OpenSoraPlan::tables(const hilbert::Grid& grid) const {
+  const int64_t axis = config_.attention_head_dim / 3;
+  const AxisPositions whole = plain_axis_positions(grid, at::kFloat);
+  const AxisPositions places = {.t = whole.t / config_.interpolation_scale_t,
+                                .h = whole.h / config_.interpolation_scale_h,
+                                .w = whole.w / config_.interpolation_scale_w};
+  return {.video_positions = {},
+          .text_positions = {},
+          .rotary = rotary_positions_3d({.t = axis, .h = axis, .w = axis}, places, ends_.patch.bias.scalar_type())};
+}
+
+Tokens OpenSoraPlan::embed(const DitInput& input, const TokenPlan& plan) const {
+  const auto dtype = input.latents.scalar_type();
+  const at::Tensor sinusoids = timestep_sinusoids(input.timesteps, OpenSoraPlanConfig::kTimeChannels,
+                                                  /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
+  const at::Tensor time = embed_timesteps(sinusoids.to(dtype), ends_.time_embedding);
+  const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch(), plan);
+  const SeenText text = without_padding(input.conditioning);
+  return {
+      .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
+      .text_tokens = 0,
+      .time = time,
+      .modulation = linear_few_rows(at::silu(time), {&ends_.time_projection})[0].to(at::kFloat).unflatten(1, {6, -1}),
+      .context = feed_forward_gelu_tanh(text.rows, ends_.text_in, ends_.text_out),
+      .context_bias = text.bias};
+}
+
+Activation OpenSoraPlan::self_attention(const OpenSoraPlanBlock& block, Activation x, Attend& attend) const {
+  const at::Tensor qkv = split_heads(linear(Activation(std::move(x)), block.qkv));
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), {}, block.to_out);
+}
+
+at::Tensor OpenSoraPlan::cross_attention(const OpenSoraPlanBlock& block, const at::Tensor& x, const Tokens& tokens,
+                                         Attend& attend) const {
+  const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
+  return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1), {}, tokens.context_bias, block.cross_out);
+}
+
+void OpenSoraPlan::block(size_t layer, Tokens& tokens, Attend& attend) const {
+  const OpenSoraPlanBlock& block = blocks_[layer];
+  const at::Tensor table = block.modulation + tokens.modulation;
+  const JointModulation first = modulation_from(table, 0, 3), second = modulation_from(table, 3, 3);
+  Activation x = tokens.hidden.norm_modulate({}, config_.norm_eps, first, block.qkv);
+  tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
+  tokens.hidden.add(cross_attention(block, tokens.hidden.value(), tokens, attend));  // of what is not normalised
+  x = tokens.hidden.norm_modulate({}, config_.norm_eps, second, block.feed_forward_in);
+  tokens.hidden.add(feed_forward_gelu_tanh(std::move(x), block.feed_forward_in, block.feed_forward_out), second);
+}
+
+at::Tensor OpenSoraPlan::head(Tokens& tokens, const TokenPlan& plan) const {
+  const JointModulation modulation = modulation_from(ends_.modulation + tokens.time.unsqueeze(1), 0, 2);
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, kHeadEps, modulation), ends_.out)
+                                 .unflatten(2, {-1, config_.out_channels})
+                                 .narrow(3, 0, config_.in_channels)
+                                 .transpose(2, 3)
+                                 .flatten(2);
+  return unpatchify(patches, patch(), plan).transpose(1, 2).contiguous();
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_open_sora_plan_transformer(const Component& component, at::Device device,
+                                                          WeightFormat format, bool offload) {
+  return load_denoiser(std::make_unique<OpenSoraPlan>(component), component, device, format, offload);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,112 @@
+// Open-Sora-Plan's VAE: chunks of frames, tiles, and what they cost.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "models/families/open_sora_plan/decoder.h"
+#include "models/families/open_sora_plan/loaders.h"
+#include "models/layers/host_memory.h"
+#include "models/vae/tiling.h"
+
+namespace sparsereel::models {
+namespace {
+
+// As the reference's scripts set them: chunks of latent frames, each of which begins with the last one's end; tiles in
+// latent pixels.
+constexpr int64_t kChunkFrames = 8, kChunkStride = 7;
+constexpr TileAxis kTiles = {.size = 64, .stride = 56};
+
+/// Where the next chunk begins, and how many there are.
+int64_t chunks_of(int64_t latent_frames) {
+  return std::max<int64_t>(1, (latent_frames - 2) / kChunkStride + 1);
+}
+
+class OpenSoraPlanVae final : public Vae {
+ public:
+  OpenSoraPlanVae(const OpenSoraPlanVaeConfig& config, OpenSoraPlanDecoder decoder)
+      : config_(config), decoder_(std::move(decoder)) {
+    tiles_ = {.height = kTiles, .width = kTiles, .scale = config.pixels_a_latent()};
+  }
+
+  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
+  int64_t frames_of(int64_t latent_frames) const override {
+    return config_.frames_a_latent() * (latent_frames - 1) + 1;
+  }
+  uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
+
+ private:
+  void decode_chunk(const at::Tensor& latents, bool tiled, int64_t surplus, const TakeFrames& take,
+                    const VaeProgress& progress) const;
+
+  OpenSoraPlanVaeConfig config_;
+  OpenSoraPlanDecoder decoder_;
+  TilePlan tiles_;
+};
+
+// Without the first `surplus` frames, which the chunk before has decoded.
+void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, bool tiled, int64_t surplus, const TakeFrames& take,
+                                   const VaeProgress& progress) const {
+  auto take_new = [&, left = surplus](const at::Tensor& frames) mutable {
+    const int64_t seen = std::exchange(left, 0), count = frames.size(2) - seen;
+    if (count > 0) take(frames.narrow(2, seen, count));
+  };
+  decode_by_plan(tiles_, latents, tiled, /*steps=*/1, take_new, progress,
+                 [this](const at::Tensor& tile, const TakeFrames& piece) {
+                   const at::Tensor frames = tile[0].permute({1, 2, 3, 0}).contiguous();
+                   piece(decode_frames(decoder_, frames).permute({3, 0, 1, 2}).unsqueeze(0));
+                 });
+}
+
+void OpenSoraPlanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take,
+                             const VaeProgress& progress) {
+  check_latents(latents, config_.embed_dim);
+  const at::Tensor scaled = latents / config_.scaling_factor;
+  const int64_t chunks = chunks_of(latents.size(2));
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const int64_t start = chunk * kChunkStride, frames = std::min(kChunkFrames, latents.size(2) - start);
+    const auto all_progress = [&](int64_t done, int64_t total) {
+      if (progress) progress(chunk * total + done, chunks * total);
+    };
+    decode_chunk(scaled.narrow(2, start, frames), tiled, chunk == 0 ? 0 : 1, take, all_progress);
+  }
+}
+
+// Elements of a chunk alive at the worst moment: in a residual block its input, that normalised behind the history, and
+// a convolution's output; between levels what goes in, and twice what comes out where frames are mixed. Besides them
+// the chunk's frames, which the caller holds.
+uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
+  int64_t frames = std::min(latent_frames, kChunkFrames), pixels = latent_height * latent_width, peak = 0;
+  int64_t in = config_.hidden_size * config_.hidden_size_mult.back();
+  for (size_t i = config_.hidden_size_mult.size(); i-- > 0;) {
+    const int64_t out = config_.hidden_size * config_.hidden_size_mult[i];
+    const int64_t wider = std::max(in, out), inner = frames * pixels * wider;
+    peak = std::max(peak, 3 * inner + kHistoryFrames * pixels * wider);
+    if (config_.spatial_upsampling[i]) pixels *= 4;
+    peak = std::max(peak, inner + 2 * frames * pixels * out);
+    if (config_.time_upsampling[i] != OpenSoraPlanVaeConfig::TimeUpsampling::none) {
+      const int64_t before = frames * pixels * out;
+      frames = 2 * frames - 1;
+      peak = std::max(peak, before + 3 * frames * pixels * out);
+    }
+    in = out;
+  }
+  const int64_t video = 3 * frames_of(latent_frames) * pixels;
+  return static_cast<uint64_t>(peak + video) * decoder_.conv_out.bias.element_size();
+}
+
+}  // namespace
+
+std::unique_ptr<Vae> load_open_sora_plan_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                                             VaeParts /*parts: it has no encoder here*/) {
+  if (device.is_cpu()) keep_freed_host_memory();
+  const OpenSoraPlanVaeConfig config = parse_open_sora_plan_vae_config(component.config, component.config_file);
+  WeightReader reader(component, device, dtype);
+  for (const char* prefix : {"encoder.", "quant_conv.", "loss."}) reader.ignore_prefix(prefix);
+  OpenSoraPlanDecoder decoder = read_open_sora_plan_decoder(reader, config);
+  reader.check_complete();
+  return std::make_unique<OpenSoraPlanVae>(config, std::move(decoder));
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,90 @@
+// Fallbacks are the defaults of the reference's constructor.
+#include "models/families/open_sora_plan/vae_config.h"
+
+#include <algorithm>
+
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+namespace {
+
+using TimeUpsampling = OpenSoraPlanVaeConfig::TimeUpsampling;
+
+/// One entry a level.
+std::vector<std::string> of_levels(const ConfigFields& fields, const char* field,
+                                   const std::vector<std::string>& fallback, size_t levels) {
+  const std::vector<std::string> names = fields.strings(field, fallback);
+  if (names.size() != levels)
+    fields.fail(field, "has " + std::to_string(names.size()) + " entries, hidden_size_mult " + std::to_string(levels));
+  return names;
+}
+
+std::vector<bool> parse_spatial(const ConfigFields& fields, size_t levels) {
+  constexpr const char *kField = "decoder_spatial_upsample", *kTwice = "SpatialUpsample2x";
+  std::vector<bool> upsampling;
+  for (const std::string& name : of_levels(fields, kField, {"", kTwice, kTwice, kTwice}, levels)) {
+    if (!name.empty() && name != kTwice) fields.unsupported(kField, "with " + name, kTwice);
+    upsampling.push_back(!name.empty());
+  }
+  return upsampling;
+}
+
+std::vector<TimeUpsampling> parse_time(const ConfigFields& fields, size_t levels) {
+  constexpr const char *kField = "decoder_temporal_upsample", *kTwice = "TimeUpsample2x", *kMixed = "TimeUpsampleRes2x";
+  std::vector<TimeUpsampling> upsampling;
+  for (const std::string& name : of_levels(fields, kField, {"", "", kTwice, kTwice}, levels)) {
+    if (!name.empty() && name != kTwice && name != kMixed)
+      fields.unsupported(kField, "with " + name, std::string(kTwice) + " or " + kMixed);
+    upsampling.push_back(name.empty()     ? TimeUpsampling::none
+                         : name == kTwice ? TimeUpsampling::interpolated
+                                          : TimeUpsampling::mixed);
+  }
+  return upsampling;
+}
+
+void check_layers(const ConfigFields& fields, size_t levels) {
+  constexpr const char *kBlocks = "decoder_resnet_blocks", *kBlock = "ResnetBlock3D";
+  for (const std::string& name : of_levels(fields, kBlocks, std::vector<std::string>(levels, kBlock), levels))
+    if (name != kBlock) fields.unsupported(kBlocks, "with " + name, kBlock);
+  for (const char* field : {"decoder_conv_in", "decoder_conv_out", "q_conv"})
+    fields.choice(field, "CausalConv3d", {"CausalConv3d"});
+  fields.choice("decoder_mid_resnet", kBlock, {kBlock});
+  fields.choice("decoder_attention", "AttnBlock3D", {"AttnBlock3DFix"});
+  if (!fields.integers("attn_resolutions", {}).empty())
+    fields.unsupported("attn_resolutions", "with entries", "attention in the middle alone");
+}
+
+}  // namespace
+
+int64_t OpenSoraPlanVaeConfig::pixels_a_latent() const {
+  return int64_t{1} << std::ranges::count(spatial_upsampling, true);
+}
+
+int64_t OpenSoraPlanVaeConfig::frames_a_latent() const {
+  return int64_t{1} << (std::ssize(time_upsampling) - std::ranges::count(time_upsampling, TimeUpsampling::none));
+}
+
+OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  fields.require_class("CausalVAEModel");
+  OpenSoraPlanVaeConfig config;
+  config.hidden_size = fields.integer("hidden_size", config.hidden_size);
+  config.z_channels = fields.integer("z_channels", config.z_channels);
+  config.embed_dim = fields.integer("embed_dim", config.embed_dim);
+  config.num_res_blocks = fields.integer("num_res_blocks", config.num_res_blocks, 0, kMaxLayers);
+  config.hidden_size_mult = fields.integers("hidden_size_mult", config.hidden_size_mult);
+  config.use_quant_layer = fields.boolean("use_quant_layer", true);
+  config.scaling_factor = fields.positive_number("scaling_factor", config.scaling_factor);
+  const size_t levels = config.hidden_size_mult.size();
+  if (levels == 0 || levels > 8)
+    fields.fail("hidden_size_mult", "has " + std::to_string(levels) + " entries, not 1 to 8");
+  fields.require_multiple("hidden_size (by the norms' groups)", config.hidden_size, OpenSoraPlanVaeConfig::kNormGroups);
+  if (!config.use_quant_layer && config.z_channels != config.embed_dim)
+    fields.fail("embed_dim", "differs from z_channels where use_quant_layer is false");
+  config.spatial_upsampling = parse_spatial(fields, levels);
+  config.time_upsampling = parse_time(fields, levels);
+  check_layers(fields, levels);
+  return config;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,34 @@
+// config.json of Open-Sora-Plan's VAE. No torch.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace sparsereel::models {
+
+/// CausalVAEModel of PKU-YuanGroup/Open-Sora-Plan, version 1.2.0 (decoder part). Not read: what the encoder is made of.
+struct OpenSoraPlanVaeConfig {
+  static constexpr int64_t kNormGroups = 32;  // fixed by the reference, as the next
+  static constexpr double kNormEps = 1e-6;
+  enum class TimeUpsampling { none, interpolated, mixed };  // frames doubled; and mixed with their convolution
+
+  int64_t hidden_size = 128;
+  int64_t z_channels = 4;  // inside of the decoder
+  int64_t embed_dim = 4;   // of latents
+  int64_t num_res_blocks = 2;
+  std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};  // of the levels, from pixels to latents, as those below
+  std::vector<bool> spatial_upsampling = {false, true, true, true};
+  std::vector<TimeUpsampling> time_upsampling = {};
+  bool use_quant_layer = true;
+  double scaling_factor = 0.18215;  // the reference's own code has it
+
+  int64_t pixels_a_latent() const;
+  int64_t frames_a_latent() const;
+};
+
+/// As the parsers of text/encoder/t5_config.h.
+OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json, const std::string& file);
+
+}  // namespace sparsereel::models

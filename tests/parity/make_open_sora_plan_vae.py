@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""python tests/parity/make_open_sora_plan_vae.py CHECKOUT: writes data/open_sora_plan/vae_<config>/ (config.json, random weights), data/open_sora_plan/vae_cases.json and
+data/open_sora_plan/vae_golden.safetensors (what the authors' own VAE makes of random latents) and data/open_sora_plan/vae_names.json (names and shapes of the published
+size). Needs torch, safetensors, and what open_sora_plan.py says."""
+import json
+import shutil
+
+import torch
+from safetensors.torch import save_file
+
+from open_sora_plan import CausalVAEModel, in_tiles, plain  # first: make_vae imports diffusers
+from make_vae import DATA, randomise
+
+FOLDER = DATA / "open_sora_plan"
+# CausalVAEModel_D4_4x8x8, as published: the decoder's part.
+LAYERS = dict(decoder_attention="AttnBlock3DFix", encoder_attention="AttnBlock3DFix", decoder_temporal_upsample=["", "", "TimeUpsampleRes2x", "TimeUpsampleRes2x"])
+# As published but for widths and depth: norms have 32 groups whatever their width. And one with levels of its own.
+CONFIGS = {
+    "small": dict(LAYERS, hidden_size=32, hidden_size_mult=[1, 1, 1, 1], num_res_blocks=0),
+    "other": dict(hidden_size=32, z_channels=3, embed_dim=3, hidden_size_mult=[2, 1], num_res_blocks=0, use_quant_layer=False, decoder_attention="AttnBlock3DFix",
+                  encoder_attention="AttnBlock3DFix", encoder_resnet_blocks=["ResnetBlock3D"] * 2, encoder_spatial_downsample=["SpatialDownsample2x", ""],
+                  encoder_temporal_downsample=["TimeDownsample2x", ""], decoder_resnet_blocks=["ResnetBlock3D"] * 2, decoder_spatial_upsample=["", "SpatialUpsample2x"],
+                  decoder_temporal_upsample=["", "TimeUpsample2x"]),
+}
+# name: (config, latent frames, height, width, tiled). Tiles are 64 latent pixels with a stride of 56, whatever the config; chunks 8 latent frames with one of 7.
+CASES = {
+    "one_frame": ("small", 1, 4, 6, False),
+    "two_frames": ("small", 2, 3, 5, False),
+    "five_frames": ("small", 5, 3, 2, False),
+    "one_chunk": ("small", 8, 1, 2, False),
+    "two_chunks": ("small", 9, 2, 1, False),
+    "whole_chunks": ("small", 15, 1, 1, False),
+    "tiled": ("small", 1, 66, 2, True),
+    "other": ("other", 4, 5, 3, False),
+    "other_chunks": ("other", 16, 2, 3, False),
+    "other_tiled": ("other", 10, 2, 65, True),
+}
+
+
+def save_vae(name, config, generator):
+    """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
+    folder = FOLDER / f"vae_{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    vae = randomise(CausalVAEModel(**config), generator)
+    vae.save_config(folder)
+    tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items() if not key.startswith(("encoder.", "quant_conv.")) or key == "encoder.norm_out.bias"}
+    save_file(tensors, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    return vae.float()
+
+
+def names_of(config):
+    with torch.device("meta"):
+        vae = CausalVAEModel(**config)
+    return {"config": plain(vae.config) | {"_class_name": "CausalVAEModel"}, "rest": {name: list(value.shape) for name, value in vae.state_dict().items()}}
+
+
+@torch.no_grad()
+def main():
+    generator = torch.Generator().manual_seed(0)
+    vaes = {name: save_vae(name, config, generator) for name, config in CONFIGS.items()}
+    golden = {}
+    for name, (config, frames, height, width, tiled) in CASES.items():
+        vae = in_tiles(vaes[config], spatial=tiled)
+        latents = torch.randn(1, vae.config.embed_dim, frames, height, width, generator=generator).half().float()
+        decoded = vae.decode(latents)
+        scale, times = (8, 4) if config == "small" else (2, 2)
+        assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
+        golden[f"{name}.latents"] = latents
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
+        print(f"{name:16} {tuple(decoded.shape)} std {decoded.std():.3f} scale {decoded.abs().max():.3f}")
+    save_file(golden, FOLDER / "vae_golden.safetensors")
+    cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
+    (FOLDER / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    (FOLDER / "vae_encoder_cases.json").write_text("{}\n")  # an encoder that is not there
+    (FOLDER / "vae_names.json").write_text(json.dumps({"1.2.0": names_of(LAYERS)}, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
