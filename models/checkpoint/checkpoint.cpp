@@ -8,6 +8,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/found_parts.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/files/regular_file.h"
@@ -431,8 +432,7 @@ void Checkpoint::replace(const std::string& role, const fs::path& file) {
     tokenizer_ = file;
     return;
   }
-  if (is_folder) throw bad_file(file, "is a folder", "name the one file of the weights in it");
-  sources_[role].weights = file;
+  sources_[role].weights = file_of_role(role, file);
   sources_[role].random_seed.reset();
   opened_.erase(role);
   check_sizes(component(role), part);

@@ -115,10 +115,10 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   /// wanted where there is none.
   std::optional<TokenizerPlace> tokenizer() const;
   std::optional<TokenizerPlace> other_tokenizer() const;
-  /// From now on the role's weights are those of this one file, or of the shards of this index, under diffusers' names
-  /// or those of the model's authors, with a prefix or without; its config stays. Reads the header. A tokenizer may be
-  /// a folder, too. Throws Error (field: the role) where the checkpoint has no such role, and naming the file where it
-  /// is damaged or of other sizes than the config says.
+  /// From now on the role's weights are those of this one file, of the shards of this index, or of the one of either
+  /// kind in this folder, under diffusers' names or those of the model's authors, with a prefix or without; its config
+  /// stays. Reads the header. A tokenizer may be a folder, too. Throws Error (field: the role) where the checkpoint has
+  /// no such role, and naming the file where it is damaged or of other sizes than the config says.
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component: of a folder diffusion_pytorch_model.safetensors or model.safetensors, or the
   /// shards of the *.index.json beside it; where neither is there, those of a variant (*.bf16.safetensors). Missing

@@ -32,6 +32,10 @@ std::vector<FoundPart> parts_of(const std::filesystem::path& file);
 /// "HighNoise"). What is no part of a model, such as a LoRA, is left out.
 FoundParts find_parts(const std::filesystem::path& folder);
 
+/// What is named for a role: a file itself, of a folder the one file in it, or index of shards, that holds weights of
+/// this role. Throws Error (field: role) where there is none, or several.
+std::filesystem::path file_of_role(const std::string& role, const std::filesystem::path& named);
+
 /// The role that stands for it in FoundPart: the family's first of the same classes.
 std::string first_of_its_kind(const Family& family, const std::string& role);
 

@@ -169,8 +169,20 @@ class TorchReader {
     return false;
   }
 
+  /// The entry of a dictionary, null where it is none or has no such.
+  static const PickleItem* entry_of(const PickleItem* item, std::string_view name) {
+    if (item == nullptr || item->kind != ItemKind::dictionary || item->items.size() > 2 * kMostBeside) return nullptr;
+    for (size_t i = 0; i < item->items.size(); i += 2)
+      if (item->items[i]->kind == ItemKind::text && item->items[i]->text == name) return item->items[i + 1];
+    return nullptr;
+  }
+
   const PickleItem* dictionary_of_tensors(const PickleItem* root) const {
     if (has_tensors(root)) return root;
+    // What a trainer saves of a model and its discriminator: the averaged weights where there are such.
+    for (const PickleItem* item :
+         {entry_of(root, "ema_state_dict"), entry_of(entry_of(root, "state_dict"), "gen_model")})
+      if (item != nullptr && has_tensors(item)) return item;
     std::vector<const PickleItem*> inside;
     if (root->kind == ItemKind::dictionary && root->items.size() <= 2 * kMostBeside)
       for (size_t i = 1; i < root->items.size(); i += 2)

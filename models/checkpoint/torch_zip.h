@@ -13,7 +13,8 @@ namespace sparsereel::models {
 bool is_zip(std::span<const std::byte> file);
 
 /// Parses and checks a whole file: a dictionary of contiguous tensors in F32, F16 or BF16, or one dictionary that holds
-/// such a one ({"state_dict": ...}). The pickle (pickle.h) may name torch's tensors and storages and OrderedDict, and
+/// such a one ({"state_dict": ...}); of a trainer's checkpoint the entry "ema_state_dict", else "gen_model" of
+/// "state_dict". The pickle (pickle.h) may name torch's tensors and storages and OrderedDict, and
 /// nothing else. Tensors may share a storage. Throws Error naming `path` and the tensor. The fuzz entry.
 TensorList parse_torch_zip(std::span<const std::byte> file, const std::string& path);
 

@@ -103,8 +103,9 @@ class Sorting {
   }
 
  private:
-  /// What the file is of this role, of whatever family.
-  std::vector<FoundPart> pick(const std::string& role, const fs::path& file) {
+  /// What the file, or the one in the folder, is of this role, of whatever family.
+  std::vector<FoundPart> pick(const std::string& role, const fs::path& named) {
+    const fs::path file = file_of_role(role, named);
     std::vector<FoundPart> parts = parts_of(file);
     std::erase_if(parts, [&](const FoundPart& part) {
       const auto has = [&](const Part& each) { return each.role == role; };

@@ -121,7 +121,7 @@ class Encoders(TextTest):
         other = next(DATA / place for place in ('pipeline', 'wan/pipeline') if (DATA / place) != Path(MODEL))
         self.refused('--text-encoder', other / 'text_encoder' / 'model.safetensors', words=['model.safetensors: does not fit', 'layers with a relative bias is'])
         self.refused('--text-encoder', Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors', words=['holds no ', 'EncoderModel'])
-        self.refused('--text-encoder', Path(MODEL) / 'text_encoder', words=['is a folder'])
+        self.refused('--text-encoder', Path(MODEL) / 'vae', words=['vae: holds no text_encoder'])
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '--text-encoder', 'a.gguf'), 2, '--text-encoder', '--random-weights')
 
     def test_a_recipe_and_a_config_name_both(self):

@@ -329,7 +329,7 @@ class OneFile(CommandLineTest):
         one = self.file('one.safetensors')
         self.refused(self.file('deep.safetensors', three_blocks), 'deep.safetensors: does not fit', 'transformer/config.json: num_layers is 3, not 2')
         self.refused(Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors', 'holds no WanTransformer3DModel')
-        self.refused(Path(MODEL) / 'transformer', 'is a folder')
+        self.refused(Path(MODEL) / 'vae', 'vae: holds no transformer')
         self.refused('none.safetensors', 'none.safetensors', 'No such file')
         self.fail_with(self.generate('--transformer-2', one, '-o', 'clip.mp4'), 2, '--transformer-2', 'this model has no transformer_2')
         self.fail_with(self.generate('--transformer', one, '-o', one), 2, '--transformer', '--output', 'same file')

@@ -238,6 +238,9 @@ def torch_zip_files():
     state._metadata = {"version": 1}
     yield "valid_state_dict", torch_zip(state)
     yield "valid_inside", torch_zip({"state_dict": state, "step": 300000, "epoch": 7, "seed": 2**40, "names": ["a"], "best": None, "ema": True})
+    other = {"w": torch_tensor(None, 0, (6,), (1,))}
+    yield "valid_averaged", torch_zip({"state_dict": {"gen_model": other, "dics_model": other}, "ema_state_dict": state, "optimizer_state": {"state": {0: other}}})
+    yield "valid_generator", torch_zip({"state_dict": {"gen_model": state, "dics_model": other}, "ema_state_dict": {}, "epoch": 1})
     yield "valid_ones", torch_zip({"w": torch_tensor(None, 0, (1, 6, 1), (77, 1, 5))})
     yield "valid_other_root", torch_zip({"w": torch_tensor()}, root="Wan2.1_VAE/")
     yield "valid_comment", torch_zip({"w": torch_tensor()})[:-2] + b"\5\0PK\5\6!"

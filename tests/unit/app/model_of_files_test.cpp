@@ -122,6 +122,9 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
   is(write("a", tensors_of(published("mochi/dit_names.json")["1 preview"], "transformer_blocks.")),
      of("transformer", {"mochi-1"}));
   is(write("a", published("mochi/vae_names.json")["1 preview"]["rest"]), of("vae", {"mochi-1"}));
+  is(write("a", tensors_of(published("open_sora_plan/dit_names.json")["1.2.0"], "transformer_blocks.")),
+     of("transformer", {"open-sora-plan-1.2"}));
+  is(write("a", published("open_sora_plan/vae_names.json")["1.2.0"]["rest"]), of("vae", {"open-sora-plan-1.2"}));
   is(SPARSEREEL_TEST_DATA "/vae_small/diffusion_pytorch_model.safetensors", {});
 }
 

@@ -1,0 +1,86 @@
+"""Open-Sora-Plan's checkpoints: words around the prompt, noise at every step, folders as its authors publish them, and what is wrong with a folder."""
+import json
+import shutil
+import unittest
+from pathlib import Path
+
+from model_files import install
+from support import FAMILY, MODEL, ROOT, CommandLineTest
+
+CONFIG = ROOT / 'configs' / 'open-sora-plan-1.2.yaml'
+WAN = ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
+
+
+class OpenSoraPlan(CommandLineTest):
+    def test_passes_of_guidance_in_turn_make_the_same_video(self):
+        batched, in_turn = (self.frames(f'{name}.safetensors', '--attention', 'full', '-n', 'a blurry grey square to the left', '--guidance-passes', name) for name in ('batched', 'in-turn'))
+        self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-4)
+
+    def test_capitals_and_outer_spaces_of_a_prompt_change_nothing(self):
+        videos = [self.frames(f'{i}.safetensors', '--attention', 'full', '-p', prompt) for i, prompt in enumerate(('a green star', ' A Green STAR\n', 'a green square'))]
+        self.assertEqual(videos[0], videos[1])
+        self.assertNotEqual(videos[0], videos[2])
+
+    def test_the_negative_prompt_of_its_authors_is_the_default(self):
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--device', 'cpu')).stdout
+        self.assertIn('negative_prompt: "nsfw, lowres, bad anatomy', shown)
+
+    def test_inspect_tells_the_model(self):
+        summary = json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)
+        self.assertEqual([summary[key] for key in ('family', 'width', 'height', 'frames')], ['Open-Sora-Plan', 64, 64, 13])
+
+    def test_the_published_size_is_known_without_weights(self):
+        shown = self.succeed(self.run_program('config', 'show', '--random-weights', CONFIG, '--device', 'cpu')).stdout
+        for line in ('width: 1280 ', 'height: 720 ', 'frames: 93 ', 'steps: 100 ', 'fps: 24.0 ', 'guidance_passes: "in-turn" ', 'topk: 0.5 '):
+            self.assertIn(line, shown)
+
+    def test_bench_pipeline(self):
+        report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, *FAMILY.size, '--modes', 'full,sparse',
+                                                          '--warmup', 0, '--quiet', '--json')).stdout)
+        self.assertEqual([row['stage'] for row in report['rows'] if row['stage'] != 'encode'],
+                         ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
+
+
+class Published(CommandLineTest):
+    """A transformer's folder, the VAE's and the text encoder's, as they lie apart from each other."""
+
+    def setUp(self):
+        super().setUp()
+        model = Path(MODEL)
+        self.program = install(self.folder / 'installed', {'open-sora-plan': model, 'wan': WAN})
+        shutil.copytree(model / 'transformer', self.folder / '93x720p')
+        shutil.copytree(model / 'vae', self.folder / 'vae')
+        shutil.copytree(model / 'text_encoder', self.folder / 'mt5-xxl')
+        shutil.copy(model / 'tokenizer' / 'spiece.model', self.folder / 'mt5-xxl')
+
+    def run_program(self, *arguments, **options):
+        return super().run_program(*arguments, program=self.program, **options)
+
+    def test_folders_for_each_part_make_the_video_of_the_whole_folder(self):
+        usual = self.frames('a.safetensors', '--attention', 'full')
+        apart = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
+        self.assertEqual(usual, apart)
+
+    def test_a_folder_without_the_part_is_named(self):
+        self.fail_with(self.generate('-m', '93x720p', '--vae', 'mt5-xxl', '-o', 'c.gif'), 2, 'vae mt5-xxl', 'holds no vae')
+        self.fail_with(self.generate('-m', '93x720p', '-o', 'c.gif'), 2, 'text_encoder and vae are missing')
+
+
+class BadFolders(CommandLineTest):
+    def test_what_does_not_fit_is_named(self):
+        for name, changes, words in (('transformer/config.json', {'use_rope': False}, 'transformer/config.json: use_rope'),
+                                     ('vae/config.json', {'decoder_attention': 'AttnBlock3D'}, 'vae/config.json: decoder_attention'),
+                                     ('text_encoder/config.json', {'model_type': 't5'}, 'text_encoder/config.json: model_type'),
+                                     ('text_encoder/config.json', {'d_model': 48}, "text_encoder/config.json: d_model 48 does not fit the transformer's caption_channels 32"),
+                                     ('scheduler/scheduler_config.json', {'rescale_betas_zero_snr': True}, 'scheduler_config.json: rescale_betas_zero_snr')):
+            with self.subTest(name=name, changes=changes):
+                model = Path(shutil.copytree(MODEL, self.folder / 'model'))
+                file = model / name
+                file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+                self.fail_with(self.generate('-m', model, '-o', 'clip.mp4'), 2, words)
+                self.assertEqual(self.names(), ['model'])
+                shutil.rmtree(model)
+
+
+if __name__ == '__main__':
+    unittest.main()
