@@ -29,8 +29,15 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
 }
 
 std::string prepared(const std::string& text, const PromptRules& rules) {
-  if (rules.cleaned) return clean_prompt(text);
-  return rules.lowered ? lower_prompt(text) : text;
+  const std::string own = rules.cleaned ? clean_prompt(text) : rules.lowered ? lower_prompt(text) : text;
+  return rules.before + own + rules.after;
+}
+
+/// Of what is not to be followed.
+PromptRules without_words_around(PromptRules rules) {
+  rules.before.clear();
+  rules.after.clear();
+  return rules;
 }
 
 }  // namespace
@@ -98,11 +105,11 @@ Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warni
   if (!encoder_) streamed = load_text_encoder(folder_.component("text_encoder"), device_, format_, Residence::file);
   const TextEncoder& encoder = encoder_ ? *encoder_ : *streamed;
   std::vector<TokenIds> prompts;
-  const auto add = [&](const char* name, const std::string& text) {
-    prompts.push_back(token_ids(name, text, plan.max_sequence_length, encoder.vocab_size(), warnings));
+  const auto add = [&](const char* name, const std::string& text, const PromptRules& rules) {
+    prompts.push_back(token_ids(name, text, rules, plan.max_sequence_length, encoder.vocab_size(), warnings));
   };
-  if (plan.is_guided()) add("negative prompt", plan.negative_prompt);
-  add("prompt", spec_.prompt.before + plan.prompt + spec_.prompt.after);
+  if (plan.is_guided()) add("negative prompt", plan.negative_prompt, without_words_around(spec_.prompt));
+  add("prompt", plan.prompt, spec_.prompt);
   return encode_prompts(encoder, prompts, spec_.prompt).to(format_.dtype);
 }
 
@@ -112,11 +119,11 @@ void TextStage::load_tokenizer() {
 }
 
 /// `name`: the prompt's, for the warning.
-TokenIds TextStage::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
-                              std::vector<std::string>* warnings) {
+TokenIds TextStage::token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
+                              int64_t vocab_size, std::vector<std::string>* warnings) {
   load_tokenizer();
   TokenIds tokens =
-      tokenizer_ ? tokenizer_->encode(prepared(text, spec_.prompt), length) : random_tokens(text, length, vocab_size);
+      tokenizer_ ? tokenizer_->encode(prepared(text, rules), length) : random_tokens(text, length, vocab_size);
   if (text.empty() && spec_.empty_prompt_has_no_tokens) tokens.token_count = 0;
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +

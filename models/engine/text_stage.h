@@ -45,8 +45,8 @@ class TextStage {
  private:
   void load_tokenizer();
   void check_vocabulary(int64_t encoders) const;
-  TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
-                     std::vector<std::string>* warnings);
+  TokenIds token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
+                     int64_t vocab_size, std::vector<std::string>* warnings);
 
   const Checkpoint& folder_;
   const ModelSpec& spec_;

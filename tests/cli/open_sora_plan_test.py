@@ -5,7 +5,8 @@ import unittest
 from pathlib import Path
 
 from model_files import install
-from support import FAMILY, MODEL, ROOT, CommandLineTest
+from quantised import write_pth
+from support import FAMILY, MODEL, ROOT, CommandLineTest, read_safetensors
 
 CONFIG = ROOT / 'configs' / 'open-sora-plan-1.2.yaml'
 WAN = ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
@@ -60,6 +61,15 @@ class Published(CommandLineTest):
         usual = self.frames('a.safetensors', '--attention', 'full')
         apart = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
         self.assertEqual(usual, apart)
+
+    def test_what_torch_saved_is_read_where_a_folder_has_nothing_else(self):
+        usual = self.frames('a.safetensors', '--attention', 'full')
+        for folder, old, new, prefix in (('vae', 'diffusion_pytorch_model.safetensors', 'checkpoint.ckpt', 'module.'), ('mt5-xxl', 'model.safetensors', 'pytorch_model.bin', '')):
+            tensors = read_safetensors(self.folder / folder / old)
+            write_pth(self.folder / folder / new, {prefix + name: tensor for name, tensor in tensors.items()})
+            (self.folder / folder / old).unlink()
+        saved = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
+        self.assertEqual(usual, saved)
 
     def test_a_folder_without_the_part_is_named(self):
         self.fail_with(self.generate('-m', '93x720p', '--vae', 'mt5-xxl', '-o', 'c.gif'), 2, 'vae mt5-xxl', 'holds no vae')

@@ -50,9 +50,8 @@ void parse_sample(const ConfigFields& fields, const nlohmann::json& json, OpenSo
 
 /// One that is not given follows from the size of training.
 void parse_scales(const ConfigFields& fields, const nlohmann::json& json, OpenSoraPlanConfig& config) {
-  const int64_t frames = config.sample_frames;
-  config.interpolation_scale_t =
-      frames % 2 == 1 ? static_cast<double>((frames - 1) / 16 + 1) : static_cast<double>(frames) / 16;
+  const int64_t frames = config.sample_frames, sixteens = (frames - 1) / 16 + 1;
+  config.interpolation_scale_t = frames % 2 == 1 ? static_cast<double>(sixteens) : static_cast<double>(frames) / 16;
   config.interpolation_scale_h = static_cast<double>(config.sample_height) / 30;
   config.interpolation_scale_w = static_cast<double>(config.sample_width) / 40;
   for (const auto& [field, scale] : {std::pair{"interpolation_scale_t", &config.interpolation_scale_t},

@@ -13,7 +13,7 @@ using TimeUpsampling = OpenSoraPlanVaeConfig::TimeUpsampling;
 /// One entry a level.
 std::vector<std::string> of_levels(const ConfigFields& fields, const char* field,
                                    const std::vector<std::string>& fallback, size_t levels) {
-  const std::vector<std::string> names = fields.strings(field, fallback);
+  std::vector<std::string> names = fields.strings(field, fallback);
   if (names.size() != levels)
     fields.fail(field, "has " + std::to_string(names.size()) + " entries, hidden_size_mult " + std::to_string(levels));
   return names;

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"t5", "feed_forward_proj", "relu", "\"relu\" is not supported"},
         Bad{"t5", "feed_forward_proj", 1, "not a string"}, Bad{"t5", "is_gated_act", false, "not supported"},
         Bad{"t5", "dense_act_fn", "relu", "\"relu\" is not supported"},
-        Bad{"t5", "model_type", "byt5", "\"mt5\" is not supported"},
+        Bad{"t5", "model_type", "byt5", "\"byt5\" is not supported"},
         Bad{"t5", "relative_attention_num_buckets", 5, "multiple of 2"},
         Bad{"t5", "relative_attention_max_distance", 8, "quarter"},
 
