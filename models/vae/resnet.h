@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "models/layers/linear.h"
 #include "models/vae/between_convolutions.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/weights/weights.h"
@@ -25,17 +24,15 @@ struct ResnetBlock {
 /// read_norm(name, channels) -> Norm. shortcut: what the block calls it.
 template <typename Norm>
 ResnetBlock<Norm> read_resnet(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
-                              const auto& read_norm, const std::string& shortcut_name = "conv_shortcut") {
+                              const auto& read_norm, const std::string& shortcut = "conv_shortcut") {
   ResnetBlock<Norm> block{.norm1 = read_norm(name + ".norm1", in),
                           .conv1 = read_causal_conv3d(reader, name + ".conv1", in, out),
                           .norm2 = read_norm(name + ".norm2", out),
                           .conv2 = read_causal_conv3d(reader, name + ".conv2", out, out),
                           .shortcut = {}};
   if (in != out) {
-    Linear shortcut;
-    shortcut.weights(reader.loads(), name + "." + shortcut_name, out, in, true, {out, in, 1, 1, 1});
-    block.shortcut = shortcut.in(reader.dtype()).weight.t();
-    block.conv2.bias = block.conv2.bias + shortcut.bias;
+    block.shortcut = reader.tensor(name + "." + shortcut + ".weight", {out, in, 1, 1, 1}).view({out, in}).t();
+    block.conv2.bias = block.conv2.bias + reader.tensor(name + "." + shortcut + ".bias", {out});
   }
   return block;
 }

@@ -14,6 +14,7 @@ Family = namedtuple('Family', [
     'even_latents',   # frames whose latents are even in number, and frames that come out
     'multiples',      # what widths are multiples of
     'samplers',       # their names; the first is the checkpoint's
+    'draws',          # whether its first sampler draws noise at its steps: then a seed counts beside given latents
     'decoders_last',  # the bias that is added last by the decoder
 ])
 
@@ -22,4 +23,4 @@ def family_of(model):
     index = json.loads((Path(model) / 'model_index.json').read_text())
     row = TABLE[index['_class_name']]
     differs = {name: tuple(value) if isinstance(value, list) and name != 'size' and name != 'latents' else value for name, value in row['command_line'].items()}
-    return Family(name=row['name'], classes=(index['transformer'][1], index['scheduler'][1]), **differs)
+    return Family(name=row['name'], classes=(index['transformer'][1], index['scheduler'][1]), **{'draws': False, **differs})

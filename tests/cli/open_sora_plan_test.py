@@ -6,7 +6,7 @@ from pathlib import Path
 
 from model_files import install
 from quantised import write_pth
-from support import FAMILY, MODEL, ROOT, CommandLineTest, read_safetensors
+from support import FAMILY, MODEL, ROOT, CommandLineTest, read_weights
 
 CONFIG = ROOT / 'configs' / 'open-sora-plan-1.2.yaml'
 WAN = ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
@@ -65,7 +65,7 @@ class Published(CommandLineTest):
     def test_what_torch_saved_is_read_where_a_folder_has_nothing_else(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         for folder, old, new, prefix in (('vae', 'diffusion_pytorch_model.safetensors', 'checkpoint.ckpt', 'module.'), ('mt5-xxl', 'model.safetensors', 'pytorch_model.bin', '')):
-            tensors = read_safetensors(self.folder / folder / old)
+            tensors = read_weights(self.folder / folder)
             write_pth(self.folder / folder / new, {prefix + name: tensor for name, tensor in tensors.items()})
             (self.folder / folder / old).unlink()
         saved = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')

@@ -6,8 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "models/vae/resnet.h"
 #include "models/families/cogvideox/vae_config.h"
+#include "models/layers/linear.h"
+#include "models/vae/resnet.h"
 #include "models/vae/spatial_norm.h"
 #include "models/weights/weights.h"
 

@@ -6,9 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "models/vae/resnet.h"
 #include "models/families/cogvideox/vae_config.h"
+#include "models/layers/linear.h"
 #include "models/vae/group_norm.h"
+#include "models/vae/resnet.h"
 
 namespace sparsereel::models {
 

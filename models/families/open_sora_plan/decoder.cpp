@@ -27,9 +27,8 @@ ResnetBlock<GroupNorm> read_block(WeightReader& reader, const std::string& name,
 }
 
 Linear read_pixelwise(WeightReader& reader, const std::string& name, int64_t out, int64_t in) {
-  Linear layer;
-  layer.weights(reader.loads(), name + ".conv", out, in, /*has_bias=*/true, {out, in, 1, 1, 1});
-  return layer.in(reader.dtype());
+  return {.weight = reader.tensor(name + ".conv.weight", {out, in, 1, 1, 1}).view({out, in}),
+          .bias = reader.tensor(name + ".conv.bias", {out})};
 }
 
 /// Queries, keys and values below each other.
