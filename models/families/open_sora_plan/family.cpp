@@ -80,7 +80,7 @@ Family open_sora_plan_family() {
           .lora = {.blocks = "transformer_blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k",
                               "attn2.to_v", "attn2.to_out.0", "ff.net.0.proj", "ff.net.2"}},
-          .samplers = {{.name = "euler-ancestral",
+          .samplers = {{.name = "euler-a",
                         .class_name = "EulerAncestralDiscreteScheduler",
                         .kind = SamplerKind::euler_ancestral,
                         .parse = parse_euler_ancestral_config}},
