@@ -37,11 +37,11 @@ std::vector<double> evenly_spaced(double last, int64_t count) {
 
 /// Noisiest first.
 std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
-  const int64_t train_steps = config.num_train_timesteps;
+  const int64_t train_steps = config.num_train_timesteps, stride = train_steps / count;
   std::vector<double> timesteps = evenly_spaced(static_cast<double>(train_steps - 1), count);
   if (config.timestep_spacing != "linspace")
     for (int64_t i = 0; i < count; ++i)
-      timesteps[static_cast<size_t>(i)] = static_cast<double>(i * (train_steps / count) + config.steps_offset);
+      timesteps[static_cast<size_t>(i)] = static_cast<double>(i * stride + config.steps_offset);
   for (double& timestep : timesteps) timestep = static_cast<float>(timestep);
   return {timesteps.rbegin(), timesteps.rend()};
 }
@@ -71,6 +71,10 @@ NoiseLevels noise_levels(const SchedulerConfig& config, int64_t num_inference_st
 
 EulerAncestralSampler::EulerAncestralSampler(NoiseLevels levels, const std::string& prediction)
     : Sampler(levels.timesteps), levels_(std::move(levels)), predicts_noise_(prediction == "epsilon") {}
+
+at::Tensor EulerAncestralSampler::start(const at::Tensor& noise) const {
+  return noise * levels_.start;
+}
 
 at::Tensor EulerAncestralSampler::model_input(const at::Tensor& sample, int64_t index) const {
   return sample / rounded_sqrt(levels_.sigmas[index].square() + 1);

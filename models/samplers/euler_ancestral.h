@@ -24,7 +24,7 @@ class EulerAncestralSampler final : public Sampler {
   /// prediction: "epsilon" or "v_prediction".
   EulerAncestralSampler(NoiseLevels levels, const std::string& prediction);
 
-  at::Tensor start(const at::Tensor& noise) const override { return noise * levels_.start; }
+  at::Tensor start(const at::Tensor& noise) const override;
   at::Tensor model_input(const at::Tensor& sample, int64_t index) const override;
   void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) override;
   /// Draws noise in the sample's dtype at each step, the last one too. fp32.
