@@ -29,8 +29,13 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
 }
 
 std::string prepared(const std::string& text, const PromptRules& rules) {
-  const std::string own = rules.cleaned ? clean_prompt(text) : rules.lowered ? lower_prompt(text) : text;
-  return rules.before + own + rules.after;
+  std::string own = rules.cleaned ? clean_prompt(text) : rules.lowered ? lower_prompt(text) : text;
+  std::string after = rules.after;
+  if (own.ends_with('.') && after.starts_with('.')) {  // no cleaning of authors' leaves several in a row
+    own.erase(own.find_last_not_of('.') + 1);
+    after.erase(0, 1);
+  }
+  return rules.before + own + after;
 }
 
 /// Of what is not to be followed.
