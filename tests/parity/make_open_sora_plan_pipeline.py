@@ -28,6 +28,7 @@ CASES = {
     "cut": {"max_sequence_length": 64},
     "no_guidance": {"guidance_scale": 1.0},
     "wide": {"width": 96, "height": 48, "num_frames": 17},
+    "full_stop": {"prompt": PROMPT + "."},
     "one_frame": {"num_frames": 1},
     "two_chunks": {"num_inference_steps": 7, "num_frames": 37, "width": 32, "height": 16},
 }

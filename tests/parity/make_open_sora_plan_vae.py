@@ -12,8 +12,12 @@ from open_sora_plan import CausalVAEModel, in_tiles, plain  # first: make_vae im
 from make_vae import DATA, randomise
 
 FOLDER = DATA / "open_sora_plan"
-# CausalVAEModel_D4_4x8x8, as published: the decoder's part.
-LAYERS = dict(decoder_attention="AttnBlock3DFix", encoder_attention="AttnBlock3DFix", decoder_temporal_upsample=["", "", "TimeUpsampleRes2x", "TimeUpsampleRes2x"])
+# The published VAE's layers, which up- and downsample space and time at once (docs/Report-v1.2.0.md): their names are those in examples/opensoraplan1.2/
+# model_opensoraplan1_2.json of the same repository at commit 38776805.
+LAYERS = dict(decoder_attention="AttnBlock3DFix", encoder_attention="AttnBlock3DFix", encoder_conv_in="Conv2d",
+              encoder_resnet_blocks=["ResnetBlock2D", "ResnetBlock2D", "ResnetBlock3D", "ResnetBlock3D"],
+              encoder_spatial_downsample=["Downsample", "Spatial2xTime2x3DDownsample", "Spatial2xTime2x3DDownsample", ""], encoder_temporal_downsample=[""] * 4,
+              decoder_spatial_upsample=["", "SpatialUpsample2x", "Spatial2xTime2x3DUpsample", "Spatial2xTime2x3DUpsample"], decoder_temporal_upsample=[""] * 4)
 # As published but for widths and depth: norms have 32 groups whatever their width. And one with levels of its own.
 CONFIGS = {
     "small": dict(LAYERS, hidden_size=32, hidden_size_mult=[1, 1, 1, 1], num_res_blocks=0),

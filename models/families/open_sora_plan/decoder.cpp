@@ -42,54 +42,58 @@ Linear read_qkv(WeightReader& reader, const std::string& name, int64_t channels)
   return {.weight = at::cat(weights), .bias = at::cat(biases)};
 }
 
-OpenSoraPlanTimeUpsampler read_time_upsampler(WeightReader& reader, const std::string& name, int64_t channels,
-                                              OpenSoraPlanVaeConfig::TimeUpsampling kind) {
-  OpenSoraPlanTimeUpsampler upsampler;
-  if (kind != OpenSoraPlanVaeConfig::TimeUpsampling::mixed) return upsampler;
-  upsampler.conv = read_causal_conv3d(reader, name + ".conv", channels, channels);
-  const at::Tensor factor = reader.tensor(name + ".mix_factor", {1});
-  if (!factor.is_meta()) upsampler.share = at::sigmoid(factor).to(at::kDouble).item<double>();
-  return upsampler;
-}
-
 OpenSoraPlanLevel read_level(WeightReader& reader, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in) {
   const std::string name = "decoder.up." + std::to_string(index);
   const int64_t out = config.hidden_size * config.hidden_size_mult[index];
   OpenSoraPlanLevel level;
   for (int64_t i = 0; i <= config.num_res_blocks; ++i)
     level.resnets.push_back(read_block(reader, name + ".block." + std::to_string(i), i == 0 ? in : out, out));
-  if (config.spatial_upsampling[index]) {
-    const std::string conv = name + ".upsample.conv.conv";
-    const at::Tensor weight = reader.tensor(conv + ".weight", {out, out, 1, 3, 3}).squeeze(2);
-    level.upsampler_weight = laid_out(weight, at::MemoryFormat::ChannelsLast);
-    level.upsampler_bias = reader.tensor(conv + ".bias", {out});
+  const std::string conv = name + ".upsample.conv";
+  if (config.upsampling[index] == OpenSoraPlanVaeConfig::Upsampling::pixels) {
+    const at::Tensor weight = reader.tensor(conv + ".conv.weight", {out, out, 1, 3, 3}).squeeze(2);
+    level.pixels_weight = laid_out(weight, at::MemoryFormat::ChannelsLast);
+    level.pixels_bias = reader.tensor(conv + ".conv.bias", {out});
+  } else if (config.upsampling[index] == OpenSoraPlanVaeConfig::Upsampling::pixels_and_frames) {
+    level.upsampler = read_causal_conv3d(reader, conv, out, out);
   }
-  if (config.time_upsampling[index] != OpenSoraPlanVaeConfig::TimeUpsampling::none)
-    level.time_upsampler = read_time_upsampler(reader, name + ".time_upsample", out, config.time_upsampling[index]);
+  level.doubles_frames = config.doubles_frames[index];
   return level;
 }
 
+int64_t doubled(int64_t frames) {
+  return 2 * frames - 1;
+}
+
 /// Every frame of x [F, H, W, C] but the first becomes two, a quarter of the way to the frames beside it.
-at::Tensor twice_as_many_frames(const at::Tensor& x) {
-  const int64_t rest = x.size(0) - 1;
-  if (rest == 0) return x;
-  std::vector<int64_t> shape = x.sizes().vec();
-  shape[0] = 1 + 2 * rest;
-  at::Tensor frames = at::empty(shape, x.options());
-  const auto put = [&](int64_t to, const at::Tensor& frame) { frames[to].copy_(frame); };
+/// put(index, frame [H, W, C]) takes them one after another.
+void each_of_twice_as_many(const at::Tensor& x, const auto& put) {
+  const int64_t last = x.size(0) - 1;
   put(0, x[0]);
-  for (int64_t i = 1; i <= rest; ++i) {
+  for (int64_t i = 1; i <= last; ++i) {
     put(2 * i - 1, i == 1 ? x[1] : at::lerp(x[i], x[i - 1], 0.25));
-    put(2 * i, i == rest ? x[i] : at::lerp(x[i], x[i + 1], 0.25));
+    put(2 * i, i == last ? x[i] : at::lerp(x[i], x[i + 1], 0.25));
   }
+}
+
+at::Tensor twice_as_many_frames(const at::Tensor& x) {
+  at::Tensor frames = at::empty({doubled(x.size(0)), x.size(1), x.size(2), x.size(3)}, x.options());
+  each_of_twice_as_many(x, [&](int64_t to, const at::Tensor& frame) { frames[to].copy_(frame); });
   return frames;
 }
 
-at::Tensor upsample_time(const OpenSoraPlanTimeUpsampler& upsampler, const at::Tensor& x, ConvHistory& history) {
-  at::Tensor frames = twice_as_many_frames(x);
-  if (!upsampler.conv) return frames;
-  const at::Tensor convolved = convolve_copied(*upsampler.conv, frames, history);
-  return at::lerp(convolved, frames, upsampler.share);
+/// Interpolated in space as well: [H, W, C] -> [2 H, 2 W, C].
+at::Tensor between_pixels(const at::Tensor& frame) {
+  const at::Tensor picture = frame.permute({2, 0, 1}).unsqueeze(0);
+  return at::upsample_bilinear2d(picture, {2 * frame.size(0), 2 * frame.size(1)}, /*align_corners=*/false)
+      .squeeze(0)
+      .permute({1, 2, 0});
+}
+
+at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
+  const at::Tensor buffer = causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options());
+  const at::Tensor frames = new_frames(buffer);
+  each_of_twice_as_many(x, [&](int64_t to, const at::Tensor& frame) { frames[to].copy_(between_pixels(frame)); });
+  return causal_conv3d(conv, buffer, history);
 }
 
 /// A frame at a time: its scores are [pixels, pixels].
@@ -98,7 +102,8 @@ at::Tensor attend_within_frames(const OpenSoraPlanAttention& attention, const at
   at::Tensor result = at::empty_like(x);
   for (int64_t i = 0; i < x.size(0); ++i) {
     const at::Tensor normed = at::addcmul(affine.shift, x[i].to(at::kFloat), affine.scale).to(x.scalar_type());
-    const std::vector<at::Tensor> qkv = linear(normed.view({1, -1, x.size(3)}), attention.qkv).chunk(3, 2);
+    const at::Tensor one_head = normed.view({1, 1, -1, x.size(3)});
+    const std::vector<at::Tensor> qkv = linear(one_head, attention.qkv).chunk(3, 3);
     const at::Tensor seen = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
     result[i].copy_(x[i] + linear(seen, attention.out).view_as(x[i]));
   }
@@ -139,8 +144,9 @@ at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& l
   x = resnet(decoder.mid_last, attend_within_frames(decoder.attention, x), norm_silu, history);
   for (const OpenSoraPlanLevel& level : decoder.levels) {
     for (const auto& block : level.resnets) x = resnet(block, x, norm_silu, history);
-    if (level.upsampler_weight.defined()) x = upsample_pixels(x, level.upsampler_weight, level.upsampler_bias);
-    if (level.time_upsampler) x = upsample_time(*level.time_upsampler, x, history);
+    if (level.pixels_weight.defined()) x = upsample_pixels(x, level.pixels_weight, level.pixels_bias);
+    if (level.upsampler) x = upsample_video(*level.upsampler, x, history);
+    if (level.doubles_frames) x = twice_as_many_frames(x);
   }
   x = convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), {}, norm_silu, history);
   return x.narrow(3, 0, kColours);

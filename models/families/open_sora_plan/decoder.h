@@ -21,16 +21,11 @@ struct OpenSoraPlanAttention {
   Linear out;      // [channels, channels]
 };
 
-/// Doubles all frames but the first.
-struct OpenSoraPlanTimeUpsampler {
-  std::optional<CausalConv3d> conv;  // [channels, channels, 3, 3, 3], where frames are mixed with what it makes of them
-  double share = 1;                  // of the frames themselves then
-};
-
 struct OpenSoraPlanLevel {
   std::vector<ResnetBlock<GroupNorm>> resnets;
-  at::Tensor upsampler_weight, upsampler_bias;  // [channels, channels, 3, 3], channels-last; undefined: none
-  std::optional<OpenSoraPlanTimeUpsampler> time_upsampler;
+  at::Tensor pixels_weight, pixels_bias;  // of pixels alone: [channels, channels, 3, 3], channels-last, or undefined
+  std::optional<CausalConv3d> upsampler;  // of pixels and frames
+  bool doubles_frames = false;
 };
 
 struct OpenSoraPlanDecoder {

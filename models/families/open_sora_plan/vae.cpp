@@ -74,21 +74,24 @@ void OpenSoraPlanVae::decode(const at::Tensor& latents, bool tiled, const TakeFr
 }
 
 // Elements of a chunk alive at the worst moment: in a residual block its input, that normalised behind the history, and
-// a convolution's output; between levels what goes in, and twice what comes out where frames are mixed. Besides them
-// the chunk's frames, which the caller holds.
+// a convolution's output; between levels what goes in, that interpolated, behind a history, and what comes out. Besides
+// them the chunk's frames, which the caller holds.
 uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
+  using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
   int64_t frames = std::min(latent_frames, kChunkFrames), pixels = latent_height * latent_width, peak = 0;
   int64_t in = config_.hidden_size * config_.hidden_size_mult.back();
   for (size_t i = config_.hidden_size_mult.size(); i-- > 0;) {
     const int64_t out = config_.hidden_size * config_.hidden_size_mult[i];
     const int64_t wider = std::max(in, out), inner = frames * pixels * wider;
     peak = std::max(peak, 3 * inner + kHistoryFrames * pixels * wider);
-    if (config_.spatial_upsampling[i]) pixels *= 4;
-    peak = std::max(peak, inner + 2 * frames * pixels * out);
-    if (config_.time_upsampling[i] != OpenSoraPlanVaeConfig::TimeUpsampling::none) {
-      const int64_t before = frames * pixels * out;
+    const int64_t before = frames * pixels * out;
+    if (config_.upsampling[i] != Upsampling::none) pixels *= 4;
+    if (config_.upsampling[i] == Upsampling::pixels_and_frames) frames = 2 * frames - 1;
+    peak = std::max(peak, before + (2 * frames + kHistoryFrames) * pixels * out);
+    if (config_.doubles_frames[i]) {
+      const int64_t single = frames * pixels * out;
       frames = 2 * frames - 1;
-      peak = std::max(peak, before + 3 * frames * pixels * out);
+      peak = std::max(peak, single + frames * pixels * out);
     }
     in = out;
   }

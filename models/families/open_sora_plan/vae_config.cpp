@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-using TimeUpsampling = OpenSoraPlanVaeConfig::TimeUpsampling;
+using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
 
 /// One entry a level.
 std::vector<std::string> of_levels(const ConfigFields& fields, const char* field,
@@ -19,27 +19,28 @@ std::vector<std::string> of_levels(const ConfigFields& fields, const char* field
   return names;
 }
 
-std::vector<bool> parse_spatial(const ConfigFields& fields, size_t levels) {
-  constexpr const char *kField = "decoder_spatial_upsample", *kTwice = "SpatialUpsample2x";
-  std::vector<bool> upsampling;
-  for (const std::string& name : of_levels(fields, kField, {"", kTwice, kTwice, kTwice}, levels)) {
-    if (!name.empty() && name != kTwice) fields.unsupported(kField, "with " + name, kTwice);
-    upsampling.push_back(!name.empty());
+std::vector<Upsampling> parse_upsampling(const ConfigFields& fields, size_t levels) {
+  constexpr const char *kField = "decoder_spatial_upsample", *kPixels = "SpatialUpsample2x",
+                       *kBoth = "Spatial2xTime2x3DUpsample";
+  std::vector<Upsampling> upsampling;
+  for (const std::string& name : of_levels(fields, kField, {"", kPixels, kPixels, kPixels}, levels)) {
+    if (!name.empty() && name != kPixels && name != kBoth)
+      fields.unsupported(kField, "with " + name, std::string(kPixels) + " or " + kBoth);
+    upsampling.push_back(name.empty()      ? Upsampling::none
+                         : name == kPixels ? Upsampling::pixels
+                                           : Upsampling::pixels_and_frames);
   }
   return upsampling;
 }
 
-std::vector<TimeUpsampling> parse_time(const ConfigFields& fields, size_t levels) {
-  constexpr const char *kField = "decoder_temporal_upsample", *kTwice = "TimeUpsample2x", *kMixed = "TimeUpsampleRes2x";
-  std::vector<TimeUpsampling> upsampling;
+std::vector<bool> parse_doubling(const ConfigFields& fields, size_t levels) {
+  constexpr const char *kField = "decoder_temporal_upsample", *kTwice = "TimeUpsample2x";
+  std::vector<bool> doubling;
   for (const std::string& name : of_levels(fields, kField, {"", "", kTwice, kTwice}, levels)) {
-    if (!name.empty() && name != kTwice && name != kMixed)
-      fields.unsupported(kField, "with " + name, std::string(kTwice) + " or " + kMixed);
-    upsampling.push_back(name.empty()     ? TimeUpsampling::none
-                         : name == kTwice ? TimeUpsampling::interpolated
-                                          : TimeUpsampling::mixed);
+    if (!name.empty() && name != kTwice) fields.unsupported(kField, "with " + name, kTwice);
+    doubling.push_back(!name.empty());
   }
-  return upsampling;
+  return doubling;
 }
 
 void check_layers(const ConfigFields& fields, size_t levels) {
@@ -57,11 +58,12 @@ void check_layers(const ConfigFields& fields, size_t levels) {
 }  // namespace
 
 int64_t OpenSoraPlanVaeConfig::pixels_a_latent() const {
-  return int64_t{1} << std::ranges::count(spatial_upsampling, true);
+  return int64_t{1} << (std::ssize(upsampling) - std::ranges::count(upsampling, Upsampling::none));
 }
 
 int64_t OpenSoraPlanVaeConfig::frames_a_latent() const {
-  return int64_t{1} << (std::ssize(time_upsampling) - std::ranges::count(time_upsampling, TimeUpsampling::none));
+  return int64_t{1} << (std::ranges::count(upsampling, Upsampling::pixels_and_frames) +
+                        std::ranges::count(doubles_frames, true));
 }
 
 OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json, const std::string& file) {
@@ -81,8 +83,8 @@ OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json
   fields.require_multiple("hidden_size (by the norms' groups)", config.hidden_size, OpenSoraPlanVaeConfig::kNormGroups);
   if (!config.use_quant_layer && config.z_channels != config.embed_dim)
     fields.fail("embed_dim", "differs from z_channels where use_quant_layer is false");
-  config.spatial_upsampling = parse_spatial(fields, levels);
-  config.time_upsampling = parse_time(fields, levels);
+  config.upsampling = parse_upsampling(fields, levels);
+  config.doubles_frames = parse_doubling(fields, levels);
   check_layers(fields, levels);
   return config;
 }

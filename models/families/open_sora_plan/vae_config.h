@@ -12,15 +12,15 @@ namespace sparsereel::models {
 struct OpenSoraPlanVaeConfig {
   static constexpr int64_t kNormGroups = 32;  // fixed by the reference, as the next
   static constexpr double kNormEps = 1e-6;
-  enum class TimeUpsampling { none, interpolated, mixed };  // frames doubled; and mixed with their convolution
+  enum class Upsampling { none, pixels, pixels_and_frames };
 
   int64_t hidden_size = 128;
   int64_t z_channels = 4;  // inside of the decoder
   int64_t embed_dim = 4;   // of latents
   int64_t num_res_blocks = 2;
   std::vector<int64_t> hidden_size_mult = {1, 2, 4, 4};  // of the levels, from pixels to latents, as those below
-  std::vector<bool> spatial_upsampling = {false, true, true, true};
-  std::vector<TimeUpsampling> time_upsampling = {};
+  std::vector<Upsampling> upsampling = {};
+  std::vector<bool> doubles_frames = {};  // behind that, without a convolution
   bool use_quant_layer = true;
   double scaling_factor = 0.18215;  // the reference's own code has it
 

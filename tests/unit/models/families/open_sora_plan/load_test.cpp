@@ -66,7 +66,7 @@ TEST(OpenSoraPlanLoading, TheVaesOfOtherVersionsAreRefused) {
                                      {"hidden_size_mult", json({1, 2})},
                                      {"decoder_resnet_blocks", json({"ResnetBlock2D", "", "", ""})},
                                      {"decoder_spatial_upsample", json({"", "Upsample", "", ""})},
-                                     {"decoder_temporal_upsample", json({"", "", "TimeUpsampleResAdv2x", ""})}}) {
+                                     {"decoder_temporal_upsample", json({"", "", "TimeUpsampleRes2x", ""})}}) {
     const std::string cause = complaint_of(parse_open_sora_plan_vae_config, config, field, value);
     const char* named =
         std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;  // of other length
