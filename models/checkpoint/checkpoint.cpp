@@ -210,6 +210,17 @@ void check_sizes(const Component& component, const Part& part) {
                    "use " + file_of(part) + ", or the folder of the model that they are for");
 }
 
+/// The config.json beside a part's weights, where it is that part's; else null.
+json config_beside(const fs::path& weights, const Part& part) {
+  const fs::path file = weights.parent_path() / config_file_of(part.role);
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) return {};
+  json config = read_json(file);
+  const json name = config.is_object() ? config.value("_class_name", json()) : json();
+  const auto is_name = [&](const std::string& each) { return name == each; };
+  return std::ranges::any_of(part.classes, is_name) ? config : json();
+}
+
 bool is_file(const fs::path& weights) {
   std::error_code ignored;
   return fs::is_regular_file(weights, ignored);
@@ -345,6 +356,13 @@ Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, cons
     if (role == kTokenizer) {  // the model's own: one in the text encoder's file comes before it
       checkpoint.sources_[role].weights = place;
       continue;
+    }
+    if (json config = config_beside(place, find_family(checkpoint.pipeline_class_)->part(role)); !config.is_null()) {
+      Source& source = checkpoint.sources_[role];
+      source.class_name = config["_class_name"];
+      source.config_file = (place.parent_path() / config_file_of(role)).string();
+      source.config = std::move(config);
+      checkpoint.places_.emplace_back(source.config_file);
     }
     checkpoint.replace(role, place);
     for (const auto& each : checkpoint.component(role).files) checkpoint.places_.push_back(each->path());

@@ -1,5 +1,5 @@
-// A model that is no folder of diffusers': files for its parts, and the rest from the YAML of the model that they are.
-// No torch.
+// A model that is no folder of diffusers': files for its parts, with the config.json beside a part's where its
+// _class_name is that part's, and the rest from the YAML of the model that they are. No torch.
 #pragma once
 
 #include <filesystem>

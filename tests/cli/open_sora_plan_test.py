@@ -62,6 +62,16 @@ class Published(CommandLineTest):
         apart = self.frames('b.safetensors', '--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
         self.assertEqual(usual, apart)
 
+    def test_the_config_in_the_folder_of_a_part_is_the_parts(self):
+        apart = ('--attention', 'full', '-m', '93x720p', '--vae', 'vae', '--text-encoder', 'mt5-xxl')
+        before = self.frames('a.safetensors', *apart)
+        model = Path(shutil.copytree(MODEL, self.folder / 'model'))
+        for file in (model / 'transformer' / 'config.json', self.folder / '93x720p' / 'config.json'):
+            file.write_text(json.dumps(json.loads(file.read_text()) | {'interpolation_scale_h': 1.5, 'interpolation_scale_w': 2.0}))
+        after = self.frames('b.safetensors', *apart)
+        self.assertNotEqual(before, after)
+        self.assertEqual(after, self.frames('c.safetensors', '--attention', 'full', '-m', model))
+
     def test_what_torch_saved_is_read_where_a_folder_has_nothing_else(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         for folder, old, new, prefix in (('vae', 'diffusion_pytorch_model.safetensors', 'checkpoint.ckpt', 'module.'), ('mt5-xxl', 'model.safetensors', 'pytorch_model.bin', '')):

@@ -167,6 +167,34 @@ TEST_F(PublishedFiles, TextEncodersOfOtherModelsAreNoneOfThisOne) {
   EXPECT_TRUE(throws_error([&] { model(); }, {"text_encoder is missing", "t5xxl.safetensors (", "vocab_size 32128"}));
 }
 
+TEST_F(PublishedFiles, AConfigBesideThePartsWeightsIsTheirs) {
+  write_rest("2.1", 0);
+  write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_names()));
+  const auto opened = [&] { return open_model(folder_.path(), {}, kConfigs); };
+  const json known = opened().config("transformer");
+  json other = known;
+  other["_class_name"] = "WanTransformer3DModel";
+  other["rope_max_seq_len"] = 512;
+  const fs::path file = folder_ / "config.json";
+  test::write_text(file, other.dump());
+  std::string named;
+  EXPECT_EQ(opened().config("transformer", &named), other);
+  EXPECT_EQ(named, file);
+  EXPECT_EQ(opened().component("transformer").config, other);
+  EXPECT_THAT(opened().places(), ::testing::Contains(file));
+  EXPECT_EQ(opened().config("vae", &named)["latents_mean"].size(), 16U);
+  EXPECT_NE(named, file);
+  for (const json& name : {json("WanModel"), json("AutoencoderKLWan"), json(1), json()}) {
+    other["_class_name"] = name;
+    test::write_text(file, other.dump());
+    EXPECT_EQ(opened().config("transformer"), known) << name;
+  }
+  other["_class_name"] = "WanTransformer3DModel";
+  other["num_layers"] = 29;
+  test::write_text(file, other.dump());
+  EXPECT_TRUE(throws_error([&] { opened(); }, {"does not fit", file.string(), "num_layers is 30, not 29"}));
+}
+
 TEST_F(PublishedFiles, NamesOfExpertsAreWords) {
   const Spelling spelled = authors(wan_transformer_names());
   write_rest("2.1", 0);
