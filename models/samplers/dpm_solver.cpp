@@ -18,11 +18,6 @@ at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
   return rounded_log(rounded_sqrt(alpha_prod / (1 - alpha_prod)));
 }
 
-/// Normal noise like `sample`, on the CPU. Drawn in the sample's dtype: draws of one seed differ between dtypes.
-at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) {
-  return at::randn(sample.sizes(), generator, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
-}
-
 }  // namespace
 
 DpmSolverSampler::DpmSolverSampler(NoiseSchedule schedule)

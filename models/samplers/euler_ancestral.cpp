@@ -25,20 +25,10 @@ at::Tensor training_sigmas(const SchedulerConfig& config) {
   return rounded_sqrt((1 - signal) / signal);
 }
 
-/// numpy's, in fp64.
-std::vector<double> evenly_spaced(double last, int64_t count) {
-  std::vector<double> values(static_cast<size_t>(count), 0);
-  if (count == 1) return values;
-  const double step = last / static_cast<double>(count - 1);
-  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = static_cast<double>(i) * step;
-  values.back() = last;
-  return values;
-}
-
 /// Noisiest first.
 std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
   const int64_t train_steps = config.num_train_timesteps, stride = train_steps / count;
-  std::vector<double> timesteps = evenly_spaced(static_cast<double>(train_steps - 1), count);
+  std::vector<double> timesteps = linspace(0, static_cast<double>(train_steps - 1), count);
   if (config.timestep_spacing != "linspace")
     for (int64_t i = 0; i < count; ++i)
       timesteps[static_cast<size_t>(i)] = static_cast<double>(i * stride + config.steps_offset);
@@ -81,7 +71,7 @@ at::Tensor EulerAncestralSampler::model_input(const at::Tensor& sample, int64_t 
 }
 
 void EulerAncestralSampler::draw(int64_t /*index*/, const at::Tensor& sample, const at::Generator& generator) {
-  drawn_ = at::randn(sample.sizes(), generator, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
+  drawn_ = draw_noise(sample, generator);
 }
 
 at::Tensor EulerAncestralSampler::predicted_original(const at::Tensor& prediction, const at::Tensor& sample,

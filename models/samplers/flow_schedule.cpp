@@ -7,6 +7,7 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
+#include "models/samplers/rounding.h"
 
 namespace sparsereel::models {
 namespace {
@@ -15,16 +16,6 @@ namespace {
 template <typename Real>
 Real shifted(Real sigma, double shift) {
   return static_cast<Real>(shift) * sigma / (1 + static_cast<Real>(shift - 1) * sigma);
-}
-
-/// `count` values from `first` to `last`, as numpy's linspace rounds them.
-std::vector<double> linspace(double first, double last, int64_t count) {
-  std::vector<double> values(count, first);
-  if (count == 1) return values;
-  const double step = (last - first) / static_cast<double>(count - 1);
-  for (int64_t i = 0; i < count; ++i) values[i] = first + static_cast<double>(i) * step;
-  values.back() = last;
-  return values;
 }
 
 /// In fp32, with the clean end behind.

@@ -3,6 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace sparsereel::models {
 
 /// A function of fp32 or fp64 numbers, computed in fp64: what lies behind libtorch's own in fp32 is oneMKL, whose last
@@ -23,6 +26,16 @@ inline at::Tensor rounded_exp(const at::Tensor& x) {
 }
 inline at::Tensor rounded_expm1(const at::Tensor& x) {
   return in_double([](const at::Tensor& y) { return y.expm1(); }, x);
+}
+
+/// `count` values from `first` to `last`, as numpy's linspace rounds them.
+inline std::vector<double> linspace(double first, double last, int64_t count) {
+  std::vector<double> values(count, first);
+  if (count == 1) return values;
+  const double step = (last - first) / static_cast<double>(count - 1);
+  for (int64_t i = 0; i < count; ++i) values[i] = first + static_cast<double>(i) * step;
+  values.back() = last;
+  return values;
 }
 
 }  // namespace sparsereel::models

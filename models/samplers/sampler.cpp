@@ -32,6 +32,10 @@ void Sampler::restore(const std::map<std::string, at::Tensor>& state) {
                   "resume with the scheduler that wrote the checkpoint");
 }
 
+at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) {
+  return at::randn(sample.sizes(), generator, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
+}
+
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps) {
   check_steps(config, num_inference_steps);
   switch (config.kind) {

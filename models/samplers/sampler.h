@@ -45,6 +45,9 @@ class Sampler {
   std::vector<double> timesteps_;
 };
 
+/// Normal noise like `sample`, on the CPU. Drawn in the sample's dtype: draws of one seed differ between dtypes.
+at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator);
+
 /// The sampler of the config's kind. Throws Error naming the field where the steps do not fit: more than
 /// num_train_timesteps, or noise levels without room between them (flow_schedule.h).
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps);

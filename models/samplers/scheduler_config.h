@@ -14,6 +14,11 @@ constexpr bool has_flow_shift(SamplerKind kind) {
   return kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
 }
 
+/// Whether its steps draw noise.
+constexpr bool draws(SamplerKind kind) {
+  return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral;
+}
+
 /// diffusers' discrete schedulers or, with the last three fields and no betas, those of flow matching. Not read:
 /// clip_sample and clip_sample_range, as none of them ever clips.
 struct SchedulerConfig {
