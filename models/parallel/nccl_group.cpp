@@ -52,7 +52,7 @@ size_t count_of(const at::Tensor& tensor) {
 class NcclGroup::Watched {
  public:
   Watched(SocketGroup& control, c10::Device device)
-      : library_(nccl::library()), control_(control), device_(device), event_(device.type()) {
+      : library_(nccl::library()), control_(control), device_(device), event_(device.type()), latest_(device.type()) {
     watcher_ = std::thread([this] { watch(); });
   }
   ~Watched() {
@@ -104,16 +104,26 @@ class NcclGroup::Watched {
       const auto add = [&](Result each) {
         if (result == Result::success || result == Result::in_progress) result = each;
       };
-      calls(library_, communicator_, static_cast<nccl::Stream>(stream.native_handle()), add);
+      try {
+        calls(library_, communicator_, static_cast<nccl::Stream>(stream.native_handle()), add);
+      } catch (...) {
+        library_.group_end();  // else the thread's next calls, of whatever communicator, would only be collected
+        throw;
+      }
       const Result end = library_.group_end();
       require(result, communicator_);
       require(end, communicator_);
     }
     settle();
     const std::lock_guard lock(mutex_);
-    if (pending_since_ && !event_.query()) return;
-    event_.record(stream);
-    pending_since_ = Clock::now();
+    if (pending_since_) {
+      latest_.record(stream);
+      is_last_ = false;
+    } else {
+      event_.record(stream);
+      pending_since_ = Clock::now();
+      is_last_ = true;
+    }
   }
 
  private:
@@ -164,6 +174,18 @@ class NcclGroup::Watched {
     return !woken_.wait_for(lock, kLook, [this] { return quit_; });
   }
 
+  /// Whether something that was enqueued is not done yet. Where the call that was looked at is, the last one is next,
+  /// and has its own time.
+  bool waits() {
+    if (!pending_since_ || !event_.query()) return pending_since_.has_value();
+    pending_since_.reset();
+    if (is_last_) return false;
+    std::swap(event_, latest_);
+    is_last_ = true;
+    if (!event_.query()) pending_since_ = Clock::now();
+    return pending_since_.has_value();
+  }
+
   /// What is wrong, after as many looks as it takes others to say more; empty: nothing.
   std::string find_problem() {
     Result state = Result::success;
@@ -171,29 +193,42 @@ class NcclGroup::Watched {
     const bool fails = asked != Result::success || (state != Result::success && state != Result::in_progress);
     errors_ = fails ? errors_ + 1 : 0;
     if (errors_ > kLooksBeforeBlame) return "NCCL: " + error_text(state, communicator_);
-    const bool waits = pending_since_ && !event_.query();
-    if (waits && Clock::now() - *pending_since_ > control_.limits().call)
+    const bool waiting = waits();
+    if (waiting && Clock::now() - *pending_since_ > control_.limits().call)
       return "what the ranks exchange did not end in time";
-    left_ = waits && control_.who_left() ? left_ + 1 : 0;
+    left_ = waiting && control_.who_left() ? left_ + 1 : 0;
     return {};
   }
 
-  void watch() {
-    for (int blocked = 0; sleep();) {
-      std::unique_lock lock(mutex_, std::defer_lock);
-      // A call may hold it that waits in vain: for room in the GPU's queue, behind what waits for a rank that is gone.
-      if (!lock.try_lock_for(kLook) && (!control_.ended() || ++blocked < kLooksBeforeBlame)) continue;
-      if (communicator_ == nullptr) continue;
-      if (control_.ended()) {
-        take_apart();
-        continue;
-      }
-      const std::string problem = find_problem();
-      const auto gone = left_ > kLooksBeforeBlame ? control_.who_left() : std::nullopt;
-      lock.unlock();
-      if (gone) control_.blame(*gone, "left before the others");
-      if (!problem.empty()) control_.abort(problem);
+  void look() {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    // A call may hold it that waits in vain: for room in the GPU's queue, behind what waits for a rank that is gone.
+    if (!lock.try_lock_for(kLook) && (!control_.ended() || ++blocked_ < kLooksBeforeBlame)) return;
+    if (communicator_ == nullptr) return;
+    if (control_.ended()) return take_apart();
+    const std::string problem = find_problem();
+    const auto gone = left_ > kLooksBeforeBlame ? control_.who_left() : std::nullopt;
+    lock.unlock();
+    if (gone) control_.blame(*gone, "left before the others");
+    if (!problem.empty()) control_.abort(problem);
+  }
+
+  /// A fault of the GPU is thrown by whoever asks it something: here, nobody would catch it.
+  template <typename Act>
+  void end_on_error(const Act& act) noexcept {
+    try {
+      act();
+    } catch (const c10::Error& error) {
+      control_.abort(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      control_.abort(error.what());
     }
+  }
+
+  void watch() {
+    c10::OptionalDeviceGuard guard;  // another card than the rank's would get a context, too
+    end_on_error([&] { guard.reset_device(device_); });
+    while (sleep()) end_on_error([&] { look(); });
   }
 
   /// What waits for the GPU goes on.
@@ -224,11 +259,13 @@ class NcclGroup::Watched {
   std::mutex sleep_mutex_;  // of quit_
   std::condition_variable woken_;
   bool quit_ = false;
-  int errors_ = 0, left_ = 0;                   // the watcher's looks at them in a row
-  std::timed_mutex mutex_;                      // of all below
-  nccl::Communicator* communicator_ = nullptr;  // null: not there yet, or taken apart
-  c10::Event event_;                            // behind a call that was enqueued
-  std::optional<Clock::time_point> pending_since_;
+  int errors_ = 0, left_ = 0, blocked_ = 0;         // the watcher's looks at them; of the first two in a row
+  std::timed_mutex mutex_;                          // of all below
+  nccl::Communicator* communicator_ = nullptr;      // null: not there yet, or taken apart
+  c10::Event event_;                                // behind a call that was enqueued, which is looked at
+  c10::Event latest_;                               // behind the last one, where that is another
+  bool is_last_ = true;                             // event_ is behind the last one
+  std::optional<Clock::time_point> pending_since_;  // event_, by what was seen last
   std::thread watcher_;
 };
 
