@@ -90,12 +90,28 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   Denoiser& denoiser = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
   if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
-  return guidance_[expert].predict(sampler_->model_input(state_.latents, done_), state_.conditioning, timestep,
-                                   [&](const at::Tensor& latents, const Conditioning& conditioning) {
-                                     const at::Tensor timesteps = at::full({conditioning.passes()}, timestep,
-                                                                           latents.options().dtype(at::kFloat));
-                                     return denoiser.forward(with_beside(latents), conditioning, timesteps, run, cache);
-                                   });
+  return guidance_[expert].predict(
+      sampler_->model_input(state_.latents, done_), state_.conditioning, timestep,
+      [&](const at::Tensor& latents, const Conditioning& conditioning) {
+        const at::Tensor timesteps = at::full({conditioning.passes()}, timestep, latents.options().dtype(at::kFloat));
+        return denoiser.forward(with_beside(latents), conditioning, timesteps, run, cache);
+      },
+      share_.passes.get());
+}
+
+/// Ranks find out together, by one exchange, which also tells whether they still have the same latents: sums that are
+/// alike have a largest one that is the smallest.
+bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
+  if (share_.all == nullptr) return all_finite(prediction);
+  const at::Tensor sum = checksum(state_.latents), broken = at::isfinite(prediction).all().logical_not();
+  const at::Tensor most = at::stack({broken.to(at::kLong), sum, sum.neg()});
+  share_.all->all_reduce_max(most);
+  const at::Tensor found = most.cpu();
+  share_.all->check();
+  if (found[1].item<int64_t>() != -found[2].item<int64_t>())
+    throw run_failure("before step " + std::to_string(done_ + 1) + " the ranks no longer have the same latents",
+                      "use cards of one kind; if they are, look for one that computes wrongly");
+  return found[0].item<int64_t>() == 0;
 }
 
 /// Leaves the step's own counts in attention_.per_layer.

@@ -50,11 +50,12 @@ void add_up_ranks(std::vector<attention::Statistics>& layers, std::vector<int64_
   std::vector<at::Tensor> all(static_cast<size_t>(group.size()));
   for (at::Tensor& each : all) each = at::empty_like(own);
   group.all_gather(own, all);
+  for (at::Tensor& each : all) each = each.cpu();
+  group.check();
   layers.assign(layers.size(), {});
   kept_by_rank.resize(all.size());
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const at::Tensor table = all[rank].cpu();
-    const int64_t* values = table.const_data_ptr<int64_t>();
+    const int64_t* values = all[rank].const_data_ptr<int64_t>();
     for (size_t layer = 0; layer < layers.size(); ++layer) {
       const attention::Statistics of_rank = statistics_of(values + layer * kColumns);
       layers[layer] += of_rank;

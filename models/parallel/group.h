@@ -33,6 +33,9 @@ class Group {
   /// Groups of the ranks that gave equal colors, in the order of their ranks; called by all.
   virtual std::shared_ptr<Group> split(int64_t color) = 0;
 
+  /// Throws Error where the group has ended. Where calls return before they are done, it is to be asked after a wait
+  /// for the device and before what came is used: a call that was broken off leaves anything.
+  virtual void check() const {}
   /// Ends the group for all, saying why: their calls throw Error with this rank and `reason`. Idempotent.
   virtual void abort(const std::string& reason) noexcept = 0;
 };

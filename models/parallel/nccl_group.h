@@ -30,8 +30,7 @@ class NcclGroup final : public Group {
   void broadcast(const at::Tensor& tensor, int64_t root) override;
   std::shared_ptr<Group> split(int64_t color) override;
   void abort(const std::string& reason) noexcept override;
-  /// Throws Error where the group has ended.
-  void check() const { control_->check(); }
+  void check() const override { control_->check(); }
 
  private:
   class Watched;

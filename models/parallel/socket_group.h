@@ -51,8 +51,8 @@ class SocketGroup final : public Group {
   void blame(int64_t rank, const std::string& what_it_did) noexcept;
   /// As broadcast(), for as long as it takes `root` to call it.
   void wait_for(const at::Tensor& tensor, int64_t root);
-  /// Throws Error where the group has ended. From any thread, as all below.
-  void check() const;
+  // From any thread, as all below.
+  void check() const override;
   bool ended() const noexcept;
   /// Of those that have left as all do at the end; a rank that still waits for it waits in vain.
   std::optional<int64_t> who_left() const;
