@@ -20,6 +20,11 @@ int64_t ranks_of_pass(int64_t ranks, int64_t passes) {
   return has_ranks_for_passes(ranks, passes) ? ranks / 2 : ranks;
 }
 
+/// It stays its owner's.
+std::shared_ptr<Group> callers(Group* group) {
+  return {group, [](Group*) {}};
+}
+
 }  // namespace
 
 Slice slice_of(int64_t count, int64_t ranks, int64_t rank) {
@@ -35,13 +40,16 @@ Share share_of(Group* group, int64_t passes) {
   if (group == nullptr) return {};
   Share share{.all = group, .tokens = {}, .passes = {}};
   if (!has_ranks_for_passes(group->size(), passes)) {
-    share.tokens = std::shared_ptr<Group>(group, [](Group*) {});  // the caller's
+    if (group->size() > 1) share.tokens = callers(group);
     return share;
   }
   const int64_t together = ranks_of_pass(group->size(), passes);
-  const std::shared_ptr<Group> tokens = group->split(group->rank() / together);
+  if (together == 1) {  // a rank for each pass; splits cost time
+    share.passes = callers(group);
+    return share;
+  }
+  share.tokens = group->split(group->rank() / together);
   share.passes = group->split(group->rank() % together);
-  if (together > 1) share.tokens = tokens;
   return share;
 }
 
@@ -70,7 +78,9 @@ bool any_rank(bool says, Group* group, at::Device device) {
   if (group == nullptr) return says;
   const at::Tensor flag = at::full({1}, says ? 1 : 0, at::TensorOptions().dtype(at::kLong).device(device));
   group->all_reduce_max(flag);
-  return flag.item<int64_t>() != 0;
+  const bool any = flag.item<int64_t>() != 0;
+  group->check();
+  return any;
 }
 
 }  // namespace sparsereel::models
