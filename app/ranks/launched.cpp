@@ -1,8 +1,10 @@
 // A table of launchers and their variables.
 #include "app/ranks/launched.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
@@ -25,7 +27,7 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_ID"},
+    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID"},
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID"},
 }};
 
@@ -35,15 +37,25 @@ int64_t number_in(const char* name, const char* value) {
                   "unset it, or for batch give --share i/n");
 }
 
-const Launcher* find_launcher(const Environment& environment) {
-  for (const Launcher& launcher : kLaunchers)
-    if (environment(launcher.rank) != nullptr && environment(launcher.size) != nullptr) return &launcher;
-  return nullptr;
-}
-
 std::string text_in(const char* name, const Environment& environment) {
   const char* value = environment(name);
   return value == nullptr ? "" : value;
+}
+
+const Launcher* find_launcher(const Environment& environment) {
+  const auto is_there = [&](const Launcher& launcher) {
+    return environment(launcher.rank) != nullptr && environment(launcher.size) != nullptr;
+  };
+  const auto agree = [&](const Launcher& one, const Launcher& other) {
+    return text_in(one.rank, environment) == text_in(other.rank, environment) &&
+           text_in(one.size, environment) == text_in(other.size, environment);
+  };
+  const auto found = std::ranges::find_if(kLaunchers, is_there);
+  if (found == kLaunchers.end()) return nullptr;
+  // srun --mpi=pmi2 sets MPI's variables beside its own, which say more. An mpirun over Slurm has ranks that are not
+  // the step's.
+  const Launcher& slurm = kLaunchers.back();
+  return is_there(slurm) && std::string_view(found->rank) == "PMI_RANK" && agree(*found, slurm) ? &slurm : &*found;
 }
 
 /// One that few others take, the same for all ranks of a job.
@@ -88,7 +100,8 @@ std::string first_host(const std::string& slurm_nodes) {
 MeetingPlace find_meeting_place(const Launched& launched, const Environment& environment) {
   const Launcher* launcher = find_launcher(environment);
   const auto text = [&](const char* name) { return text_in(name, environment); };
-  const std::string job = launcher == nullptr ? "" : text(launcher->job);
+  std::string job = launcher == nullptr ? "" : text(launcher->job);
+  if (job.empty()) job = text("SLURM_JOB_ID");
   MeetingPlace place{.host = text("MASTER_ADDR")};
   if (place.host.empty() && !text("SLURM_STEP_NODELIST").empty()) place.host = first_host(text("SLURM_STEP_NODELIST"));
   const bool one_host = launcher != nullptr && text(launcher->local_size) == std::to_string(launched.size);

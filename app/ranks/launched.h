@@ -21,8 +21,8 @@ struct Launched {
 };
 
 /// By the variables of torchrun (RANK, WORLD_SIZE), Open MPI, MPICH and Intel MPI (PMI_RANK, PMI_SIZE) or of a Slurm
-/// step, in this order; nothing where there are none. Throws Error naming a variable that is no number, or a rank that
-/// is none of so many.
+/// step, in this order, but of a Slurm step where PMI's are the same; nothing where there are none. Throws Error naming
+/// a variable that is no number, or a rank that is none of so many.
 std::optional<Launched> find_launched(const Environment& environment);
 
 /// Where launched processes find each other: as Rendezvous in models/parallel/rendezvous.h.

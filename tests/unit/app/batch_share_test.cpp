@@ -76,6 +76,29 @@ TEST(MeetingPlace, IsWhatTheLauncherSays) {
   slurm["SLURM_JOB_ID"] = "18";
   EXPECT_NE(place_of(slurm).port, port);
   EXPECT_TRUE(test::throws_error([&] { place_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}); }, {"MPI", "host of rank 0"}));
+  const auto mpi = [&](const char* rank, const char* job) {
+    return place_of(
+        {{"PMI_RANK", rank}, {"PMI_SIZE", "2"}, {"PMI_ID", rank}, {"MPI_LOCALNRANKS", "2"}, {"PMI_JOBID", job}});
+  };
+  EXPECT_EQ(mpi("0", "7").port, mpi("1", "7").port);
+  EXPECT_EQ(mpi("0", "7").run, mpi("1", "7").run);
+  EXPECT_NE(mpi("0", "8").port, mpi("1", "7").port);
+}
+
+TEST(Launched, SlurmsOwnVariablesComeBeforeThoseThatItSetsForMpi) {
+  std::map<std::string, std::string> variables = {{"PMI_RANK", "5"},
+                                                  {"PMI_SIZE", "8"},
+                                                  {"SLURM_PROCID", "5"},
+                                                  {"SLURM_STEP_NUM_TASKS", "8"},
+                                                  {"SLURM_LOCALID", "1"}};
+  const Environment environment = [&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  EXPECT_EQ(find_launched(environment)->local_rank, 1);
+  variables["SLURM_STEP_NUM_TASKS"] = "2";  // of an mpirun's helpers, one a node
+  EXPECT_EQ(find_launched(environment)->local_rank, std::nullopt);
+  EXPECT_EQ(find_launched(environment)->size, 8);
 }
 
 TEST(MeetingPlace, IsTheFirstHostOfAList) {
