@@ -61,6 +61,12 @@ struct CommandLine {
     report_file = values.contains("report") ? values.at("report") : "";  // before values are found wrong
     collect_settings(settings, values, config, use);
   }
+  /// What the ranks of a launcher have the same of.
+  std::map<std::string, std::string> given() const {
+    std::map<std::string, std::string> all = values;
+    all["config"] = config;
+    return all;
+  }
   void start(const char* command) { start_report(settings.text("report", ""), settings.flag("json"), command, report); }
   /// `files`: those of the command that no option of the table names.
   void check_files(Command command, std::vector<NamedFile> files) const {
@@ -156,8 +162,14 @@ void follow_rank_0(CommandLine& line) {
   } catch (const Error&) {
     failure = std::current_exception();
   }
-  const std::unique_ptr<World> world = World::find(line.settings);
-  if (follow(*world, failure) != 0) throw run_failure("the ranks came to no video", "see what rank 0 says");
+  const std::unique_ptr<World> world = World::find(line.settings, line.given());
+  if (!world) {
+    std::cerr << "error: gpus 1 of a file comes too late for a rank of a launcher\n  remedy: give it as --gpus 1\n";
+    throw run_failure("this rank has no rank 0", "give --gpus 1");
+  }
+  const int code = follow(*world, failure);
+  for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::failed, ErrorKind::cancelled})
+    if (code == models::exit_code(kind)) throw Error(kind, "the ranks came to no video", "see what rank 0 says");
 }
 
 void add_generate(CommandLine& line) {
@@ -171,7 +183,7 @@ void add_generate(CommandLine& line) {
     const std::vector<Settings> videos = settings_of_videos(line.settings);
     check_files(videos, line.config, {});
     line.start("generate");
-    const std::unique_ptr<World> world = World::find(line.settings);
+    const std::unique_ptr<World> world = World::find(line.settings, line.given());
     generate(videos, line.settings.text("output", kDefaultOutput), world.get(), line.report);
   });
 }
@@ -452,8 +464,9 @@ int run_program(int argc, char** argv, const Additions& additions) {
       return follow(world);
     }
     if (started) return run_silently(argc, argv, /*last_words=*/true);
-    install_signal_handlers();
-    if (is_silent_rank({argv, argv + argc}, process_environment)) return run_silently(argc, argv, false);
+    const bool is_silent = is_silent_rank({argv, argv + argc}, process_environment);
+    install_signal_handlers(is_silent);
+    if (is_silent) return run_silently(argc, argv, false);
     const PrintableOnly output(std::cout), errors(std::cerr);
     RunReport report;
     return run_to_exit_code(argc, argv, report);

@@ -22,11 +22,11 @@ void say(std::string_view text) {
 }
 
 /// The first asks the run to stop, where that looks; else, and the second time, it ends the process.
-void wait_for_signals(sigset_t signals) {
+void wait_for_signals(sigset_t signals, bool silent) {
   for (int number = 0;;) {
     if (sigwait(&signals, &number) != 0) continue;
     const bool first = !stop_requested.exchange(true);
-    if (first)
+    if (first && !silent)
       say(told_to_stop ? "\nstopping after this step; once more to stop at once\n"
                        : "\ninterrupted: no step was done\n");
     if (!first || !told_to_stop) break;
@@ -37,7 +37,7 @@ void wait_for_signals(sigset_t signals) {
 
 }  // namespace
 
-void install_signal_handlers() {
+void install_signal_handlers(bool silent) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGINT, SIGTERM}) {
@@ -50,7 +50,7 @@ void install_signal_handlers() {
     if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, number);
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // inherited by every thread to come
-  std::thread(wait_for_signals, signals).detach();
+  std::thread(wait_for_signals, signals, silent).detach();
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }

@@ -5,9 +5,9 @@
 
 namespace sparsereel::app {
 
-/// Starts to listen, before any other thread is started, and ignores SIGXFSZ and SIGPIPE so that a file size limit or a
-/// reader that left is an ordinary write error.
-void install_signal_handlers();
+/// Starts to listen, before any other thread is started, and says so to the user unless `silent`; ignores SIGXFSZ and
+/// SIGPIPE so that a file size limit or a reader that left is an ordinary write error.
+void install_signal_handlers(bool silent = false);
 
 /// True after the first of these signals. Keep polling it between steps: once it was called, the first signal no longer
 /// ends the process.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "app/job/denoising_checkpoint.h"
+#include "app/job/interrupt.h"
 #include "app/ranks/messages.h"
 #include "app/terminal.h"
 #include "models/configs/tuned_profile.h"
@@ -28,6 +29,7 @@ nlohmann::json json_of(const models::Request& request) {
   std::map<std::string, std::string> values;
   for (const models::Field& field : models::fields())
     if (std::string text = field.text(request); !text.empty()) values[field.name] = std::move(text);
+  if (request.negative_prompt) values["negative_prompt"] = *request.negative_prompt;  // "" is not the model's own
   return values;
 }
 
@@ -98,7 +100,23 @@ class Follower {
   }
 
  private:
+  /// Who starts the ranks with other command lines wants other videos of them.
+  void compare_given(const nlohmann::json& rank_0) const {
+    if (!world_.given() || rank_0.is_null()) return;
+    nlohmann::json own = *world_.given(), others = rank_0;
+    for (const char* name : {"device", "threads", "quiet", "json", "report"}) {  // of a process
+      own.erase(name);
+      others.erase(name);
+    }
+    for (const auto& [left, right] : {std::pair(&own, &others), std::pair(&others, &own)})
+      for (const auto& [name, value] : left->items())
+        if (!right->contains(name) || right->at(name) != value)
+          throw bad_option(name, "is not the same here as on rank 0",
+                           "start all ranks with one command line, or with --gpus 1 for a video of each");
+  }
+
   void open(const nlohmann::json& message) {
+    compare_given(message.at("given"));
     if (at::Device(models::resolve_device(world_.device())).is_cpu())
       at::set_num_threads(message.at("threads").get<int>());
     RunOptions run;
@@ -154,8 +172,12 @@ class Follower {
     // States that rank 0 keeps are made by all of them.
     if (message.at("checkpoints").get<bool>()) run.checkpoint = [](const models::DenoisingState&) {};
     run.checkpoint_every = message.at("checkpoint_every").get<int64_t>();
+    if (world_.given()) run.cancelled = interrupted;  // a launcher's signals come to all
     make_over_ranks(run, world_);
-    pipeline_->generate(plan, inputs, run);
+    try {
+      pipeline_->generate(plan, inputs, run);
+    } catch (const models::Cancelled&) {  // all are: rank 0 keeps what there is, and then says so
+    }
   }
 
   World& world_;
@@ -185,7 +207,10 @@ void connect_or_say(World& world) {
 }  // namespace
 
 void tell_model(World& world, const GenerateOptions& options, int threads) {
+  nlohmann::json given;
+  if (world.given()) given = *world.given();
   tell(world.control(), {{"what", "model"},
+                         {"given", given},
                          {"model", options.run.model.string()},
                          {"files", options.run.files},
                          {"random_weights", options.run.random_weights},
@@ -196,6 +221,7 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
 void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
   const models::Request& request = video.options.request;
   const bool by_head = video.options.profile && video.options.profile->by_head();
+  world.need_others(true);
   nlohmann::json size;
   if (request.image_size) size = {request.image_size->height, request.image_size->width};
   tell(world.control(), {{"what", "video"},
@@ -223,8 +249,13 @@ void make_over_ranks(models::Run& run, World& world) {
   };
   ask_first(run.step, world);
   ask_first(run.decode, world);
-  ask_first(run.latents, world);
-  ask_first(run.attention, world);
+  ask_first(run.within, world);
+  if (run.attention) ask_first(run.attention, world);
+  run.latents = [&world, watched = std::move(run.latents)](const models::Outcome& outcome) {
+    world.check();
+    world.need_others(false);  // they have done their part of this video
+    if (watched) watched(outcome);
+  };
   if (run.checkpoint) ask_first(run.checkpoint, world);
 }
 
@@ -238,6 +269,7 @@ int follow(World& world, std::exception_ptr failure) {
   try {
     connect_or_say(world);
     if (failure) std::rethrow_exception(failure);
+    if (world.given()) interrupted();  // from now on a signal is for rank 0 to end all, and for the steps
     Follower(world).run();
     world.finish();
     return 0;

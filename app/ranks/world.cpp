@@ -14,6 +14,7 @@
 #include "app/ranks/messages.h"
 #include "app/terminal.h"
 #include "hilbert/read_text.h"
+#include "models/engine/failure.h"
 #include "models/files/temporary.h"
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/rendezvous.h"
@@ -85,8 +86,22 @@ std::vector<std::string> devices_of_ranks(int64_t count, const std::string& devi
   return devices;
 }
 
+namespace {
+
+/// By the last --gpus: nothing else of the command line is read yet.
+bool asks_for_one(const std::vector<std::string>& arguments) {
+  bool one = false;
+  for (size_t i = 2; i < arguments.size(); ++i) {
+    if (arguments[i] == "--gpus" && i + 1 < arguments.size()) one = arguments[++i] == "1";
+    if (arguments[i].starts_with("--gpus=")) one = arguments[i] == "--gpus=1";
+  }
+  return one;
+}
+
+}  // namespace
+
 bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment) {
-  if (std::ranges::find(arguments, "generate") == arguments.end()) return false;
+  if (arguments.size() < 2 || arguments[1] != "generate" || asks_for_one(arguments)) return false;
   try {
     const auto launched = find_launched(environment);
     return launched && launched->rank > 0;
@@ -95,18 +110,20 @@ bool is_silent_rank(const std::vector<std::string>& arguments, const Environment
   }
 }
 
-std::unique_ptr<World> World::find(const Settings& settings) {
+std::unique_ptr<World> World::find(const Settings& settings, std::map<std::string, std::string> given) {
   const GroupChoice choice = find_group_choice(process_environment);
   const auto launched = find_launched(process_environment);
   const std::optional<int64_t> gpus = settings.whole("gpus");
   const std::string device = settings.text("device", "auto");
-  if (launched && launched->size > 1) {
-    if (gpus.value_or(1) != 1)
+  if (launched && launched->size > 1 && gpus != 1) {
+    if (gpus)
       throw bad_option(
           "gpus",
           std::to_string(*gpus) + ": " + launched->source + " has started " + std::to_string(launched->size) + " ranks",
-          "leave it out: each rank takes a card");
-    return World::launched(*launched, device);
+          "leave it out: each rank takes a card; with 1, each process makes a video of its own");
+    std::unique_ptr<World> world = World::launched(*launched, device);
+    world->given_ = std::move(given);
+    return world;
   }
   const int64_t count = gpus.value_or(1);
   if (count == 1 && !choice.of_one) return nullptr;
@@ -200,16 +217,30 @@ void World::connect() {
 
 /// In a thread of the group's. Ranks that write nothing end at once: they may wait for a GPU that is not coming back.
 void World::watch_over_the_end() {
-  if (rank_ > 0) _exit(1);
-  std::unique_lock lock(mutex_);
-  if (leaving_changed_.wait_for(lock, kToEnd, [this] { return leaving_; })) return;
+  ErrorKind kind = ErrorKind::failed;
+  std::string words;
   try {
     control_->check();
   } catch (const Error& error) {
-    std::cerr << "\nerror: " << one_line(error.what()) << "\n  remedy: " << one_line(error.remedy()) << std::endl;
+    kind = error.kind();
+    words = std::string(kind == ErrorKind::cancelled ? "\ninterrupted: " : "\nerror: ") + one_line(error.what()) +
+            "\n  remedy: " + one_line(error.remedy());
   }
+  if (rank_ > 0) _exit(models::exit_code(kind));
+  std::unique_lock lock(mutex_);
+  leaving_changed_.wait(lock, [this] { return leaving_ || needs_others_; });
+  if (leaving_changed_.wait_for(lock, kToEnd, [this] { return leaving_; })) return;
+  std::cerr << words << std::endl;
   models::Temporary::remove_all();
-  _exit(1);
+  _exit(models::exit_code(kind));
+}
+
+void World::need_others(bool need) {
+  {
+    const std::lock_guard lock(mutex_);
+    needs_others_ = need;
+  }
+  leaving_changed_.notify_all();
 }
 
 void World::child_died(int64_t rank, const std::string& how) {
@@ -234,7 +265,7 @@ models::Group& World::group() {
 }
 
 void World::check() const {
-  control_->check();
+  if (needs_others_) control_->check();
 }
 
 void World::end(const Error& error) noexcept {

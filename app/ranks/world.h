@@ -4,7 +4,9 @@
 // Rank 0 alone reads options and writes files; the others hear from it what to make.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,13 +35,15 @@ models::GroupLimits find_group_limits(const Environment& environment);
 std::vector<std::string> devices_of_ranks(int64_t count, const std::string& device, bool may_share);
 
 /// Whether this process is another rank than 0 of a command whose ranks make a video together: it prints nothing.
+/// `arguments`: with the program's name.
 bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment);
 
 class World {
  public:
   /// Null where one process makes the videos, and no group is. Else this is rank 0 of --gpus, and starts the others;
-  /// or any rank of a launcher's. Throws Error where both are asked for, and as devices_of_ranks().
-  static std::unique_ptr<World> find(const Settings& settings);
+  /// or any rank of a launcher's, but where one card is asked for. Throws Error where both are asked for, and as
+  /// devices_of_ranks(). `given`: the command line's options.
+  static std::unique_ptr<World> find(const Settings& settings, std::map<std::string, std::string> given);
   /// Of a process that find() of rank 0 started.
   explicit World(const StartedRank& started);
   /// Rank 0's ends the others, where they do not leave by themselves: after finish() they do.
@@ -59,7 +63,12 @@ class World {
   models::SocketGroup& control() { return *control_; }
   /// Over which videos are made: NCCL's on GPUs. Called by all at the same time.
   models::Group& group();
-  /// Throws Error where another rank has failed or is gone. After a wait for a GPU that comes before its results count.
+  /// What this rank was given, where a launcher started all with command lines of their own: to be the same.
+  const std::optional<std::map<std::string, std::string>>& given() const { return given_; }
+  /// By rank 0: whether what it does next takes the others; if not, their end is no matter.
+  void need_others(bool need);
+  /// Throws Error where another rank has failed or is gone, and is needed. After a wait for a GPU that comes before its
+  /// results count.
   void check() const;
   /// Tells the others why this rank stops.
   void end(const Error& error) noexcept;
@@ -81,7 +90,9 @@ class World {
   std::optional<Launched> launched_;
   std::vector<models::Link> links_;  // until they are connected
   std::unique_ptr<Children> children_;
-  std::mutex mutex_;  // of the next three, which other threads use
+  std::optional<std::map<std::string, std::string>> given_;
+  std::atomic<bool> needs_others_ = true;  // changes with the mutex
+  std::mutex mutex_;                       // of the next three, which other threads use
   std::condition_variable leaving_changed_;
   bool leaving_ = false;
   std::string early_death_;  // of a child, before there was a group

@@ -60,7 +60,7 @@ class Ranks(CommandLineTest):
 
     def test_video_has_the_bytes_of_one_process(self):
         self.succeed(self.generate('-o', 'one.safetensors'))
-        for count in (2, 3):
+        for count in (2, 4):
             result = self.succeed(self.generate('-o', 'several.safetensors', '--gpus', count))
             self.assertEqual(result.stderr, '')
             self.assertEqual(*((self.folder / name).read_bytes() for name in ('one.safetensors', 'several.safetensors')))
@@ -90,14 +90,14 @@ class Ranks(CommandLineTest):
 
     def test_killed_rank_ends_all_with_one_message(self):
         for seconds in (0, 0.3, 1):
-            process = self.start('--gpus', 3, '--size', '256x256', '--frames', 17)
-            children = self.wait_for_children(process, 2)
+            process = self.start('--gpus', 4, '--size', '256x256', '--frames', 17)
+            children = self.wait_for_children(process, 3)
             time.sleep(seconds)
             killed = max(children)
             os.kill(killed, signal.SIGKILL)
             code, output, errors = self.end_of(process, children)
             self.assertEqual((code, output), (1, ''), errors)
-            self.assertRegex(errors, r'\Aerror: rank [12] \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')
+            self.assertRegex(errors, r'\Aerror: rank [123] \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')
             self.assertEqual(self.names(), [])
 
     def test_killed_rank_keeps_the_checkpoint_and_any_number_of_ranks_goes_on(self):
@@ -113,13 +113,25 @@ class Ranks(CommandLineTest):
             self.skipTest('a busy machine: all was made before anybody looked')
         self.assertIn('it goes on from step', errors)
         self.assertTrue(checkpoint.exists())
-        again = self.start('--gpus', 3, *arguments, '--json', steps=40)
+        again = self.start('--gpus', 4, *arguments, '--json', steps=40)
         report = json.loads(again.communicate(timeout=120)[0])
         self.assertGreater(report['resumed_at_step'], 0)
         self.assertFalse(checkpoint.exists())
         self.succeed(self.generate('-o', 'whole.safetensors', *arguments, '--steps', 40))
         whole, resumed = ((self.folder / name).read_bytes() for name in ('whole.safetensors', 'clip.safetensors'))
         self.assertEqual(whole, resumed)
+
+    def test_rank_that_ends_after_the_latents_loses_no_video(self):
+        process = self.start('--gpus', 2, '--size', '1024x1024', '--frames', 17, steps=1)
+        child, = self.wait_for_children(process, 1)
+        while not list(self.folder.glob('*.latents.safetensors')) and process.poll() is None:
+            time.sleep(0.001)
+        if not lives(child):
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(child, signal.SIGKILL)
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual((process.returncode, errors), (0, ''))
+        self.assertEqual(self.names(), ['clip.safetensors'])
 
     def test_interrupt_of_all_in_the_terminal_ends_all(self):
         process = self.start('--gpus', 2, '--size', '256x256', '--frames', 17, start_new_session=True)
@@ -132,8 +144,8 @@ class Ranks(CommandLineTest):
         self.assertEqual(self.names(), [])
 
     def test_killed_rank_0_leaves_no_process(self):
-        process = self.start('--gpus', 3)
-        children = self.wait_for_children(process, 2)
+        process = self.start('--gpus', 4)
+        children = self.wait_for_children(process, 3)
         time.sleep(0.5)
         process.kill()
         self.end_of(process, children)
@@ -167,21 +179,55 @@ class Ranks(CommandLineTest):
 class LaunchedRanks(CommandLineTest):
     """As mpirun and srun start them; torchrun's differ by who keeps the meeting place."""
 
-    def start(self, rank, size, name='clip.safetensors', **more):
+    def start(self, rank, size, name='clip.safetensors', given=(), **more):
         variables = {'SLURM_PROCID': rank, 'SLURM_STEP_NUM_TASKS': size, 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_ID': os.getpid(), **more}
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', '2', '--device', 'cpu', '-o', name, '--quiet'], cwd=self.folder,
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', '2', '--device', 'cpu', '-o', name, '--quiet', *map(str, given)], cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **{key: str(value) for key, value in variables.items()}})
         self.addCleanup(process.kill)
         return process
 
     def test_they_make_one_video_together_and_rank_0_alone_speaks(self):
-        ranks = [self.start(rank, 3) for rank in range(3)]
+        ranks = [self.start(rank, 4) for rank in range(4)]
         outputs = [rank.communicate(timeout=120) for rank in ranks]
-        self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0], outputs)
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0, 0], outputs)
         self.assertIn('clip.safetensors: ', outputs[0][0])
-        self.assertEqual(outputs[1:], [('', ''), ('', '')])
+        self.assertEqual(outputs[1:], [('', '')] * 3)
         self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--steps', 2, '--device', 'cpu', '-o', 'one.safetensors', '--quiet'))
         self.assertEqual(*((self.folder / name).read_bytes() for name in ('clip.safetensors', 'one.safetensors')))
+
+    def test_interrupt_of_all_cancels_them_together(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            given = ('--steps', 1000, '--size', '256x256', '--frames', 17, '--checkpoint-every', 1)
+            ranks = [self.start(rank, 2, given=given) for rank in range(2)]
+            end = time.monotonic() + 60
+            while not list(self.folder.glob('*.checkpoint.safetensors')):
+                self.assertEqual([rank.poll() for rank in ranks], [None, None])
+                self.assertLess(time.monotonic(), end, 'no checkpoint')
+                time.sleep(0.01)
+            for rank in reversed(ranks):
+                rank.send_signal(number)
+            outputs = [rank.communicate(timeout=60) for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [130, 130], outputs)
+            self.assertIn('it goes on from step', outputs[0][1])
+            self.assertEqual(outputs[1], ('', ''))
+            for left in self.folder.glob('*.checkpoint.safetensors'):
+                left.unlink()
+
+    def test_other_command_lines_are_refused(self):
+        ranks = [self.start(rank, 2, given=('--seed', 3 + rank)) for rank in range(2)]
+        outputs = [rank.communicate(timeout=60) for rank in ranks]
+        self.assertEqual(ranks[0].returncode, 2, outputs)
+        self.assertIn('error: rank 1', outputs[0][1])
+        self.assertIn('seed', outputs[0][1])
+        self.assertIn('--gpus 1', outputs[0][1])
+        self.assertEqual(self.names(), [])
+
+    def test_one_card_makes_a_video_for_each(self):
+        ranks = [self.start(rank, 2, name=f'{rank}.safetensors', given=('--gpus', 1)) for rank in range(2)]
+        outputs = [rank.communicate(timeout=120) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
+        self.assertEqual(self.names(), ['0.safetensors', '1.safetensors'])
+        self.assertIn('1.safetensors: ', outputs[1][0])
 
     def test_rank_that_never_starts_is_named(self):
         rank = self.start(0, 2, SPARSEREEL_START_SECONDS=2)

@@ -46,6 +46,11 @@ TEST(World, OtherRanksOfALauncherAreSilentWhereTheyMakeOneVideo) {
   const auto second = environment_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   EXPECT_TRUE(is_silent_rank({"sparsereel", "generate"}, second));
   EXPECT_FALSE(is_silent_rank({"sparsereel", "batch"}, second));
+  EXPECT_FALSE(is_silent_rank({"sparsereel", "batch", "generate"}, second));
+  EXPECT_FALSE(is_silent_rank({"sparsereel"}, second));
+  EXPECT_FALSE(is_silent_rank({"sparsereel", "generate", "--gpus", "1"}, second));
+  EXPECT_FALSE(is_silent_rank({"sparsereel", "generate", "--gpus", "2", "--gpus=1"}, second));
+  EXPECT_TRUE(is_silent_rank({"sparsereel", "generate", "--gpus=1", "--gpus", "2"}, second));
   EXPECT_FALSE(is_silent_rank({"sparsereel", "generate"}, environment_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}})));
   EXPECT_FALSE(is_silent_rank({"sparsereel", "generate"}, environment_of({})));
 }
