@@ -117,6 +117,26 @@ TEST(Share, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
   run_in_threads(3, [](Group& group) { EXPECT_EQ(share_of(&group, 2).tokens->size(), 3); });
 }
 
+/// As one whose calls return before they are done, and were broken off.
+class BrokenOff final : public Group {
+ public:
+  int64_t rank() const override { return 0; }
+  int64_t size() const override { return 2; }
+  void all_to_all(std::span<const at::Tensor>, std::span<const at::Tensor>) override {}
+  void all_gather(const at::Tensor&, std::span<const at::Tensor>) override {}
+  void all_reduce_sum(const at::Tensor&) override {}
+  void all_reduce_max(const at::Tensor&) override {}
+  void broadcast(const at::Tensor&, int64_t) override {}
+  std::shared_ptr<Group> split(int64_t) override { return nullptr; }
+  void abort(const std::string&) noexcept override {}
+  void check() const override { throw run_failure("rank 1 is gone", "start it again"); }
+};
+
+TEST(Share, WhatABrokenOffCallLeftIsNoAnswer) {
+  BrokenOff group;
+  EXPECT_TRUE(test::throws_error([&] { any_rank(true, &group, at::kCPU); }, {"rank 1 is gone"}));
+}
+
 TEST(Share, SlicesCoverEverythingAndDifferByOne) {
   for (const int64_t count : {3, 7, 30, 1001}) {
     for (const int64_t ranks : {1, 2, 3}) {
