@@ -89,14 +89,14 @@ struct Run {
   std::function<bool()> cancelled;  // polled before each step and after each piece; true throws Cancelled
   std::function<void(const std::string& stage)> stage;  // "text", "image", "load", "denoise", "decode"
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
-  std::function<void(int64_t done, int64_t total)> encode;                // after each piece of images that is encoded
-  std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
-  std::function<void(const DenoisingState&)> checkpoint;  // after every checkpoint_every steps, and after the last
-  int64_t checkpoint_every = 0;                           // 0: only after the last; the same on all ranks
-  std::function<void(const Outcome&)> latents;            // as soon as they are final: there are no frames yet
-  std::function<void(const AttentionCall&)> attention;    // before each call of the denoiser's attention
-  FrameSink* frames = nullptr;                            // takes them as they are decoded; null: the outcome has them
-  Group* group = nullptr;
+  std::function<void(int64_t step)> within;  // again and again within the denoising step `step`, from 0 on
+  std::function<void(int64_t done, int64_t total)> encode;  // after each piece of images that is encoded
+  std::function<void(int64_t done, int64_t total)> decode;  // after each decoded piece
+  std::function<void(const DenoisingState&)> checkpoint;    // after every checkpoint_every steps, and after the last
+  int64_t checkpoint_every = 0;                             // 0: only after the last; the same on all ranks
+  std::function<void(const Outcome&)> latents;              // as soon as they are final: there are no frames yet
+  std::function<void(const AttentionCall&)> attention;      // before each call of the denoiser's attention
+  FrameSink* frames = nullptr;  // takes them as they are decoded; null: the outcome has them
 };
 
 /// Thrown where a run is cancelled.

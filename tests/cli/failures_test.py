@@ -120,9 +120,8 @@ class Failures(CommandLineTest):
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--device', 'cpu', '--width', 16000000, '--frames', 1600000001))
         self.assertIn('width: 16000000', shown.stdout)
 
-    def test_options_of_later_versions_are_unknown(self):
-        for option in ('--image', '--gpus'):
-            self.fail_with(self.generate(option, '1'), 2, option)
+    def test_images_are_refused_by_models_of_text(self):
+        self.fail_with(self.generate('--image', '1'), 2, '--image')
 
     def test_missing_command_and_unknown_command(self):
         self.fail_with(self.run_program(), 2)

@@ -7,7 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest, floats, limited, read_safetensors
 
 SECONDS_TO_END = 10  # whatever happens to a rank
 
@@ -32,7 +32,15 @@ def children_of(process):
     return found
 
 
-class Ranks(CommandLineTest):
+class SharedVideo(CommandLineTest):
+    def assert_same_video(self, name, other):
+        """But for the order of sums: ranks multiply fewer rows at a time than one process."""
+        one, several = (floats(read_safetensors(self.folder / each)['frames']) for each in (name, other))
+        self.assertEqual(len(one), len(several))
+        self.assertLess(max(abs(a - b) for a, b in zip(one, several)), 1e-4)
+
+
+class Ranks(SharedVideo):
     def start(self, *arguments, steps=1000, **options):
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', str(steps), '--device', 'cpu', '-o', 'clip.safetensors', '--quiet', *map(str, arguments)],
                                    cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
@@ -58,12 +66,12 @@ class Ranks(CommandLineTest):
             time.sleep(0.05)
         return process.returncode, output, errors
 
-    def test_video_has_the_bytes_of_one_process(self):
+    def test_video_is_that_of_one_process(self):
         self.succeed(self.generate('-o', 'one.safetensors'))
         for count in (2, 4):
             result = self.succeed(self.generate('-o', 'several.safetensors', '--gpus', count))
             self.assertEqual(result.stderr, '')
-            self.assertEqual(*((self.folder / name).read_bytes() for name in ('one.safetensors', 'several.safetensors')))
+            self.assert_same_video('one.safetensors', 'several.safetensors')
 
     def test_one_rank_on_the_way_of_several_changes_nothing(self):
         self.succeed(self.generate('-o', 'one.safetensors'))
@@ -83,7 +91,7 @@ class Ranks(CommandLineTest):
         self.assertEqual(len(report['videos']), 2)
         seed = report['videos'][0]['recipe']['seed']
         self.succeed(self.generate('--seed', seed, '-o', 'again.safetensors'))
-        self.assertEqual(*((self.folder / name).read_bytes() for name in ('clip-1.safetensors', 'again.safetensors')))
+        self.assert_same_video('clip-1.safetensors', 'again.safetensors')
 
     def test_prompt_comes_by_standard_input(self):
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 2, '--device', 'cpu', '--gpus', 2, '-o', 'clip.safetensors', '--quiet', input=PROMPT))
@@ -118,8 +126,7 @@ class Ranks(CommandLineTest):
         self.assertGreater(report['resumed_at_step'], 0)
         self.assertFalse(checkpoint.exists())
         self.succeed(self.generate('-o', 'whole.safetensors', *arguments, '--steps', 40))
-        whole, resumed = ((self.folder / name).read_bytes() for name in ('whole.safetensors', 'clip.safetensors'))
-        self.assertEqual(whole, resumed)
+        self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
     def test_rank_that_ends_after_the_latents_loses_no_video(self):
         process = self.start('--gpus', 2, '--size', '1024x1024', '--frames', 17, steps=1)
@@ -176,7 +183,7 @@ class Ranks(CommandLineTest):
         self.fail_with(self.generate('--gpus', 2, env={**os.environ, 'RANK': '0', 'WORLD_SIZE': '2'}), 2, '--gpus 2', 'torchrun')
 
 
-class LaunchedRanks(CommandLineTest):
+class LaunchedRanks(SharedVideo):
     """As mpirun and srun start them; torchrun's differ by who keeps the meeting place."""
 
     def start(self, rank, size, name='clip.safetensors', given=(), **more):
@@ -193,7 +200,7 @@ class LaunchedRanks(CommandLineTest):
         self.assertIn('clip.safetensors: ', outputs[0][0])
         self.assertEqual(outputs[1:], [('', '')] * 3)
         self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--steps', 2, '--device', 'cpu', '-o', 'one.safetensors', '--quiet'))
-        self.assertEqual(*((self.folder / name).read_bytes() for name in ('clip.safetensors', 'one.safetensors')))
+        self.assert_same_video('clip.safetensors', 'one.safetensors')
 
     def test_interrupt_of_all_cancels_them_together(self):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -215,7 +215,6 @@ class Cards::Run {
     card.lives = false;
     read_manifest(i);
     remove_checkpoints(card.made);  // it may have ended right after the line
-    remove_half_written();
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
@@ -224,6 +223,7 @@ class Cards::Run {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
+    remove_half_written();  // now that it holds nothing any more
     last_end_ = cards_.devices_[i] + " " + (how.empty() ? "ended" : how);
     tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));

@@ -75,7 +75,6 @@ TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
 TEST_F(ProgressLines, TellWhereALongStepIs) {
   Progress progress(true, 0);
   const models::Run run = observe(progress, 50);
-  const auto attend = [&](int64_t step) { run.within(step); };
   run.stage("denoise");
   run.within(0);
   run.step(1, 50, 2);

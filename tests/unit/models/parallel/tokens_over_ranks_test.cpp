@@ -39,8 +39,9 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
   static Component component() {
     Component odd = test::with_random_weights(test::dit_component(GetParam()), 7);
     odd.config["num_attention_heads"] = 5;
-    if (nlohmann::json& width = odd.config["added_kv_proj_dim"]; !width.is_null())
-      width = 5 * odd.config["attention_head_dim"].get<int64_t>();
+    for (const char* name : {"added_kv_proj_dim", "cross_attention_dim"})
+      if (nlohmann::json& width = odd.config[name]; !width.is_null())
+        width = 5 * odd.config["attention_head_dim"].get<int64_t>();
     return odd;
   }
   test::DitForward given(at::ScalarType dtype) const { return test::dit_forward(GetParam(), golden_, dtype); }
