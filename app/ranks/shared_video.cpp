@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
 #include <fstream>
 #include <iostream>
 #include <utility>
@@ -37,13 +36,6 @@ models::Request request_of(const nlohmann::json& json, const World& world) {
   models::Request request = models::read_request(json.get<std::map<std::string, std::string>>());
   request.device = world.device();
   return request;
-}
-
-/// Of a conditioning, in the order in which they are told.
-template <typename Conditioning>
-auto tensors_of(Conditioning& conditioning) {
-  return std::array{&conditioning.text,    &conditioning.pooled, &conditioning.context,
-                    &conditioning.latents, &conditioning.mask,   &conditioning.deviation};
 }
 
 at::Tensor bytes_of_file(const std::filesystem::path& path) {
@@ -149,7 +141,8 @@ class Follower {
 
   models::Inputs hear_inputs(const nlohmann::json& message, const models::Plan& plan) {
     models::Inputs inputs;
-    for (at::Tensor* tensor : tensors_of(inputs.conditioning)) *tensor = hear_tensor(world_.control());
+    for (const auto member : models::Conditioning::tensors())
+      inputs.conditioning.*member = hear_tensor(world_.control());
     inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
     inputs.init_latents = hear_tensor(world_.control());
     const at::Tensor state = hear_tensor(world_.control());
@@ -235,8 +228,10 @@ void tell_video(World& world, const Video& video, const models::Inputs& inputs, 
                          {"keep_transformer", inputs.keep_transformer},
                          {"checkpoints", run.checkpoint != nullptr},
                          {"checkpoint_every", run.checkpoint_every}});
-  for (const at::Tensor* tensor : tensors_of(inputs.conditioning))
-    tell_tensor(world.control(), tensor->defined() ? tensor->to(at::kCPU) : *tensor);
+  for (const auto member : models::Conditioning::tensors()) {
+    const at::Tensor& tensor = inputs.conditioning.*member;
+    tell_tensor(world.control(), tensor.defined() ? tensor.to(at::kCPU) : tensor);
+  }
   tell_tensor(world.control(), inputs.init_latents);
   tell_tensor(world.control(), inputs.resume ? bytes_of_file(video.checkpoint) : at::Tensor());
 }

@@ -8,8 +8,8 @@
 
 namespace sparsereel::app {
 
-/// By rank 0: the others open the model and begin to load it, while texts are encoded here. `with_images`: some video
-/// begins with one. `threads`: of each rank on a CPU.
+/// By rank 0: the others open the model and begin to load it, while texts are encoded here. `threads`: of each rank on
+/// a CPU.
 void tell_model(World& world, const GenerateOptions& options, int threads);
 /// By rank 0, before Pipeline::generate() with these inputs; `run` is what that gets. Where the inputs go on from a
 /// state, the video's checkpoint has it.

@@ -40,12 +40,6 @@ bool is_a_gpu(const std::string& device) {
   return device.starts_with("cuda");
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 }  // namespace
 
 GroupChoice find_group_choice(const Environment& environment) {
@@ -172,7 +166,7 @@ std::unique_ptr<World> World::launched(const Launched& place, const std::string&
     const auto count = std::max<int64_t>(at::detail::getCUDAHooks().deviceCount(), 1);
     world->device_ = "cuda:" + std::to_string(place.local_rank.value_or(place.rank) % count);
   }
-  world->name_ = (world->device_ == "auto" ? "cpu" : world->device_) + " of " + host_name();
+  world->name_ = (world->device_ == "auto" ? "cpu" : world->device_) + " of " + models::host_name();
   return world;
 }
 
@@ -189,9 +183,13 @@ World::~World() {
   children_.reset();  // before the group that its thread may blame
 }
 
+int threads_of_each(int64_t processes) {
+  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(std::max<int64_t>(1, cores / processes));
+}
+
 int World::threads() const {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return is_a_gpu(device_) ? at::get_num_threads() : std::max(1, cores / static_cast<int>(ranks_here_));
+  return is_a_gpu(device_) ? at::get_num_threads() : threads_of_each(ranks_here_);
 }
 
 void World::connect() {

@@ -38,6 +38,9 @@ std::vector<std::string> devices_of_ranks(int64_t count, const std::string& devi
 /// `arguments`: with the program's name.
 bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment);
 
+/// CPU threads of each of so many processes that have this host's cores together.
+int threads_of_each(int64_t processes);
+
 class World {
  public:
   /// Null where one process makes the videos, and no group is. Else this is rank 0 of --gpus, and starts the others;

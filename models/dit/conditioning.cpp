@@ -12,6 +12,10 @@ constexpr at::Tensor Conditioning::*kAll[] = {&Conditioning::text,    &Condition
 
 }  // namespace
 
+std::span<at::Tensor Conditioning::*const> Conditioning::tensors() {
+  return kAll;
+}
+
 Conditioning Conditioning::pass(int64_t index) const {
   Conditioning one = *this;
   for (const auto member : kOfPasses)

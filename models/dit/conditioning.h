@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace sparsereel::models {
@@ -26,6 +27,8 @@ struct Conditioning {
   std::shared_ptr<ContextKeys> keys{};  // of the context, kept over the forwards of one denoising by one transformer;
                                         // null: each forward makes its own
 
+  /// All of them, in an order that stays.
+  static std::span<at::Tensor Conditioning::*const> tensors();
   bool defined() const { return text.defined(); }
   int64_t passes() const { return text.size(0); }
   /// Of one pass.

@@ -16,6 +16,17 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.str();
 }
 
+hilbert::Grid grid_of_squares(const at::Tensor& latents, int64_t channels, int64_t side,
+                              const std::string& config_file) {
+  if (latents.dim() != 5 || latents.size(1) != channels || latents.size(3) % side != 0 || latents.size(4) % side != 0 ||
+      latents.numel() == 0)
+    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file + ": [B, " +
+                        std::to_string(channels) + " channels, frames, height and width in " + std::to_string(side) +
+                        "s] are needed",
+                    "check the size of the video, and the saved latents where such are used");
+  return {latents.size(2), latents.size(3) / side, latents.size(4) / side};
+}
+
 void check_conditions(const DitInput& input, int64_t text_dim, const std::string& field,
                       const std::string& config_file) {
   const auto& [latents, conditioning, timesteps] = input;

@@ -29,6 +29,10 @@ struct DitInput {
 
 /// "[1, 16, 4]"
 std::string shape_of(const at::Tensor& tensor);
+/// Of latents [B, channels, frames, height, width] whose patches are a frame thick and side x side. Throws Error where
+/// the latents are not of that form.
+hilbert::Grid grid_of_squares(const at::Tensor& latents, int64_t channels, int64_t side,
+                              const std::string& config_file);
 /// Throws Error unless text and timesteps are one a row of the latents, and text is as wide as `field` of the config
 /// says.
 void check_conditions(const DitInput& input, int64_t text_dim, const std::string& field,

@@ -77,8 +77,6 @@ struct Decoded {
   std::string warning;  // empty: none
 };
 
-class Group;
-
 /// One video being made: what it tells, and whether it goes on. Of that video alone: neither the process's nor the
 /// pipeline's. Every member may be empty.
 struct Run {

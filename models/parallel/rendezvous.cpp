@@ -86,12 +86,6 @@ std::string own_address_towards(const std::string& host, uint16_t port) {
   return numeric_host(own, size);
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 /// On a port that the system chooses, of both kinds of addresses.
 std::pair<Socket, uint16_t> listen_anywhere(int backlog) {
   Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -235,6 +229,12 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const Rendezvous& place, int64_t r
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits) {
   const auto end = Clock::now() + limits.start;

@@ -16,6 +16,9 @@ struct Rendezvous {
   std::string run = "0";  // a name of this run, where a store outlives it
 };
 
+/// This host's, by which links tell one from another.
+std::string host_name();
+
 /// Links over TCP to all other ranks, for SocketGroup::connect(). Throws Error naming the store where nobody keeps it,
 /// and a rank that has not come, within limits.start.
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits);

@@ -21,6 +21,7 @@
 #include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "app/json_fields.h"
+#include "app/ranks/world.h"
 #include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
 #include "models/files/temporary.h"
@@ -404,12 +405,10 @@ void render_as_card(const SetSettings& set, const BatchOptions& options, const s
                     const StartedRank& card) {
   SetPlan plan = plan_rows(rows, set, options, {});
   ManifestWriter manifest(options.folder, card.rank);
-  const auto cards = static_cast<int>(card.links.size()) - 1;
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (const auto threads = set.merged.whole("threads"))
     at::set_num_threads(static_cast<int>(*threads));
   else if (card.device == "cpu")
-    at::set_num_threads(std::max(1, cores / cards));
+    at::set_num_threads(threads_of_each(std::ssize(card.links) - 1));
   CardWork(card, plan, manifest, static_cast<int64_t>(rows.size())).run();
 }
 

@@ -78,18 +78,10 @@ class OpenSoraPlan final : public Dit {
 };
 
 hilbert::Grid OpenSoraPlan::grid_of(const DitInput& input) const {
-  const at::Tensor& latents = input.latents;
-  const int64_t side = config_.patch_size;
-  if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(3) % side != 0 ||
-      latents.size(4) % side != 0 || latents.numel() == 0) {
-    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, " +
-                        std::to_string(config_.in_channels) + " channels, frames, height and width in " +
-                        std::to_string(side) + "s] are needed",
-                    "check the size of the video, and the saved latents where such are used");
-  }
+  const hilbert::Grid grid = grid_of_squares(input.latents, config_.in_channels, config_.patch_size, config_file_);
   check_conditions(input, config_.caption_channels, "caption_channels", config_file_);
   check_text_alone(input, config_file_);
-  return {latents.size(2), latents.size(3) / side, latents.size(4) / side};
+  return grid;
 }
 
 // Angles, cosines and sines are rounded to the run's dtype, as in training.
