@@ -157,6 +157,7 @@ class NcclGroup::Watched {
         if (communicator_ == nullptr) throw_end();
         require(library_.async_error(communicator_, &state), communicator_);
         if (state != Result::in_progress) require(state, communicator_);
+        settles_ = state == Result::in_progress;
       }
       if (state == Result::success) return;
       control_.check();
@@ -196,7 +197,7 @@ class NcclGroup::Watched {
     const bool waiting = waits();
     if (waiting && Clock::now() - *pending_since_ > control_.limits().call)
       return "what the ranks exchange did not end in time";
-    left_ = waiting && control_.who_left() ? left_ + 1 : 0;
+    left_ = (waiting || settles_) && control_.who_left() ? left_ + 1 : 0;
     return {};
   }
 
@@ -265,6 +266,7 @@ class NcclGroup::Watched {
   c10::Event event_;                                // behind a call that was enqueued, which is looked at
   c10::Event latest_;                               // behind the last one, where that is another
   bool is_last_ = true;                             // event_ is behind the last one
+  bool settles_ = false;                            // NCCL is still at the last call on the host
   std::optional<Clock::time_point> pending_since_;  // event_, by what was seen last
   std::thread watcher_;
 };
