@@ -4,11 +4,13 @@
 namespace sparsereel::attention::cuda {
 
 void launch_hopper(const Call& call) {
-  call.sizes.D == 64 ? hopper::launch_whole<64>(call) : hopper::launch_whole<128>(call);
+  if (call.sizes.D == 64) return hopper::launch_whole<64>(call);
+  call.problem.head_dim <= 96 ? hopper::launch_whole<96>(call) : hopper::launch_whole<128>(call);
 }
 
 void launch_hopper_shared(const Call& call) {
-  call.sizes.D == 64 ? hopper::launch_shared<64>(call) : hopper::launch_shared<128>(call);
+  if (call.sizes.D == 64) return hopper::launch_shared<64>(call);
+  call.problem.head_dim <= 96 ? hopper::launch_shared<96>(call) : hopper::launch_shared<128>(call);
 }
 
 }  // namespace sparsereel::attention::cuda

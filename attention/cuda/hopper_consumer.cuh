@@ -12,7 +12,7 @@ namespace sparsereel::attention::cuda::hopper {
 /// kParts: tiles are in parts, which another kernel adds up. kMeans: lists may hold means.
 template <typename T, bool kCausal, bool kSkips, bool kParts, bool kMeans>
 class Consumer {
-  static constexpr int D = T::D, kRecords = T::kSubtileRecords;
+  static constexpr int D = T::D, kRecords = T::kSubtileRecords, kSteps = T::kChannels / 32;
   static constexpr int kConsumers = 128 * T::kWarpgroups;
 
  public:
@@ -47,7 +47,7 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) softmax_.query_scale[r] = scales[row + 8 * r];
 #pragma unroll
-    for (int k = 0; k < D / 32; ++k) {
+    for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
       for (int u = 0; u < 4; ++u)
         query_[k][u] = *reinterpret_cast<const uint32_t*>(
@@ -119,7 +119,7 @@ class Consumer {
                                    : ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 512, 2);
     ptx::matrix_fence();
 #pragma unroll
-    for (int k = 0; k < D / 32; ++k) ptx::multiply(softmax_.score, query_[k], keys + 2 * k, k > 0);
+    for (int k = 0; k < kSteps; ++k) ptx::multiply(softmax_.score, query_[k], keys + 2 * k, k > 0);
     ptx::matrix_commit();
   }
 
@@ -249,7 +249,7 @@ class Consumer {
   const Barriers<T> barriers_;
   Cursor<T> ring_;
 
-  uint32_t query_[D / 32][4];
+  uint32_t query_[kSteps][4];
   Mask<T, kCausal> mask_;
   Softmax<T, kCausal> softmax_;
   Output<T> output_;

@@ -91,9 +91,11 @@ void launch_shared(const Call& call) {
   call.sizes.mean_records > 0 ? launch_shared<D, true>(call) : launch_shared<D, false>(call);
 }
 
-// Instantiated in hopper_64.cu and hopper_128.cu.
+// Instantiated in hopper_64.cu, hopper_96.cu and hopper_128.cu.
 extern template void launch_whole<64>(const Call& call);
 extern template void launch_shared<64>(const Call& call);
+extern template void launch_whole<96>(const Call& call);
+extern template void launch_shared<96>(const Call& call);
 extern template void launch_whole<128>(const Call& call);
 extern template void launch_shared<128>(const Call& call);
 

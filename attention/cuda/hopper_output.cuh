@@ -15,11 +15,12 @@ namespace sparsereel::attention::cuda::hopper {
 template <typename T>
 class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
+  static constexpr int kSums = T::kChannels / 2;  // of the accumulators, the first that sums P
   static constexpr int kConsumers = 128 * T::kWarpgroups, kWarpBytes = 16 * T::kRowBytes;
-  static_assert(part_floats(D) == kConsumers * (kOutputs + 2), "room for a part");
+  static_assert(part_floats(D) >= kConsumers * (kOutputs + 2), "room for a part");
 
  public:
-  float value[kOutputs];  // element i belongs to row (i / 2) % 2; D / 2 and D / 2 + 2 sum P of the last subtile
+  float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile
 
   /// rows: kRowBytes for every row of the tile, in shared memory. What add_means() needs lies behind (Tile).
   __device__ Output(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* rows)
@@ -40,7 +41,7 @@ class Output {
 
   __device__ void scale(const float (&alpha)[2]) {
 #pragma unroll
-    for (int i = 0; i < D / 2; ++i) value[i] *= alpha[i / 2 % 2];
+    for (int i = 0; i < kSums; ++i) value[i] *= alpha[i / 2 % 2];
     row_sum_[0] *= alpha[0];
     row_sum_[1] *= alpha[1];
     scale_noted(alpha);
@@ -53,11 +54,11 @@ class Output {
 
   /// Notes the sums of P of the subtile whose P.V is done. weight: of a key of my_record().
   __device__ void note_sums(float weight) {
-    note(value[D / 2], value[D / 2 + 2]);
-    row_sum_[0] = fmaf(value[D / 2], weight, row_sum_[0]);
-    row_sum_[1] = fmaf(value[D / 2 + 2], weight, row_sum_[1]);
-    ptx::clear(value[D / 2]);
-    ptx::clear(value[D / 2 + 2]);
+    note(value[kSums], value[kSums + 2]);
+    row_sum_[0] = fmaf(value[kSums], weight, row_sum_[0]);
+    row_sum_[1] = fmaf(value[kSums + 2], weight, row_sum_[1]);
+    ptx::clear(value[kSums]);
+    ptx::clear(value[kSums + 2]);
     noted_ += T::kSubtileRecords;
   }
 
@@ -81,7 +82,7 @@ class Output {
       const uint32_t a[4] = {__byte_perm(first.x, first.y, 0x5410), __byte_perm(first.x, first.y, 0x7632),
                              __byte_perm(second.x, second.y, 0x5410), __byte_perm(second.x, second.y, 0x7632)};
 #pragma unroll
-      for (int i = 0; i < D / 16; ++i) {
+      for (int i = 0; i < T::kChannels / 16; ++i) {
         uint32_t b[4];
         load_matrices_transposed(b, means + 32 * i);
         multiply_half(four(8 * i), a, b[0], b[1]);
@@ -98,8 +99,8 @@ class Output {
     constexpr float kShare = T::kSubtileRecords == 1 ? 0.25F : 0.5F;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      value[D / 2 + 2 * row] = row_sum_[row] * kShare;
-      value[D / 2 + 2 * row + 1] = 0;
+      value[kSums + 2 * row] = row_sum_[row] * kShare;
+      value[kSums + 2 * row + 1] = 0;
     }
   }
 
@@ -196,7 +197,7 @@ class Output {
     float inverse[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      float sum = value[D / 2 + 2 * row] + value[D / 2 + 2 * row + 1];
+      float sum = value[kSums + 2 * row] + value[kSums + 2 * row + 1];
       sum += __shfl_xor_sync(~0U, sum, 1);
       sum += __shfl_xor_sync(~0U, sum, 2);
       inverse[row] = sum > 0 ? __fdividef(1.0F, sum) : 0.0F;
@@ -205,10 +206,11 @@ class Output {
     }
     uint8_t* staged = rows_ + warp * kWarpBytes;
 #pragma unroll
-    for (int i = 0; i < D / 64; ++i) {
+    for (int i = 0; i < ceil_div(T::kChannels, 64); ++i) {
       __syncwarp();
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
+        if (32 * i + 4 * j >= kSums) break;
 #pragma unroll
         for (int row = 0; row < 2; ++row)
           *reinterpret_cast<float2*>(staged + place(lane / 4 + 8 * row, 2 * j + lane % 4 / 2) + lane % 2 * 8) =

@@ -114,6 +114,10 @@ __device__ inline uint64_t descriptor(uint32_t address, int stride, int swizzle)
 #define SPARSEREEL_NAMES_36                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35"
+#define SPARSEREEL_NAMES_52                                                                              \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
+  "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51"
 #define SPARSEREEL_NAMES_64                                                                              \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
@@ -126,7 +130,7 @@ __device__ inline uint64_t descriptor(uint32_t address, int stride, int swizzle)
   "%62, %63, %64, %65, %66, %67"
 
 /// d (+)= a b for 64 rows and 32 elements of depth: a from registers, b from shared memory. int8 with 64 or 128 columns
-/// (Q.K), e4m3 with 72 or 136 (P.V with the rows of ones).
+/// (Q.K), e4m3 with 72, 104 or 136 (P.V with the rows of ones).
 __device__ inline void multiply(int (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
@@ -151,6 +155,14 @@ __device__ inline void multiply(float (&d)[36], const uint32_t (&a)[4], uint64_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
+__device__ inline void multiply(float (&d)[52], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %57, 0;\nwgmma.mma_async.sync.aligned.m64n104k32.f32.e4m3.e4m3 "
+      "{" SPARSEREEL_NAMES_52 "}, {%52, %53, %54, %55}, %56, add, 1, 1;\n}"
+      : SPARSEREEL_32(SPARSEREEL_FLOAT, 0), SPARSEREEL_16(SPARSEREEL_FLOAT, 32), SPARSEREEL_4(SPARSEREEL_FLOAT, 48)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+}
+
 __device__ inline void multiply(float (&d)[68], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %73, 0;\nwgmma.mma_async.sync.aligned.m64n136k32.f32.e4m3.e4m3 "
@@ -165,6 +177,7 @@ __device__ inline void multiply(float (&d)[68], const uint32_t (&a)[4], uint64_t
 #undef SPARSEREEL_FLOAT
 #undef SPARSEREEL_NAMES_32
 #undef SPARSEREEL_NAMES_36
+#undef SPARSEREEL_NAMES_52
 #undef SPARSEREEL_NAMES_64
 #undef SPARSEREEL_NAMES_68
 

@@ -12,9 +12,12 @@ namespace sparsereel::attention::cuda::hopper {
 
 /// A CTA owns an SM: a producer that copies, and three warpgroups of 64 query rows each that compute. A stage of the
 /// pipeline holds two subtiles of keys; a subtile is what one softmax works on.
+///
+/// Of records of 128 channels, a kernel for 96 leaves out the others, which are zeros, where it multiplies.
 template <int kHeadDim>
 struct Tile {
-  static constexpr int D = kHeadDim;
+  static constexpr int D = kHeadDim == 96 ? 128 : kHeadDim;  // channels of a record
+  static constexpr int kChannels = kHeadDim;                 // that are multiplied
   static constexpr int kWarpgroups = 3;
   static constexpr int kRows = kWarpgroups * kRecord;
   static constexpr int kThreads = 128 * (kWarpgroups + 1);
@@ -22,8 +25,8 @@ struct Tile {
   static constexpr int kSubtileRecords = kKeys / kRecord;
   static constexpr int kStageRecords = 2 * kSubtileRecords;
   static constexpr int kStages = D == 64 ? 4 : 3;
-  static constexpr int kOutputs = (D + kOnesRows) / 2;  // accumulators of P.V in a thread
-  static constexpr int kMeans = 64;                     // blocks whose means join O together, see Output
+  static constexpr int kOutputs = (kChannels + kOnesRows) / 2;  // accumulators of P.V in a thread
+  static constexpr int kMeans = 64;                             // blocks whose means join O together, see Output
 #ifdef SPARSEREEL_RACECHECK
   static constexpr int kArrivals = 128 * kWarpgroups;  // racecheck credits an arrival to the arriving thread alone
 #else
@@ -31,9 +34,9 @@ struct Tile {
 #endif
 
   static constexpr int kKeyBytes = kRecord * D;
-  static constexpr int kValueBytes = kRecord * (D + kOnesRows);
+  static constexpr int kValueBytes = kRecord * (kChannels + kOnesRows);
   static constexpr int kValueRecordBytes = kRecord * (D + kOnesRows * ones_sets(D));
-  static constexpr int kMeanPitch = 2 * D + 16;  // of a block's mean: ldmatrix without bank conflicts
+  static constexpr int kMeanPitch = 2 * kChannels + 16;  // of a block's mean: ldmatrix without bank conflicts
   static constexpr int kMeanBytes = kMeans * kMeanPitch;
   static constexpr int kQueryBytes = kRows * D;
 
@@ -225,7 +228,8 @@ class Producer {
       const int place = (first - begin) % T::kMeans;
       if (place == 0) ptx::barrier_wait(barriers_.means_empty(means_ & 1), means_ / 2 % 2 ^ 1);
       ptx::barrier_wait(barriers_.value_empty(stage), cursor_.phase ^ 1);
-      ptx::barrier_arrive_expecting(barriers_.value_full(stage), T::kStageRecords * (T::kValueBytes + 2 * D));
+      ptx::barrier_arrive_expecting(barriers_.value_full(stage),
+                                    T::kStageRecords * (T::kValueBytes + 2 * T::kChannels));
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) load_values(stage, r, first + r < end ? record[r] : -1, place + r);
       first += T::kStageRecords;
@@ -236,18 +240,20 @@ class Producer {
 
   /// A V record (-1: zeros) and, at `place` of the means, its mean.
   __device__ void load_values(int stage, int r, int64_t record, int place) {
-    constexpr int kSet = kOnesRows * kRecord;
+    constexpr int kRows = T::kChannels * kRecord, kSet = kOnesRows * kRecord;
     const uint8_t* values = record < 0 ? buffers_.v_null : buffers_.v + record * T::kValueRecordBytes;
     const void* mean = record < 0 ? static_cast<const void*>(buffers_.v_null) : buffers_.v_mean + record * D;
     const uint32_t full = barriers_.value_full(stage);
     const uint32_t to = base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes;
-    if (r % T::kSubtileRecords == 0) {
+    const int set = r % T::kSubtileRecords;
+    if (T::kChannels == D && set == 0) {
       ptx::bulk_copy(to, values, T::kValueBytes, full);
     } else {
-      ptx::bulk_copy(to, values, T::kValueBytes - kSet, full);
-      ptx::bulk_copy(to + T::kValueBytes - kSet, values + T::kValueBytes, kSet, full);
+      ptx::bulk_copy(to, values, kRows, full);
+      ptx::bulk_copy(to + kRows, values + D * kRecord + set * kSet, kSet, full);
     }
-    ptx::bulk_copy(base_ + T::kMeanRing + means_ % 2 * T::kMeanBytes + place * T::kMeanPitch, mean, 2 * D, full);
+    ptx::bulk_copy(base_ + T::kMeanRing + means_ % 2 * T::kMeanBytes + place * T::kMeanPitch, mean, 2 * T::kChannels,
+                   full);
   }
 
   const Sizes& sizes_;
