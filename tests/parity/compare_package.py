@@ -84,11 +84,11 @@ def open_pipeline(case, device, dtype):
     return pipeline
 
 
-def theirs(case, device="cpu", dtype=torch.float32):
+def theirs(case, device="cpu", dtype=torch.float32, noise=None):
     pipeline = open_pipeline(case, device, dtype)
     arguments = {**COMMON, "guidance_scale": 5.0 if case["folder"].startswith("wan") else 6.0}
     generator = torch.Generator().manual_seed(arguments.pop("seed"))
-    return pipeline(**arguments, output_type="latent", generator=generator).frames
+    return pipeline(**arguments, output_type="latent", generator=generator, latents=noise).frames
 
 
 def ours(program, case, device, dtype, folder):
@@ -118,13 +118,15 @@ def psnr(frames, others):
 
 def compare(program, device):
     dtype = "fp32" if device == "cpu" else "bf16"
-    golden = load_file(DATA / "package_golden.safetensors")
+    golden = load_file(DATA / "package_golden.safetensors")  # for the latents' shapes
     for name, case in CASES.items():
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():
             latents = ours(program, case, device, dtype, pathlib.Path(folder))
             expected = theirs(case, device, torch.float32 if dtype == "fp32" else torch.bfloat16)
             pipeline = open_pipeline(case, device, torch.float32)
-            mine, reference, exact = (decoded(pipeline, each) for each in (latents, expected, golden[f"{name}.latents"]))
+            drawn = torch.float32 if dtype == "fp32" or case["folder"].startswith("wan") else torch.bfloat16
+            noise = torch.randn(golden[f"{name}.latents"].shape, generator=torch.Generator().manual_seed(COMMON["seed"]), dtype=drawn).float()
+            mine, reference, exact = (decoded(pipeline, each) for each in (latents, expected, theirs(case, noise=noise)))
         print(f"{name}, {device}, {dtype}: largest difference {(mine - reference).abs().max() * 255:.4f}/255, PSNR {psnr(mine, reference):.1f} dB; "
               f"to fp32 on a CPU: ours {psnr(mine, exact):.1f}, theirs {psnr(reference, exact):.1f} dB")
 
