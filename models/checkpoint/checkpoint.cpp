@@ -5,10 +5,13 @@
 #include <array>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/found_parts.h"
+#include "models/checkpoint/quantization.h"
+#include "models/checkpoint/tensor_sizes.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/files/regular_file.h"
@@ -76,6 +79,32 @@ const NameMap* map_of(const TensorTable& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
+/// What a layer has of a stored tensor. A single number for all rows, and what speaks of them, is each layer's.
+const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
+  if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
+  const auto part = part_of(*stored, *rows);
+  if (!part) return stored;  // of another shape than any layer's: reading says so
+  return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
+}
+
+void add_tensor(Component& component, const std::string& name, size_t file, const TensorEntry* entry) {
+  const auto [other, is_new] = component.tensors.emplace(name, std::pair(file, entry));
+  if (!is_new)
+    throw bad_file(component.origin,
+                   in_quotes(other->second.second->name) + " and " + in_quotes(entry->name) + " are one tensor",
+                   "export the file again under the names of one program");
+}
+
+void rename_last_block(Component& component, const NameMap::Pairs& pairs) {
+  for (const auto& [usual, other] : pairs) {
+    const int64_t last = count_blocks(component.tensors, usual.substr(0, usual.find('*'))) - 1;
+    const auto of_last = [&](std::string name) { return name.replace(name.find('*'), 1, std::to_string(last)); };
+    const NameMap names({{of_last(usual), of_last(other)}});
+    const TensorTable tensors = std::exchange(component.tensors, {});
+    for (const auto& [name, place] : tensors) add_tensor(component, names.second(name), place.first, place.second);
+  }
+}
+
 void name_tensors(Component& component, const StoredWeights& weights, const StoredNames& names) {
   component.origin = weights.origin;
   component.files = weights.files;
@@ -84,14 +113,15 @@ void name_tensors(Component& component, const StoredWeights& weights, const Stor
   for (const auto& [stored, place] : weights.tensors) {
     if (!stored.starts_with(component.prefix)) continue;
     const std::string bare = stored.substr(component.prefix.size());
-    const std::string name = component.names == nullptr ? bare : component.names->first(bare);
     if (std::ranges::count(names.no_weights, bare) > 0) continue;
-    const auto [other, is_new] = component.tensors.emplace(name, place);
-    if (!is_new)
-      throw bad_file(weights.origin,
-                     in_quotes(other->second.second->name) + " and " + in_quotes(stored) + " are one tensor",
-                     "export the file again under the names of one program");
+    if (component.names == nullptr) {
+      add_tensor(component, bare, place.first, place.second);
+      continue;
+    }
+    for (const PlacedName& layer : component.names->placed_firsts(bare))
+      add_tensor(component, layer.name, place.first, entry_of(component, place.second, layer.rows));
   }
+  if (component.names != nullptr) rename_last_block(component, names.of_last_block);
 }
 
 StoredWeights open_shards(const fs::path& index_file) {

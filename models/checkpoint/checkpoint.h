@@ -33,12 +33,14 @@ struct WeightDelta {
   const TensorEntry* up = nullptr;
   const TensorEntry* down = nullptr;  // null: `up` is the difference itself, in the tensor's shape
   double scale = 1;
+  std::shared_ptr<const TensorEntry> part = {};  // what `up` points to where it is no entry of the file's own
 };
 
 /// By the tensor's name, each in the order in which they are added.
 using WeightDeltas = std::map<std::string, std::vector<WeightDelta>>;
 
-/// Where each tensor lies, by the name that diffusers gives it: which of the files, and what that says of it.
+/// Where each tensor lies, by the name that diffusers gives it: which of the files, and what that says of it, or of the
+/// tensor whose rows these are.
 using TensorTable = std::map<std::string, std::pair<size_t, const TensorEntry*>>;
 
 /// One component (transformer, vae, text_encoder): its config, and its weights in memory-mapped files or made up.
@@ -49,6 +51,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::string config_file;
   std::vector<std::shared_ptr<TensorFile>> files;  // one, or the shards in order
   TensorTable tensors;
+  std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // of files' tensors, that the table points to
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
   WeightDeltas deltas = {};                  // to its tensors
   std::string prefix = {};                   // of every name in the file

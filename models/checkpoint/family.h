@@ -46,6 +46,7 @@ struct Part {
 struct LoraNames {
   std::string blocks;               // "blocks.", what a block's number follows
   std::vector<std::string> layers;  // matrices of a block; the first takes the block's width
+  std::string other_blocks = {};    // as blocks, by the names of the model's authors; empty: the same
 };
 
 struct Family {

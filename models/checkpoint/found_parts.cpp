@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 // Folders of ComfyUI, of repositories of its files, and of the models' authors; those that name an expert besides.
 constexpr std::array kFolders = {
-    "split_files", "diffusion_models", "unet",        "text_encoders", "text_encoder", "clip",
-    "vae",         "clip_vision",      "checkpoints", "tokenizer",     "google",       "umt5-xxl"};
+    "split_files", "all_in_one",  "diffusion_models", "unet",      "text_encoders", "text_encoder", "clip",
+    "vae",         "clip_vision", "checkpoints",      "tokenizer", "google",        "umt5-xxl"};
 constexpr int kDeepest = 3;
 
 std::string lowered(std::string text) {

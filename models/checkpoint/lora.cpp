@@ -25,9 +25,9 @@ std::string underscored(std::string name) {
 }
 
 /// As diffusers names it, and as other programs do.
-std::vector<std::string> spellings(const std::string& name, const Part& part) {
-  std::vector<std::string> all = {name};
-  for (const NameMap& other : part.names.others) all.push_back(other.second(name));
+std::vector<PlacedName> spellings(const std::string& name, const Part& part) {
+  std::vector<PlacedName> all = {{name}};
+  for (const NameMap& other : part.names.others) all.push_back(other.placed_second(name));
   return all;
 }
 
@@ -41,31 +41,40 @@ std::string layer_of(const std::string& tensor) {
 class Layers {
  public:
   Layers(const Component& component, const Part& part) : component_(component) {
-    for (const auto& [tensor, place] : component.tensors) {
-      const std::string layer = layer_of(tensor);
-      for (const std::string& spelled : spellings(layer, part)) {
-        dotted_.emplace(spelled, layer);
-        flat_.emplace(underscored(spelled), layer);
+    std::set<std::string> layers;
+    for (const auto& [tensor, place] : component.tensors) layers.insert(layer_of(tensor));
+    for (const std::string& layer : layers) {
+      for (const auto& [spelled, rows] : spellings(layer, part)) {
+        add(dotted_[spelled], {layer, rows});
+        add(flat_[underscored(spelled)], {layer, rows});
       }
     }
   }
 
-  /// The tensor that holds the layer's weight or bias; empty: there is none.
-  std::string tensor(const LoraLayer& layer, const char* kind) const {
+  /// What a file's layer changes: several layers where it holds the rows of several; none that is known.
+  std::vector<PlacedName> find(const LoraLayer& layer) const {
     const auto& names = layer.underscores ? flat_ : dotted_;
     const auto found = names.find(layer.name);
-    if (found == names.end()) return {};
-    if (component_.tensors.contains(found->second + kind)) return found->second + kind;
-    const bool bare = component_.tensors.contains(found->second) && kind == std::string_view(".weight");
-    return bare ? found->second : "";
+    return found == names.end() ? std::vector<PlacedName>{} : found->second;
+  }
+  /// The tensor that holds the layer's weight or bias; empty: there is none.
+  std::string tensor(const std::string& layer, const char* kind) const {
+    if (component_.tensors.contains(layer + kind)) return layer + kind;
+    const bool bare = component_.tensors.contains(layer) && kind == std::string_view(".weight");
+    return bare ? layer : "";
   }
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
   }
 
  private:
+  /// Of two that one name may mean, the first one counts.
+  static void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
+    if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);
+  }
+
   const Component& component_;
-  std::map<std::string, std::string> dotted_, flat_;  // spelled -> as the checkpoint names it
+  std::map<std::string, std::vector<PlacedName>> dotted_, flat_;  // spelled -> as the checkpoint names it
 };
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -92,10 +101,10 @@ Spelled spelled_layers(const Family& family) {
   const LoraNames& names = family.lora;
   Spelled all;
   for (size_t i = 0; i < names.layers.size(); ++i) {
-    const std::vector<std::string> forms = spellings(names.blocks + "0." + names.layers[i], family.part("transformer"));
+    const std::vector<PlacedName> forms = spellings(names.blocks + "0." + names.layers[i], family.part("transformer"));
     for (size_t form = 0; form < forms.size(); ++form) {
-      all.emplace(forms[form], std::pair(i, form == 0 ? "diffusers" : "original"));
-      all.emplace(underscored(forms[form]), std::pair(i, "kohya"));
+      all.emplace(forms[form].name, std::pair(i, form == 0 ? "diffusers" : "original"));
+      all.emplace(underscored(forms[form].name), std::pair(i, "kohya"));
     }
   }
   return all;
@@ -108,7 +117,11 @@ size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origi
   size_t count = 0;
   for (const LoraLayer& layer : lora.layers) {
     std::string name = layer.name;
-    const auto block = take_block(name, layer.underscores ? underscored(family.lora.blocks) : family.lora.blocks);
+    const auto take = [&](const std::string& blocks) {
+      return blocks.empty() ? std::nullopt : take_block(name, layer.underscores ? underscored(blocks) : blocks);
+    };
+    auto block = take(family.lora.blocks);
+    if (!block) block = take(family.lora.other_blocks);
     const auto found = block ? known.find(name) : known.end();
     if (found == known.end()) continue;
     ++count;
@@ -224,32 +237,45 @@ class Adding {
 
   void add(const LoraLayer& layer, const std::string& role) {
     if (layer.convolves()) return note(complaints_.convolutions, in_quotes(layer.up->name));
-    const auto found = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first;
-    const Layers& layers = found->second;
-    const auto take = [&](const TensorEntry* entry, const TensorEntry* down, const char* kind, double strength) {
-      if (entry == nullptr) return;
-      const std::string tensor = layers.tensor(layer, kind);
-      if (tensor.empty()) return note(complaints_.unknown, in_quotes(entry->name));
-      std::vector<int64_t> shape = entry->shape;
-      if (down != nullptr) shape = {entry->shape[0], down->shape[1]};
-      if (shape != layers.shape(tensor)) {
-        const bool other_channels = takes_other_channels(shape, layers.shape(tensor));
-        return note(other_channels ? complaints_.other_channels : complaints_.misshaped,
-                    in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) + " is " +
-                        shape_text(layers.shape(tensor)));
-      }
-      const double scale = choice_.scale * strength;
-      if (!fits_float(scale))
-        throw bad_option("lora",
-                         text_of({choice_}, true) + ": with the file's alpha the scale of " + in_quotes(entry->name) +
-                             " is " + exact_text(scale) + ", more than a float holds",
-                         "give a smaller scale");
-      deltas_[role][tensor].push_back({.file = lora_.file, .up = entry, .down = down, .scale = scale});
-    };
-    take(layer.up, layer.down, ".weight", layer.strength);
-    take(layer.bias, nullptr, ".bias", layer.strength);
-    take(layer.diff, nullptr, ".weight", 1);
-    take(layer.diff_bias, nullptr, ".bias", 1);
+    const Layers& layers = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first->second;
+    std::vector<PlacedName> changed = layers.find(layer);
+    if (changed.empty()) changed.push_back({});  // each of its tensors is unknown
+    for (const PlacedName& place : changed) {
+      take(layers, {role, place}, layer.up, layer.down, ".weight", layer.strength);
+      take(layers, {role, place}, layer.bias, nullptr, ".bias", layer.strength);
+      take(layers, {role, place}, layer.diff, nullptr, ".weight", 1);
+      take(layers, {role, place}, layer.diff_bias, nullptr, ".bias", 1);
+    }
+  }
+
+  struct Place {
+    const std::string& role;
+    const PlacedName& layer;
+  };
+  void take(const Layers& layers, const Place& place, const TensorEntry* entry, const TensorEntry* down,
+            const char* kind, double strength) {
+    if (entry == nullptr) return;
+    const std::string tensor = layers.tensor(place.layer.name, kind);
+    if (tensor.empty()) return note(complaints_.unknown, in_quotes(entry->name));
+    WeightDelta delta = {.file = lora_.file, .up = entry, .down = down, .scale = choice_.scale * strength};
+    if (const auto part = place.layer.rows == nullptr ? std::nullopt : part_of(*entry, *place.layer.rows)) {
+      delta.part = std::make_shared<TensorEntry>(*part);
+      delta.up = delta.part.get();
+    }
+    std::vector<int64_t> shape = delta.up->shape;
+    if (down != nullptr) shape = {shape[0], down->shape[1]};
+    if (shape != layers.shape(tensor)) {
+      const bool other_channels = takes_other_channels(shape, layers.shape(tensor));
+      return note(other_channels ? complaints_.other_channels : complaints_.misshaped,
+                  in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) + " is " +
+                      shape_text(layers.shape(tensor)));
+    }
+    if (!fits_float(delta.scale))
+      throw bad_option("lora",
+                       text_of({choice_}, true) + ": with the file's alpha the scale of " + in_quotes(entry->name) +
+                           " is " + exact_text(delta.scale) + ", more than a float holds",
+                       "give a smaller scale");
+    deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
   /// Once, though two experts lack the same.

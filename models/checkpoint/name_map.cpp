@@ -30,16 +30,21 @@ std::optional<std::string> rewritten(std::string_view name, std::string_view fro
 
 }  // namespace
 
-std::string NameMap::second(const std::string& first) const {
+PlacedName NameMap::placed_second(const std::string& first) const {
   for (const auto& [ours, theirs] : pairs_)
-    if (const auto name = rewritten(first, ours, theirs)) return *name;
-  return first;
+    if (const auto name = rewritten(first, ours, theirs)) return {*name};
+  for (const MovedRows& rows : moved_)
+    if (const auto name = rewritten(first, rows.first, rows.second)) return {*name, &rows};
+  return {first};
 }
 
-std::string NameMap::first(const std::string& second) const {
+std::vector<PlacedName> NameMap::placed_firsts(const std::string& second) const {
   for (const auto& [ours, theirs] : pairs_)
-    if (const auto name = rewritten(second, theirs, ours)) return *name;
-  return second;
+    if (const auto name = rewritten(second, theirs, ours)) return {{*name}};
+  std::vector<PlacedName> layers;
+  for (const MovedRows& rows : moved_)
+    if (const auto name = rewritten(second, rows.second, rows.first)) layers.push_back({*name, &rows});
+  return layers.empty() ? std::vector<PlacedName>{{second}} : layers;
 }
 
 }  // namespace sparsereel::models

@@ -38,6 +38,7 @@ struct TensorEntry {
   std::vector<int64_t> shape;
   size_t offset = 0;  // bytes from the start of the file
   size_t bytes = 0;
+  bool halves_swapped = false;  // of its rows: the file has the second half first
 
   uint64_t elements() const { return bytes / block_of(dtype).bytes * static_cast<uint64_t>(block_of(dtype).elements); }
 };

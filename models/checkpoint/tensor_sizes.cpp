@@ -18,15 +18,18 @@ void TensorSizes::add_or_none(const char* name, const std::string& tensor, size_
 }
 
 void TensorSizes::add_blocks(const char* name, std::string_view prefix) {
-  if (sizes_.empty()) return;
+  if (!sizes_.empty()) sizes_[name] = count_blocks(tensors_, prefix);
+}
+
+int64_t count_blocks(const TensorTable& tensors, std::string_view prefix) {
   int64_t count = 0;
-  for (const auto& [tensor, place] : tensors_) {
+  for (const auto& [tensor, place] : tensors) {
     int32_t number = -1;  // stays that where a larger one stands in a damaged file
     if (tensor.starts_with(prefix))
       std::from_chars(tensor.data() + prefix.size(), tensor.data() + tensor.size(), number);
     count = std::max(count, int64_t{number} + 1);
   }
-  sizes_[name] = count;
+  return count;
 }
 
 }  // namespace sparsereel::models

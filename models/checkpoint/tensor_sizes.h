@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "models/checkpoint/family.h"
 
 namespace sparsereel::models {
+
+/// The highest number behind `prefix`, and one; 0 where there is none.
+int64_t count_blocks(const TensorTable& tensors, std::string_view prefix);
 
 /// The sizes of some axes of a component's tensors.
 class TensorSizes {
@@ -17,7 +21,7 @@ class TensorSizes {
   void add(const char* name, const std::string& tensor, size_t axis, size_t axes);
   /// 0 where it is not there, though others were found.
   void add_or_none(const char* name, const std::string& tensor, size_t axis, size_t axes);
-  /// How many blocks there are: the highest number behind `prefix`, and one. Says nothing where nothing was found.
+  /// count_blocks(). Says nothing where nothing was found.
   void add_blocks(const char* name, std::string_view prefix);
   const Sizes& found() const { return sizes_; }
 

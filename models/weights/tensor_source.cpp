@@ -19,12 +19,19 @@ at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayR
       data, shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));
 }
 
+at::Tensor halves_in_order(const TensorEntry& entry, const at::Tensor& bytes) {
+  if (!entry.halves_swapped) return bytes;
+  const int64_t half = bytes.numel() / 2;
+  return at::cat({bytes.narrow(0, half, half), bytes.narrow(0, 0, half)});
+}
+
 at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
   file.prefetch(entry);
-  if (device.is_cpu()) return alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte);
+  if (device.is_cpu())
+    return halves_in_order(entry, alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte));
   at::Tensor bytes = uploader.upload(file.data(entry));
   file.release(entry);
-  return bytes;
+  return halves_in_order(entry, bytes);
 }
 
 /// The numbers that lie in one block.
@@ -60,8 +67,8 @@ class MappedTensors final : public TensorSource {
     const auto& [index, entry] = component_.tensors.at(tensor.name);
     const TensorFile& file = *component_.files[index];
     file.prefetch(*entry);
-    if (device_.is_cpu()) {
-      to.copy_(alias(file, *entry, to.sizes(), at::kByte));
+    if (device_.is_cpu() || entry->halves_swapped) {
+      to.copy_(bytes_of(file, *entry, device_, uploader_).view(to.sizes()));
     } else {
       uploader_.upload(file.data(*entry), to);
     }
@@ -173,6 +180,7 @@ at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::Sca
     return unpack(bytes, {{entry.dtype, rows, columns, 0}}, {}, dtype).view(entry.shape);
   }
   const at::ScalarType stored = *scalar_type(entry.dtype);
+  if (entry.halves_swapped) return bytes_of(file, entry, device, uploader).view(stored).view(entry.shape).to(dtype);
   const at::Tensor source = alias(file, entry, entry.shape, stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
   file.prefetch(entry);

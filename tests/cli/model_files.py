@@ -18,7 +18,7 @@ def install(folder, models):
     shutil.copy(ROOT / 'configs' / 'tiny.yaml', folder / 'configs')
     for name, model in models.items():
         index = json.loads((model / 'model_index.json').read_text())
-        architecture = {key: index[key] for key in ('boundary_ratio', 'expand_timesteps') if key in index}
+        architecture = {key: index[key] for key in ('boundary_ratio', 'expand_timesteps', 'force_zeros_for_empty_prompt') if key in index}
         for role in ('transformer', 'transformer_2', 'vae', 'text_encoder', 'image_encoder'):
             if (model / role).is_dir():
                 architecture[role] = json.loads((model / role / 'config.json').read_text())

@@ -56,6 +56,26 @@ CLIP = {r'^vision_model\.embeddings\.class_embedding': 'visual.cls_embedding', r
         r'^visual_projection\.weight': 'visual.head'}
 
 
+MOCHI = {r'^transformer_blocks\.': 'blocks.', r'norm1\.linear': 'mod_x', r'norm1_context\.linear(_1)?': 'mod_y', r'attn1\.norm_added_(q|k)': r'attn.\1_norm_y',
+         r'attn1\.norm_(q|k)': r'attn.\1_norm_x', r'attn1\.to_out\.0': 'attn.proj_x', r'attn1\.to_add_out': 'attn.proj_y', r'attn1\.to_q': 'attn.qkv_x', r'attn1\.add_q_proj': 'attn.qkv_y',
+         r'ff\.net\.0\.proj': 'mlp_x.w1', r'ff\.net\.2': 'mlp_x.w2', r'ff_context\.net\.0\.proj': 'mlp_y.w1', r'ff_context\.net\.2': 'mlp_y.w2', r'^patch_embed\.': 'x_embedder.',
+         r'^time_embed\.timestep_embedder\.linear_1': 't_embedder.mlp.0', r'^time_embed\.timestep_embedder\.linear_2': 't_embedder.mlp.2', r'^time_embed\.pooler': 't5_y_embedder',
+         r'^time_embed\.caption_proj': 't5_yproj', r'^norm_out\.linear': 'final_layer.mod', r'^proj_out': 'final_layer.linear'}
+MOCHI_RESIDUAL = {r'\.norm1\.norm_layer': '.stack.0', r'\.conv1\.conv': '.stack.2', r'\.norm2\.norm_layer': '.stack.3', r'\.conv2\.conv': '.stack.5'}
+MOCHI_VAE = MOCHI_RESIDUAL | {
+    r'^decoder\.conv_in': 'decoder.blocks.0.0', r'^decoder\.block_in\.resnets\.(\d)': lambda at: f'decoder.blocks.0.{int(at[1]) + 1}',
+    r'^decoder\.up_blocks\.(\d)\.resnets': lambda at: f'decoder.blocks.{int(at[1]) + 1}.blocks', r'^decoder\.up_blocks\.(\d)\.proj': lambda at: f'decoder.blocks.{int(at[1]) + 1}.proj',
+    r'^decoder\.block_out\.resnets': 'decoder.blocks.4', r'coder\.proj_out': 'coder.output_proj', r'^encoder\.norm_out\.norm_layer': 'encoder.output_norm', r'^encoder\.proj_in': 'encoder.layers.0',
+    r'^encoder\.block_in\.resnets\.(\d)': lambda at: f'encoder.layers.{int(at[1]) + 1}', r'^encoder\.down_blocks\.(\d)\.conv_in\.conv': lambda at: f'encoder.layers.{int(at[1]) + 4}.layers.0',
+    r'^encoder\.down_blocks\.(\d)\.(resnets|attentions|norms)\.(\d)': lambda at: f'encoder.layers.{int(at[1]) + 4}.layers.{int(at[3]) + 1}' + MOCHI_ATTENTION[at[2]],
+    r'^encoder\.block_out\.(resnets|attentions|norms)\.(\d)': lambda at: f'encoder.layers.{int(at[2]) + 7}' + MOCHI_ATTENTION[at[1]],
+    r'attn\.to_q': 'attn.qkv', r'attn\.to_out\.0': 'attn.out', r'attn_block\.norm\.norm_layer': 'attn_block.norm'}
+MOCHI_ATTENTION = {'resnets': '', 'attentions': '.attn_block.attn', 'norms': '.attn_block.norm'}
+# The rows of several matrices below each other, by the first one's name; and matrices whose halves are the other way round.
+MOCHI_JOINED = {r'attn1\.to_q\.': ('to_k.', 'to_v.'), r'attn1\.add_q_proj\.': ('add_k_proj.', 'add_v_proj.'), r'attentions\.\d\.to_q\.': ('to_k.', 'to_v.')}
+MOCHI_SWAPPED = r'^norm_out\.linear|ff(_context)?\.net\.0\.proj'
+
+
 def authors_name(name):
     """Of a transformer's tensor by diffusers' name."""
     return renamed(name, TRANSFORMER)
@@ -125,9 +145,54 @@ def authors_clip(tensors):
     return theirs
 
 
+def mochi_as_authors(tensors, names=MOCHI):
+    """Mochi's transformer, or with MOCHI_VAE its VAE, as its authors have it. tensors: {diffusers' name: (dtype, shape, data if there are any)}"""
+    theirs = {}
+    for name, (dtype, shape, *data) in tensors.items():
+        if re.search(r'\.(to_k|to_v|add_k_proj|add_v_proj)\.', name):
+            continue  # with q
+        for pattern, others in MOCHI_JOINED.items():
+            if at := re.search(pattern, name):
+                stem = name[:at.end()].rsplit('.', 2)[0] + '.'
+                parts = [tensors[stem + other + name[at.end():]] for other in others]
+                if shape:  # else a scale of all three
+                    shape, data = [3 * shape[0], *shape[1:]], [b''.join([*data, *(part[2] for part in parts)])] if data else []
+        if shape and data and re.search(MOCHI_SWAPPED, name):
+            half = len(data[0]) // 2
+            data = [data[0][half:] + data[0][:half]]
+        theirs[renamed(name, names)] = (dtype, shape, *data)
+    return theirs
+
+
+def mochi_transformer():
+    """{authors' name: shape}"""
+    names = lists('mochi/dit_names.json', '1 preview')
+    shapes = dict(names['rest']) | {f'transformer_blocks.{layer}.{name}': shape for layer in range(names['blocks']) for name, shape in names['block'].items()}
+    return {name: shape for name, (_, shape) in mochi_as_authors(plain(shapes, '')).items()}
+
+
+def mochi_vae(part=''):
+    """The same; part: 'decoder.' alone, without that prefix, as the authors have it."""
+    theirs = mochi_as_authors(plain(lists('mochi/vae_names.json', '1 preview')['rest'], ''), MOCHI_VAE)
+    return {name[len(part):]: shape for name, (_, shape) in theirs.items() if name.startswith(part)}
+
+
+def t5_text_encoder():
+    """As ComfyUI has it: the embedding under both of its names."""
+    tensors = json.loads((DATA / 't5_names.json').read_text())['tensors']
+    return tensors | {'encoder.embed_tokens.weight': tensors['shared.weight']}
+
+
 def plain(shapes, dtype, **others):
     """{name: (dtype, shape)}"""
     return {name: (others.get(name.replace('.', '_'), dtype), shape) for name, shape in shapes.items()}
+
+
+DIFFUSION_MODEL = 'model.diffusion_model.'
+
+
+def prefixed(prefix, tensors):
+    return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
 def is_matrix(name, shape):
@@ -174,6 +239,10 @@ def umt5_q4_k_m():
     return q4_k_m(text_encoder(llama_t5_name), more, ('attn_rel_b',))
 
 
+def scaled_t5():
+    return scaled_fp8(t5_text_encoder(), 'F16', inputs=False, keep=('shared', 'relative_attention_bias', 'embed_tokens'))
+
+
 def scaled_umt5():
     return {**scaled_fp8(text_encoder(str), 'F16', inputs=False, keep=('shared', 'relative_attention_bias')), 'spiece_model': ('U8', [SPIECE_BYTES])}
 
@@ -199,12 +268,24 @@ FILES = {
     'open-clip-xlm-roberta-large-vit-huge-14_visual_fp16.safetensors': lambda: authors_clip(plain(clip_vision(), 'F16')),
     'umt5_xxl_fp8_e4m3fn_scaled.safetensors': scaled_umt5,
     'umt5-xxl-encoder-Q4_K_M.gguf': umt5_q4_k_m,
+    'mochi_preview_bf16.safetensors': lambda: prefixed(DIFFUSION_MODEL, plain(mochi_transformer(), 'BF16')),
+    'mochi_preview_fp8_scaled.safetensors': lambda: prefixed(DIFFUSION_MODEL, scaled_fp8(mochi_transformer(), 'BF16', inputs=True)),
+    'all_in_one/mochi_preview_fp8_scaled.safetensors': lambda: {
+        **prefixed(DIFFUSION_MODEL, scaled_fp8(mochi_transformer(), 'BF16', inputs=True)), **prefixed('vae.', plain(mochi_vae(), 'BF16')),
+        **prefixed('text_encoders.t5xxl.transformer.', scaled_t5())},
+    'dit.safetensors': lambda: plain(mochi_transformer(), 'F32'),
+    'decoder.safetensors': lambda: plain(mochi_vae('decoder.'), 'F32'),
+    'encoder.safetensors': lambda: plain(mochi_vae('encoder.'), 'F32'),
+    'mochi_vae.safetensors': lambda: plain(mochi_vae(), 'BF16'),
+    't5xxl_fp16.safetensors': lambda: plain(t5_text_encoder(), 'F16'),
+    't5xxl_fp8_e4m3fn_scaled.safetensors': scaled_t5,
     'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', authors_vae_name), 'BF16'),
     'wan2.2_vae.safetensors': lambda: plain(vae('2.2 5b', authors_vae_name_5b), 'F16'),
 }
 # As Hugging Face's pages have them.
 PUBLISHED_BYTES = {'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': 14293923632, 'wan2.1_t2v_14B_fp16.safetensors': 28577761176,
-                   'umt5_xxl_fp8_e4m3fn_scaled.safetensors': 6735906897, 'wan2.2_vae.safetensors': 1409400960}
+                   'umt5_xxl_fp8_e4m3fn_scaled.safetensors': 6735906897, 't5xxl_fp16.safetensors': 9787841024, 't5xxl_fp8_e4m3fn_scaled.safetensors': 5157348688,
+                   'wan2.2_vae.safetensors': 1409400960}
 
 
 def size_of(dtype, shape):

@@ -9,7 +9,8 @@ TRANSFORMERS = {'wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.1-14b
                 'wan2.1_t2v_14B_fp8_scaled.safetensors': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.1-t2v-14b-Q8_0.gguf': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml',
                 'wan2.1-t2v-14b-Q4_K_M.gguf': 'wan-2.1-14b.yaml or wan-2.2-a14b.yaml', 'wan2.2_ti2v_5B_fp16.safetensors': 'wan-2.2-5b.yaml',
                 'wan2.1_i2v_480p_14B_fp16.safetensors': 'wan-2.1-i2v-14b.yaml', 'wan2.1_flf2v_720p_14B_fp16.safetensors': 'wan-2.1-flf2v-14b-720p.yaml',
-                'wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.2-i2v-a14b.yaml'}
+                'wan2.2_i2v_high_noise_14B_fp8_scaled.safetensors': 'wan-2.2-i2v-a14b.yaml',
+                'mochi_preview_bf16.safetensors': 'mochi-1.yaml', 'mochi_preview_fp8_scaled.safetensors': 'mochi-1.yaml', 'dit.safetensors': 'mochi-1.yaml'}
 
 
 class Published(CommandLineTest):
@@ -67,6 +68,19 @@ class Published(CommandLineTest):
                     shutil.rmtree(whole)
         one = self.write_all('one', 'diffusion_models/wan2.1_i2v_480p_14B_fp16.safetensors', self.text, self.vae)
         self.fail_with(self.run_program('generate', '-p', 'a', '-m', one, '--device', 'cpu', '-o', 'a.mp4'), 2, "is the transformer of wan-2.1-i2v-14b, but the model's image_encoder is missing")
+
+    def test_mochi_in_files_of_comfyui_and_of_its_authors(self):
+        t5 = 'split_files/text_encoders/t5xxl_fp8_e4m3fn_scaled.safetensors'
+        for transformer, form in (('mochi_preview_bf16.safetensors', 'BF16 1071$'), ('mochi_preview_fp8_scaled.safetensors', 'F8_E4M3 with scales')):
+            with self.subTest(transformer):
+                whole = self.write_all('whole', f'split_files/diffusion_models/{transformer}', 'split_files/vae/mochi_vae.safetensors', t5)
+                self.known(whole, 'mochi-1', ('transformer', transformer, form), ('vae', 'mochi_vae.safetensors', 'BF16'), ('text_encoder', t5, 'F8_E4M3 with scales'))
+                shutil.rmtree(whole)
+        authors = self.write_all('authors', 'dit.safetensors', 'decoder.safetensors', 'encoder.safetensors', 't5xxl_fp16.safetensors')
+        self.known(authors, 'mochi-1', ('transformer', 'dit.safetensors', 'F32 1071$'), ('vae', 'decoder.safetensors', 'F32 162$'), ('text_encoder', 't5xxl_fp16.safetensors', 'F16 220$'))
+        one = published.write(self.folder / 'all_in_one' / 'mochi.safetensors', published.FILES['all_in_one/mochi_preview_fp8_scaled.safetensors']())
+        self.assertIn('mochi-1', self.succeed(self.run_program('config', 'show', '-m', one)).stdout)
+        self.known(one.parent, 'mochi-1', *((role, one.name, form) for role, form in (('transformer', 'F8_E4M3 with scales'), ('vae', 'BF16'), ('text_encoder', 'F8_E4M3 with scales'))))
 
     def test_folders_of_gguf_ask_for_the_tokenizer_that_they_lack(self):
         folder = self.write_all('gguf', 'wan2.1-t2v-14b-Q4_K_M.gguf', 'umt5-xxl-encoder-Q4_K_M.gguf', 'wan_2.1_vae.safetensors')

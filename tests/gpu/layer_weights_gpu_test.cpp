@@ -93,5 +93,26 @@ TEST_F(HostLayersOnGpu, PackedOnesTakeTheirLorasWithThem) {
   }
 }
 
+TEST_F(HostLayersOnGpu, HalvesThatAFileHasSwappedComeInOrder) {
+  test::PackedLayers files({128, 64}, 4096);
+  for (Component* component : {&files.packed, &files.plain}) {
+    component->deltas.clear();
+    for (auto& [name, place] : component->tensors) {
+      auto entry = std::make_shared<TensorEntry>(*place.second);
+      entry->halves_swapped = true;
+      place.second = component->parts.emplace_back(std::move(entry)).get();
+    }
+    const auto load = [&](at::Device device, std::vector<Linear>& layers) {
+      load_layers(std::make_shared<WeightReader>(*component, device, at::kBFloat16), files.list(layers),
+                  Residence::device);
+    };
+    std::vector<Linear> there, here;
+    load(at::Device(at::kCUDA, 0), there);
+    load(at::kCPU, here);
+    for (const size_t i : {0, 1})
+      EXPECT_TRUE(there[i].in(at::kFloat).weight.cpu().equal(here[i].in(at::kFloat).weight)) << i;
+  }
+}
+
 }  // namespace
 }  // namespace sparsereel::models

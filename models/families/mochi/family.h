@@ -10,6 +10,12 @@ namespace sparsereel::models {
 
 Family mochi_family();
 
+/// The names of the authors' files, which ComfyUI's keep: q, k and v in one matrix, the gates of a feed-forward before
+/// what they gate, shifts before scales.
+StoredNames mochi_transformer_names();
+/// Those of the decoder, in a file of its own or with the encoder.
+StoredNames mochi_vae_names();
+
 /// Part::sizes_by_config and sizes_by_tensors of the transformer, and of the VAE.
 Sizes mochi_sizes(const nlohmann::json& json, const std::string& file);
 Sizes mochi_sizes(const TensorTable& tensors);

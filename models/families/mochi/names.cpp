@@ -1,10 +1,102 @@
-// What the tensors of Mochi's transformer and VAE tell of them, under diffusers' names.
+// What diffusers calls the layers of Mochi's transformer and VAE, and what their authors do, whose names all other
+// programs keep; and what the tensors tell of them. The VAE's numbers are those of the published one, of four levels.
 #include "models/checkpoint/tensor_sizes.h"
 #include "models/families/mochi/config.h"
 #include "models/families/mochi/family.h"
 #include "models/families/mochi/vae_config.h"
 
 namespace sparsereel::models {
+namespace {
+
+using Pairs = NameMap::Pairs;
+
+constexpr const char *kOurs = "transformer_blocks.*.", *kTheirs = "blocks.*.";
+
+/// What both streams have; theirs end with x for the video's and y for the text's.
+Pairs block_names() {
+  Pairs pairs;
+  for (const auto& [ours, theirs] : Pairs{{"norm1.linear", "mod_x"},
+                                          {"norm1_context.linear", "mod_y"},
+                                          {"norm1_context.linear_1", "mod_y"},  // in the last block
+                                          {"attn1.norm_q", "attn.q_norm_x"},
+                                          {"attn1.norm_k", "attn.k_norm_x"},
+                                          {"attn1.norm_added_q", "attn.q_norm_y"},
+                                          {"attn1.norm_added_k", "attn.k_norm_y"},
+                                          {"attn1.to_out.0", "attn.proj_x"},
+                                          {"attn1.to_add_out", "attn.proj_y"},
+                                          {"ff.net.2", "mlp_x.w2"},
+                                          {"ff_context.net.2", "mlp_y.w2"}})
+    pairs.emplace_back(kOurs + ours, kTheirs + theirs);
+  return pairs;
+}
+
+/// In diffusers a feed-forward's gates are the second half, and what they gate the first; of the last norm the scales
+/// are the first.
+std::vector<MovedRows> moved_rows() {
+  std::vector<MovedRows> moved = {{.first = "norm_out.linear", .second = "final_layer.mod", .halves_swapped = true}};
+  const std::vector<std::string> of_video = {"to_q", "to_k", "to_v"},
+                                 of_text = {"add_q_proj", "add_k_proj", "add_v_proj"};
+  for (int64_t part = 0; part < 3; ++part) {
+    const auto add = [&](const std::vector<std::string>& layers, const char* theirs) {
+      moved.push_back({.first = std::string(kOurs) + "attn1." + layers[static_cast<size_t>(part)],
+                       .second = std::string(kTheirs) + "attn." + theirs,
+                       .part = part,
+                       .parts = 3});
+    };
+    add(of_video, "qkv_x");
+    add(of_text, "qkv_y");
+  }
+  for (const auto& [ours, theirs] : Pairs{{"ff", "mlp_x"}, {"ff_context", "mlp_y"}})
+    moved.push_back(
+        {.first = kOurs + ours + ".net.0.proj", .second = kTheirs + theirs + ".w1", .halves_swapped = true});
+  return moved;
+}
+
+void name_residual_block(Pairs& pairs, const std::string& ours, const std::string& theirs) {
+  for (const auto& [layer, original] : Pairs{{".norm1.norm_layer", ".stack.0"},
+                                             {".conv1.conv", ".stack.2"},
+                                             {".norm2.norm_layer", ".stack.3"},
+                                             {".conv2.conv", ".stack.5"}})
+    pairs.emplace_back(ours + layer, theirs + original);
+}
+
+/// `prefix`: of their names. Their first list holds conv_in and three residual blocks.
+NameMap decoder_names(const std::string& prefix) {
+  constexpr int kBefore = 3, kExpansions = 3;
+  const std::string ours = "decoder.", theirs = prefix + "blocks.";
+  Pairs pairs = {{ours + "conv_in", theirs + "0.0"}, {ours + "proj_out", prefix + "output_proj"}};
+  for (int i = 0; i < kBefore; ++i)
+    name_residual_block(pairs, ours + "block_in.resnets." + std::to_string(i), theirs + "0." + std::to_string(i + 1));
+  for (int level = 0; level < kExpansions; ++level) {
+    const std::string block = ours + "up_blocks." + std::to_string(level),
+                      original = theirs + std::to_string(level + 1);
+    name_residual_block(pairs, block + ".resnets.*", original + ".blocks.*");
+    pairs.emplace_back(block + ".proj", original + ".proj");
+  }
+  name_residual_block(pairs, ours + "block_out.resnets.*", theirs + std::to_string(kExpansions + 1) + ".*");
+  return pairs;
+}
+
+}  // namespace
+
+StoredNames mochi_transformer_names() {
+  Pairs pairs = block_names();
+  const Pairs ends = {{"patch_embed.proj", "x_embedder.proj"},
+                      {"time_embed.timestep_embedder.linear_1", "t_embedder.mlp.0"},
+                      {"time_embed.timestep_embedder.linear_2", "t_embedder.mlp.2"},
+                      {"time_embed.pooler", "t5_y_embedder"},
+                      {"time_embed.caption_proj", "t5_yproj"},
+                      {"proj_out", "final_layer.linear"}};
+  pairs.insert(pairs.end(), ends.begin(), ends.end());
+  const std::string last = std::string(kOurs) + "norm1_context.linear";
+  return {.others = {NameMap(pairs).with_moved_rows(moved_rows())},
+          .prefixes = {"model.diffusion_model.", "diffusion_model.", "model."},
+          .of_last_block = {{last, last + "_1"}}};
+}
+
+StoredNames mochi_vae_names() {
+  return {.others = {decoder_names("decoder."), decoder_names("")}, .prefixes = {"vae.", "model."}};
+}
 
 Sizes mochi_sizes(const nlohmann::json& json, const std::string& file) {
   const MochiConfig config = parse_mochi_config(json, file);
@@ -38,10 +130,9 @@ Sizes mochi_vae_sizes(const nlohmann::json& json, const std::string& file) {
 Sizes mochi_vae_sizes(const TensorTable& tensors) {
   TensorSizes sizes(tensors);
   sizes.add("out_channels", "decoder.proj_out.weight", 0, 2);
-  if (sizes.found().empty()) return {};
   sizes.add("latent_channels", "decoder.conv_in.weight", 1, 5);
   sizes.add("decoder_block_out_channels", "decoder.conv_in.weight", 0, 5);
-  return sizes.found();
+  return sizes.found().size() == 3 ? sizes.found() : Sizes{};  // other families' have one or the other
 }
 
 }  // namespace sparsereel::models

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/families/mochi/family.h"
 #include "models/families/wan/family.h"
 
 namespace sparsereel::models {
@@ -105,6 +107,89 @@ TEST(NameMap, OfWansVaesAreThoseOfDiffusersConverter) {
       EXPECT_EQ(map.first(name), name);
     }
   }
+}
+
+TEST(NameMap, OneNameMayHoldTheRowsOfSeveral) {
+  const NameMap names = NameMap(NameMap::Pairs{{"blocks.*.norm", "b.*.n"}})
+                            .with_moved_rows({{.first = "blocks.*.q", .second = "b.*.qk", .part = 0, .parts = 2},
+                                              {.first = "blocks.*.k", .second = "b.*.qk", .part = 1, .parts = 2},
+                                              {.first = "out", .second = "head", .halves_swapped = true}});
+  EXPECT_EQ(names.second("blocks.3.k.weight"), "b.3.qk.weight");
+  EXPECT_EQ(names.placed_second("blocks.3.k.weight").rows->part, 1);
+  EXPECT_EQ(names.placed_second("blocks.3.norm.weight").rows, nullptr);
+  const std::vector<PlacedName> both = names.placed_firsts("b.3.qk.weight");
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[0].name, "blocks.3.q.weight");
+  EXPECT_EQ(both[1].name, "blocks.3.k.weight");
+  EXPECT_EQ(both[1].rows->part, 1);
+  EXPECT_TRUE(names.placed_firsts("head.bias").front().rows->halves_swapped);
+  EXPECT_EQ(names.placed_firsts("b.3.n.weight").front().name, "blocks.3.norm.weight");
+  EXPECT_EQ(names.placed_firsts("anything").front().name, "anything");
+}
+
+/// Those of convert_mochi_to_diffusers.py, with what it cuts and swaps.
+TEST(NameMap, OfMochisTransformerIsThatOfDiffusersConverter) {
+  const std::pair<const char*, const char*> names[] = {
+      {"patch_embed.proj.weight", "x_embedder.proj.weight"},
+      {"time_embed.timestep_embedder.linear_1.bias", "t_embedder.mlp.0.bias"},
+      {"time_embed.timestep_embedder.linear_2.weight", "t_embedder.mlp.2.weight"},
+      {"time_embed.pooler.to_kv.weight", "t5_y_embedder.to_kv.weight"},
+      {"time_embed.pooler.to_q.bias", "t5_y_embedder.to_q.bias"},
+      {"time_embed.pooler.to_out.weight", "t5_y_embedder.to_out.weight"},
+      {"time_embed.caption_proj.bias", "t5_yproj.bias"},
+      {"transformer_blocks.3.norm1.linear.weight", "blocks.3.mod_x.weight"},
+      {"transformer_blocks.3.norm1_context.linear.bias", "blocks.3.mod_y.bias"},
+      {"transformer_blocks.3.attn1.norm_q.weight", "blocks.3.attn.q_norm_x.weight"},
+      {"transformer_blocks.3.attn1.norm_added_k.weight", "blocks.3.attn.k_norm_y.weight"},
+      {"transformer_blocks.3.attn1.to_out.0.bias", "blocks.3.attn.proj_x.bias"},
+      {"transformer_blocks.3.attn1.to_add_out.weight", "blocks.3.attn.proj_y.weight"},
+      {"transformer_blocks.3.ff.net.2.weight", "blocks.3.mlp_x.w2.weight"},
+      {"transformer_blocks.3.ff_context.net.2.weight", "blocks.3.mlp_y.w2.weight"},
+      {"proj_out.weight", "final_layer.linear.weight"}};
+  const NameMap map = mochi_transformer_names().others.front();
+  for (const auto& [diffusers, original] : names) {
+    EXPECT_EQ(map.second(diffusers), original);
+    EXPECT_EQ(map.first(original), diffusers);
+    EXPECT_EQ(map.placed_second(diffusers).rows, nullptr);
+  }
+  EXPECT_EQ(map.second("transformer_blocks.47.norm1_context.linear_1.weight"), "blocks.47.mod_y.weight");
+  const auto rows = [&](const char* name) { return *map.placed_second(name).rows; };
+  EXPECT_EQ(rows("transformer_blocks.3.attn1.to_v.weight").part, 2);
+  EXPECT_EQ(rows("transformer_blocks.3.attn1.to_v.weight").parts, 3);
+  EXPECT_EQ(rows("transformer_blocks.3.attn1.add_k_proj.weight").part, 1);
+  for (const char* swapped : {"norm_out.linear.bias", "transformer_blocks.3.ff.net.0.proj.weight",
+                              "transformer_blocks.3.ff_context.net.0.proj.weight"})
+    EXPECT_TRUE(rows(swapped).halves_swapped) << swapped;
+}
+
+TEST(NameMap, OfMochisModelKnowsEveryPublishedName) {
+  const auto published = [](const char* list) {
+    std::ifstream file(std::string(SPARSEREEL_TEST_DATA "/mochi/") + list);
+    return nlohmann::json::parse(file)["1 preview"];
+  };
+  const NameMap transformer = mochi_transformer_names().others.front();
+  const nlohmann::json lists = published("dit_names.json");
+  nlohmann::json all = lists["rest"];
+  for (const auto& [name, shape] : lists["block"].items()) all["transformer_blocks.7." + name] = shape;
+  for (const auto& [name, shape] : all.items()) {
+    const auto is_this = [&](const PlacedName& layer) { return layer.name == name; };
+    const std::string theirs = transformer.second(name);
+    EXPECT_TRUE(theirs != name || name == "pos_frequencies");
+    EXPECT_TRUE(std::ranges::any_of(transformer.placed_firsts(theirs), is_this) ||
+                name.find("norm1_context.linear_1") != std::string::npos)
+        << name;
+  }
+  for (const NameMap& map : mochi_vae_names().others) {
+    const nlohmann::json vae = published("vae_names.json");
+    for (const auto& [name, shape] : vae["rest"].items()) {
+      EXPECT_EQ(map.second(name) != name, name.starts_with("decoder.")) << name;
+      EXPECT_EQ(map.first(map.second(name)), name);
+    }
+  }
+  EXPECT_EQ(mochi_vae_names().others[1].second("decoder.block_in.resnets.2.conv2.conv.bias"),
+            "blocks.0.3.stack.5.bias");
+  EXPECT_EQ(mochi_vae_names().others[0].second("decoder.block_out.resnets.1.norm1.norm_layer.weight"),
+            "decoder.blocks.4.1.stack.0.weight");
 }
 
 }  // namespace

@@ -268,6 +268,25 @@ TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 misshaped: \"b\" is [4, 6], expected [2, 2, 5]"}));
 }
 
+TEST(Weights, HalvesThatTheFileHasSwappedComeInOrder) {
+  const TemporaryFolder folder;
+  const at::Tensor first = at::randn({2, 3}), second = at::randn({2, 3});
+  write(folder.path(), {{"a", at::cat({second, first})}, {"b", at::cat({second, first}).to(at::kBFloat16)}});
+  Component component = open_component(folder.path());
+  for (const char* name : {"a", "b"}) {
+    auto entry = std::make_shared<TensorEntry>(*component.tensors.at(name).second);
+    entry->halves_swapped = true;
+    component.tensors.at(name).second = component.parts.emplace_back(std::move(entry)).get();
+  }
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  const at::Tensor expected = at::cat({first, second});
+  EXPECT_TRUE(weights.tensor("a", {4, 3}).equal(expected));
+  EXPECT_TRUE(weights.tensor("b", {4, 3}).equal(expected.to(at::kBFloat16).to(at::kFloat)));
+  at::Tensor both;
+  weights.load(both, {.names = {"a", "a"}, .stored = {4, 3}, .shape = {8, 3}});
+  EXPECT_TRUE(both.equal(at::cat({expected, expected})));
+}
+
 TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
   const TemporaryFolder folder;
   write(folder.path(), {{"model.theirs.weight", at::ones({2})}, {"model.more", at::ones({1})}});
