@@ -23,7 +23,7 @@ void for_each_row(const StridedRows& rows, const RowSizes& sizes, Float* copy, c
 
 void widen(const StridedRows& from, ElementType element, const RowSizes& sizes, float* to,
            const cpu::ParallelFor& parallel) {
-  const auto convert = element == ElementType::fp16 ? float_of_fp16 : float_of_bf16;
+  const auto convert = element == ElementType::fp16 ? float_of_half : float_of_bf16;
   for_each_row(from, sizes, to, parallel, [&](const uint16_t* row, float* copy) {
     for (int64_t d = 0; d < sizes.head_dim; ++d) copy[d] = convert(row[d]);
   });

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "attention/core/call.h"
+#include "hilbert/half.h"
 
 namespace sparsereel::attention {
 
@@ -12,21 +13,11 @@ inline float float_of_bf16(uint16_t x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
 }
 
-/// To the nearest, ties to even, as the next.
+/// To the nearest, ties to even, as the next. The way back from fp16 is float_of_half().
 inline uint16_t bf16_of_float(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays one
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-inline float float_of_fp16(uint16_t x) {
-  const uint32_t sign = static_cast<uint32_t>(x & 0x8000) << 16, exponent = x >> 10 & 31, mantissa = x & 1023;
-  if (exponent == 0) {  // units of 2^-24
-    const float size = static_cast<float>(mantissa) * 0x1p-24F;
-    return sign != 0 ? -size : size;
-  }
-  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
 }
 
 inline uint16_t fp16_of_float(float x) {

@@ -11,7 +11,7 @@
 #include "hilbert/exact_text.h"
 #include "models/checkpoint/family.h"
 #include "models/files/config_fields.h"
-#include "models/files/half.h"
+#include "hilbert/half.h"
 #include "models/files/json_text.h"
 #include "models/video/lora_choice.h"
 

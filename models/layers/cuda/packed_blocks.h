@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "models/files/dtype.h"
-#include "models/files/half.h"
+#include "hilbert/half.h"
 
 namespace sparsereel::models {
 

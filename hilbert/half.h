@@ -11,7 +11,7 @@
 #define SPARSEREEL_BOTH
 #endif
 
-namespace sparsereel::models {
+namespace sparsereel {
 
 /// An IEEE half from its bits.
 SPARSEREEL_BOTH inline float float_of_half(uint16_t bits) {
@@ -30,4 +30,4 @@ SPARSEREEL_BOTH inline float float_of_half(uint16_t bits) {
 #endif
 }
 
-}  // namespace sparsereel::models
+}  // namespace sparsereel
