@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace sparsereel::models {
 namespace {
 
@@ -14,6 +16,12 @@ constexpr at::Tensor Conditioning::*kAll[] = {&Conditioning::text,    &Condition
 
 std::span<at::Tensor Conditioning::*const> Conditioning::tensors() {
   return kAll;
+}
+
+std::pair<int64_t, int64_t> Conditioning::shortest_and_longest_text() const {
+  if (text_lengths.empty()) return {text.size(1), text.size(1)};
+  const auto [shortest, longest] = std::ranges::minmax_element(text_lengths);
+  return {*shortest, *longest};
 }
 
 Conditioning Conditioning::pass(int64_t index) const {

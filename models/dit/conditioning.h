@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace sparsereel::models {
@@ -31,6 +32,8 @@ struct Conditioning {
   static std::span<at::Tensor Conditioning::*const> tensors();
   bool defined() const { return text.defined(); }
   int64_t passes() const { return text.size(0); }
+  /// Tokens of the shortest text and of the longest one.
+  std::pair<int64_t, int64_t> shortest_and_longest_text() const;
   /// Of one pass.
   Conditioning pass(int64_t index) const;
   Conditioning to(const at::TensorOptions& options) const;

@@ -3,7 +3,6 @@
 // more and gated.
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -151,11 +150,10 @@ Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
                    .text_tokens = 0,
                    .time = at::silu(time + pool(given.text, mask_of(given)))};
   // No token of the video ever sees padding: what all texts of the batch have of it is left out.
-  const std::vector<int64_t>& lengths = given.text_lengths;
-  const auto [shortest, longest] = std::ranges::minmax_element(lengths);
-  tokens.text_tokens = lengths.empty() ? given.text.size(1) : *longest;
-  if (!lengths.empty() && *shortest < *longest)
-    tokens.key_lengths = at::tensor(lengths, at::kLong).add(patches.size(1)).to(patches.device());
+  const auto [shortest, longest] = given.shortest_and_longest_text();
+  tokens.text_tokens = longest;
+  if (shortest < longest)
+    tokens.key_lengths = at::tensor(given.text_lengths, at::kLong).add(patches.size(1)).to(patches.device());
   if (tokens.text_tokens > 0) {
     const at::Tensor text = linear(given.text.narrow(1, 0, tokens.text_tokens), ends_.text);
     tokens.text.emplace(text, tokens.text_tokens);

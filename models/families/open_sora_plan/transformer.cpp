@@ -2,7 +2,6 @@
 // video, cross-attention to the text and feed-forward, with rotary positions on three axes.
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -31,12 +30,11 @@ struct SeenText {
 };
 
 SeenText without_padding(const Conditioning& given) {
-  const std::vector<int64_t>& lengths = given.text_lengths;
-  if (lengths.empty()) return {.rows = given.text, .bias = {}};
-  const auto [shortest, longest] = std::ranges::minmax_element(lengths);
-  SeenText seen = {.rows = given.text.narrow(1, 0, *longest), .bias = {}};
-  if (*shortest == *longest) return seen;
-  const at::Tensor padding = at::arange(*longest, at::kLong).unsqueeze(0) >= at::tensor(lengths).unsqueeze(1);
+  const auto [shortest, longest] = given.shortest_and_longest_text();
+  SeenText seen = {.rows = given.text.narrow(1, 0, longest), .bias = {}};
+  if (shortest == longest) return seen;
+  const at::Tensor lengths = at::tensor(given.text_lengths, at::kLong);
+  const at::Tensor padding = at::arange(longest, at::kLong).unsqueeze(0) >= lengths.unsqueeze(1);
   seen.bias = at::zeros(padding.sizes(), at::kFloat)
                   .masked_fill(padding, -std::numeric_limits<float>::infinity())
                   .to(given.text.device());

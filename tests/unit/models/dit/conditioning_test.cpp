@@ -29,6 +29,13 @@ TEST(Conditioning, APassHasItsRowsAndWhatIsTheVideos) {
   EXPECT_TRUE(prompt.mask.equal(kBoth.mask));
 }
 
+TEST(Conditioning, TellsItsShortestAndItsLongestText) {
+  EXPECT_EQ(kBoth.shortest_and_longest_text(), std::pair(int64_t{2}, int64_t{3}));
+  EXPECT_EQ(kBoth.pass(0).shortest_and_longest_text(), std::pair(int64_t{2}, int64_t{2}));
+  const Conditioning unpadded = {.text = at::zeros({2, 5, 1})};
+  EXPECT_EQ(unpadded.shortest_and_longest_text(), std::pair(int64_t{5}, int64_t{5}));
+}
+
 TEST(Conditioning, PassesJoinToWhatTheyWere) {
   const Conditioning joined = join({kBoth.pass(0), kBoth.pass(1)});
   EXPECT_TRUE(joined.text.equal(kBoth.text));
