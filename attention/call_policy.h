@@ -1,6 +1,7 @@
 // What one call of attention computes and how sparsely: mode, block selection and thresholds of each head. No torch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -119,5 +120,14 @@ struct Statistics {
   double mean_relative_l1() const;
   Statistics& operator+=(const Statistics& other);
 };
+
+/// All of its fields, in an order that files and ranks rely on.
+inline constexpr std::array kStatisticsCounts = {&Statistics::total_blocks,      &Statistics::kept_blocks,
+                                                 &Statistics::skipped_pv_blocks, &Statistics::calls,
+                                                 &Statistics::mean_blocks,       &Statistics::predicted_tiles};
+inline constexpr std::array kStatisticsMeasures = {&Statistics::seconds, &Statistics::sum_relative_l1,
+                                                   &Statistics::max_relative_l1, &Statistics::sum_predicted_error};
+static_assert(sizeof(Statistics) ==
+              kStatisticsCounts.size() * sizeof(int64_t) + kStatisticsMeasures.size() * sizeof(double));
 
 }  // namespace sparsereel::attention

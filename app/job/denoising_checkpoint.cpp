@@ -51,24 +51,18 @@ at::Tensor tensor(const models::TensorFile& file, const std::string& name, at::S
   throw bad_input("the tensor " + name + " is missing or of another kind", kBeginAnew);
 }
 
-constexpr int64_t kCounts = 6, kMeasures = 4;  // of a layer in a step
-
-/// Counts and measurements, [steps, layers, kCounts] and [steps, layers, kMeasures].
+/// Of each layer in each step, [steps, layers, counts] and [steps, layers, measures].
 std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
   const auto steps = static_cast<int64_t>(per_step.size());
   const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
-  at::Tensor blocks = at::empty({steps, layers, kCounts}, at::kLong);
-  at::Tensor measured = at::empty({steps, layers, kMeasures}, at::kDouble);
+  at::Tensor blocks = at::empty({steps, layers, std::ssize(attention::kStatisticsCounts)}, at::kLong);
+  at::Tensor measured = at::empty({steps, layers, std::ssize(attention::kStatisticsMeasures)}, at::kDouble);
   auto* block = blocks.mutable_data_ptr<int64_t>();
   auto* measure = measured.mutable_data_ptr<double>();
   for (const std::vector<attention::Statistics>& step : per_step) {
     for (const attention::Statistics& layer : step) {
-      for (const int64_t value : {layer.total_blocks, layer.kept_blocks, layer.skipped_pv_blocks, layer.calls,
-                                  layer.mean_blocks, layer.predicted_tiles})
-        *block++ = value;
-      for (const double value :
-           {layer.seconds, layer.sum_relative_l1, layer.max_relative_l1, layer.sum_predicted_error})
-        *measure++ = value;
+      for (const auto count : attention::kStatisticsCounts) *block++ = layer.*count;
+      for (const auto each : attention::kStatisticsMeasures) *measure++ = layer.*each;
     }
   }
   return {blocks, measured};
@@ -76,24 +70,19 @@ std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vect
 
 std::vector<std::vector<attention::Statistics>> statistics(const models::TensorFile& file) {
   const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
-  if (blocks.size(2) != kCounts || measured.size(2) != kMeasures || blocks.size(0) != measured.size(0) ||
+  if (blocks.size(2) != std::ssize(attention::kStatisticsCounts) ||
+      measured.size(2) != std::ssize(attention::kStatisticsMeasures) || blocks.size(0) != measured.size(0) ||
       blocks.size(1) != measured.size(1))
     throw bad_input("the statistics of attention have an impossible shape", kBeginAnew);
   const auto* block = blocks.const_data_ptr<int64_t>();
   const auto* measure = measured.const_data_ptr<double>();
   std::vector<std::vector<attention::Statistics>> per_step(static_cast<size_t>(blocks.size(0)));
   for (std::vector<attention::Statistics>& step : per_step) {
-    for (int64_t layer = 0; layer < blocks.size(1); ++layer, block += kCounts, measure += kMeasures)
-      step.push_back({.total_blocks = block[0],
-                      .kept_blocks = block[1],
-                      .skipped_pv_blocks = block[2],
-                      .mean_blocks = block[4],
-                      .calls = block[3],
-                      .seconds = measure[0],
-                      .sum_relative_l1 = measure[1],
-                      .max_relative_l1 = measure[2],
-                      .sum_predicted_error = measure[3],
-                      .predicted_tiles = block[5]});
+    step.resize(static_cast<size_t>(blocks.size(1)));
+    for (attention::Statistics& layer : step) {
+      for (const auto count : attention::kStatisticsCounts) layer.*count = *block++;
+      for (const auto each : attention::kStatisticsMeasures) layer.*each = *measure++;
+    }
   }
   return per_step;
 }

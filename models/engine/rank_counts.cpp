@@ -3,40 +3,23 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
 #include <bit>
 
 namespace sparsereel::models {
 namespace {
 
-constexpr size_t kColumns = 10;
+constexpr size_t kColumns = attention::kStatisticsCounts.size() + attention::kStatisticsMeasures.size();
 
-std::array<int64_t, kColumns> row_of(const attention::Statistics& s) {
-  const auto bits = [](double x) { return std::bit_cast<int64_t>(x); };
-  return {s.total_blocks,
-          s.kept_blocks,
-          s.skipped_pv_blocks,
-          s.mean_blocks,
-          s.calls,
-          s.predicted_tiles,
-          bits(s.seconds),
-          bits(s.sum_relative_l1),
-          bits(s.max_relative_l1),
-          bits(s.sum_predicted_error)};
+void append(std::vector<int64_t>& row, const attention::Statistics& s) {
+  for (const auto count : attention::kStatisticsCounts) row.push_back(s.*count);
+  for (const auto measure : attention::kStatisticsMeasures) row.push_back(std::bit_cast<int64_t>(s.*measure));
 }
 
 attention::Statistics statistics_of(const int64_t* row) {
-  const auto real = [](int64_t x) { return std::bit_cast<double>(x); };
-  return {.total_blocks = row[0],
-          .kept_blocks = row[1],
-          .skipped_pv_blocks = row[2],
-          .mean_blocks = row[3],
-          .calls = row[4],
-          .seconds = real(row[6]),
-          .sum_relative_l1 = real(row[7]),
-          .max_relative_l1 = real(row[8]),
-          .sum_predicted_error = real(row[9]),
-          .predicted_tiles = row[5]};
+  attention::Statistics s;
+  for (const auto count : attention::kStatisticsCounts) s.*count = *row++;
+  for (const auto measure : attention::kStatisticsMeasures) s.*measure = std::bit_cast<double>(*row++);
+  return s;
 }
 
 }  // namespace
@@ -44,8 +27,7 @@ attention::Statistics statistics_of(const int64_t* row) {
 void add_up_ranks(std::vector<attention::Statistics>& layers, std::vector<int64_t>& kept_by_rank, Group& group,
                   at::Device device) {
   std::vector<int64_t> rows;
-  for (const attention::Statistics& layer : layers)
-    for (const int64_t value : row_of(layer)) rows.push_back(value);
+  for (const attention::Statistics& layer : layers) append(rows, layer);
   const at::Tensor own = at::tensor(rows, at::kLong).to(device);
   std::vector<at::Tensor> all(static_cast<size_t>(group.size()));
   for (at::Tensor& each : all) each = at::empty_like(own);
