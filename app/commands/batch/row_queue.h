@@ -29,7 +29,6 @@ class RowQueue {
   std::vector<int64_t> lost(int64_t card);
   /// No row waits, and none is with a card.
   bool is_done() const;
-  bool has_waiting() const { return !waiting_.empty(); }
 
  private:
   std::deque<QueuedRow> waiting_;

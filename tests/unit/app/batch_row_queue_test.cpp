@@ -21,7 +21,7 @@ TEST(RowQueue, GivesEachRowOnceAndEndsOneByOne) {
   RowQueue queue(rows(16));
   std::multiset<int64_t> given;
   std::vector<size_t> sizes;
-  while (queue.has_waiting()) {
+  for (int turn = 0; turn < 16 && !queue.is_done(); ++turn) {
     for (int64_t card = 0; card < 4; ++card) {
       const auto taken = queue.take(card, 4);
       if (!taken.empty()) sizes.push_back(taken.size());
