@@ -9,7 +9,7 @@
 #include "models/checkpoint/family.h"
 #include "models/engine/components.h"
 #include "models/engine/pipeline.h"
-#include "models/text/clean_prompt.h"
+#include "models/text/prepared_prompt.h"
 #include "models/text/unicode.h"
 #include "models/weights/device.h"
 #include "models/weights/random_weights.h"
@@ -26,16 +26,6 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
   const at::Tensor ids = random_token_ids(text, length, vocab_size);
   return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length},
           .token_count = random_token_count(text, length)};
-}
-
-std::string prepared(const std::string& text, const PromptRules& rules) {
-  std::string own = rules.cleaned ? clean_prompt(text) : rules.lowered ? lower_prompt(text) : text;
-  std::string after = rules.after;
-  if (own.ends_with('.') && after.starts_with('.')) {  // no cleaning of authors' leaves several in a row
-    own.erase(own.find_last_not_of('.') + 1);
-    after.erase(0, 1);
-  }
-  return rules.before + own + after;
 }
 
 /// Of what is not to be followed.
@@ -128,7 +118,7 @@ TokenIds TextStage::token_ids(const char* name, const std::string& text, const P
                               int64_t vocab_size, std::vector<std::string>* warnings) {
   load_tokenizer();
   TokenIds tokens =
-      tokenizer_ ? tokenizer_->encode(prepared(text, rules), length) : random_tokens(text, length, vocab_size);
+      tokenizer_ ? tokenizer_->encode(prepared_prompt(text, rules), length) : random_tokens(text, length, vocab_size);
   if (text.empty() && spec_.empty_prompt_has_no_tokens) tokens.token_count = 0;
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +

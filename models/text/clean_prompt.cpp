@@ -174,6 +174,25 @@ std::string_view without_outer_spaces(std::string_view text) {
   return text.substr(0, end);
 }
 
+/// In whose place there is a space then.
+std::string without_rows_of_full_stops(const std::string& text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_not_of('.', at), text.size());
+    result += end - at >= 2 ? " " : text.substr(at, std::max<size_t>(end - at, 1));
+    at = std::max(end, at + 1);
+  }
+  return result;
+}
+
+/// text: of single spaces. White space around one that goes is no other one's: of " . . " the second stays.
+std::string without_lone_full_stops(const std::string& text) {
+  std::string result = text;
+  for (size_t at = result.find(" . "); at != std::string::npos; at = result.find(" . ", at + 1))
+    result.replace(at, 3, " ");
+  return result;
+}
+
 }  // namespace
 
 std::string clean_prompt(const std::string& text) {
@@ -189,6 +208,13 @@ std::string lower_prompt(const std::string& text) {
       small += small_letter(code);
   }
   return to_utf8(small);
+}
+
+std::string without_stray_full_stops(const std::string& text) {
+  std::string cleaned = text;
+  for (int pass = 0; pass < 2; ++pass)
+    cleaned = with_single_spaces(without_lone_full_stops(with_single_spaces(without_rows_of_full_stops(cleaned))));
+  return cleaned;
 }
 
 }  // namespace sparsereel::models

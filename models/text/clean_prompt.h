@@ -16,4 +16,8 @@ std::string clean_prompt(const std::string& text);
 /// end as any other, which Python writes as a final one), without white space at the ends. `text`: UTF-8.
 std::string lower_prompt(const std::string& text);
 
+/// Of the cleaning of captions that DeepFloyd IF's pipeline in diffusers has, twice as there: several full stops in a
+/// row, and one between white space, are a space; each run of white space is one, none at the ends. `text`: UTF-8.
+std::string without_stray_full_stops(const std::string& text);
+
 }  // namespace sparsereel::models

@@ -46,7 +46,7 @@ struct PromptRules {
   bool cleaned = false;  // clean_prompt() goes over it before it becomes tokens
   /// Padding passes through the encoder like text. Else only the prompt's tokens do, and zeros fill up what comes out.
   bool encodes_padding = true;
-  bool lowered = false;  // lower_prompt() goes over it
+  bool lowered = false;  // lower_prompt() and without_stray_full_stops() go over it and the words around it
   /// What stands before and behind the prompt, but not the negative one.
   std::string before = {}, after = {};
 };

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""python tests/parity/make_open_sora_plan_captions.py CHECKOUT: writes data/open_sora_plan/captions.json, what the authors' cleaning of captions makes of their scripts' words
+around prompts that end in full stops and white space. Needs beautifulsoup4, ftfy, and what open_sora_plan.py says."""
+import json
+import re
+
+from open_sora_plan import CODE, OpenSoraPipeline  # first: make_pipeline imports diffusers
+from make_pipeline import DATA
+
+WORDS = re.search(r'positive_prompt = """(.*?)"""', (CODE / "opensora/sample/sample_t2v_ddp.py").read_text(), re.DOTALL).group(1)
+ENDS = ["", " ", ".", ". ", ".\n", " .", " . ", "..", ".. ", "...", "... ", ". .", ". . ", ". . .", " ...", ".  ", "!", "? ", ","]
+PROMPTS = [text + end for text in ("A red circle", "first. Second") for end in ENDS] + ["", " ", ".", ". ", "..", " . ", "a . b", "a .. b... c", "a . . b", "a . . . b", "  A  Star\t "]
+
+
+def main():
+    pipeline = OpenSoraPipeline.__new__(OpenSoraPipeline)
+    cases = [[prompt, pipeline._text_preprocessing(WORDS.format(prompt), clean_caption=True)[0]] for prompt in PROMPTS]
+    (DATA / "open_sora_plan" / "captions.json").write_text(json.dumps(cases).replace("], [", "],\n[") + "\n")
+
+
+if __name__ == "__main__":
+    main()
