@@ -87,17 +87,23 @@ std::vector<std::string> arguments_of_follower(int64_t rank, int64_t size) {
   return {"sparsereel", std::string(kFollows) + std::to_string(rank) + " of " + std::to_string(size)};
 }
 
-std::string last_line(int words) {
+std::string telling_line_in(int words) {
   std::array<char, 4096> end{};
   const off_t size = lseek(words, 0, SEEK_END);
   const off_t from = std::max<off_t>(0, size - static_cast<off_t>(end.size()));
   const ssize_t count = pread(words, end.data(), end.size(), from);
-  std::string text(end.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  text.erase(text.find_last_not_of(" \n\r\t") + 1);
-  return text.substr(text.find_last_of('\n') + 1);
+  return telling_line(std::string_view(end.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))));
 }
 
 }  // namespace
+
+std::string telling_line(std::string_view words) {
+  const auto line_at = [&](size_t start) { return std::string(words.substr(start, words.find('\n', start) - start)); };
+  words = words.substr(0, words.find_last_not_of(" \n\r\t") + 1);
+  constexpr std::string_view kError = "\nerror: ";
+  if (const size_t error = words.rfind(kError); error != std::string_view::npos) return line_at(error + 1);
+  return line_at(words.starts_with(kError.substr(1)) ? 0 : words.find_last_of('\n') + 1);
+}
 
 std::optional<StartedRank> find_started_rank(const Environment& environment) {
   const char *rank = environment(kRank), *device = environment(kDevice), *links = environment(kLinks),
@@ -188,7 +194,7 @@ std::string Children::how_it_ended(Child& child) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   std::string how = WIFSIGNALED(status) ? "was killed by signal " + std::to_string(WTERMSIG(status))
                                         : "ended with exit code " + std::to_string(WEXITSTATUS(status));
-  if (const std::string words = last_line(child.words); !words.empty()) how += ": " + words;
+  if (const std::string words = telling_line_in(child.words); !words.empty()) how += ": " + words;
   return how;
 }
 

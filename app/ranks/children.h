@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -30,6 +31,10 @@ std::optional<StartedRank> find_started_rank(const Environment& environment);
 bool is_follower(int argc, char** argv);
 /// To be called first in such a process: it ends when its parent does, and leaves the terminal's signals to that one.
 void live_no_longer_than(pid_t parent);
+
+/// Of what a process wrote to its standard error before it ended: the last error's line, without its remedy; else the
+/// last line.
+std::string telling_line(std::string_view words);
 
 class Children {
  public:

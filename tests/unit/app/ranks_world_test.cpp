@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "app/ranks/children.h"
 #include "app/ranks/messages.h"
 #include "tests/support/temporary_folder.h"
 
@@ -33,6 +34,14 @@ TEST(World, LimitsAreThoseOfTheEnvironment) {
           find_group_limits(environment_of({{"SPARSEREEL_GROUP_SECONDS", wrong}}));
         },
         {"SPARSEREEL_GROUP_SECONDS", wrong}));
+}
+
+TEST(Children, AreQuotedByTheirError) {
+  EXPECT_EQ(telling_line("warning: a\nerror: b: c\n  remedy: d\n"), "error: b: c");
+  EXPECT_EQ(telling_line("error: b\n  remedy: d\nerror: e\n  remedy: f\n \n"), "error: e");
+  EXPECT_EQ(telling_line("error: b\n  remedy: d"), "error: b");
+  EXPECT_EQ(telling_line("terminate called\n  what():  bad\n"), "  what():  bad");
+  EXPECT_EQ(telling_line(" \n"), "");
 }
 
 TEST(World, CpuRanksShareTheCpuAndOneCardIsNoneForSeveral) {
