@@ -6,6 +6,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdlib>
@@ -274,6 +276,10 @@ class NcclGroup::Watched {
 std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks meet
   setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);
+  // What NCCL_DEBUG asks for goes to standard output else, among reports. NCCL would empty an ordinary file.
+  struct stat errors = {};
+  if (fstat(STDERR_FILENO, &errors) == 0 && !S_ISREG(errors.st_mode))
+    setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
   nccl::UniqueId id;
   if (control->rank() == 0 && nccl::library().get_unique_id(&id) != Result::success)
     throw run_failure("NCCL finds no network to meet in", "set NCCL_DEBUG=WARN to hear more");
