@@ -246,10 +246,10 @@ void make_over_ranks(models::Run& run, World& world) {
   ask_first(run.decode, world);
   ask_first(run.within, world);
   if (run.attention) ask_first(run.attention, world);
-  run.latents = [&world, watched = std::move(run.latents)](const models::Outcome& outcome) {
+  ask_first(run.latents, world);
+  run.alone = [&world] {
     world.check();
-    world.need_others(false);  // they have done their part of this video
-    if (watched) watched(outcome);
+    world.need_others(false);
   };
   if (run.checkpoint) ask_first(run.checkpoint, world);
 }

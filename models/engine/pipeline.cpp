@@ -17,6 +17,7 @@
 #include "models/checkpoint/model_hash.h"
 #include "models/engine/components.h"
 #include "models/engine/cpu_time.h"
+#include "models/engine/decode_stage.h"
 #include "models/engine/denoising.h"
 #include "models/engine/experts.h"
 #include "models/engine/frames.h"
@@ -66,25 +67,6 @@ bool wants_fp8(const std::string& field, const std::string& text, at::Device dev
     throw bad_option(field, "fp8 cannot run on " + device.str() + ": " + reason, "use auto");
   return true;
 }
-
-/// All frames of a video, fp32, where nobody takes them.
-class AllFrames final : public FrameSink {
- public:
-  at::ScalarType dtype() const override { return at::kFloat; }
-  void begin(const VideoShape& shape, bool /*tiled*/) override {
-    frames = at::empty({shape.frames, shape.height, shape.width, 3}, at::kFloat);
-    taken_ = 0;
-  }
-  void take(const at::Tensor& next) override {
-    frames.narrow(0, taken_, next.size(0)).copy_(next);
-    taken_ += next.size(0);
-  }
-
-  at::Tensor frames;
-
- private:
-  int64_t taken_ = 0;
-};
 
 /// The class's defaults for pictures of the encoder's size where the checkpoint has none.
 ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
@@ -410,10 +392,13 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   outcome.latents = latents.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
   outcome.memory.denoise = std::max(loading, meter.take_peak());
-  if (run.group != nullptr && run.group->rank() > 0) return outcome;
-  if (run.latents) run.latents(outcome);
+  const bool is_first = run.group == nullptr || run.group->rank() == 0;
+  if (is_first && run.latents) run.latents(outcome);
   outcome.seconds.keep += meter.lap();
-  if (!inputs.decode) return outcome;
+  if (!inputs.decode || (!is_first && plan.vae_tiling == VaeTiling::on)) {
+    go_on_alone(run);
+    return outcome;
+  }
   announce("decode");
   load_vae();
   outcome.seconds.load_vae = meter.lap();
@@ -421,19 +406,30 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   outcome.frames = std::move(decoded.frames);
   outcome.facts = std::move(decoded.facts);
   outcome.vae_tiled = decoded.tiled;
-  if (conditioning.latents.defined()) outcome.image = round_trip(conditioning, plan, decoded.tiled);
+  if (is_first && conditioning.latents.defined()) outcome.image = round_trip(conditioning, plan, decoded.tiled);
   if (!decoded.warning.empty()) outcome.warnings.push_back(decoded.warning);
   outcome.seconds.decode = meter.lap();
   outcome.memory.decode = meter.take_peak();
   return outcome;
 }
 
-/// untiled_bytes: what it takes otherwise.
-bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const {
+/// untiled_bytes: what it takes otherwise. shared: in pieces by several ranks.
+bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
-  if (offload_) return true;  // who offloads wants little memory in use, whatever is free
+  if (offload_ && !shared) return true;  // who offloads wants little memory in use, whatever is free
   // A quarter of the free memory stays free for what the estimate does not see.
   return untiled_bytes > free_memory(device_) / 4 * 3;
+}
+
+/// Of the group's first ranks, how many have a piece of the height: 1 where rank 0 decodes alone, in tiles or not. What
+/// several ranks have the memory for together needs no tiles. Called by all.
+int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const {
+  const int64_t rows = latents.size(3);
+  const int64_t ranks = group != nullptr && vae_->decodes_pieces() ? std::min(group->size(), rows) : 1;
+  const int64_t largest = ranks == 1 ? rows : (rows + ranks - 1) / ranks + 1;  // with its neighbours' rows
+  tiled = use_tiling(tiling, vae_->untiled_bytes(latents.size(2), largest, latents.size(4)), ranks > 1);
+  if (ranks > 1) tiled = any_rank(tiled, group, device_);
+  return tiled ? 1 : ranks;
 }
 
 void Pipeline::check_latents(const at::Tensor& latents) const {
@@ -449,32 +445,24 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
   const c10::InferenceMode guard;
   check_latents(latents);
   load_vae();
-  Decoded result;
   at::Tensor there = latents.to(device_, vae_dtype_);
   if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
-  result.tiled = use_tiling(tiling, vae_->untiled_bytes(there.size(2), there.size(3), there.size(4)));
-  const bool tiled_first = result.tiled;
-  const auto progress = [&](int64_t done, int64_t total) {
-    if (run.decode) run.decode(done, total);
-    if (run.cancelled && run.cancelled()) throw Cancelled{};
-  };
-  const VideoShape shape = {.frames = vae_->frames_of(there.size(2)),
-                            .height = there.size(3) * spec_.stride[1],
-                            .width = there.size(4) * spec_.stride[2]};
-  AllFrames all;
-  FrameSink& sink = run.frames != nullptr ? *run.frames : all;
-  const auto attempt = [&](bool tiled) {
-    sink.begin(shape, tiled);
-    FrameDelivery delivery(sink);
-    vae_->decode(
-        there, tiled, [&](const at::Tensor& frames) { delivery.add(frames); }, progress);
-    result.facts = delivery.finish();
-  };
-  work_or_retry_tiled(result.tiled, tiling == VaeTiling::automatic, attempt, [this] { return make_room(); });
-  result.frames = std::move(all.frames);
-  check_numbers(result.facts, dtype_);
-  if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
+  bool tiled = false;
+  const int64_t ranks = decoding_ranks(there, tiling, run.group, tiled);
+  const int64_t rank = run.group == nullptr ? 0 : run.group->rank();
+  Decoded result;
+  if (ranks > 1) {
+    const std::shared_ptr<Group> decoders = first_ranks(*run.group, ranks);
+    if (rank < ranks) result = decode_together(decoder(), there, run, *decoders);
+  } else if (rank == 0) {
+    result = decode_alone(decoder(), there, tiled, tiling == VaeTiling::automatic, run, [this] { return make_room(); });
+  }
+  if (rank == 0) check_numbers(result.facts, dtype_);
   return result;
+}
+
+Decoder Pipeline::decoder() const {
+  return {.vae = *vae_, .pixels = {spec_.stride[1], spec_.stride[2]}, .device = device_};
 }
 
 at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled) {

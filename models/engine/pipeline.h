@@ -81,8 +81,9 @@ struct Decoded {
 /// pipeline's. Every member may be empty.
 struct Run {
   // Whose ranks make the video together, each with a pipeline of its own and the same plan and inputs; null: this one
-  // alone. All run up to the latents; rank 0 alone keeps, checks and decodes them. What one throws by itself, the
-  // others wait for until somebody aborts the group; cancelled they are together, where any of them is.
+  // alone. Rank 0 alone keeps and checks latents, and has the frames. All decode, some rows each, but in tiles, which
+  // are rank 0's. What one throws by itself, running out of memory too, the others wait for until somebody aborts the
+  // group; cancelled they are together, where any of them is.
   Group* group = nullptr;
   std::function<bool()> cancelled;  // polled before each step and after each piece; true throws Cancelled
   std::function<void(const std::string& stage)> stage;  // "text", "image", "load", "denoise", "decode"
@@ -93,8 +94,9 @@ struct Run {
   std::function<void(const DenoisingState&)> checkpoint;    // after every checkpoint_every steps, and after the last
   int64_t checkpoint_every = 0;                             // 0: only after the last; the same on all ranks
   std::function<void(const Outcome&)> latents;              // as soon as they are final: there are no frames yet
-  std::function<void(const AttentionCall&)> attention;      // before each call of the denoiser's attention
-  FrameSink* frames = nullptr;  // takes them as they are decoded; null: the outcome has them
+  std::function<void()> alone;  // of rank 0 of a group: what becomes of the other ranks is of no matter from here on
+  std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
+  FrameSink* frames = nullptr;                          // takes them as they are decoded; null: the outcome has them
 };
 
 /// Thrown where a run is cancelled.
@@ -108,6 +110,7 @@ class TextStage;
 struct Loading;
 struct WeightNeed;
 struct LatentDistribution;
+struct Decoder;
 class Vae;
 
 class Pipeline {
@@ -194,7 +197,9 @@ class Pipeline {
   void check_ranks(const Plan& plan, Group* group) const;
   void check_latents(const at::Tensor& latents) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
-  bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes) const;
+  bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;
+  int64_t decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const;
+  Decoder decoder() const;
   at::Tensor round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled);
 
   Checkpoint folder_;

@@ -53,6 +53,11 @@ Share share_of(Group* group, int64_t passes) {
   return share;
 }
 
+std::shared_ptr<Group> first_ranks(Group& group, int64_t count) {
+  if (count == group.size()) return callers(&group);
+  return group.split(group.rank() < count ? 0 : 1);
+}
+
 void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens) {
   const int64_t together = ranks_of_pass(ranks, passes), most = std::min(heads, tokens);
   if (together <= most) return;

@@ -1,5 +1,5 @@
-// What one rank does of a video: which pass of guidance, which slice of the tokens, which heads. Everything else, the
-// latents above all, every rank has and computes whole.
+// What one rank does of a video: which pass of guidance, which slice of the tokens, which heads; which rows of the
+// frames. Everything else, the latents above all, every rank has and computes whole.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,6 +32,9 @@ struct Share {
 
 /// Called by all ranks. group: null: one rank.
 Share share_of(Group* group, int64_t passes);
+
+/// The group's first `count` ranks by themselves; the others get a group of the others. Called by all.
+std::shared_ptr<Group> first_ranks(Group& group, int64_t count);
 
 /// Throws Error where so many ranks cannot share a video of so many passes, heads and tokens.
 void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/vae/causal_conv3d.h"
+#include "models/vae/row_split.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
 #endif
@@ -52,9 +53,16 @@ void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& b
   if (bias.defined()) x.add_(bias);
 }
 
-at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return by_frames(x, 4 * x[0].numel(), [&](const at::Tensor& frames) {
-    return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{1, 1});
+at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                           const RowSplit* rows) {
+  if (rows == nullptr)
+    return by_frames(x, 4 * x[0].numel(), [&](const at::Tensor& frames) {
+      return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{1, 1});
+    });
+  // Of each neighbour's row, which becomes two, one is needed: a row too many on either side is left.
+  const at::Tensor given = rows->surrounded(x, RowSplit::Outside::zeros);
+  return by_frames(given, 4 * given[0].numel(), [&](const at::Tensor& frames) {
+    return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{0, 1}).narrow(2, 1, 2 * x.size(1));
   });
 }
 

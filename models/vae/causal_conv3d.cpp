@@ -7,35 +7,73 @@
 #include <utility>
 #include <vector>
 
+#include "models/vae/row_split.h"
+
 namespace sparsereel::models {
 namespace {
 
-// The border of frames [frames, height, width, in], of which it is part, becomes the edge within it.
-void repeat_edges(const at::Tensor& frames, int64_t border) {
-  for (const int64_t axis : {1, 2}) {  // the corners in the second turn
-    const int64_t last = frames.size(axis) - border;
-    for (const auto& [to, from] : {std::pair{int64_t{0}, border}, std::pair{last, last - 1}}) {
-      at::Tensor strip = frames.narrow(axis, to, border);
-      strip.copy_(frames.narrow(axis, from, 1).expand_as(strip));
-    }
+// The border of frames [frames, height, width, in] along an axis, of which it is part, becomes the edge within it.
+void repeat_edges(const at::Tensor& frames, int64_t axis, int64_t border) {
+  const int64_t last = frames.size(axis) - border;
+  for (const auto& [to, from] : {std::pair{int64_t{0}, border}, std::pair{last, last - 1}}) {
+    at::Tensor strip = frames.narrow(axis, to, border);
+    strip.copy_(frames.narrow(axis, from, 1).expand_as(strip));
   }
 }
 
+// The rows above and below frames [frames, height, width, in], of which they are part, become those of the pieces
+// there, or what is beyond the picture.
+void fill_rows(const at::Tensor& frames, const RowSplit& rows, bool repeats_edges) {
+  const int64_t height = frames.size(1);
+  const RowSplit::Neighbours beside = rows.neighbours(frames.narrow(1, 1, height - 2));
+  for (const auto& [row, edge, there] :
+       {std::tuple{int64_t{0}, int64_t{1}, beside.above}, std::tuple{height - 1, height - 2, beside.below}}) {
+    at::Tensor strip = frames.narrow(1, row, 1);
+    if (there.defined())
+      strip.copy_(there);
+    else if (repeats_edges)
+      strip.copy_(frames.narrow(1, edge, 1));
+    else
+      strip.zero_();
+  }
+}
+
+void fill_border(const CausalConv3d& conv, const at::Tensor& buffer, const RowSplit* rows) {
+  const Border border = conv.border(rows);
+  const at::Tensor frames = new_frames(buffer);
+  if (border.rows > 0 && rows != nullptr)
+    fill_rows(frames, *rows, conv.repeats_edges);
+  else if (border.rows > 0)
+    repeat_edges(frames, 1, border.rows);
+  if (border.columns > 0) repeat_edges(frames, 2, border.columns);  // with the corners
+}
+
+// Zeros around frames that the buffer has not.
+struct Padding {
+  int64_t rows, columns;
+};
+
+Padding padding_of(const CausalConv3d& conv, const RowSplit* rows) {
+  const int64_t around = conv.weight.size(3) / 2;
+  const Border border = conv.border(rows);
+  return {.rows = around - border.rows, .columns = around - border.columns};
+}
+
 // buffer [2 + frames, H, W, in] -> [frames, H, W, out].
-at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, bool with_bias) {
+at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, const Padding& padding, bool with_bias) {
   const at::Tensor bias = with_bias ? conv.bias : at::Tensor();
-  const int64_t around = conv.weight.size(3) / 2 - conv.border();
-  const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, bias, {0, around, around});
+  const at::Tensor output =
+      convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, bias, {0, padding.rows, padding.columns});
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
 // The first frame of a video, buffer's last -> [1, H, W, out].
-at::Tensor convolve_picture(const CausalConv3d& conv, const at::Tensor& buffer, bool starts_on_zeros, bool with_bias) {
+at::Tensor convolve_picture(const CausalConv3d& conv, const at::Tensor& buffer, const Padding& padding,
+                            bool starts_on_zeros, bool with_bias) {
   const at::Tensor weight = starts_on_zeros ? conv.weight.select(2, kHistoryFrames) : conv.weight.sum(2);
-  const int64_t around = conv.weight.size(3) / 2 - conv.border();
   const at::Tensor frame = buffer.narrow(0, kHistoryFrames, 1).permute({0, 3, 1, 2});
   return convolve(frame, weight.contiguous(at::MemoryFormat::ChannelsLast), with_bias ? conv.bias : at::Tensor(),
-                  {around, around})
+                  {padding.rows, padding.columns})
       .permute({0, 2, 3, 1})
       .contiguous();
 }
@@ -52,6 +90,11 @@ void fill_history(const at::Tensor& buffer, const at::Tensor& remembered, bool s
 }
 
 }  // namespace
+
+Border CausalConv3d::border(const RowSplit* rows) const {
+  const int64_t around = weight.size(3) / 2;
+  return {.rows = repeats_edges || rows != nullptr ? around : 0, .columns = repeats_edges ? around : 0};
+}
 
 void CausalConv3d::weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side) {
   visit(weight, parameter(name + ".weight", {out, in, kHistoryFrames + 1, side, side}));
@@ -86,18 +129,18 @@ CausalConv3d with_padded_outputs(CausalConv3d conv) {
 }
 
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
-                         const at::TensorOptions& options, int64_t border) {
-  return at::empty({kHistoryFrames + frames, height + 2 * border, width + 2 * border, channels}, options);
+                         const at::TensorOptions& options, const Border& border) {
+  return at::empty({kHistoryFrames + frames, height + 2 * border.rows, width + 2 * border.columns, channels}, options);
 }
 
-at::Tensor new_frames(const at::Tensor& buffer, int64_t border) {
+at::Tensor new_frames(const at::Tensor& buffer, const Border& border) {
   return buffer.narrow(0, kHistoryFrames, buffer.size(0) - kHistoryFrames)
-      .narrow(1, border, buffer.size(1) - 2 * border)
-      .narrow(2, border, buffer.size(2) - 2 * border);
+      .narrow(1, border.rows, buffer.size(1) - 2 * border.rows)
+      .narrow(2, border.columns, buffer.size(2) - 2 * border.columns);
 }
 
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history, bool with_bias) {
-  if (const int64_t border = conv.border()) repeat_edges(new_frames(buffer), border);
+  fill_border(conv, buffer, history.rows);
   at::Tensor& remembered = history.frames[&conv];
   const bool is_picture = !remembered.defined() && buffer.size(0) == kHistoryFrames + 1;
   fill_history(buffer, remembered, history.starts_on_zeros);
@@ -110,22 +153,24 @@ at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, Con
     remembered = last.clone();
   }
 
-  if (is_picture) return convolve_picture(conv, buffer, history.starts_on_zeros, with_bias);
+  const Padding padding = padding_of(conv, history.rows);
+  if (is_picture) return convolve_picture(conv, buffer, padding, history.starts_on_zeros, with_bias);
   const int64_t frames = buffer.size(0) - kHistoryFrames;
   const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);
-  if (frames <= per_call) return convolve_frames(conv, buffer, with_bias);
+  if (frames <= per_call) return convolve_frames(conv, buffer, padding, with_bias);
   std::vector<at::Tensor> parts;
   for (int64_t start = 0; start < frames; start += per_call) {
-    parts.push_back(
-        convolve_frames(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames), with_bias));
+    const int64_t count = std::min(per_call, frames - start) + kHistoryFrames;
+    parts.push_back(convolve_frames(conv, buffer.narrow(0, start, count), padding, with_bias));
   }
   return at::cat(parts);
 }
 
 at::Tensor convolve_copied(const CausalConv3d& conv, const at::Tensor& frames, ConvHistory& history) {
+  const Border border = conv.border(history.rows);
   const at::Tensor buffer =
-      causal_buffer(frames.size(0), frames.size(1), frames.size(2), frames.size(3), frames.options());
-  new_frames(buffer).copy_(frames);
+      causal_buffer(frames.size(0), frames.size(1), frames.size(2), frames.size(3), frames.options(), border);
+  new_frames(buffer, border).copy_(frames);
   return causal_conv3d(conv, buffer, history);
 }
 

@@ -18,13 +18,20 @@ inline constexpr int64_t kHistoryFrames = 2;
 /// cuDNN's convolutions index with 32 bits: no more than this many input elements a call.
 inline constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
 
+class RowSplit;
+
+/// Pixels around each frame in a convolution's buffer, above and below and on either side.
+struct Border {
+  int64_t rows = 0, columns = 0;
+};
+
 struct CausalConv3d {
   at::Tensor weight;           // [out, in, 3, side, side], channels-last
   at::Tensor bias;             // [out]
   bool repeats_edges = false;  // what stands around each frame: its own edge, in the buffer, or zeros
 
-  /// Pixels around each frame in the convolution's buffer.
-  int64_t border() const { return repeats_edges ? weight.size(3) / 2 : 0; }
+  /// rows: as in ConvHistory, whose neighbours stand in the buffer as well.
+  Border border(const RowSplit* rows = nullptr) const;
   /// Stored as `name`.weight and `name`.bias; the visitor lays the weight out.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
 };
@@ -32,8 +39,9 @@ struct CausalConv3d {
 /// The last kHistoryFrames input frames [2, height, width, in] of every convolution, from one batch of frames to the
 /// next.
 struct ConvHistory {
-  bool starts_on_zeros = false;  // what stands before a video's first frame: zeros, or that frame repeated
-  bool ends = false;             // no frames come behind the next ones, of which none are remembered
+  bool starts_on_zeros = false;    // what stands before a video's first frame: zeros, or that frame repeated
+  bool ends = false;               // no frames come behind the next ones, of which none are remembered
+  const RowSplit* rows = nullptr;  // of whose pictures each frame is a piece; null: a picture of its own
   std::unordered_map<const CausalConv3d*, at::Tensor> frames{};
 };
 
@@ -48,17 +56,17 @@ CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, i
 /// eight.
 CausalConv3d with_padded_outputs(CausalConv3d conv);
 
-/// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels], height and width with a border
-/// on either side. The caller fills new_frames().
+/// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels], height and width with the
+/// convolution's border on either side. The caller fills new_frames().
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
-                         const at::TensorOptions& options, int64_t border = 0);
+                         const at::TensorOptions& options, const Border& border = {});
 /// The part of a causal_buffer behind the history and within the border: [frames, height, width, channels], a view.
-at::Tensor new_frames(const at::Tensor& buffer, int64_t border = 0);
+at::Tensor new_frames(const at::Tensor& buffer, const Border& border = {});
 
 /// Fills the buffer's history (as it starts where there is none yet), remembers its last frames and convolves: [frames,
-/// height, width, out]. Around each frame are zeros, or its edge in the buffer's border, which is filled here; none in
-/// time. A video's first frame, where it comes alone, is convolved in two dimensions: before it are only zeros, or
-/// itself. with_bias off: what follows adds the bias.
+/// height, width, out]. Around each frame are zeros, or its edge in the buffer's border, or the rows of the pieces
+/// beside it: the border is filled here; none in time. A video's first frame, where it comes alone, is convolved in two
+/// dimensions: before it are only zeros, or itself. with_bias off: what follows adds the bias.
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history,
                          bool with_bias = true);
 

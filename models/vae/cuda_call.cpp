@@ -23,19 +23,19 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-// fp32 [2, frames, channels], scales and then shifts: the group norm of x [frames, .., channels] + input_bias.
-at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias) {
+void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& affine,
+                    const at::Tensor& moments) {
   const int64_t frames = x.size(0), channels = x.size(-1);
-  const auto fp32 = x.options().dtype(at::kFloat);
-  const at::Tensor partials = at::empty({frames, cuda::kStatisticsBlocks, 2, channels}, fp32);
-  at::Tensor affine = at::empty({2, frames, channels}, fp32);
+  const at::Tensor partials = at::empty({frames, cuda::kStatisticsBlocks, 2, channels}, x.options().dtype(at::kFloat));
+  float* scale = affine.defined() ? affine.mutable_data_ptr<float>() : nullptr;
   const cuda::GroupStatistics statistics = {.x = x.const_data_ptr(),
                                             .input_bias = data_or_null(input_bias),
                                             .weight = norm.norm.weight.const_data_ptr(),
                                             .bias = norm.norm.bias.const_data_ptr(),
                                             .partials = partials.mutable_data_ptr<float>(),
-                                            .scale = affine.mutable_data_ptr<float>(),
-                                            .shift = affine.mutable_data_ptr<float>() + frames * channels,
+                                            .scale = scale,
+                                            .shift = scale == nullptr ? nullptr : scale + frames * channels,
+                                            .moments = moments.defined() ? moments.mutable_data_ptr<double>() : nullptr,
                                             .frames = static_cast<int>(frames),
                                             .pixels = x.numel() / (frames * channels),
                                             .channels = static_cast<int>(channels),
@@ -43,21 +43,45 @@ at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, cons
                                             .eps = static_cast<float>(norm.eps),
                                             .element = scalar_of(x)};
   check_launch(cuda::group_statistics(statistics, current_stream(x.device())), "group statistics");
-  return affine;
 }
 
-}  // namespace
-
-bool has_vae_kernels(const at::Tensor& x) {
-  return x.is_cuda() && (x.scalar_type() == at::kFloat || is_half_on_cuda(x)) && x.is_contiguous() && on_16_bytes(x) &&
-         x.numel() > 0 && x.size(3) % kVector == 0 && x.size(3) <= cuda::kMaxStatisticsChannels;
+// fp32 [2, frames, channels], scales and then shifts: the group norm of x [frames, .., channels] + input_bias.
+at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
+                                const RowSplit* rows) {
+  const int64_t frames = x.size(0), channels = x.size(-1);
+  if (rows == nullptr) {
+    at::Tensor affine = at::empty({2, frames, channels}, x.options().dtype(at::kFloat));
+    measure_groups(norm, x, input_bias, affine, {});
+    return affine;
+  }
+  const at::Tensor moments = at::empty({2, frames, norm.groups}, x.options().dtype(at::kDouble));
+  measure_groups(norm, x, input_bias, {}, moments);
+  ChannelAffine affine = to_channel_affine(norm, rows->joined_moments(moments));
+  if (input_bias.defined()) affine.shift.addcmul_(affine.scale, input_bias.to(at::kFloat));
+  return at::stack({affine.scale, affine.shift});
 }
 
-void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
-                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out) {
-  const c10::DeviceGuard guard(x.device());
+// affine fp32 [2, frames, channels] of x's frames.
+void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& out) {
+  const int64_t frames = x.size(0), channels = x.size(3);
+  const cuda::ScaleSilu call = {.x = x.const_data_ptr(),
+                                .out = out.mutable_data_ptr(),
+                                .scale = affine.const_data_ptr<float>(),
+                                .shift = affine.const_data_ptr<float>() + frames * channels,
+                                .frames = static_cast<int>(frames),
+                                .height = static_cast<int>(x.size(1)),
+                                .width = static_cast<int>(x.size(2)),
+                                .channels = static_cast<int>(channels),
+                                .out_frame = out.stride(0),
+                                .out_row = out.stride(1),
+                                .element = scalar_of(x)};
+  check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
+}
+
+// affine fp32 [2, 1, channels] of all frames; contiguous all.
+void modulate_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& y, const at::Tensor& b,
+                      const at::Tensor& out) {
   const int64_t channels = x.size(3);
-  const at::Tensor affine = group_affine_on_cuda({norm.norm, norm.groups, eps}, x.view({1, -1, channels}), input_bias);
   const cuda::ModulateSilu modulate = {.x = x.const_data_ptr(),
                                        .out = out.mutable_data_ptr(),
                                        .scale = affine.const_data_ptr<float>(),
@@ -75,23 +99,36 @@ void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Te
   check_launch(cuda::modulate_silu(modulate, current_stream(x.device())), "group norm");
 }
 
-void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
-                             const at::Tensor& out) {
+}  // namespace
+
+bool has_vae_kernels(const at::Tensor& x) {
+  return x.is_cuda() && (x.scalar_type() == at::kFloat || is_half_on_cuda(x)) && x.is_contiguous() && on_16_bytes(x) &&
+         x.numel() > 0 && x.size(3) % kVector == 0 && x.size(3) <= cuda::kMaxStatisticsChannels;
+}
+
+void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
+                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out, const RowSplit* rows) {
   const c10::DeviceGuard guard(x.device());
-  const int64_t frames = x.size(0), channels = x.size(3);
-  const at::Tensor affine = group_affine_on_cuda(norm, x, input_bias);
-  const cuda::ScaleSilu call = {.x = x.const_data_ptr(),
-                                .out = out.mutable_data_ptr(),
-                                .scale = affine.const_data_ptr<float>(),
-                                .shift = affine.const_data_ptr<float>() + frames * channels,
-                                .frames = static_cast<int>(frames),
-                                .height = static_cast<int>(x.size(1)),
-                                .width = static_cast<int>(x.size(2)),
-                                .channels = static_cast<int>(channels),
-                                .out_frame = out.stride(0),
-                                .out_row = out.stride(1),
-                                .element = scalar_of(x)};
-  check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
+  const at::Tensor affine =
+      group_affine_on_cuda({norm.norm, norm.groups, eps}, x.view({1, -1, x.size(3)}), input_bias, rows);
+  if (out.is_contiguous()) return modulate_on_cuda(x, affine, y, b, out);
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    const int64_t latent = latent_frame_of(t, x.size(0), y.size(0));
+    modulate_on_cuda(x.narrow(0, t, 1), affine, y.narrow(0, latent, 1), b.narrow(0, latent, 1), out.narrow(0, t, 1));
+  }
+}
+
+void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
+                             const at::Tensor& out, const RowSplit* rows) {
+  const c10::DeviceGuard guard(x.device());
+  scale_on_cuda(x, group_affine_on_cuda(norm, x, input_bias, rows), out);
+}
+
+void video_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
+                             const at::Tensor& out, const RowSplit& rows) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor affine = group_affine_on_cuda(norm, x.view({1, -1, x.size(3)}), input_bias, &rows);
+  scale_on_cuda(x, affine.expand({2, x.size(0), x.size(3)}).contiguous(), out);
 }
 
 void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "models/vae/group_norm.h"
+#include "models/vae/row_split.h"
 #include "models/vae/spatial_norm.h"
 
 namespace sparsereel::models {
@@ -12,13 +13,19 @@ namespace sparsereel::models {
 /// multiple of 8 up to 2048.
 bool has_vae_kernels(const at::Tensor& x);
 
-/// out = silu(group_norm(x + input_bias) * y + b); y and b [Fz, Hz, Wz, C] in x's dtype, input_bias [C] or undefined.
+/// out = silu(group_norm(x + input_bias) * y + b); y and b [Fz, Hz, Wz, C] in x's dtype, input_bias [C] or undefined;
+/// out's frames wherever they lie. rows, here and below: as in group_norm.h.
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
-                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out);
+                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out,
+                               const RowSplit* rows = nullptr);
 
 /// As group_norm_silu() of group_norm.h.
 void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
-                             const at::Tensor& out);
+                             const at::Tensor& out, const RowSplit* rows = nullptr);
+
+/// As video_norm_silu() of group_norm.h, of a piece of a video.
+void video_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
+                             const at::Tensor& out, const RowSplit& rows);
 
 /// As rms_norm_silu() of rms_norm.h; input_bias [C] or undefined.
 void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,

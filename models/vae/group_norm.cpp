@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/vae/norm_kernels.h"
+#include "models/vae/row_split.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
 #endif
@@ -23,17 +24,8 @@ bool is_fp32_on_cpu(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat;
 }
 
-ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& mean, const at::Tensor& variance) {
-  const int64_t per_group = norm.norm.weight.numel() / norm.groups;
-  const at::Tensor reciprocal =
-      (variance.to(at::kDouble) + norm.eps).rsqrt().to(at::kFloat).repeat_interleave(per_group);
-  const at::Tensor scale = norm.norm.weight.to(at::kFloat) * reciprocal;
-  return {.scale = scale,
-          .shift = norm.norm.bias.to(at::kFloat) - mean.to(at::kFloat).repeat_interleave(per_group) * scale};
-}
-
-// Mean and variance of each group in fp32, a frame at a time so that the fp32 copy stays small.
-ChannelAffine group_statistics(const GroupNorm& norm, const at::Tensor& x) {
+// Mean and variance of each group in fp32, a frame at a time so that the fp32 copy stays small: fp64 [2, groups].
+at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t frames = x.size(0), channels = x.size(3);
   std::vector<at::Tensor> means, variances;
   for (int64_t t = 0; t < frames; ++t) {
@@ -45,10 +37,10 @@ ChannelAffine group_statistics(const GroupNorm& norm, const at::Tensor& x) {
   const at::Tensor frame_means = at::stack(means);
   const at::Tensor mean = frame_means.mean(0);
   const at::Tensor variance = at::stack(variances).mean(0) + (frame_means - mean).square().mean(0);
-  return to_channel_affine(norm, mean, variance);
+  return at::stack({mean, variance});
 }
 
-ChannelAffine group_statistics_cpu(const GroupNorm& norm, const at::Tensor& x) {
+at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t channels = x.size(3), pixels = x.numel() / channels;
   const float* data = x.const_data_ptr<float>();
   // One slot a task, added in order: the sums are the same whatever the number of threads.
@@ -73,7 +65,7 @@ ChannelAffine group_statistics_cpu(const GroupNorm& norm, const at::Tensor& x) {
   const at::Tensor channel_variance = moments[1] - moments[0].square();
   const at::Tensor mean = channel_mean.view({norm.groups, -1}).mean(1);
   const at::Tensor spread = (channel_mean.view({norm.groups, -1}) - mean.unsqueeze(1)).square();
-  return to_channel_affine(norm, mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1));
+  return at::stack({mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1)});
 }
 
 // frame, out [H, W, C], out's rows wherever they lie.
@@ -102,27 +94,42 @@ void scale_silu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor
 
 }  // namespace
 
-ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x) {
-  return is_fp32_on_cpu(x) ? group_statistics_cpu(norm, x) : group_statistics(norm, x);
+ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments) {
+  const int64_t per_group = norm.norm.weight.numel() / norm.groups;
+  const at::Tensor &mean = moments[0], &variance = moments[1];
+  const at::Tensor reciprocal = (variance + norm.eps).rsqrt().to(at::kFloat).repeat_interleave(per_group, -1);
+  const at::Tensor scale = norm.norm.weight.to(at::kFloat) * reciprocal;
+  return {.scale = scale,
+          .shift = norm.norm.bias.to(at::kFloat) - mean.to(at::kFloat).repeat_interleave(per_group, -1) * scale};
 }
 
-void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& input_bias) {
+ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows) {
+  at::Tensor moments = is_fp32_on_cpu(x) ? group_moments_cpu(norm, x) : group_moments(norm, x);
+  if (rows != nullptr) moments = rows->joined_moments(moments);
+  return to_channel_affine(norm, moments);
+}
+
+void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& input_bias,
+                     const RowSplit* rows) {
 #ifdef SPARSEREEL_CUDA
-  if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, x, input_bias, out);
+  if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, x, input_bias, out, rows);
 #endif
-  if (input_bias.defined()) return group_norm_silu(norm, x + input_bias, out);
-  for (int64_t t = 0; t < x.size(0); ++t) scale_silu(x[t], group_affine(norm, x.narrow(0, t, 1)), out[t]);
+  if (input_bias.defined()) return group_norm_silu(norm, x + input_bias, out, {}, rows);
+  for (int64_t t = 0; t < x.size(0); ++t) scale_silu(x[t], group_affine(norm, x.narrow(0, t, 1), rows), out[t]);
 }
 
-void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& input_bias) {
+void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& input_bias,
+                     const RowSplit* rows) {
 #ifdef SPARSEREEL_CUDA
   const auto as_picture = [](const at::Tensor& frames) {
     return frames.view({1, frames.size(0) * frames.size(1), frames.size(2), frames.size(3)});
   };
-  if (has_vae_kernels(x)) return group_norm_silu_on_cuda(norm, as_picture(x), input_bias, as_picture(out));
+  if (has_vae_kernels(x) && rows == nullptr)
+    return group_norm_silu_on_cuda(norm, as_picture(x), input_bias, as_picture(out));
+  if (has_vae_kernels(x)) return video_norm_silu_on_cuda(norm, x, input_bias, out, *rows);
 #endif
-  if (input_bias.defined()) return video_norm_silu(norm, x + input_bias, out);
-  const ChannelAffine affine = group_affine(norm, x);
+  if (input_bias.defined()) return video_norm_silu(norm, x + input_bias, out, {}, rows);
+  const ChannelAffine affine = group_affine(norm, x, rows);
   for (int64_t t = 0; t < x.size(0); ++t) scale_silu(x[t], affine, out[t]);
 }
 

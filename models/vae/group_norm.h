@@ -7,6 +7,8 @@
 
 namespace sparsereel::models {
 
+class RowSplit;
+
 struct GroupNorm {
   Norm norm{};  // [channels]
   int64_t groups = 1;
@@ -18,16 +20,21 @@ struct ChannelAffine {
   at::Tensor scale, shift;
 };
 
+// rows, below: of whose pictures x's frames are pieces, which the statistics are of; null: of none.
+
+/// Of groups, fp64 [2, .., groups]: mean and variance -> fp32 [.., channels].
+ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments);
+
 /// By the statistics of all frames of x.
-ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x);
+ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows = nullptr);
 
 /// out = silu(group_norm(x + input_bias)), each frame by its own statistics. out as x, with rows that may lie farther
 /// apart; input_bias [channels], undefined: none.
 void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
-                     const at::Tensor& input_bias = {});
+                     const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 
-/// The same, all frames by their common statistics. out: contiguous.
+/// The same, all frames by their common statistics. out: contiguous, but where there are rows.
 void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
-                     const at::Tensor& input_bias = {});
+                     const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

@@ -38,11 +38,12 @@ ResnetBlock<Norm> read_resnet(WeightReader& reader, const std::string& name, int
 }
 
 /// conv(silu(norm(x + bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
-/// norm_silu(norm, x, out, bias): out = silu(norm(x + bias)).
+/// norm_silu(norm, x, out, bias, rows): out = silu(norm(x + bias)), rows as in ConvHistory.
 at::Tensor convolve_normed(const auto& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& bias,
                            const auto& norm_silu, ConvHistory& history, bool with_bias = true) {
-  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
-  norm_silu(norm, x, new_frames(buffer), bias);
+  const Border border = conv.border(history.rows);
+  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options(), border);
+  norm_silu(norm, x, new_frames(buffer, border), bias, history.rows);
   x.reset();
   return causal_conv3d(conv, buffer, history, with_bias);
 }

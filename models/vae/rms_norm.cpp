@@ -27,6 +27,10 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
 }
 
 void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out, const at::Tensor& input_bias) {
+  if (!out.is_contiguous()) {
+    for (int64_t t = 0; t < x.size(0); ++t) rms_norm_silu(x.narrow(0, t, 1), gamma, out.narrow(0, t, 1), input_bias);
+    return;
+  }
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x)) return rms_norm_silu_on_cuda(x, input_bias, gamma, out);
 #endif

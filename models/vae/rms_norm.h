@@ -9,8 +9,9 @@ namespace sparsereel::models {
 /// once, to x's dtype.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma);
 
-/// out = silu(rms_norm(x + input_bias, gamma)); x and out [F, H, W, C] contiguous, of one dtype. input_bias [C] or
-/// undefined: of the convolution before it, where carries_biases(x).
+/// out = silu(rms_norm(x + input_bias, gamma)); x and out [F, H, W, C] of one dtype, contiguous but for the frames of
+/// out, which may lie farther apart. input_bias [C] or undefined: of the convolution before it, where
+/// carries_biases(x).
 void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out, const at::Tensor& input_bias = {});
 
 }  // namespace sparsereel::models

@@ -34,6 +34,7 @@ void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Ten
 void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
   const int64_t frames = x.size(0), height = x.size(1), row = x.size(2) * x.size(3);
   const int64_t latent_height = scale.size(1), latent_width = scale.size(2), channels = x.size(3);
+  const int64_t out_frame = out.stride(0);
   const float *source = x.const_data_ptr<float>(), *a = scale.const_data_ptr<float>(),
               *b = shift.const_data_ptr<float>();
   auto* destination = out.mutable_data_ptr<float>();
@@ -43,7 +44,7 @@ void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at:
           const int64_t tz = latent_frame_of(i / height, frames, scale.size(0));
           const int64_t latent = (tz * latent_height + i % height * latent_height / height) * latent_width * channels;
           modulate_silu({.x = source + i * row,
-                         .out = destination + i * row,
+                         .out = destination + i / height * out_frame + i % height * row,
                          .scale = a + latent,
                          .shift = b + latent,
                          .latent_width = latent_width,
@@ -72,15 +73,15 @@ int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
 }
 
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
-                       const at::Tensor& input_bias) {
+                       const at::Tensor& input_bias, const RowSplit* rows) {
   const at::Tensor y = linear(z, norm.conv_y), b = linear(z, norm.conv_b);
 #ifdef SPARSEREEL_CUDA
-  if (has_vae_kernels(x) && has_vae_kernels(out))
-    return spatial_norm_silu_on_cuda(norm, kEps, x, input_bias, y, b, out);
+  if (has_vae_kernels(x) && has_vae_kernels(out.narrow(0, 0, 1)))
+    return spatial_norm_silu_on_cuda(norm, kEps, x, input_bias, y, b, out, rows);
 #endif
-  if (input_bias.defined()) return spatial_norm_silu(norm, x + input_bias, z, out);
+  if (input_bias.defined()) return spatial_norm_silu(norm, x + input_bias, z, out, {}, rows);
   const bool fused = x.is_cpu() && x.scalar_type() == at::kFloat;
-  const ChannelAffine affine = group_affine({norm.norm, norm.groups, kEps}, x);
+  const ChannelAffine affine = group_affine({norm.norm, norm.groups, kEps}, x, rows);
   const at::Tensor factor = y.to(at::kFloat);
   const at::Tensor scale = factor * affine.scale, shift = at::addcmul(b.to(at::kFloat), factor, affine.shift);
   fused ? modulate_frames_cpu(x, scale, shift, out) : modulate_frames(x, scale, shift, out);

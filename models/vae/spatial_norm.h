@@ -12,6 +12,8 @@
 
 namespace sparsereel::models {
 
+class RowSplit;
+
 struct SpatialNorm {
   Norm norm;      // [channels]
   Linear conv_y;  // the scale: [channels, latent channels]
@@ -27,9 +29,10 @@ SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 
 /// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which
-/// may be the same; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz; input_bias [C], undefined: none. conv_y and conv_b run
-/// at the latents' size: a pointwise convolution commutes with repeating.
+/// may be the same, and the frames of out may lie farther apart; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz; input_bias
+/// [C], undefined: none. conv_y and conv_b run at the latents' size: a pointwise convolution commutes with repeating.
+/// rows: of whose pictures x and z are pieces; null: of none.
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
-                       const at::Tensor& input_bias = {});
+                       const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

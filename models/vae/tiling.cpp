@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/vae/row_split.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -71,6 +73,16 @@ std::function<void()> step_counter(int64_t total, const VaeProgress& progress) {
   };
 }
 
+/// This rank's rows; the first rank puts all of the frames together.
+void decode_rows(const RowSplit& rows, const at::Tensor& latents, const TakeFrames& take, const PieceDecoder& decode,
+                 const std::function<void()>& step_done) {
+  const Slice own = rows.own();
+  decode(latents.narrow(3, own.first, own.count), [&](const at::Tensor& frames) {
+    if (const at::Tensor whole = rows.collected(frames, 3); whole.defined()) take(whole);
+    step_done();
+  });
+}
+
 at::Tensor decode_tile(const at::Tensor& tile, const PieceDecoder& decode, const std::function<void()>& step_done) {
   std::vector<at::Tensor> pieces;
   decode(tile, [&](const at::Tensor& frames) {
@@ -100,11 +112,12 @@ at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const Ti
   return code_tiles(plan, {.in = plan.scale, .out = 1}, frames, encode);
 }
 
-void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps, const TakeFrames& take,
-                    const VaeProgress& progress, const PieceDecoder& decode) {
+void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
+                    const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode) {
   const int64_t height = latents.size(3), width = latents.size(4);
-  tiled = tiled && plan.needed(height, width);
+  const bool tiled = mode.tiled && mode.rows == nullptr && plan.needed(height, width);
   const std::function<void()> step_done = step_counter(steps * (tiled ? plan.count(height, width) : 1), progress);
+  if (mode.rows != nullptr) return decode_rows(*mode.rows, latents, take, decode, step_done);
   if (!tiled) {
     decode(latents, [&](const at::Tensor& frames) {
       take(frames);

@@ -55,9 +55,10 @@ using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::fu
 /// Decodes one tile, some frames at a time: a step each.
 using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
-void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps, const TakeFrames& take,
-                    const VaeProgress& progress, const PieceDecoder& decode);
+/// latents as a whole, in tiles where these are asked for and needed, or this rank's rows of them. `steps`: of one
+/// tile, or of all rows, which progress counts.
+void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
+                    const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode);
 
 /// frames likewise, in one.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,

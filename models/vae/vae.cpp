@@ -63,7 +63,7 @@ at::Tensor Vae::decode(const at::Tensor& latents, bool tiled, const VaeProgress&
     video.narrow(2, taken, frames.size(2)).copy_(frames);
     taken += frames.size(2);
   };
-  decode(latents, tiled, take, progress);
+  decode(latents, {.tiled = tiled}, take, progress);
   return video;
 }
 

@@ -10,6 +10,7 @@
 
 namespace sparsereel::models {
 
+class RowSplit;
 class WeightReader;
 
 /// Called after each finished piece of a decode, or of an encode: done of total.
@@ -17,6 +18,12 @@ using VaeProgress = std::function<void(int64_t done, int64_t total)>;
 
 /// Takes the next frames of a video as soon as they are final: [1, colours, f, s H, s W], on the decoder's device.
 using TakeFrames = std::function<void(const at::Tensor& frames)>;
+
+/// How a video is decoded.
+struct DecodeMode {
+  bool tiled = false;              // in overlapping spatial tiles blended as the reference does
+  const RowSplit* rows = nullptr;  // by several ranks, a piece of the height each, never in tiles; null: by this one
+};
 
 /// Whose weights are loaded.
 enum class VaeParts { decoder, encoder, both };
@@ -39,11 +46,15 @@ class Vae {
   virtual ~Vae() = default;
 
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
-  /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype, a few at a time, in order. tiled: overlapping spatial tiles
-  /// blended as the reference does; less memory, slightly different pixels, and no frame before the last tile. Throws
-  /// Error where only the encoder's weights were asked for. What `take` and `progress` throw ends it.
-  virtual void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) = 0;
-  /// All of them.
+  /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype, a few at a time, in order. In tiles: less memory, slightly
+  /// different pixels, and no frame before the last tile. By several ranks, all of which have the latents: the same
+  /// frames but for the order of sums; the first rank alone takes them, all make progress. Throws Error where only the
+  /// encoder's weights were asked for, and as Group does. What `take` and `progress` throw ends it.
+  virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+                      const VaeProgress& progress) = 0;
+  /// Whether several ranks can decode a video together.
+  virtual bool decodes_pieces() const { return false; }
+  /// All of them, by this rank.
   at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
   /// Whether there is an encoder, and its weights were asked for.
   virtual bool encodes() const { return false; }

@@ -48,7 +48,7 @@ inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latent
     pieces.push_back(frames.clone());
     sizes.push_back(frames.size(2));
   };
-  vae.decode(latents, tiled, take, [&](int64_t done, int64_t) { steps = done; });
+  vae.decode(latents, {.tiled = tiled}, take, [&](int64_t done, int64_t) { steps = done; });
   EXPECT_TRUE(at::cat(pieces, 2).equal(vae.decode(latents, tiled)));
   return sizes;
 }

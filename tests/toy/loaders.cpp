@@ -23,7 +23,8 @@ class ToyVae final : public Vae {
   }
 
   // Each pixel is that of one latent: tiles make no difference.
-  void decode(const at::Tensor& latents, bool /*tiled*/, const TakeFrames& take, const VaeProgress& progress) override {
+  void decode(const at::Tensor& latents, const DecodeMode& /*mode*/, const TakeFrames& take,
+              const VaeProgress& progress) override {
     const auto& [t, h, w] = config_.stride;
     const at::Tensor blocks = at::tanh(linear(latents.permute({0, 2, 3, 4, 1}), block_))  // [1, F, H, W, 3 t h w]
                                   .unflatten(4, {3, t, h, w})

@@ -42,9 +42,9 @@ at::Tensor repeat_frames(const at::Tensor& x, const at::Tensor& bias) {
 }
 
 // Frames are repeated after the convolution, since equal frames convolve to equal frames.
-at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
+at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x, const RowSplit* rows) {
   const bool carried = carries_biases(x) && upsampler.compress_time;
-  const at::Tensor larger = upsample_pixels(x, upsampler.weight, carried ? at::Tensor() : upsampler.bias);
+  const at::Tensor larger = upsample_pixels(x, upsampler.weight, carried ? at::Tensor() : upsampler.bias, rows);
   if (!upsampler.compress_time) return larger;
   return repeat_frames(larger, carried ? upsampler.bias : at::Tensor());
 }
@@ -86,12 +86,13 @@ at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& late
   at::Tensor z = latents;
   if (decoder.post_quant_conv) z = linear(z, *decoder.post_quant_conv);
   const auto norm_silu = [&](const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& out,
-                             const at::Tensor& bias) { spatial_norm_silu(norm, x, z, out, bias); };
+                             const at::Tensor& bias,
+                             const RowSplit* rows) { spatial_norm_silu(norm, x, z, out, bias, rows); };
   at::Tensor x = convolve_copied(decoder.conv_in, z, history);
   for (const auto& block : decoder.mid) x = resnet(block, x, norm_silu, history);
   for (const UpBlock& block : decoder.up) {
     for (const auto& layer : block.resnets) x = resnet(layer, x, norm_silu, history);
-    if (block.upsampler) x = upsample(*block.upsampler, x);
+    if (block.upsampler) x = upsample(*block.upsampler, x, history.rows);
   }
   x = convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), {}, norm_silu, history);
   return x.narrow(3, 0, decoder.out_channels);

@@ -38,7 +38,7 @@ struct CogVideoXDecoder {
 CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVaeConfig& config);
 
 /// latents [F, H, W, latent channels], the next frames of a video, F = 1, 2 or 3 -> [F', 8 H, 8 W, 3]. `history` starts
-/// empty.
+/// empty; where it has rows, latents are this rank's.
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

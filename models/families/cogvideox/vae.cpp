@@ -38,7 +38,9 @@ class CogVideoXVae final : public Vae {
     tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+              const VaeProgress& progress) override;
+  bool decodes_pieces() const override { return true; }
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   double encoded_scale() const override;
@@ -48,7 +50,7 @@ class CogVideoXVae final : public Vae {
 
  private:
   int64_t frames_a_latent() const { return static_cast<int64_t>(config_.temporal_compression_ratio); }
-  void decode_whole(const at::Tensor& latents, const TakeFrames& take) const;
+  void decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const;
   uint64_t bytes(int64_t elements, int64_t widest_frame) const;
 
@@ -66,10 +68,10 @@ int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
 }
 
 // latents [1, C, F, H, W] -> [1, 3, F', 8 H, 8 W], batch after batch of frames.
-void CogVideoXVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) const {
+void CogVideoXVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   const int64_t total = frames.size(0);
-  ConvHistory history;
+  ConvHistory history{.rows = rows};
   for (int64_t batch = 0, start = 0; batch < batches_of(total); ++batch) {
     const int64_t end = std::min(total, kFramesPerBatch * (batch + 1) + total % kFramesPerBatch);
     const at::Tensor decoded = decode_frames(*decoder_, frames.narrow(0, start, end - start), history);
@@ -78,11 +80,12 @@ void CogVideoXVae::decode_whole(const at::Tensor& latents, const TakeFrames& tak
   }
 }
 
-void CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) {
+void CogVideoXVae::decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+                          const VaeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.latent_channels);
-  decode_by_plan(tiles_, latents * (1.0 / config_.scaling_factor), tiled, batches_of(latents.size(2)), take, progress,
-                 [this](const at::Tensor& tile, const TakeFrames& batch) { decode_whole(tile, batch); });
+  decode_by_plan(tiles_, latents * (1.0 / config_.scaling_factor), mode, batches_of(latents.size(2)), take, progress,
+                 [&](const at::Tensor& tile, const TakeFrames& batch) { decode_whole(tile, mode.rows, batch); });
 }
 
 // frames [1, 3, F', 8 H, 8 W] -> mean and log variance [1, 2 C, F, H, W], batch after batch of frames.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/vae/between_convolutions.h"
+#include "models/vae/row_split.h"
 
 namespace sparsereel::models {
 namespace {
@@ -14,9 +15,9 @@ namespace {
 // conv(silu(norm(x + input_bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
 at::Tensor convolve_normed(const GroupNorm& norm, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
                            const at::Tensor& input_bias, bool with_bias) {
-  const int64_t border = conv.border();
+  const Border border = conv.border(history.rows);
   const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options(), border);
-  group_norm_silu(norm, x, new_frames(buffer, border), input_bias);
+  group_norm_silu(norm, x, new_frames(buffer, border), input_bias, history.rows);
   x.reset();
   return causal_conv3d(conv, buffer, history, with_bias);
 }
@@ -52,7 +53,9 @@ struct Decoding {
 
 /// `each` of the parts of x that are taken at once, which is let go if it is one.
 void in_parts(const Decoding& decoding, at::Tensor x, const std::function<void(at::Tensor part)>& each) {
-  const int64_t at_once = frames_at_once(x.size(0), x[0].numel(), decoding.elements);
+  const RowSplit* rows = decoding.history.rows;
+  const int64_t height = rows == nullptr ? x.size(1) : rows->most(x.size(1));
+  const int64_t at_once = frames_at_once(x.size(0), height * x.size(2) * x.size(3), decoding.elements);
   if (at_once == x.size(0)) return each(std::move(x));
   for (const at::Tensor& part : x.split(at_once)) each(part);
 }

@@ -57,7 +57,8 @@ int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t element
 /// latents [F, H, W, latent channels], the next frames of a video -> all of [t F, s H, s W, out_channels], in parts
 /// that `done` is called with in turn. Each level takes as many frames at once as `elements` allow, and what it makes
 /// of them goes through the levels behind it before the next ones: wide and small levels take a whole video. How a
-/// video is cut changes nothing. `history` starts empty.
+/// video is cut changes nothing. `history` starts empty; where it has rows, latents are this rank's, and all ranks cut
+/// alike.
 void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
                    const std::function<void(const at::Tensor& frames)>& done);
 

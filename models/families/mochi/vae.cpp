@@ -24,7 +24,9 @@ class MochiVae final : public Vae {
     tiles_.height = tiles_.width = fixed_tile_axis(tiles_.scale);
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+              const VaeProgress& progress) override;
+  bool decodes_pieces() const override { return true; }
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;
   }
@@ -32,7 +34,7 @@ class MochiVae final : public Vae {
 
  private:
   at::Tensor denormalised(const at::Tensor& latents) const;
-  void decode_whole(const at::Tensor& latents, int64_t elements, const TakeFrames& take) const;
+  void decode_whole(const at::Tensor& latents, int64_t elements, const RowSplit* rows, const TakeFrames& take) const;
 
   MochiVaeConfig config_;
   MochiDecoder decoder_;
@@ -51,9 +53,10 @@ at::Tensor MochiVae::denormalised(const at::Tensor& latents) const {
 
 // latents [1, C, F, H, W] -> [1, colours, F', s H, s W], what a latent frame stands for at a time. The first one stands
 // for one frame alone, the last that it is decoded to.
-void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const TakeFrames& take) const {
+void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const RowSplit* rows,
+                            const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
-  ConvHistory history;
+  ConvHistory history{.rows = rows};
   const int64_t ratio = config_.frames_a_latent();
   at::Tensor waiting;          // [frames, height, width, colours], fewer than a latent frame stands for
   int64_t unseen = ratio - 1;  // frames to be dropped
@@ -68,12 +71,13 @@ void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const T
   });
 }
 
-void MochiVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) {
+void MochiVae::decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+                      const VaeProgress& progress) {
   check_latents(latents, config_.latent_channels);
-  const int64_t elements = tiled ? kElementsOfATile : kElementsAtOnce;
+  const int64_t elements = mode.tiled ? kElementsOfATile : kElementsAtOnce;
   decode_by_plan(
-      tiles_, denormalised(latents), tiled, latents.size(2), take, progress,
-      [this, elements](const at::Tensor& tile, const TakeFrames& piece) { decode_whole(tile, elements, piece); });
+      tiles_, denormalised(latents), mode, latents.size(2), take, progress,
+      [&](const at::Tensor& tile, const TakeFrames& piece) { decode_whole(tile, elements, mode.rows, piece); });
 }
 
 // Elements alive at the worst moment: in a residual block its input, that normalised behind the history and within its

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "models/vae/between_convolutions.h"
+#include "models/vae/frame_attention.h"
+#include "models/vae/row_split.h"
 
 namespace sparsereel::models {
 namespace {
@@ -90,22 +92,27 @@ at::Tensor between_pixels(const at::Tensor& frame) {
 }
 
 at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
-  const at::Tensor buffer = causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options());
-  const at::Tensor frames = new_frames(buffer);
-  each_of_twice_as_many(x, [&](int64_t to, const at::Tensor& frame) { frames[to].copy_(between_pixels(frame)); });
+  const Border border = conv.border(history.rows);
+  const at::Tensor buffer =
+      causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options(), border);
+  const at::Tensor frames = new_frames(buffer, border);
+  const at::Tensor given = history.rows == nullptr ? x : history.rows->surrounded(x, RowSplit::Outside::its_edge);
+  const int64_t above = given.size(1) - x.size(1);  // rows too many, of two for each beside x
+  each_of_twice_as_many(given, [&](int64_t to, const at::Tensor& frame) {
+    frames[to].copy_(between_pixels(frame).narrow(0, above, frames.size(1)));
+  });
   return causal_conv3d(conv, buffer, history);
 }
 
 /// A frame at a time: its scores are [pixels, pixels].
-at::Tensor attend_within_frames(const OpenSoraPlanAttention& attention, const at::Tensor& x) {
-  const ChannelAffine affine = group_affine(attention.norm, x);
+at::Tensor attend(const OpenSoraPlanAttention& attention, const at::Tensor& x, const RowSplit* rows) {
+  const ChannelAffine affine = group_affine(attention.norm, x, rows);
   at::Tensor result = at::empty_like(x);
   for (int64_t i = 0; i < x.size(0); ++i) {
-    const at::Tensor normed = at::addcmul(affine.shift, x[i].to(at::kFloat), affine.scale).to(x.scalar_type());
-    const at::Tensor one_head = normed.view({1, 1, -1, x.size(3)});
-    const std::vector<at::Tensor> qkv = linear(one_head, attention.qkv).chunk(3, 3);
-    const at::Tensor seen = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
-    result[i].copy_(x[i] + linear(seen, attention.out).view_as(x[i]));
+    const at::Tensor frame = x.narrow(0, i, 1);
+    const at::Tensor normed = at::addcmul(affine.shift, frame.to(at::kFloat), affine.scale).to(x.scalar_type());
+    const at::Tensor seen = attend_within_frames(linear(normed, attention.qkv), rows);
+    result.narrow(0, i, 1).copy_(frame + linear(seen, attention.out));
   }
   return result;
 }
@@ -134,21 +141,18 @@ OpenSoraPlanDecoder read_open_sora_plan_decoder(WeightReader& reader, const Open
   return decoder;
 }
 
-at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents) {
-  const auto norm_silu = [](const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out, const at::Tensor& bias) {
-    video_norm_silu(norm, x, out, bias);
-  };
-  ConvHistory history = {.ends = true};
+at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents, const RowSplit* rows) {
+  ConvHistory history = {.ends = true, .rows = rows};
   const at::Tensor z = decoder.post_quant_conv ? linear(latents, *decoder.post_quant_conv) : latents;
-  at::Tensor x = resnet(decoder.mid_first, convolve_copied(decoder.conv_in, z, history), norm_silu, history);
-  x = resnet(decoder.mid_last, attend_within_frames(decoder.attention, x), norm_silu, history);
+  at::Tensor x = resnet(decoder.mid_first, convolve_copied(decoder.conv_in, z, history), video_norm_silu, history);
+  x = resnet(decoder.mid_last, attend(decoder.attention, x, rows), video_norm_silu, history);
   for (const OpenSoraPlanLevel& level : decoder.levels) {
-    for (const auto& block : level.resnets) x = resnet(block, x, norm_silu, history);
-    if (level.pixels_weight.defined()) x = upsample_pixels(x, level.pixels_weight, level.pixels_bias);
+    for (const auto& block : level.resnets) x = resnet(block, x, video_norm_silu, history);
+    if (level.pixels_weight.defined()) x = upsample_pixels(x, level.pixels_weight, level.pixels_bias, rows);
     if (level.upsampler) x = upsample_video(*level.upsampler, x, history);
     if (level.doubles_frames) x = twice_as_many_frames(x);
   }
-  x = convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), {}, norm_silu, history);
+  x = convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), {}, video_norm_silu, history);
   return x.narrow(3, 0, kColours);
 }
 

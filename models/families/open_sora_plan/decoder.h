@@ -41,7 +41,7 @@ struct OpenSoraPlanDecoder {
 OpenSoraPlanDecoder read_open_sora_plan_decoder(WeightReader& reader, const OpenSoraPlanVaeConfig& config);
 
 /// latents [F, H, W, embed_dim], a video of its own -> [r (F - 1) + 1, s H, s W, 3]. Norms take the statistics of all
-/// frames.
-at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents);
+/// frames. rows: of whose pictures the latents are this rank's piece; null: of none.
+at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

@@ -30,14 +30,16 @@ class OpenSoraPlanVae final : public Vae {
     tiles_ = {.height = kTiles, .width = kTiles, .scale = config.pixels_a_latent()};
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+              const VaeProgress& progress) override;
+  bool decodes_pieces() const override { return true; }
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;
   }
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
 
  private:
-  void decode_chunk(const at::Tensor& latents, bool tiled, int64_t surplus, const TakeFrames& take,
+  void decode_chunk(const at::Tensor& latents, const DecodeMode& mode, int64_t surplus, const TakeFrames& take,
                     const VaeProgress& progress) const;
 
   OpenSoraPlanVaeConfig config_;
@@ -46,20 +48,20 @@ class OpenSoraPlanVae final : public Vae {
 };
 
 // Without the first `surplus` frames, which the chunk before has decoded.
-void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, bool tiled, int64_t surplus, const TakeFrames& take,
-                                   const VaeProgress& progress) const {
+void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, const DecodeMode& mode, int64_t surplus,
+                                   const TakeFrames& take, const VaeProgress& progress) const {
   auto take_new = [&, left = surplus](const at::Tensor& frames) mutable {
     const int64_t seen = std::exchange(left, 0), count = frames.size(2) - seen;
     if (count > 0) take(frames.narrow(2, seen, count));
   };
-  decode_by_plan(tiles_, latents, tiled, /*steps=*/1, take_new, progress,
-                 [this](const at::Tensor& tile, const TakeFrames& piece) {
+  decode_by_plan(tiles_, latents, mode, /*steps=*/1, take_new, progress,
+                 [&](const at::Tensor& tile, const TakeFrames& piece) {
                    const at::Tensor frames = tile[0].permute({1, 2, 3, 0}).contiguous();
-                   piece(decode_frames(decoder_, frames).permute({3, 0, 1, 2}).unsqueeze(0));
+                   piece(decode_frames(decoder_, frames, mode.rows).permute({3, 0, 1, 2}).unsqueeze(0));
                  });
 }
 
-void OpenSoraPlanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take,
+void OpenSoraPlanVae::decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                              const VaeProgress& progress) {
   check_latents(latents, config_.embed_dim);
   const at::Tensor scaled = latents / config_.scaling_factor;
@@ -69,7 +71,7 @@ void OpenSoraPlanVae::decode(const at::Tensor& latents, bool tiled, const TakeFr
     const auto all_progress = [&](int64_t done, int64_t total) {
       if (progress) progress(chunk * total + done, chunks * total);
     };
-    decode_chunk(scaled.narrow(2, start, frames), tiled, chunk == 0 ? 0 : 1, take, all_progress);
+    decode_chunk(scaled.narrow(2, start, frames), mode, chunk == 0 ? 0 : 1, take, all_progress);
   }
 }
 

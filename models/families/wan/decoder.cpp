@@ -46,7 +46,7 @@ at::Tensor up_block(const WanUpBlock& block, at::Tensor x, bool is_residual, Con
   if (!block.upsampler) return x;
   const WanResampler& upsampler = *block.upsampler;
   if (upsampler.time_conv) x = double_frames(*upsampler.time_conv, x, history);
-  x = upsample_pixels(x, upsampler.weight, upsampler.bias);
+  x = upsample_pixels(x, upsampler.weight, upsampler.bias, history.rows);
   if (is_residual) add_dealt_out(x, entered, upsampler.time_conv ? 2 : 1);
   return x;
 }

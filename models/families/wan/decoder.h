@@ -33,7 +33,7 @@ struct WanDecoder {
 
 /// latents [F, H, W, z_dim], the next frames of a video, the first one by itself -> [F', s H, s W, out_channels], where
 /// s is without the patches. How a video is cut into chunks behind its first frame changes nothing. `history` starts
-/// empty, on zeros.
+/// empty, on zeros; where it has rows, latents are this rank's.
 at::Tensor decode_frames(const WanDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

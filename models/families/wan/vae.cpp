@@ -55,7 +55,9 @@ class WanVae final : public Vae {
                       .whole = tiles_.height.size};
   }
 
-  void decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) override;
+  void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+              const VaeProgress& progress) override;
+  bool decodes_pieces() const override { return true; }
   bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
@@ -68,7 +70,7 @@ class WanVae final : public Vae {
   }
   at::Tensor denormalised(const at::Tensor& latents) const;
   at::Tensor normalised(const at::Tensor& latents) const;
-  void decode_whole(const at::Tensor& latents, const TakeFrames& take) const;
+  void decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const;
 
   WanVaeConfig config_;
@@ -96,20 +98,21 @@ at::Tensor WanVae::normalised(const at::Tensor& latents) const {
 }
 
 // latents [1, C, F, H, W] -> [1, colours x patch, F', s H, s W], a latent frame at a time.
-void WanVae::decode_whole(const at::Tensor& latents, const TakeFrames& take) const {
+void WanVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
-  ConvHistory history{.starts_on_zeros = true};
+  ConvHistory history{.starts_on_zeros = true, .rows = rows};
   for (const at::Tensor& frame : frames.split(1))
     take(decode_frames(*decoder_, frame, history).permute({3, 0, 1, 2}).unsqueeze(0));
 }
 
-void WanVae::decode(const at::Tensor& latents, bool tiled, const TakeFrames& take, const VaeProgress& progress) {
+void WanVae::decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
+                    const VaeProgress& progress) {
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
   decode_by_plan(
-      tiles_, denormalised(latents), tiled, latents.size(2),
+      tiles_, denormalised(latents), mode, latents.size(2),
       [&](const at::Tensor& frames) { take(unpatchify(frames, config_.patch_size).clamp_(-1, 1)); }, progress,
-      [this](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, frame); });
+      [&](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, mode.rows, frame); });
 }
 
 // frames [1, colours, F', s H, s W] -> [1, C, F, H, W], the frames of one latent at a time.

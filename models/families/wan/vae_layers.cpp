@@ -7,16 +7,15 @@
 #include <vector>
 
 #include "models/vae/between_convolutions.h"
+#include "models/vae/frame_attention.h"
 #include "models/vae/rms_norm.h"
 
 namespace sparsereel::models {
 namespace {
 
-at::Tensor attend(const WanVaeAttention& attention, const at::Tensor& x) {
-  const at::Tensor normed = rms_norm(x, attention.norm).flatten(1, 2).unsqueeze(1);  // [F, one head, H W, C]
-  const std::vector<at::Tensor> qkv = linear(normed, attention.to_qkv).chunk(3, -1);
-  const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
-  return linear(mixed.reshape(x.sizes()), attention.proj).add_(x);
+at::Tensor attend(const WanVaeAttention& attention, const at::Tensor& x, const RowSplit* rows) {
+  const at::Tensor qkv = linear(rms_norm(x, attention.norm), attention.to_qkv);
+  return linear(attend_within_frames(qkv, rows), attention.proj).add_(x);
 }
 
 }  // namespace
@@ -56,8 +55,9 @@ void WanResampler::weights(const Visit& visit, const std::string& name, int64_t 
 
 at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
                            const at::Tensor& input_bias, bool with_bias) {
-  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
-  rms_norm_silu(x, gamma, new_frames(buffer), input_bias);
+  const Border border = conv.border(history.rows);
+  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options(), border);
+  rms_norm_silu(x, gamma, new_frames(buffer, border), input_bias);
   x.reset();
   return causal_conv3d(conv, buffer, history, with_bias);
 }
@@ -77,7 +77,7 @@ at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, Co
 
 at::Tensor mid_block(const WanMidBlock& block, at::Tensor x, ConvHistory& history) {
   x = residual_block(block.blocks[0], x, history);
-  x = attend(block.attention, x);
+  x = attend(block.attention, x, history.rows);
   return residual_block(block.blocks[1], x, history);
 }
 

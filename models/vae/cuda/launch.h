@@ -22,6 +22,7 @@ struct GroupStatistics {
   float* partials = nullptr;         // scratch [frames, kStatisticsBlocks, 2, channels]
   float* scale = nullptr;            // [frames, channels], written
   float* shift = nullptr;            // [frames, channels], written
+  double* moments = nullptr;         // [2, frames, groups], means and variances, written in place of both; null: no
   int frames = 1;
   int64_t pixels = 0;
   int channels = 0;  // at most kMaxStatisticsChannels

@@ -109,11 +109,69 @@ TEST_P(FirstVideosOverRanks, GoOnFromWhatAnotherNumberOfRanksKept) {
   EXPECT_TRUE(test::close_to(over(4, resume).front().latents, whole, 1e-4));
 }
 
-TEST_P(FirstVideosOverRanks, AreDecodedByTheFirstRankAlone) {
-  const Change decoding = [](Request&, Inputs& inputs, models::Run&) { inputs.decode = true; };
-  const std::vector<Outcome> shared = over(2, decoding);
-  EXPECT_TRUE(test::close_to(shared[0].frames, make(nullptr, decoding).frames, 1e-4));
-  EXPECT_FALSE(shared[1].frames.defined());
+TEST_P(FirstVideosOverRanks, AreDecodedByAllForTheFirst) {
+  std::vector<int64_t> pieces(4), alone(4);
+  const auto decoding = [&](VaeTiling tiling) {
+    std::ranges::fill(pieces, 0);
+    std::ranges::fill(alone, 0);
+    return [&, tiling](Request& request, Inputs& inputs, models::Run& run) {
+      request.vae_tiling = tiling;
+      inputs.decode = true;
+      const size_t rank = run.group == nullptr ? 0 : static_cast<size_t>(run.group->rank());
+      run.decode = [&, rank](int64_t, int64_t) { ++pieces[rank]; };
+      run.alone = [&, rank] { ++alone[rank]; };
+    };
+  };
+  for (const VaeTiling tiling : {VaeTiling::off, VaeTiling::on}) {
+    const Outcome whole = make(nullptr, decoding(tiling));
+    const int64_t steps = pieces[0];
+    EXPECT_EQ(alone[0], 0);
+    const int64_t ranks = guided() ? 4 : 2;
+    const std::vector<Outcome> shared = over(ranks, decoding(tiling));
+    EXPECT_TRUE(test::close_to(shared[0].frames, whole.frames, 1e-4));
+    EXPECT_EQ(shared[0].vae_tiled, whole.vae_tiled);
+    for (size_t rank = 0; rank < shared.size(); ++rank) {
+      EXPECT_EQ(shared[rank].frames.defined(), rank == 0);
+      EXPECT_EQ(pieces[rank], rank == 0 || tiling == VaeTiling::off ? steps : 0);
+      EXPECT_EQ(alone[rank], rank == 0 ? 1 : 0);
+    }
+  }
+}
+
+TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
+  int64_t cancelled = 0;
+  std::mutex mutex;
+  run_in_threads(2, [&](Group& group) {
+    bool decodes = false;
+    const auto one_wants_no_more = [&](Request& request, Inputs& inputs, models::Run& run) {
+      request.vae_tiling = VaeTiling::off;
+      inputs.decode = true;
+      run.decode = [&](int64_t, int64_t) { decodes = true; };
+      run.cancelled = [&] { return group.rank() == 1 && decodes; };
+    };
+    EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);
+    const std::lock_guard lock(mutex);
+    ++cancelled;
+  });
+  EXPECT_EQ(cancelled, 2);
+}
+
+/// Takes none: a disk is full.
+class FullDisk final : public FrameSink {
+ public:
+  at::ScalarType dtype() const override { return at::kByte; }
+  void begin(const VideoShape& /*shape*/, bool /*tiled*/) override {}
+  void take(const at::Tensor& /*frames*/) override { throw run_failure("the disk is full", "make room"); }
+};
+
+TEST_P(FirstVideosOverRanks, EndOnAllRanksWhereTheFirstCannotTakeTheirFrames) {
+  FullDisk disk;
+  const Change decoding = [&](Request& request, Inputs& inputs, models::Run& run) {
+    request.vae_tiling = VaeTiling::off;
+    inputs.decode = true;
+    run.frames = &disk;
+  };
+  EXPECT_TRUE(test::throws_error([&] { over(2, decoding); }, {"the disk is full"}));
 }
 
 TEST_P(FirstVideosOverRanks, AreRefusedWhereTheHeadsAreTooFew) {

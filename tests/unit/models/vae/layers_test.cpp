@@ -84,11 +84,12 @@ TEST(DownsamplePixels, SeesZerosBehindEachFrame) {
 TEST_F(CausalConv, SeesItsOwnEdgeAroundAFrameWhereAskedTo) {
   CausalConv3d repeating = conv;
   repeating.repeats_edges = true;
-  ASSERT_EQ(repeating.border(), 1);
+  ASSERT_EQ(repeating.border().rows, 1);
+  ASSERT_EQ(repeating.border().columns, 1);
   const auto convolved = [&](const at::Tensor& frames, ConvHistory& history) {
     const at::Tensor buffer =
-        causal_buffer(frames.size(0), frames.size(1), frames.size(2), frames.size(3), frames.options(), 1);
-    new_frames(buffer, 1).copy_(frames);
+        causal_buffer(frames.size(0), frames.size(1), frames.size(2), frames.size(3), frames.options(), {1, 1});
+    new_frames(buffer, {1, 1}).copy_(frames);
     return causal_conv3d(repeating, buffer, history);
   };
   const at::Tensor padded = at::replication_pad3d(video.permute({3, 0, 1, 2}).unsqueeze(0), {1, 1, 1, 1, 2, 0});

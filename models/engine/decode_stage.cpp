@@ -1,0 +1,93 @@
+// Frames go to whoever takes them, as they are decoded.
+#include "models/engine/decode_stage.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "models/engine/tile_retry.h"
+#include "models/parallel/share.h"
+#include "models/vae/row_split.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// All frames of a video, fp32, where nobody takes them.
+class AllFrames final : public FrameSink {
+ public:
+  at::ScalarType dtype() const override { return at::kFloat; }
+  void begin(const VideoShape& shape, bool /*tiled*/) override {
+    frames = at::empty({shape.frames, shape.height, shape.width, 3}, at::kFloat);
+    taken_ = 0;
+  }
+  void take(const at::Tensor& next) override {
+    frames.narrow(0, taken_, next.size(0)).copy_(next);
+    taken_ += next.size(0);
+  }
+
+  at::Tensor frames;
+
+ private:
+  int64_t taken_ = 0;
+};
+
+/// Whoever of the group is to stop stops all; null: this rank decodes alone.
+VaeProgress watched(const Run& run, Group* group, at::Device device) {
+  return [&run, group, device](int64_t done, int64_t total) {
+    if (run.decode) run.decode(done, total);
+    if (any_rank(run.cancelled && run.cancelled(), group, device)) throw Cancelled{};
+  };
+}
+
+FrameFacts decode_to(FrameSink& sink, const Decoder& decoder, const at::Tensor& latents, const DecodeMode& mode,
+                     const VaeProgress& progress) {
+  sink.begin({.frames = decoder.vae.frames_of(latents.size(2)),
+              .height = latents.size(3) * decoder.pixels[0],
+              .width = latents.size(4) * decoder.pixels[1]},
+             mode.tiled);
+  FrameDelivery delivery(sink);
+  decoder.vae.decode(
+      latents, mode, [&](const at::Tensor& frames) { delivery.add(frames); }, progress);
+  return delivery.finish();
+}
+
+}  // namespace
+
+void go_on_alone(const Run& run) {
+  if (run.group != nullptr && run.group->rank() == 0 && run.alone) run.alone();
+}
+
+Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
+                     const std::function<bool()>& make_room) {
+  go_on_alone(run);
+  Decoded result;
+  result.tiled = tiled;
+  AllFrames all;
+  FrameSink& sink = run.frames != nullptr ? *run.frames : all;
+  const auto attempt = [&](bool in_tiles) {
+    result.facts = decode_to(sink, decoder, latents, {.tiled = in_tiles}, watched(run, nullptr, decoder.device));
+  };
+  work_or_retry_tiled(result.tiled, may_tile, attempt, make_room);
+  result.frames = std::move(all.frames);
+  if (result.tiled != tiled) result.warning = "decoding ran out of GPU memory and was done again in tiles";
+  return result;
+}
+
+Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const Run& run, Group& decoders) {
+  const RowSplit rows(decoders, latents.size(3), decoder.device);
+  const VaeProgress progress = watched(run, &decoders, decoder.device);
+  const DecodeMode mode = {.rows = &rows};
+  Decoded result;
+  if (!rows.is_first()) {
+    decoder.vae.decode(latents, mode, {}, progress);
+    return result;
+  }
+  AllFrames all;
+  result.facts = decode_to(run.frames != nullptr ? *run.frames : all, decoder, latents, mode, progress);
+  decoders.check();  // before the frames count
+  go_on_alone(run);
+  result.frames = std::move(all.frames);
+  return result;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,92 @@
+// Rows to the neighbours by all-to-all; all else is gathered, and put together in the order of the ranks.
+#include "models/vae/row_split.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace sparsereel::models {
+
+RowSplit::RowSplit(Group& group, int64_t rows, at::Device device) : group_(group), rows_(rows) {
+  std::vector<double> parts;
+  for (int64_t rank = 0; rank < group.size(); ++rank)
+    parts.push_back(static_cast<double>(slice_of(rows, group.size(), rank).count) / static_cast<double>(rows));
+  parts_ = at::tensor(parts, at::kDouble).to(device);
+}
+
+/// Of another rank's piece where this rank's has own_rows.
+int64_t RowSplit::rows_of(int64_t rank, int64_t own_rows) const {
+  return own_rows / own().count * slice_of(rows_, group_.size(), rank).count;
+}
+
+int64_t RowSplit::most(int64_t own) const {
+  int64_t most = own;
+  for (int64_t rank = 0; rank < group_.size(); ++rank) most = std::max(most, rows_of(rank, own));
+  return most;
+}
+
+RowSplit::Neighbours RowSplit::neighbours(const at::Tensor& x) const {
+  const auto rank = static_cast<size_t>(group_.rank()), ranks = static_cast<size_t>(group_.size());
+  const at::Tensor none = at::empty({0}, x.options());
+  std::vector<at::Tensor> send(ranks, none), receive(ranks, none);
+  Neighbours result;
+  const auto exchange_with = [&](size_t other, int64_t row, at::Tensor& theirs) {
+    send[other] = x.narrow(1, row, 1).contiguous();
+    theirs = receive[other] = at::empty(send[other].sizes(), x.options());
+  };
+  if (rank > 0) exchange_with(rank - 1, 0, result.above);
+  if (rank + 1 < ranks) exchange_with(rank + 1, x.size(1) - 1, result.below);
+  group_.all_to_all(send, receive);
+  return result;
+}
+
+at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
+  Neighbours beside = neighbours(x);
+  const auto beyond = [&](int64_t row) {
+    const at::Tensor edge = x.narrow(1, row, 1);
+    return outside == Outside::zeros ? at::zeros_like(edge) : edge;
+  };
+  if (!beside.above.defined()) beside.above = beyond(0);
+  if (!beside.below.defined()) beside.below = beyond(x.size(1) - 1);
+  return at::cat({beside.above, x, beside.below}, 1);
+}
+
+/// A tensor for each rank's piece along `dim` of what is x here.
+std::vector<at::Tensor> RowSplit::room_for_all(const at::Tensor& x, int64_t dim) const {
+  std::vector<at::Tensor> pieces;
+  for (int64_t rank = 0; rank < group_.size(); ++rank) {
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape[static_cast<size_t>(dim)] = rows_of(rank, x.size(dim));
+    pieces.push_back(at::empty(shape, x.options().memory_format(at::MemoryFormat::Contiguous)));
+  }
+  return pieces;
+}
+
+at::Tensor RowSplit::whole(const at::Tensor& x) const {
+  const std::vector<at::Tensor> pieces = room_for_all(x, 1);
+  group_.all_gather(x.contiguous(), pieces);
+  return at::cat(pieces, 1);
+}
+
+at::Tensor RowSplit::collected(const at::Tensor& x, int64_t dim) const {
+  const at::Tensor none = at::empty({0}, x.options());
+  std::vector<at::Tensor> send(static_cast<size_t>(group_.size()), none), receive = send;
+  send.front() = x.contiguous();
+  if (is_first()) receive = room_for_all(x, dim);
+  group_.all_to_all(send, receive);
+  return is_first() ? at::cat(receive, dim) : at::Tensor();
+}
+
+at::Tensor RowSplit::joined_moments(const at::Tensor& moments) const {
+  std::vector<at::Tensor> pieces(static_cast<size_t>(group_.size()));
+  for (at::Tensor& piece : pieces) piece = at::empty(moments.sizes(), moments.options().dtype(at::kLong));
+  group_.all_gather(moments.contiguous().view(at::kLong), pieces);  // groups exchange no fp64 as such
+  const at::Tensor all = at::stack(pieces, 1).view(at::kDouble);    // [2, ranks, ..]
+  std::vector<int64_t> shape(static_cast<size_t>(moments.dim()), 1);
+  shape.front() = group_.size();
+  const at::Tensor parts = parts_.view(shape);
+  const at::Tensor mean = (all[0] * parts).sum(0);
+  return at::stack({mean, ((all[1] + (all[0] - mean).square()) * parts).sum(0)});
+}
+
+}  // namespace sparsereel::models
