@@ -425,7 +425,8 @@ bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared)
 /// several ranks have the memory for together needs no tiles. Called by all.
 int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const {
   const int64_t rows = latents.size(3);
-  const int64_t ranks = group != nullptr && vae_->decodes_pieces() ? std::min(group->size(), rows) : 1;
+  const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_pieces();
+  const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
   const int64_t largest = ranks == 1 ? rows : (rows + ranks - 1) / ranks + 1;  // with its neighbours' rows
   tiled = use_tiling(tiling, vae_->untiled_bytes(latents.size(2), largest, latents.size(4)), ranks > 1);
   if (ranks > 1) tiled = any_rank(tiled, group, device_);

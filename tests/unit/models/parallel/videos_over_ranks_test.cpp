@@ -138,6 +138,26 @@ TEST_P(FirstVideosOverRanks, AreDecodedByAllForTheFirst) {
   }
 }
 
+TEST_P(FirstVideosOverRanks, AreDecodedByNoMoreRanksThanThereAreRows) {
+  const test::ParityCase& one = GetParam();
+  const auto decode = [&](const at::Tensor& latents, Group* group) {
+    models::Run run;
+    run.group = group;
+    return test::open(*one.family, one.content)->decode(latents, VaeTiling::off, run).frames;
+  };
+  const at::Tensor latents = make(nullptr, {}).latents;
+  for (const int64_t rows : {1, 2}) {
+    const at::Tensor few = latents.narrow(3, 0, rows), alone = decode(few, nullptr);
+    run_in_threads(3, [&](Group& group) {
+      const at::Tensor frames = decode(few, &group);
+      ASSERT_EQ(frames.defined(), group.rank() == 0);
+      if (frames.defined()) {
+        EXPECT_TRUE(test::close_to(frames, alone, 1e-4));
+      }
+    });
+  }
+}
+
 TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
   int64_t cancelled = 0;
   std::mutex mutex;
