@@ -216,24 +216,24 @@ struct Group {
   std::vector<Video*> rows;
 };
 
-/// Of --gpus; empty: one process renders the set.
-std::vector<std::string> devices_of_cards(const Settings& settings, const Share& share) {
+/// Of --gpus, those of each video that is made at a time; empty: one process renders the set.
+std::vector<CardsOfAVideo> find_cards(const Settings& settings, const BatchOptions& options, const Share& share) {
   const int64_t count = settings.whole("gpus").value_or(1);
-  if (count == 1) return {};
+  if (count == 1 && options.gpus_per_video == 1) return {};
   if (share.size > 1)
     throw bad_option("gpus", std::to_string(count) + ": " + share.source + " gives this process a share and a card",
                      "leave it out");
-  return devices_of_ranks(count, settings.text("device", "auto"), find_group_choice(process_environment).sockets);
+  return cards_of_videos(settings, options);
 }
 
-void render_on_cards(const std::vector<std::string>& devices, const BatchOptions& options, std::vector<Group>& groups,
+void render_on_cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options, std::vector<Group>& groups,
                      ManifestWriter& manifest, Progress& progress, Tally& tally) {
   RowGroups rows;
   for (Group& group : groups) {
     rows.push_back(group.rows);
     group.pipeline.reset();  // what it holds is the cards'
   }
-  Cards(devices, options).render(rows, manifest, progress, tally);
+  Cards(cards, options).render(rows, manifest, progress, tally);
 }
 
 }  // namespace
@@ -244,6 +244,7 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   set.add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE");
   set.add("--input-format", options.input_format, "of FILE (default: by its name)", "txt,csv,jsonl,yaml");
   set.add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n");
+  set.add("--gpus-per-video", options.gpus_per_video, "of --gpus: how many make a video together (default 1)", "N");
   set.add("--status", options.status, "say what the manifests in this folder add up to", "DIR");
   output.add("-o,--output", options.folder, "folder of the videos and manifests", "DIR");
   output.add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors");
@@ -269,8 +270,8 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   check_options(set, options);
   const auto card = find_started_rank(process_environment);
   const Share share = card ? Share{} : find_share(options.share, process_environment);
-  const std::vector<std::string> devices = card ? std::vector<std::string>() : devices_of_cards(set.merged, share);
-  if (!devices.empty() && is_standard_input(options.set)) keep_standard_input();
+  const std::vector<CardsOfAVideo> cards = card ? std::vector<CardsOfAVideo>() : find_cards(set.merged, options, share);
+  if (!cards.empty() && is_standard_input(options.set)) keep_standard_input();
   const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
   if (card) return render_as_card(set, options, rows, *card);
   SetPlan plan = plan_rows(rows, set, options, share);
@@ -313,8 +314,8 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   progress.clear();
   tally.told = early_warnings(left);
   print_warnings(tally.told);
-  if (!devices.empty() && !left.empty())
-    render_on_cards(devices, options, groups, manifest, progress, tally);
+  if (!cards.empty() && !left.empty())
+    render_on_cards(cards, options, groups, manifest, progress, tally);
   else
     for (Group& group : groups) {
       renderer.render(group.rows, *group.pipeline);

@@ -216,7 +216,7 @@ void Generation::run() {
     if (std::string warning = link_warning(find_gpu_links(), world_->ranks_here()); !warning.empty())
       early_.push_back(std::move(warning));
   for (const std::string& warning : early_) warn(videos_.front(), warning);
-  Job job(*this, interrupted, {.world = world_});
+  Job job(*this, interrupted, {.world = [this] { return world_; }});
   job.load(videos, *pipeline_);
   job.run(videos, *pipeline_);
   if (world_ != nullptr) world_->finish();

@@ -190,12 +190,9 @@ models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& fil
   run.frames = &files.frames;
   use_checkpoints(video, inputs, run);
   user_.begin(video);
-  if (policy_.world != nullptr) {
-    tell_video(*policy_.world, video, inputs, run);
-    make_over_ranks(run, *policy_.world);
-  }
-  models::Outcome result = pipeline.generate(video.plan, inputs, run);
-  if (policy_.world != nullptr) policy_.world->check();  // before its frames count
+  World* const world = policy_.world ? policy_.world() : nullptr;
+  models::Outcome result = world == nullptr ? pipeline.generate(video.plan, inputs, run)
+                                            : generate_over_ranks(*world, pipeline, video, inputs, std::move(run));
   result.seconds.check += video.text_cost.check;
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;

@@ -79,11 +79,11 @@ struct TextLimit {
 /// How a job treats its videos. Without any of it each is made as if alone (a denoiser that stayed might make the
 /// decoder work in tiles), and a failure is thrown.
 struct JobPolicy {
-  bool keep_loaded = false;          // denoiser and decoder, from video to video
-  bool write_behind = false;         // a video is written while the next one is denoised
-  bool go_on_after_failure = false;  // one that fails leaves the others alone
-  bool resume = false;               // from what a killed run had denoised, without --checkpoint-every too
-  World* world = nullptr;            // of the ranks that make each video together; null: this process alone does
+  bool keep_loaded = false;            // denoiser and decoder, from video to video
+  bool write_behind = false;           // a video is written while the next one is denoised
+  bool go_on_after_failure = false;    // one that fails leaves the others alone
+  bool resume = false;                 // from what a killed run had denoised, without --checkpoint-every too
+  std::function<World*()> world = {};  // of the ranks that make a video together; empty, null: this process alone does
   TextLimit texts = {};
 };
 

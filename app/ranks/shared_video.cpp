@@ -76,6 +76,60 @@ class NoFrames final : public models::FrameSink {
   void take(const at::Tensor& /*frames*/) override {}
 };
 
+/// `watched`, where anybody does, behind the question.
+template <typename... Arguments>
+void ask_first(std::function<void(Arguments...)>& event, World& world) {
+  event = [&world, watched = std::move(event)](Arguments... arguments) {
+    world.check();
+    if (watched) watched(arguments...);
+  };
+}
+
+/// Before Pipeline::generate() with these inputs; `run` is what that gets.
+void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
+  const models::Request& request = video.options.request;
+  const bool by_head = video.options.profile && video.options.profile->by_head();
+  world.need_others(true);
+  nlohmann::json size;
+  if (request.image_size) size = {request.image_size->height, request.image_size->width};
+  tell(world.control(), {{"what", "video"},
+                         {"request", json_of(request)},
+                         {"profile", by_head ? video.settings.text("profile", "") : ""},
+                         {"image_size", size},
+                         {"recipe", models::recipe_of(video.plan)},
+                         {"identity", video.identity},
+                         {"text_lengths", inputs.conditioning.text_lengths},
+                         {"decode", inputs.decode},
+                         {"keep_transformer", inputs.keep_transformer},
+                         {"checkpoints", run.checkpoint != nullptr},
+                         {"checkpoint_every", run.checkpoint_every}});
+  for (const auto member : models::Conditioning::tensors()) {
+    const at::Tensor& tensor = inputs.conditioning.*member;
+    tell_tensor(world.control(), tensor.defined() ? tensor.to(at::kCPU) : tensor);
+  }
+  tell_tensor(world.control(), inputs.init_latents);
+  tell_tensor(world.control(), inputs.resume ? bytes_of_file(video.checkpoint) : at::Tensor());
+}
+
+/// `run` as one over the ranks: its group, and the question after each wait whether all are still there.
+void make_over_ranks(models::Run& run, World& world) {
+  run.group = &world.group();
+  run.cancelled = [&world, own = std::move(run.cancelled)] {
+    world.check();
+    return own && own();
+  };
+  ask_first(run.step, world);
+  ask_first(run.decode, world);
+  ask_first(run.within, world);
+  if (run.attention) ask_first(run.attention, world);
+  ask_first(run.latents, world);
+  run.alone = [&world] {
+    world.check();
+    world.need_others(false);
+  };
+  if (run.checkpoint) ask_first(run.checkpoint, world);
+}
+
 /// What another rank than 0 has in its hands.
 class Follower {
  public:
@@ -177,15 +231,6 @@ class Follower {
   std::shared_ptr<models::Pipeline> pipeline_;
 };
 
-/// `watched`, where anybody does, behind the question.
-template <typename... Arguments>
-void ask_first(std::function<void(Arguments...)>& event, World& world) {
-  event = [&world, watched = std::move(event)](Arguments... arguments) {
-    world.check();
-    if (watched) watched(arguments...);
-  };
-}
-
 /// Where nobody is there to be told, this rank says itself why it ends.
 void connect_or_say(World& world) {
   try {
@@ -211,47 +256,18 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
                          {"request", json_of(options.request)}});
 }
 
-void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
-  const models::Request& request = video.options.request;
-  const bool by_head = video.options.profile && video.options.profile->by_head();
-  world.need_others(true);
-  nlohmann::json size;
-  if (request.image_size) size = {request.image_size->height, request.image_size->width};
-  tell(world.control(), {{"what", "video"},
-                         {"request", json_of(request)},
-                         {"profile", by_head ? video.settings.text("profile", "") : ""},
-                         {"image_size", size},
-                         {"recipe", models::recipe_of(video.plan)},
-                         {"identity", video.identity},
-                         {"text_lengths", inputs.conditioning.text_lengths},
-                         {"decode", inputs.decode},
-                         {"keep_transformer", inputs.keep_transformer},
-                         {"checkpoints", run.checkpoint != nullptr},
-                         {"checkpoint_every", run.checkpoint_every}});
-  for (const auto member : models::Conditioning::tensors()) {
-    const at::Tensor& tensor = inputs.conditioning.*member;
-    tell_tensor(world.control(), tensor.defined() ? tensor.to(at::kCPU) : tensor);
+models::Outcome generate_over_ranks(World& world, models::Pipeline& pipeline, const Video& video,
+                                    const models::Inputs& inputs, models::Run run) {
+  try {
+    tell_video(world, video, inputs, run);
+    make_over_ranks(run, world);
+    models::Outcome outcome = pipeline.generate(video.plan, inputs, run);
+    world.check();  // before its frames count
+    return outcome;
+  } catch (...) {
+    world.end(models::as_error(std::current_exception()));
+    throw;
   }
-  tell_tensor(world.control(), inputs.init_latents);
-  tell_tensor(world.control(), inputs.resume ? bytes_of_file(video.checkpoint) : at::Tensor());
-}
-
-void make_over_ranks(models::Run& run, World& world) {
-  run.group = &world.group();
-  run.cancelled = [&world, own = std::move(run.cancelled)] {
-    world.check();
-    return own && own();
-  };
-  ask_first(run.step, world);
-  ask_first(run.decode, world);
-  ask_first(run.within, world);
-  if (run.attention) ask_first(run.attention, world);
-  ask_first(run.latents, world);
-  run.alone = [&world] {
-    world.check();
-    world.need_others(false);
-  };
-  if (run.checkpoint) ask_first(run.checkpoint, world);
 }
 
 int follow(World& world, std::exception_ptr failure) {

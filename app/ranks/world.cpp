@@ -121,17 +121,17 @@ std::unique_ptr<World> World::find(const Settings& settings, std::map<std::strin
   }
   const int64_t count = gpus.value_or(1);
   if (count == 1 && !choice.of_one) return nullptr;
-  return start(count, device);
+  return start(devices_of_ranks(count, device, choice.sockets));
 }
 
-std::unique_ptr<World> World::start(int64_t count, const std::string& device) {
+std::unique_ptr<World> World::start(std::vector<std::string> devices) {
   std::unique_ptr<World> world(new World);
   world->sockets_ = find_group_choice(process_environment).sockets;
   world->limits_ = find_group_limits(process_environment);
-  world->devices_ = devices_of_ranks(count, device, world->sockets_);
-  world->size_ = world->ranks_here_ = count;
+  world->devices_ = std::move(devices);
+  world->size_ = world->ranks_here_ = std::ssize(world->devices_);
   world->device_ = world->name_ = world->devices_.front();
-  auto links = models::local_links(count);
+  auto links = models::local_links(world->size_);
   world->links_ = links.front();
   try {
     world->children_ = std::make_unique<Children>(links, world->devices_);
@@ -267,7 +267,14 @@ void World::check() const {
 }
 
 void World::end(const Error& error) noexcept {
-  if (control_) control_->end(error);
+  if (!control_) return;
+  try {
+    control_->check();
+    failed_here_ = true;
+  } catch (const Error& known) {
+    failed_here_ = failed_here_ || std::string_view(known.what()) != error.what();
+  }
+  control_->end(error);
 }
 
 void World::finish() {

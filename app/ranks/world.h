@@ -47,7 +47,9 @@ class World {
   /// or any rank of a launcher's, but where one card is asked for. Throws Error where both are asked for, and as
   /// devices_of_ranks(). `given`: the command line's options.
   static std::unique_ptr<World> find(const Settings& settings, std::map<std::string, std::string> given);
-  /// Of a process that find() of rank 0 started.
+  /// Rank 0 on the first of these devices of this host, which starts a process for each other one.
+  static std::unique_ptr<World> start(std::vector<std::string> devices);
+  /// Of a process that rank 0 started.
   explicit World(const StartedRank& started);
   /// Rank 0's ends the others, where they do not leave by themselves: after finish() they do.
   ~World();
@@ -75,12 +77,14 @@ class World {
   void check() const;
   /// Tells the others why this rank stops.
   void end(const Error& error) noexcept;
+  /// Whether any rank has stopped before the end, and whether this one has by what befell it alone.
+  bool ended() const { return control_ && control_->ended(); }
+  bool failed_here() const { return failed_here_; }
   /// By rank 0: there is nothing more to make; by the others, once they have heard so.
   void finish();
 
  private:
   World() = default;
-  static std::unique_ptr<World> start(int64_t count, const std::string& device);
   static std::unique_ptr<World> launched(const Launched& place, const std::string& device);
   void watch_over_the_end();
   void child_died(int64_t rank, const std::string& how);
@@ -89,7 +93,7 @@ class World {
   std::string device_, name_;
   std::vector<std::string> devices_;  // of the ranks that this one has started
   models::GroupLimits limits_;
-  bool sockets_ = false, finished_ = false;
+  bool sockets_ = false, finished_ = false, failed_here_ = false;
   std::optional<Launched> launched_;
   std::vector<models::Link> links_;  // until they are connected
   std::unique_ptr<Children> children_;

@@ -313,7 +313,7 @@ Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, cons
 std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Conditioning& conditioning,
                                                      const at::Tensor& init_latents, Group* group) {
   const c10::InferenceMode guard;
-  check_ranks(plan, group);
+  if (group != nullptr) check_ranks(plan, group->size());
   if (!plan.image.empty() && !conditioning.latents.defined())
     throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
   if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
@@ -332,9 +332,8 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
                                                     .group = group});
 }
 
-void Pipeline::check_ranks(const Plan& plan, Group* group) const {
-  if (group != nullptr)
-    models::check_ranks(group->size(), plan.is_guided() ? 2 : 1, spec_.heads, token_grid(spec_, plan.latent).size());
+void Pipeline::check_ranks(const Plan& plan, int64_t ranks) const {
+  models::check_ranks(ranks, plan.is_guided() ? 2 : 1, spec_.heads, token_grid(spec_, plan.latent).size());
 }
 
 /// Where that is due; the state of several ranks is made by all of them. Whether it was.
@@ -367,7 +366,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
 Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& run) {
   const c10::InferenceMode guard;
   check_init_latents(plan, inputs.init_latents);
-  check_ranks(plan, run.group);
+  if (run.group != nullptr) check_ranks(plan, run.group->size());
   Outcome outcome;
   StageMeter meter(device_);
   check_weights(inputs.images.first != nullptr);

@@ -146,6 +146,8 @@ class Pipeline {
   Plan resolve_anywhere(const Request& request) const;
   /// Throws Error where they are not of the plan's shape; undefined ones pass.
   void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
+  /// Throws Error where so many ranks cannot make the video together.
+  void check_ranks(const Plan& plan, int64_t ranks) const;
   /// To warn of before a video is made: that its steps will take very long on this CPU. Empty: they will not.
   std::string slow_warning(const Plan& plan) const;
   /// `plan` here and below: of resolve(), or one that differs from it in prompts, seed, attention or cache only.
@@ -194,7 +196,6 @@ class Pipeline {
   bool make_room() const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
   static bool keep(const Denoising& denoising, const Run& run);
-  void check_ranks(const Plan& plan, Group* group) const;
   void check_latents(const at::Tensor& latents) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;

@@ -21,11 +21,15 @@ def lives(process_id):
 
 def children_of(process):
     """{process id: its arguments} of those that it started and that live."""
+    return children_of_id(process.pid)
+
+
+def children_of_id(process_id):
     found = {}
     for status in Path('/proc').glob('[0-9]*/stat'):
         try:
             text = status.read_text()
-            if int(text.rpartition(')')[2].split()[1]) == process.pid and text.rpartition(')')[2].split()[0] != 'Z':
+            if int(text.rpartition(')')[2].split()[1]) == process_id and text.rpartition(')')[2].split()[0] != 'Z':
                 found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
         except (OSError, IndexError):
             pass  # it ended meanwhile
@@ -128,14 +132,27 @@ class Ranks(SharedVideo):
         self.succeed(self.generate('-o', 'whole.safetensors', *arguments, '--steps', 40))
         self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
-    def test_rank_that_ends_after_the_latents_loses_no_video(self):
-        process = self.start('--gpus', 2, '--size', '1024x1024', '--frames', 17, steps=1)
+    def kill_after_the_latents(self, *arguments):
+        """Another rank, while rank 0 decodes."""
+        process = self.start('--gpus', 2, '--size', '1024x1024', '--frames', 17, *arguments, steps=1)
         child, = self.wait_for_children(process, 1)
         while not list(self.folder.glob('*.latents.safetensors')) and process.poll() is None:
             time.sleep(0.001)
-        if not lives(child):
+        if not lives(child) or process.poll() is not None:
             self.skipTest('a busy machine: all was made before anybody looked')
         os.kill(child, signal.SIGKILL)
+        return process, child
+
+    def test_rank_that_ends_while_all_decode_ends_them_and_the_latents_stay(self):
+        process, child = self.kill_after_the_latents()
+        code, _, errors = self.end_of(process, [child])
+        self.assertEqual(code, 1, errors)
+        self.assertRegex(errors, r'\Aerror: rank 1 \(cpu\) was killed by signal 9\n  remedy: .+the latents are kept')
+        latents, = self.names()
+        self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'clip.safetensors', '--device', 'cpu', '--quiet'))
+
+    def test_rank_that_ends_while_rank_0_decodes_in_tiles_loses_no_video(self):
+        process, _ = self.kill_after_the_latents('--vae-tiling', 'on')
         _, errors = process.communicate(timeout=120)
         self.assertEqual((process.returncode, errors), (0, ''))
         self.assertEqual(self.names(), ['clip.safetensors'])
@@ -270,7 +287,8 @@ class Cards(CommandLineTest):
         process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, **options)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         end = time.monotonic() + 60
-        while len(children_of(process)) < 4 and process.poll() is None and time.monotonic() < end:
+        cards = 2 if '--gpus-per-video' in more else 4
+        while len(children_of(process)) < cards and process.poll() is None and time.monotonic() < end:
             time.sleep(0.005)
         return process
 
@@ -322,6 +340,65 @@ class Cards(CommandLineTest):
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - start, SECONDS_TO_END)
         self.assertFalse([child for child in children if lives(child)])
+
+    def assert_videos_of_one(self, several, one='one'):
+        for path in sorted((self.folder / one).glob('*.safetensors')):
+            left, right = (floats(read_safetensors(each)['frames']) for each in (path, self.folder / several / path.name))
+            self.assertLess(max(abs(a - b) for a, b in zip(left, right, strict=True)), 1e-4)
+
+    def test_videos_of_two_cards_each(self):
+        (self.folder / 'set.txt').write_text(''.join(f'thing {i}\n' for i in range(5)))
+        self.succeed(self.run_program(*self.arguments('one')))
+        result = self.succeed(self.run_program(*self.arguments('teams', '--gpus', 4, '--gpus-per-video', 2)))
+        self.assertEqual(result.stderr, '')
+        self.assertEqual(self.rows('teams'), list(range(5)))
+        self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # of both, and of the set
+        self.assert_videos_of_one('teams')
+
+    def test_row_that_fails_on_cards_together_fails_alone(self):
+        self.succeed(self.run_program('generate', '-m', MODEL, '-p', 'thing', '--size', '128x128', '--steps', 2, '--device', 'cpu', '-o', 'one.safetensors', '--save-latents', 'latents.safetensors', '--quiet'))
+        data = bytearray((self.folder / 'latents.safetensors').read_bytes())
+        data[-4:] = b'\xff\xff\xff\x7f'  # NaN
+        (self.folder / 'nan.safetensors').write_bytes(data)
+        (self.folder / 'set.csv').write_text('prompt,init_latents\n' + ''.join(f'thing {i},{"nan.safetensors" if i == 1 else ""}\n' for i in range(4)))
+        arguments = self.arguments('teams', '--gpus', 2, '--gpus-per-video', 2)
+        arguments[1] = 'set.csv'
+        result = self.run_program(*arguments)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('set.csv:3', result.stderr)
+        self.assertIn('1 row failed', result.stderr)
+        self.assertEqual(self.rows('teams'), [0, 2, 3])
+
+    def test_card_of_a_video_that_ends_gives_the_row_to_the_others(self):
+        process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=60)
+        self.wait_for_rows('teams', 1, process)
+        followers = [child for card in children_of(process) for child in children_of_id(card)]
+        if not followers:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(max(followers), signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertRegex(errors, r'rank 1 \(cpu\) was killed by signal 9.*: its rows went to the other cards')
+        self.assertEqual(self.rows('teams'), list(range(self.ROWS)))
+
+    def test_interrupt_ends_all_cards_of_all_videos(self):
+        process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=400)
+        self.wait_for_rows('teams', 1, process)
+        cards = children_of(process)
+        children = [*cards, *(child for card in cards for child in children_of_id(card))]
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - start, SECONDS_TO_END)
+        end = time.monotonic() + 2
+        while any(map(lives, children)):
+            self.assertLess(time.monotonic(), end, 'a child lives on')
+            time.sleep(0.05)
+
+    def test_cards_that_do_not_make_whole_videos_are_refused(self):
+        for more in (('--gpus', 4, '--gpus-per-video', 3), ('--gpus-per-video', 2), ('--gpus', 2, '--gpus-per-video', 0)):
+            self.fail_with(self.run_program(*self.arguments('teams', *more)), 2, '--gpus-per-video')
 
     def test_bad_row_fails_alone(self):
         (self.folder / 'set.csv').write_text('prompt,steps\n' + ''.join(f'thing {i},{100000 if i == 5 else 2}\n' for i in range(8)))

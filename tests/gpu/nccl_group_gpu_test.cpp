@@ -1,5 +1,7 @@
 // The contract of Group over NCCL, a process a card; skips itself, visibly, where there are no two.
+#include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/InferenceMode.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,9 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
+#include "models/engine/components.h"
 #include "models/parallel/nccl_group.h"
+#include "models/vae/row_split.h"
 #include "models/weights/device.h"
+#include "tests/support/families.h"
+#include "tests/support/golden.h"
 #include "tests/support/group_contract.h"
 
 namespace sparsereel::models {
@@ -25,13 +32,33 @@ void exchanges_until_the_end(Group& group, at::Device device) {
   test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
 }
 
-const std::array<std::pair<const char*, Check>, 8> kChecks = {{
+/// A piece of the height of each family's frames.
+void decodes_as_one_rank(Group& group, at::Device device) {
+  const c10::InferenceMode inference;
+  at::globalContext().setAllowTF32CuDNN(false);
+  for (const test::ParityCase& one : test::parity_cases("vae_cases.json")) {
+    const auto vae = load_vae(test::vae_component(*one.family, one.content["vae"]), device, at::kFloat);
+    const at::Tensor golden = test::Golden(one.family->folder + "vae_golden")[one.name + ".latents"];
+    if (golden.size(3) < group.size()) continue;
+    const RowSplit rows(group, golden.size(3), device);
+    std::vector<at::Tensor> pieces;
+    vae->decode(golden.to(device), {.rows = &rows}, [&](const at::Tensor& frames) { pieces.push_back(frames); }, {});
+    test::require(pieces.empty() == (group.rank() > 0), "the first rank alone takes frames");
+    if (group.rank() > 0) continue;
+    const at::Tensor alone = vae->decode(golden.to(device), false);
+    const auto close = test::close_to(at::cat(pieces, 2), alone, 1e-4);
+    test::require(close, one.family->name + " " + one.name + ": " + close.message());
+  }
+}
+
+const std::array<std::pair<const char*, Check>, 9> kChecks = {{
     {"uneven", test::exchanges_uneven_pieces},
     {"large", test::exchanges_large_pieces},
     {"gather", test::gathers_shapes_that_differ},
     {"reduce", test::reduces_to_the_same_bits},
     {"broadcast", test::broadcasts_from_every_root},
     {"split", test::splits_by_color},
+    {"decode", decodes_as_one_rank},
     {"abort", test::aborts_for_all},
     {"left", test::names_who_left},
 }};

@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +12,7 @@
 #include "models/engine/components.h"
 #include "models/parallel/share.h"
 #include "models/parallel/thread_group.h"
+#include "models/vae/row_split.h"
 #include "tests/gpu/attend_on_gpu.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
@@ -148,6 +150,41 @@ TEST(TokensOverRanksOnGpu, PredictWhatOneRankPredicts) {
       const at::Tensor alone = forward(one, mode, nullptr);
       run_in_threads(heads, [&](Group& group) {
         EXPECT_TRUE(test::close_to(forward(one, mode, &group), alone, 3e-2)) << group.rank();
+      });
+    }
+  }
+}
+
+at::Tensor decoded(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
+  const c10::InferenceMode inference;
+  std::vector<at::Tensor> pieces;
+  vae.decode(latents, {.rows = rows},
+             [&](const at::Tensor& frames) { pieces.push_back(frames.to(at::kCPU, at::kFloat)); }, {});
+  return pieces.empty() ? at::Tensor() : at::cat(pieces, 2);
+}
+
+TEST(DecodingOverRanksOnGpu, GivesTheFramesOfOneRank) {
+  std::string reason;
+  if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
+  at::globalContext().setAllowTF32CuDNN(false);
+  for (const test::ParityCase& one : test::parity_cases("vae_cases.json")) {
+    const at::Tensor golden = test::Golden(one.family->folder + "vae_golden")[one.name + ".latents"];
+    for (const auto dtype : {at::kFloat, at::kHalf}) {
+      SCOPED_TRACE(::testing::Message() << one.family->name << " " << one.name << " " << dtype);
+      const auto vae = load_vae(test::vae_component(*one.family, one.content["vae"]), at::kCUDA, dtype);
+      const at::Tensor latents = golden.to(at::kCUDA, dtype);
+      const at::Tensor alone = decoded(*vae, latents, nullptr);
+      const int64_t ranks = std::min<int64_t>(3, latents.size(3));
+      run_in_threads(ranks, [&](Group& group) {
+        const RowSplit rows(group, latents.size(3), at::kCUDA);
+        const at::Tensor shared = decoded(*vae, latents, &rows);
+        ASSERT_EQ(shared.defined(), rows.is_first());
+        if (!shared.defined()) return;
+        if (dtype == at::kFloat) {
+          EXPECT_TRUE(test::close_to(shared, alone, 1e-4));
+        } else {  // roundings that sums of another order turn the other way
+          EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.01);
+        }
       });
     }
   }

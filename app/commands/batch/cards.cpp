@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -21,6 +22,7 @@
 #include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "app/json_fields.h"
+#include "app/ranks/team.h"
 #include "app/ranks/world.h"
 #include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
@@ -111,11 +113,27 @@ void keep_standard_input() {
   kept_input() = kept;
 }
 
-Cards::Cards(const std::vector<std::string>& devices, const BatchOptions& options)
-    : options_(options), devices_(devices), ends_(devices.size()) {
-  const auto links = links_of_cards(devices.size());
+std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const BatchOptions& options) {
+  const int64_t count = settings.whole("gpus").value_or(1), each = options.gpus_per_video;
+  if (each < 1 || count % each != 0)
+    throw bad_input("--gpus-per-video " + std::to_string(each) + " does not divide --gpus " + std::to_string(count),
+                    "give numbers that do, as --gpus 4 --gpus-per-video 2");
+  const std::vector<std::string> devices =
+      devices_of_ranks(count, settings.text("device", "auto"), find_group_choice(process_environment).sockets);
+  std::vector<CardsOfAVideo> cards;
+  for (auto first = devices.begin(); first != devices.end(); first += each) cards.emplace_back(first, first + each);
+  return cards;
+}
+
+Cards::Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options)
+    : options_(options), ends_(cards.size()) {
+  const auto links = links_of_cards(cards.size());
   std::vector<std::string> devices_from_one = {""};
-  devices_from_one.insert(devices_from_one.end(), devices.begin(), devices.end());
+  for (const CardsOfAVideo& each : cards) {
+    devices_from_one.push_back(each.front());
+    names_.push_back(each.front());
+    for (size_t i = 1; i < each.size(); ++i) names_.back() += "+" + each[i];
+  }
   links_.assign(links[0].begin() + 1, links[0].end());
   children_ = std::make_unique<Children>(links, devices_from_one, command_line(), kept_input());
   for (size_t i = 1; i < links.size(); ++i) models::close_links(links[i]);
@@ -225,7 +243,7 @@ class Cards::Run {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     remove_half_written();  // now that it holds nothing any more
-    last_end_ = cards_.devices_[i] + " " + (how.empty() ? "ended" : how);
+    last_end_ = cards_.names_[i] + " " + (how.empty() ? "ended" : how);
     tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));
   }
@@ -287,7 +305,7 @@ class Cards::Run {
     const auto here = tally_.rendered + static_cast<int64_t>(tally_.failed.size());
     progress_.set("set", tally_.skipped + here, tally_.share, here,
                   std::chrono::duration<double>(Clock::now() - start_).count());
-    progress_.stage(cards_.devices_[card]);
+    progress_.stage(cards_.names_[card]);
   }
 
   /// But for those that were told before the work.
@@ -332,9 +350,10 @@ namespace {
 /// A card's side of the line.
 class CardWork {
  public:
-  CardWork(const StartedRank& card, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
+  CardWork(const StartedRank& card, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
       : device_(card.device),
         line_(card.links.front().data),
+        team_(team),
         plan_(plan),
         progress_(/*wanted=*/false),
         manifest_(manifest) {
@@ -366,11 +385,13 @@ class CardWork {
       if (device == "auto" || device == "cuda") row->options.request.device = device_;
     }
     Renderer renderer(
-        manifest_, progress_, tally_, [this] { return line_.is_ready(); }, [this] { check_card(); });
+        manifest_, progress_, tally_, [this] { return line_.is_ready(); }, [this] { check_card(); },
+        [this] { return team_.ready(); });
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
       pipeline_.reset();  // its weights make room
       const bool opened = renderer.prepare(rows, [&] {
+        team_.use(rows.front()->options);
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
       });
       if (!opened) return;
@@ -378,19 +399,29 @@ class CardWork {
     }
     for (Video* row : rows) {
       resolve_row(*row, *pipeline_, files_);
+      check_ranks(*row);
       if (row->failure) renderer.failed(*row);
     }
     std::erase_if(rows, [](const Video* row) { return row->failure.has_value(); });
     if (!rows.empty()) renderer.render(rows, *pipeline_);
   }
 
-  /// Throws where the GPU itself is broken: the row that failed by it is another card's then.
+  /// Before the other ranks begin with it.
+  void check_ranks(Video& row) const {
+    if (row.failure) return;
+    if (const auto failure = failure_of_part([&] { pipeline_->check_ranks(row.plan, team_.size()); }))
+      row.fail(*failure);
+  }
+
+  /// Throws where the GPU itself is broken, or another rank: the row that failed by it is another card's then.
   void check_card() const {
+    team_.after_failure();
     if (pipeline_) models::synchronize(pipeline_->device());
   }
 
   std::string device_, key_;
   LineSocket line_;
+  Team& team_;
   SetPlan& plan_;
   Progress progress_;
   Tally tally_;
@@ -403,13 +434,18 @@ class CardWork {
 
 void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
                     const StartedRank& card) {
-  SetPlan plan = plan_rows(rows, set, options, {});
-  ManifestWriter manifest(options.folder, card.rank);
+  for (const int link : {card.links.front().data, card.links.front().control})
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // that this process is gone is known by it
+  const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);
   if (const auto threads = set.merged.whole("threads"))
     at::set_num_threads(static_cast<int>(*threads));
   else if (card.device == "cpu")
-    at::set_num_threads(threads_of_each(std::ssize(card.links) - 1));
-  CardWork(card, plan, manifest, static_cast<int64_t>(rows.size())).run();
+    at::set_num_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
+  Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads());
+  SetPlan plan = plan_rows(rows, set, options, {});
+  ManifestWriter manifest(options.folder, card.rank);
+  CardWork(card, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
+  team.finish();
 }
 
 }  // namespace sparsereel::app::sets

@@ -20,6 +20,7 @@ struct BatchOptions {
   std::string input_format;      // of FILE; empty: by its extension, of standard input by how it begins
   std::string share;             // --share; empty: by the launcher's variables
   std::string format = "mp4";    // of videos whose row does not name its output
+  int64_t gpus_per_video = 1;    // of --gpus: that make a video together
 };
 
 /// What a row's settings are made of besides its own values.

@@ -29,7 +29,7 @@ bool names_pipeline(const Video& row) {
 }  // namespace
 
 Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, std::function<bool()> cancelled,
-                   std::function<void()> check_machine)
+                   std::function<void()> check_machine, std::function<World*()> world)
     : manifest_(manifest),
       progress_(progress),
       tally_(tally),
@@ -39,6 +39,7 @@ Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, s
             .write_behind = true,
             .go_on_after_failure = true,
             .resume = true,
+            .world = std::move(world),
             .texts = {.bytes = uint64_t{512} << 20, .seconds = 2}}) {}
 
 void Renderer::begin(const Video& /*row*/) {

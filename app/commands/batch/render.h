@@ -33,9 +33,9 @@ struct Tally {
 
 class Renderer : private JobUser {
  public:
-  /// `cancelled`: as of Job. `check_machine` is called before a failure is recorded: where it throws, none is.
+  /// `cancelled`, `world`: as of Job. `check_machine` is called before a failure is recorded: where it throws, none is.
   Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, std::function<bool()> cancelled,
-           std::function<void()> check_machine = {});
+           std::function<void()> check_machine = {}, std::function<World*()> world = {});
 
   /// Renders rows of one pipeline_key(); a row that fails leaves the others alone. Throws as Job::run(), and Error
   /// where the manifest cannot be written.

@@ -1,0 +1,41 @@
+// The ranks that make a set's videos together on some of a host's cards, seen from the first of them. A video that
+// fails leaves the others in the middle of it: others take their places then.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/options/options.h"
+#include "app/ranks/world.h"
+
+namespace sparsereel::app {
+
+class Team {
+ public:
+  /// devices: this process's first. Of more than one the others' processes are started. `threads`: of each on a CPU.
+  Team(std::vector<std::string> devices, int threads);
+
+  /// How many they are.
+  int64_t size() const { return static_cast<int64_t>(devices_.size()); }
+  /// What the next videos are made of: it must stay until the next call. The others begin to load it.
+  void use(const GenerateOptions& model);
+  /// Ready for a video; null where this process is alone.
+  World* ready();
+  /// Throws Error where it was another rank that failed or is gone: this process is to end with it. What failed here
+  /// alone costs new processes.
+  void after_failure();
+  /// There is nothing more to make.
+  void finish();
+
+ private:
+  void meet();
+
+  std::vector<std::string> devices_;
+  int threads_;
+  const GenerateOptions* model_ = nullptr;
+  std::unique_ptr<World> world_;
+  bool met_ = false;
+};
+
+}  // namespace sparsereel::app
