@@ -264,6 +264,8 @@ models::Outcome generate_over_ranks(World& world, models::Pipeline& pipeline, co
     models::Outcome outcome = pipeline.generate(video.plan, inputs, run);
     world.check();  // before its frames count
     return outcome;
+  } catch (const models::Cancelled&) {  // all are
+    throw;
   } catch (...) {
     world.end(models::as_error(std::current_exception()));
     throw;

@@ -12,7 +12,7 @@ namespace sparsereel::app {
 /// a CPU.
 void tell_model(World& world, const GenerateOptions& options, int threads);
 /// By rank 0: Pipeline::generate(), by all ranks. Where the inputs go on from a state, the video's checkpoint has it.
-/// What this throws ends the world.
+/// What this throws ends the world, but where all are cancelled.
 models::Outcome generate_over_ranks(World& world, models::Pipeline& pipeline, const Video& video,
                                     const models::Inputs& inputs, models::Run run);
 

@@ -9,38 +9,36 @@
 namespace sparsereel::app {
 
 Team::Team(std::vector<std::string> devices, int threads) : devices_(std::move(devices)), threads_(threads) {
-  if (size() > 1) world_ = World::start(devices_);
+  if (size() > 1) meet();
 }
 
 void Team::meet() {
-  if (!world_) world_ = World::start(devices_);
+  world_ = World::start(devices_);
   models::start_device(world_->device());
   world_->connect();
-  met_ = true;
 }
 
 void Team::use(const GenerateOptions& model) {
   model_ = &model;
   if (size() == 1) return;
-  if (!met_) meet();
+  if (!world_) meet();
   world_->need_others(true);
   tell_model(*world_, model, threads_);
 }
 
 World* Team::ready() {
-  if (size() > 1 && !met_) use(*model_);
+  if (size() > 1 && !world_) use(*model_);
   return world_.get();
 }
 
 void Team::after_failure() {
-  if (!met_ || !world_->ended()) return;
+  if (!world_ || !world_->ended()) return;
   if (!world_->failed_here()) world_->control().check();
   world_.reset();
-  met_ = false;
 }
 
 void Team::finish() {
-  if (met_) world_->finish();
+  if (world_) world_->finish();
 }
 
 }  // namespace sparsereel::app

@@ -13,7 +13,8 @@ namespace sparsereel::app {
 
 class Team {
  public:
-  /// devices: this process's first. Of more than one the others' processes are started. `threads`: of each on a CPU.
+  /// devices: this process's first. Of more than one the others' processes are started, which wait for a model for as
+  /// long as it takes. `threads`: of each on a CPU. Throws Error where one does not come.
   Team(std::vector<std::string> devices, int threads);
 
   /// How many they are.
@@ -34,8 +35,7 @@ class Team {
   std::vector<std::string> devices_;
   int threads_;
   const GenerateOptions* model_ = nullptr;
-  std::unique_ptr<World> world_;
-  bool met_ = false;
+  std::unique_ptr<World> world_;  // null where there is one device, and after a failure
 };
 
 }  // namespace sparsereel::app

@@ -152,7 +152,7 @@ class Ranks(SharedVideo):
         self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'clip.safetensors', '--device', 'cpu', '--quiet'))
 
     def test_rank_that_ends_while_rank_0_decodes_in_tiles_loses_no_video(self):
-        process, _ = self.kill_after_the_latents('--vae-tiling', 'on')
+        process, _ = self.kill_after_the_latents('--vae-tiling', 'on', '--size', '256x256')
         _, errors = process.communicate(timeout=120)
         self.assertEqual((process.returncode, errors), (0, ''))
         self.assertEqual(self.names(), ['clip.safetensors'])
