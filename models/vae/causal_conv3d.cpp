@@ -53,7 +53,7 @@ struct Padding {
   int64_t rows, columns;
 };
 
-Padding padding_of(const CausalConv3d& conv, const RowSplit* rows) {
+Padding zeros_around(const CausalConv3d& conv, const RowSplit* rows) {
   const int64_t around = conv.weight.size(3) / 2;
   const Border border = conv.border(rows);
   return {.rows = around - border.rows, .columns = around - border.columns};
@@ -153,7 +153,7 @@ at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, Con
     remembered = last.clone();
   }
 
-  const Padding padding = padding_of(conv, history.rows);
+  const Padding padding = zeros_around(conv, history.rows);
   if (is_picture) return convolve_picture(conv, buffer, padding, history.starts_on_zeros, with_bias);
   const int64_t frames = buffer.size(0) - kHistoryFrames;
   const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);

@@ -23,6 +23,8 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
+// Fills the one that is defined: affine fp32 [2, frames, channels], scales and then shifts, or moments fp64 [2, frames,
+// groups], means and then variances: of x [frames, .., channels] + input_bias.
 void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& affine,
                     const at::Tensor& moments) {
   const int64_t frames = x.size(0), channels = x.size(-1);
