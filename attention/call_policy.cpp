@@ -47,9 +47,9 @@ void require(bool ok, const std::string& field, double value, const std::string&
 }
 
 bool is_valid(const HeadPolicy& head) {
-  return head.topk > 0 && head.topk <= 1 && head.cdf > 0 && head.cdf <= 1 && head.error > 0 && head.similarity >= -1 &&
-         std::isfinite(head.error) && head.similarity <= 1 && head.pv_threshold >= 0 &&
-         std::isfinite(head.pv_threshold);
+  return head.topk > 0 && head.topk <= 1 && head.cdf > 0 && head.cdf <= 1 && head.error > 0 &&
+         std::isfinite(head.error) && head.block_error > 0 && std::isfinite(head.block_error) &&
+         head.similarity >= -1 && head.similarity <= 1 && head.pv_threshold >= 0 && std::isfinite(head.pv_threshold);
 }
 
 }  // namespace
@@ -102,6 +102,8 @@ void validate(const HeadPolicy& head, const std::string& prefix) {
   require(head.topk > 0 && head.topk <= 1, prefix + "topk", head.topk, "a value above 0 and at most 1");
   require(head.cdf > 0 && head.cdf <= 1, prefix + "cdf", head.cdf, "a value above 0 and at most 1");
   require(head.error > 0 && std::isfinite(head.error), prefix + "error", head.error, "a value above 0");
+  require(head.block_error > 0 && std::isfinite(head.block_error), prefix + "block_error", head.block_error,
+          "a value above 0");
   require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
           "a value from -1 to 1");
   require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,
@@ -112,7 +114,7 @@ namespace {
 
 /// What a head asks of the means.
 void check_means(const BlockPolicy& policy, const HeadPolicy& head) {
-  if (head.selection == Selection::error && !head.dense && policy.ranking != Ranking::error)
+  if (needs_errors(head.selection) && !head.dense && policy.ranking != Ranking::error)
     throw bad_input("attention policy: blocks are selected up to a predicted error, but ranked by mass",
                     "rank them by error, or select by topk or cdf");
 }

@@ -41,9 +41,14 @@ Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
 /// topk: keep a fraction of the key blocks; see HeadPolicy::topk. cdf: keep the fewest blocks that hold a share of what
-/// they are ranked by. error: keep the fewest with which the predicted errors of the others stay below a bound; needs
-/// Ranking::error.
-enum class Selection { topk, cdf, error };
+/// they are ranked by. error: keep the fewest with which the predicted errors of the others stay below a bound.
+/// block_error: keep those whose own predicted error is above a bound. Both need Ranking::error.
+enum class Selection { topk, cdf, error, block_error };
+
+/// Whether it goes by what is predicted that means err by.
+constexpr bool needs_errors(Selection selection) {
+  return selection == Selection::error || selection == Selection::block_error;
+}
 
 /// Choice of blocks for one head.
 struct HeadPolicy {
@@ -56,6 +61,11 @@ struct HeadPolicy {
   // Most predicted error of a query tile, over the mean length of the head's outputs. Predicted errors add up and real
   // ones partly cancel: the tiny model's measured error (256 x 256) is a quarter of it. This is about topk 0.5 there.
   double error = 0.075;
+  // Most predicted error of a block that is not kept, over the mean length of the outputs of a batch entry's heads (of
+  // a head's own where policies differ), at least one block kept of each query tile's. One bound for all layers and
+  // steps lets the blocks go where means err most, so how many are kept depends on what is drawn. This is about topk
+  // 0.4 of the tiny model.
+  double block_error = 0.008;
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
   double pv_threshold = 50;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
   bool dense = false;        // keep every block

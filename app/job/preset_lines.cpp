@@ -47,6 +47,8 @@ std::string selection_text(const Video& video) {
       return "cdf " + exact_text(head.cdf);
     case attention::Selection::error:
       return "error " + exact_text(head.error);
+    case attention::Selection::block_error:
+      return "block error " + exact_text(head.block_error);
   }
   return {};
 }

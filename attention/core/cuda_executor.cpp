@@ -38,17 +38,18 @@ cuda::Kernel chosen_kernel(const Call& call, int device) {
 
 cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
   using Kind = cuda::HeadChoice::Kind;
-  const bool dense = every_block || head.dense;
+  const bool dense = every_block || head.dense, by_block = head.selection == Selection::block_error;
   return {.topk = head.topk,
           .kind = dense                               ? Kind::dense
                   : head.selection == Selection::topk ? Kind::topk
                   : head.selection == Selection::cdf  ? Kind::cdf
+                  : by_block                          ? Kind::block_error
                                                       : Kind::error,
           .cdf = static_cast<float>(head.cdf),
           .similarity = static_cast<float>(head.similarity),
           // With every block asked for nothing is skipped, P.V included.
           .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold),
-          .error = static_cast<float>(head.error)};
+          .error = static_cast<float>(by_block ? head.block_error : head.error)};
 }
 
 cuda::View view_of_rows(const StridedRows& rows) {
@@ -151,6 +152,7 @@ class CudaPlan {
       selection.similarity = selection.similarity || (!dense && head.similarity >= 0);
       selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
       selection.any_topk = selection.any_topk || head.kind == cuda::HeadChoice::Kind::topk;
+      selection.any_block_error = selection.any_block_error || head.kind == cuda::HeadChoice::Kind::block_error;
     }
     bool alike = call_.part == nullptr || call_.part->alike;
     for (int64_t h = 1; h < call_.heads; ++h) alike = alike && policy.head(h) == policy.head(0);

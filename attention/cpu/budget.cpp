@@ -1,7 +1,8 @@
-// Finds the rank that the budget reaches down to, then marks what is above.
+// Finds the rank that the budget reaches down to, or that of the bound, then marks what is above.
 #include "attention/cpu/budget.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -9,6 +10,8 @@
 #include <limits>
 #include <utility>
 #include <vector>
+
+#include "attention/length_sum.h"
 
 namespace sparsereel::attention::cpu {
 namespace {
@@ -151,12 +154,20 @@ Cut find_shared_cut(const Wanted& own, const HeadPart& part, size_t heads) {
   return cut;
 }
 
-}  // namespace
+/// Of the heads of all parts.
+double mean_length(std::span<const RankedHead> heads, const HeadPart* part) {
+  LengthSum sum;
+  for (const RankedHead& head : heads)
+    for (size_t tile = 0; tile < head.tile_lengths.size(); tile += kLengthTiles) sum.add(head.tile_lengths[tile]);
+  if (part != nullptr && part->shares_budget()) {
+    auto numbers = std::bit_cast<std::array<int64_t, sizeof(LengthSum) / sizeof(int64_t)>>(sum);
+    part->sum(numbers.data(), std::ssize(numbers));
+    sum = std::bit_cast<LengthSum>(numbers);
+  }
+  return sum.mean();
+}
 
-void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part) {
-  Wanted wanted = want(heads, topk);
-  const bool shared = part != nullptr && part->shares_budget();
-  const Cut cut = shared ? find_shared_cut(wanted, *part, heads.size()) : find_cut(std::move(wanted));
+void keep(std::span<RankedHead> heads, const Cut& cut) {
   each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t number) {
     int64_t ties = cut.ties_of(cut.first_tile + number);
     each_candidate(head, tile, [&](int64_t block, float rank) {
@@ -164,6 +175,22 @@ void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part
       if (rank > cut.threshold || broken || (rank == cut.threshold && ties-- > 0)) head.kept_row(tile)[block] = 1;
     });
   });
+}
+
+}  // namespace
+
+void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part) {
+  Wanted wanted = want(heads, topk);
+  const bool shared = part != nullptr && part->shares_budget();
+  keep(heads, shared ? find_shared_cut(wanted, *part, heads.size()) : find_cut(std::move(wanted)));
+}
+
+void keep_above_bound(std::span<RankedHead> heads, double bound, const HeadPart* part) {
+  const int64_t tiles = each_tile(heads, [](RankedHead& head, int64_t tile, int64_t) { keep_best(head, tile); });
+  const double length = mean_length(heads, part);
+  Cut cut{.tiles = std::max<int64_t>(tiles, 1)};
+  if (!std::isnan(length)) cut.threshold = static_cast<float>(std::log(bound * length + kLeastError));
+  keep(heads, cut);
 }
 
 }  // namespace sparsereel::attention::cpu

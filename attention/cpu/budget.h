@@ -1,4 +1,4 @@
-// One budget of blocks for many tiles: the blocks go where means would err most.
+// One choice of blocks for many tiles: the blocks go where means would err most.
 #pragma once
 
 #include <span>
@@ -16,5 +16,10 @@ namespace sparsereel::attention::cpu {
 /// above everything, so that a broken block is computed and seen. part: where other parts of the heads share the
 /// budget, with which it counts together: what is marked is what one call with all heads marks. Null: there are none.
 void spend_budget(std::span<RankedHead> heads, double topk, const HeadPart* part = nullptr);
+
+/// Marks in kept the best candidate of each tile, and every other that is predicted to err by more than `bound` times
+/// the mean output length of the heads, that is of every kLengthTiles-th of their tiles. NaN and part as above; all are
+/// kept where no length is finite.
+void keep_above_bound(std::span<RankedHead> heads, double bound, const HeadPart* part = nullptr);
 
 }  // namespace sparsereel::attention::cpu

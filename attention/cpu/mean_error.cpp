@@ -7,7 +7,6 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr double kTiny = 1e-30;  // keeps blocks without any error in order of their masses
 constexpr double kLeastMass = std::numeric_limits<float>::min();
 
 /// What a tile's error needs to know of the values of each block.
@@ -104,6 +103,7 @@ MeanErrors predict_mean_errors(const VideoTokens& video, const std::vector<float
   const auto size = static_cast<size_t>(tiles * blocks);
   MeanErrors result{.rank = {.tiles = tiles, .blocks = blocks, .score = std::vector<float>(size, kUnseen)},
                     .error = std::vector<double>(size, 0.0),
+                    .tile_lengths = {},
                     .output_length = 0};
   for (int64_t i = 0; i < tiles; ++i) {
     const std::vector<double> mass = mass_of_tile(video, queries, key_means, i, seen[static_cast<size_t>(i)]);
@@ -112,10 +112,13 @@ MeanErrors predict_mean_errors(const VideoTokens& video, const std::vector<float
           video.scale * video.scale *
           dot(queries.squares.data() + i * head_dim, variance.data() + static_cast<int64_t>(j) * head_dim, head_dim);
       const double error = std::sqrt(var) * value.deviation[j] + var / 2 * value.far[j];
-      result.rank.row(i)[j] = static_cast<float>(std::log(std::max(mass[j], kLeastMass)) + std::log(error + kTiny));
+      result.rank.row(i)[j] =
+          static_cast<float>(std::log(std::max(mass[j], kLeastMass)) + std::log(error + kLeastError));
       result.error[static_cast<size_t>(i * blocks) + j] = mass[j] * error;
     }
-    result.output_length += output_length(mass, value.mean, head_dim) / static_cast<double>(tiles);
+    const double length = output_length(mass, value.mean, head_dim);
+    result.tile_lengths.push_back(static_cast<float>(length));
+    result.output_length += length / static_cast<double>(tiles);
   }
   return result;
 }

@@ -13,6 +13,8 @@ namespace sparsereel::attention::cpu {
 /// to 31.3.
 constexpr int64_t kQueryCell = 16;
 
+constexpr double kLeastError = 1e-30;  // keeps blocks without any error in order of their masses
+
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 
 /// Query tiles of one head against its blocks of video keys, [tiles, blocks].
@@ -43,7 +45,8 @@ struct VideoTokens {
 struct MeanErrors {
   TileScores rank;            // ln(mass_ij) + ln(what it is multiplied by + 1e-30), finite where the mass underflows
   std::vector<double> error;  // e_ij, laid out alike; 0 where unseen
-  double output_length = 0;   // mean over the tiles of |sum_j mass_ij mean(v_j)|
+  std::vector<float> tile_lengths;  // [tiles], |sum_j mass_ij mean(v_j)|
+  double output_length = 0;         // their mean
 };
 
 /// key_means: group_means() of the keys. seen: how many blocks each tile sees, [tiles].

@@ -55,6 +55,7 @@ class Ranker {
     MeanErrors errors = predict_mean_errors(video, key_means_, seen_by);
     head_.rank = std::move(errors.rank);
     head_.error = std::move(errors.error);
+    head_.tile_lengths = std::move(errors.tile_lengths);
     head_.output_length = errors.output_length;
   }
 

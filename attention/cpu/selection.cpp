@@ -64,7 +64,7 @@ int64_t heads_of_a_budget(const Selector& selector) {
   const HeadPolicy& first = selector.heads.front();
   const bool shared =
       (selector.part == nullptr || selector.part->alike) && selector.ranking == Ranking::error &&
-      first.selection == Selection::topk &&
+      (first.selection == Selection::topk || first.selection == Selection::block_error) &&
       std::all_of(selector.heads.begin(), selector.heads.end(), [&](const HeadPolicy& head) { return head == first; });
   return shared ? static_cast<int64_t>(selector.heads.size()) : 1;
 }
@@ -72,6 +72,8 @@ int64_t heads_of_a_budget(const Selector& selector) {
 void choose(const HeadPolicy& policy, const Selector& selector, std::span<RankedHead> heads) {
   if (selector.ranking == Ranking::error && policy.selection == Selection::topk) {
     spend_budget(heads, policy.topk, selector.part);
+  } else if (policy.selection == Selection::block_error) {
+    keep_above_bound(heads, policy.block_error, selector.part);
   } else {
     for (RankedHead& head : heads) choose_in_tiles(policy, head);
   }

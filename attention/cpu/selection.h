@@ -50,6 +50,8 @@ struct Prediction {
 ///   cdf:   of each tile the fewest that hold a share of cdf of the sum of all, the crossing block included;
 ///   error: of each tile the fewest such that the predicted errors of the others add up to at most `error` times the
 ///          mean length of the head's outputs; maybe none;
+///   block_error: those predicted to err by more than `block_error` times the mean length of the outputs, and of each
+///          tile at least the best (budget.h; heads are taken together as by topk);
 /// plus the forced blocks: text keys (with the block where video meets text), the diagonal of a causal mask, key blocks
 /// whose mean cosine similarity is below the head's threshold, and with means (problem.mean_cell) a last video block of
 /// fewer than 64 keys. Rows of text queries and of query tiles below the threshold keep every block. Similarity =

@@ -45,9 +45,14 @@ void launch_sixteen_means(const Call& call);
 /// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
 void launch_masses(const Call& call);
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
-/// add_up: where other parts of the heads share the budgets, sums up what all of them count, in place and in the
-/// stream: `count` numbers of each budget, of which `first` are the first one's. Else empty.
-using AddUp = std::function<void(uint32_t* first, int count)>;
+/// add_up: where other parts of the heads choose with these, sums up what all of them count, in place and in the
+/// stream. Else empty.
+struct Numbers {
+  int64_t* first;
+  int count;         // of them one after the other,
+  int apart, times;  // and so often, the first ones so far from each other
+};
+using AddUp = std::function<void(Numbers numbers)>;
 void launch_select(const Call& call, const AddUp& add_up);
 /// Lists of key blocks for the other query tiles, counted.
 void launch_lists(const Call& call, int tile_rows);

@@ -60,15 +60,14 @@ void prepare_values(const Call& call, Kernel kernel) {
   launch_means_of_values(call, kernel);
 }
 
-/// Where parts of the heads share their budgets. What they count is added up in the call's own stream, in which the
-/// caller's exchanges run. A number of 64 bits is two counts: nothing is carried from one to the other, since sums of
-/// counts stay below 2^32.
+/// Where parts of the heads choose together. What they count is added up in the call's own stream, in which the
+/// caller's exchanges run.
 AddUp adds_up(const Call& call, Stream selection, const SideStreams& side, const HeadPart* part) {
-  if (part == nullptr || !part->shares_budget() || call.sizes.budgets == 0) return {};
-  return [&call, selection, &side, part](uint32_t* first, int count) {
+  const bool shares = call.sizes.budgets > 0 || call.sizes.length_sums > 0;
+  if (part == nullptr || !part->shares_budget() || !shares) return {};
+  return [&call, selection, &side, part](Numbers numbers) {
     side.order(SideStreams::kCounts, selection, call.stream);
-    for (int budget = 0; budget < call.sizes.budgets; ++budget)
-      part->sum(reinterpret_cast<int64_t*>(first + budget * (sizeof(Budget) / sizeof(uint32_t))), count / 2);
+    for (int i = 0; i < numbers.times; ++i) part->sum(numbers.first + i * numbers.apart, numbers.count);
     side.order(SideStreams::kCountsOfAll, call.stream, selection);
   };
 }
@@ -84,6 +83,8 @@ void prepare(const Call& call, Kernel kernel, const SideStreams& side, const Hea
     note(cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream));
   if (call.sizes.budgets > 0)
     note(cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream));
+  if (call.sizes.length_sums > 0)
+    note(cudaMemsetAsync(call.buffers.length_sums, 0, sizeof(LengthSum) * call.sizes.length_sums, call.stream));
   launch_moments(call.problem, call.buffers.token_moments, call.stream);
   launch_statistics(call);
   side.order(SideStreams::kSelectionBegin, call.stream, selection.stream);

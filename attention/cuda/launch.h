@@ -65,13 +65,13 @@ struct Prologue {
 
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
 struct HeadChoice {
-  enum class Kind : int { topk, cdf, error, dense };
+  enum class Kind : int { topk, cdf, error, block_error, dense };
   double topk = 1;  // not float: 0.7 of 10 blocks are 7
   Kind kind = Kind::dense;
   float cdf = 1;
   float similarity = -1;
   float pv_threshold = 32;
-  float error = 0;
+  float error = 0;  // HeadPolicy::error or block_error, as the kind says
 };
 
 /// Which blocks a call computes: every block, predicted ones, or a caller's map.
@@ -83,14 +83,16 @@ struct Selection {
   bool skips_pv = false;              // whether any head has a pv_threshold below 32
   bool means = false;                 // whether the means of 16 tokens stand for dropped blocks
   bool any_topk = false;              // whether any head chooses by topk
+  bool any_block_error = false;       // or by block_error, which needs by_error
   bool by_error = false;              // rank blocks by the error of their means, not by mass; needs means
   bool predicts_error = false;        // predict and count what the means err by; a choice of kind error needs it
   HeadChoice all{};                   // the choice of every head, where heads is null
-  const HeadChoice* heads = nullptr;  // host [heads], copied; with it a budget is a head's, not a batch entry's
+  const HeadChoice* heads = nullptr;  // host [heads], copied; with it a budget, or a mean length, is a head's and
+                                      // not a batch entry's
   const uint8_t* map = nullptr;  // device bytes, 0: drop, [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]
   int map_rows = 64;             // or 128
-  int first_head = 0, all_heads = 0;  // of whom a batch entry's budget is: the call's heads are some of so many; 0 of
-                                      // 0: they are all
+  int first_head = 0, all_heads = 0;  // of whom a batch entry's budget or mean length is: the call's heads are some of
+                                      // so many; 0 of 0: they are all
 };
 
 /// What is counted of a call: blocks of 64 x 64 that are kept, those of them whose P.V is skipped, what the means of

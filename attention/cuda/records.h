@@ -23,12 +23,7 @@
 #include <cstdint>
 
 #include "attention/cuda/launch.h"
-
-#ifdef __CUDACC__
-#define SPARSEREEL_HOST_DEVICE __host__ __device__
-#else
-#define SPARSEREEL_HOST_DEVICE
-#endif
+#include "attention/host_device.h"
 
 namespace sparsereel::attention::cuda {
 

@@ -51,9 +51,11 @@ int mean_records(const Problem& problem) {
   return drops && problem.selection.means ? ceil_div(blocks_with_means(problem.keys, video), kMeanBlocks) : 0;
 }
 
-int budgets(const Problem& problem) {
+/// One a batch entry or, where heads have choices of their own, one a (batch, head), of what heads choose together by;
+/// none where no head does. any: whether one does.
+int shared_choices(const Problem& problem, bool any) {
   const Selection& selection = problem.selection;
-  if (selection.kind != Selection::Kind::predict || !selection.by_error || !selection.any_topk) return 0;
+  if (selection.kind != Selection::Kind::predict || !selection.by_error || !any) return 0;
   return problem.batch * (selection.heads == nullptr ? 1 : problem.heads);
 }
 
@@ -63,7 +65,7 @@ float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   if (problem.causal || problem.key_lengths != nullptr) return 0;
   const auto blocks = static_cast<float>(key_blocks);
   if (selection.kind == Selection::Kind::dense) return blocks;
-  const bool alike = selection.kind == Selection::Kind::predict && budgets(problem) == 0 &&
+  const bool alike = selection.kind == Selection::Kind::predict && shared_choices(problem, selection.any_topk) == 0 &&
                      selection.rows == tile_rows(kernel) && selection.heads == nullptr &&
                      selection.all.kind == HeadChoice::Kind::topk && !selection.similarity && problem.text_tokens == 0;
   const float means = selection.means ? blocks / kMeanBlocks : 0;
@@ -104,7 +106,8 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       listed_tiles(cuda::listed_tiles(problem, query_tiles, kernel)),
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       pooled_blocks(ceil_div(key_blocks, kPooledKeys) * kPooledKeys),
-      budgets(cuda::budgets(problem)),
+      budgets(shared_choices(problem, problem.selection.any_topk)),
+      length_sums(shared_choices(problem, problem.selection.any_block_error)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(cuda::value_record_bytes(D, kernel)),
       shares(shares_of(problem, *this, kernel)),
@@ -152,12 +155,13 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(k_variance, bk * sizes.pooled_blocks * D, by_error);
   carver.take(v_spread, k_blocks, by_error);
   const bool predicts_error = by_error && problem.selection.predicts_error;
-  carver.take(v_block_mean, k_blocks * D, predicts_error);
+  carver.take(v_block_mean, k_blocks * D, predicts_error || sizes.length_sums > 0);
   carver.take(output_lengths, bh * sizes.selection_tiles, predicts_error);
   carver.take(k_similarity, k_blocks, compares);
   carver.take(scores, bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
               predicts && (by_error || sizes.selectable_keys > max_shared_scores(kernel)));
   carver.take(budgets, sizes.budgets, sizes.budgets > 0);
+  carver.take(length_sums, sizes.length_sums, sizes.length_sums > 0);
   carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
   carver.take(lists, bh * sizes.query_tiles * sizes.list_entries);
   carver.take(tile_lists, bh * sizes.query_tiles);

@@ -4,6 +4,7 @@
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda/shares.h"
+#include "attention/length_sum.h"
 
 namespace sparsereel::attention::cuda {
 
@@ -61,6 +62,7 @@ struct Sizes {
   int selectable_keys;  // leading key blocks that hold no text
   int pooled_blocks;    // key_blocks, to 8s
   int budgets;          // of blocks, one a batch entry or, where heads have choices of their own, one a (batch, head)
+  int length_sums;      // likewise, where heads choose by a bound on a block's error
   int map_words;        // 32-bit words of a row of the bitmap
   int value_record_bytes;
   Shares shares;     // of the query tiles at the end that are computed in parts, if any
@@ -140,13 +142,14 @@ struct Buffers {
   // Likewise: variances within the cells of a block, their mean; null unless blocks are ranked by error, like the next.
   uint16_t* k_variance;
   ValueSpread* v_spread;   // [bk][key_blocks]
-  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_centre, units of v_scale; null unless errors are
-                           // predicted, like the next
-  float* output_lengths;   // [bh][selection_tiles]
+  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_centre, units of v_scale; null unless outputs' lengths
+                           // are wanted
+  float* output_lengths;   // [bh][selection_tiles]; null unless errors are predicted
   float* k_similarity;     // [bk][key_blocks]; null without similarity
   float* scores;           // [bh][selection_tiles, to 16s][selectable_keys] where blocks are ranked by error, or those
                            // of 16 tiles exceed shared memory; else null
-  Budget* budgets;         // [Sizes::budgets], zeros before the selection; null without
+  Budget* budgets;         // [Sizes::budgets], zeros before the selection; null without, like the next
+  LengthSum* length_sums;  // [Sizes::length_sums], likewise
   uint32_t* bitmap;        // [bh][selection_tiles][map_words]; null unless blocks are predicted;
                            // rows of listed_tiles are not written
   uint32_t* lists;         // [bh][query_tiles][list_entries] entries: blocks, ascending, then those of means

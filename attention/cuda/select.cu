@@ -2,7 +2,8 @@
 // section 3.2) or by the error of their means; the same rules as attention/cpu/selection.h. A CTA ranks all key blocks
 // for 16 tiles, then a warp chooses for one, and writes its list where that needs no more than the choice
 // (Sizes::listed_tiles). Ranking by error starts from masses, which a warp finds for a tile while V is still being
-// quantised. Where tiles share a budget, all of them are ranked and counted before any chooses.
+// quantised. Where tiles share a budget, all of them are ranked and counted before any chooses; a bound on the error of
+// each block needs no count, only how long the outputs of some tiles are.
 #include <algorithm>
 
 #include "attention/cuda/device.h"
@@ -30,10 +31,10 @@ __global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
 }
 
 template <int D>
-__global__ void __launch_bounds__(kThreads, kResident<D>)
+__global__ void __launch_bounds__(32 * kLengthTiles)
     predict_outputs(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
-  TileSelector<D>(p, sizes, buffers, nullptr).predict();
+  TileSelector<D, kLengthTiles>(p, sizes, buffers, nullptr).predict();
 }
 
 template <int D>
@@ -101,6 +102,15 @@ void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) 
         call.sizes, call.buffers);
 }
 
+/// Two counts of each budget are one number of 64 bits: nothing is carried from one to the other, since their sums stay
+/// below 2^32.
+Numbers numbers_of(int budgets, uint32_t* first, int count) {
+  return {reinterpret_cast<int64_t*>(first), count / 2, sizeof(Budget) / sizeof(int64_t), budgets};
+}
+Numbers numbers_of(int sums, LengthSum* first) {
+  return {reinterpret_cast<int64_t*>(first), sums * static_cast<int>(sizeof(LengthSum) / sizeof(int64_t)), 0, 1};
+}
+
 template <int D>
 void select(const Call& call, const AddUp& add_up) {
   if (!call.problem.selection.by_error) {
@@ -109,13 +119,14 @@ void select(const Call& call, const AddUp& add_up) {
     allow_shared_bytes(select_by_mass<D>, bytes);
     return run(call, select_by_mass<D>, bytes);
   }
-  if (call.buffers.output_lengths != nullptr) run(call, predict_outputs<D>);
+  if (call.buffers.v_block_mean != nullptr) run(call, predict_outputs<D>, 0, kLengthTiles);
+  if (const int sums = call.sizes.length_sums; add_up && sums > 0) add_up(numbers_of(sums, call.buffers.length_sums));
   run(call, rank_by_error<D>);
   if (const int budgets = call.sizes.budgets; budgets > 0) {
     const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
-    if (add_up) add_up(call.buffers.budgets->bins, kBins + 2);  // and what is wanted
+    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->bins, kBins + 2));  // and what is wanted
     start(find_sub_bin, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
-    if (add_up) add_up(call.buffers.budgets->sub_bins, kBins);
+    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->sub_bins, kBins));
   }
   run(call, choose_by_error<D>);
 }

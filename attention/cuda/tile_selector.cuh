@@ -29,9 +29,9 @@ struct PooledQueries {
   alignas(16) __nv_bfloat16 rows[kTiles * kStride];
 };
 
-/// The budget of all the tiles of a batch entry or, where heads have choices of their own, of a head.
-__device__ inline Budget& budget_of(const Problem& p, const Buffers& buffers, int bh) {
-  return buffers.budgets[p.selection.heads == nullptr ? bh / p.heads : bh];
+/// Whose tiles choose together: those of a batch entry or, where heads have choices of their own, of a head.
+__device__ inline int together(const Problem& p, int bh) {
+  return p.selection.heads == nullptr ? bh / p.heads : bh;
 }
 
 /// kWarps: tiles of the CTA.
@@ -63,10 +63,18 @@ class TileSelector {
         .each([&](int block, float mass) { *key_of(warp(), block) = __float_as_uint(mass); });
   }
 
-  /// Buffers::output_lengths of the CTA's tiles, from masses.
+  /// Lengths of the outputs of the CTA's tiles, from masses: of all where errors are predicted, else of the first. All
+  /// its threads work on one tile.
   __device__ void predict() const {
-    const int tile = first_tile_ + warp();
-    if (!dense() && exists(tile)) predict(tile);
+    const bool all = buffers_.output_lengths != nullptr;
+    if (dense() || !(all || is_bounded())) return;
+    const int end = min(first_tile_ + (all ? kWarps : 1), sizes_.selection_tiles);
+    for (int tile = first_tile_; tile < end; ++tile) {
+      const float length = length_of_output(tile);
+      if (threadIdx.x > 0) continue;
+      if (all) length_of(tile) = length;
+      if (is_bounded() && tile % kLengthTiles == 0 && isfinite(length)) add_length(length);
+    }
   }
 
   /// Ranks the blocks by mass and chooses.
@@ -90,14 +98,16 @@ class TileSelector {
     bins.clear();
     rank(queries, tiles, bins);
     __syncthreads();
-    if (!shares_budget()) return;
+    if (!shares_budget() && !is_bounded()) return;
     if (lane() == 0 && exists(tile)) keep_best(tile, Best(tiles[warp()].best), bins);
-    bins.add_to(budget_of(p_, buffers_, bh_).bins);
+    if (shares_budget()) bins.add_to(budget().bins);
   }
 
-  /// Chooses from ranked blocks, within the budget that others share once find_sub_bin() has run for all.
+  /// Chooses from ranked blocks, within the budget that others share once find_sub_bin() has run for all, or by the
+  /// lengths of outputs once predict() has.
   __device__ void choose_by_error() {
-    if (shares_budget()) budget_cut_ = cut_of_budget();
+    if (shares_budget()) shared_cut_ = cut_of_budget();
+    if (is_bounded()) shared_cut_ = cut_of_bound();
     choose_all(dense());
   }
 
@@ -134,6 +144,9 @@ class TileSelector {
   __device__ bool dense() const { return choice_.kind == HeadChoice::Kind::dense; }
   __device__ bool exists(int tile) const { return tile < sizes_.selection_tiles; }
   __device__ bool shares_budget() const { return sizes_.budgets > 0 && choice_.kind == HeadChoice::Kind::topk; }
+  __device__ bool is_bounded() const { return sizes_.length_sums > 0 && choice_.kind == HeadChoice::Kind::block_error; }
+  __device__ Budget& budget() const { return buffers_.budgets[together(p_, bh_)]; }
+  __device__ LengthSum& length_sum() const { return buffers_.length_sums[together(p_, bh_)]; }
 
   /// Pools the queries of the CTA's tiles; returns whether those of this warp's are too diverse for one mean.
   __device__ bool pool(PooledQueries<D>& queries) const {
@@ -322,13 +335,14 @@ class TileSelector {
   __device__ void keep_best(int tile, const Best& best, BinCounts& bins) const {
     if (best.key == 0) return;
     *key_of(warp(), best.block()) = 0;
+    if (!shares_budget()) return;
     atomicSub(&bins.count[budget_code(best.key) / kBins], 1);
-    atomicAdd(&budget_of(p_, buffers_, bh_).wanted, wanted_of(tile) - 1);
+    atomicAdd(&budget().wanted, wanted_of(tile) - 1);
   }
 
   /// All threads of the CTA call this together.
   __device__ Cut cut_of_budget() const {
-    const Budget& budget = budget_of(p_, buffers_, bh_);
+    const Budget& budget = this->budget();
     const BinPlace end = find_bin(budget.sub_bins, budget.place.rest);
     const bool alone = p_.selection.heads != nullptr;
     const int heads = alone ? 1 : all_heads(p_);
@@ -339,7 +353,17 @@ class TileSelector {
             end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
   }
 
-  /// What a tile with a budget of its own keeps.
+  /// What errs by more than the bound. All lanes of a warp call this together.
+  __device__ Cut cut_of_bound() const {
+    static_assert(LengthSum::kBins == 32);
+    const LengthSum& sum = length_sum();
+    const float share = static_cast<float>(sum.bins[lane()]) / static_cast<float>(sum.lengths);
+    const float mean = warp_sum(ldexpf(share, LengthSum::unit_of(lane())));
+    if (isnan(mean)) return {1, kAllTies};  // no length is finite
+    return {ordered(logf(choice_.error * mean + kLeastError)) + 1, kAllTies};
+  }
+
+  /// What a tile that chooses for itself keeps.
   __device__ Cut cut_of(int tile, const Candidates& candidates) const {
     const Spread spread = candidates.spread();
     if (spread.count == 0) return {1, kAllTies};
@@ -352,6 +376,7 @@ class TileSelector {
       case HeadChoice::Kind::cdf:
         if (choice_.cdf < 1) return cut_by_mass(candidates, choice_.cdf);
         break;
+      case HeadChoice::Kind::block_error:
       case HeadChoice::Kind::dense:
         break;
     }
@@ -363,7 +388,7 @@ class TileSelector {
     Candidates candidates = candidates_of(tile, all);
     candidates.coded = shares_budget();
     Cut cut{1, kAllTies};
-    if (candidates.count > 0) cut = shares_budget() ? budget_cut_ : cut_of(tile, candidates);
+    if (candidates.count > 0) cut = shares_budget() || is_bounded() ? shared_cut_ : cut_of(tile, candidates);
     if (buffers_.output_lengths != nullptr && candidates.count > 0) count_error(candidates, cut);
     if (tile < sizes_.listed_tiles) {
       const Found found = write_list(tile, candidates, cut, visible_in(tile));
@@ -393,25 +418,48 @@ class TileSelector {
     if (lane() == 0) count(p_, kCountPredictedError, __float2ll_rn(error * (1 << kErrorBits)));
   }
 
-  /// From the masses of all blocks that the tile sees.
-  __device__ void predict(int tile) const {
+  /// From the masses of all blocks that the tile sees, of which each warp takes every kWarps-th. All threads of the CTA
+  /// call this together; the first warp has the result.
+  __device__ float length_of_output(int tile) const {
+    __shared__ float outputs[kWarps][D];
     const int blocks = min(visible_blocks(tile), with_means_);  // a ragged last block is always kept, and has no mean
     const int64_t head = key_head();
-    float square = 0;
+    const uint16_t* means = buffers_.v_block_mean + head * sizes_.key_blocks * D + 2 * lane();
+    float2 sums[D / 64] = {};
+#pragma unroll 4
+    for (int j = warp(); j < blocks; j += kWarps) {
+      const float mass = __uint_as_float(*key_of(tile - first_tile_, j));
 #pragma unroll
-    for (int c = 0; c < D / 32; ++c) {
-      const int channel = c * 32 + lane();
-      float output = 0;
-      for (int j = 0; j < blocks; ++j)
-        output =
-            fmaf(__uint_as_float(*key_of(warp(), j)),
-                 __half2float(__ushort_as_half(buffers_.v_block_mean[(head * sizes_.key_blocks + j) * D + channel])),
-                 output);
-      output = output * buffers_.v_scale[head * D + channel] + buffers_.v_centre[head * D + channel];
-      square = fmaf(output, output, square);
+      for (int c = 0; c < D / 64; ++c) {
+        const float2 mean =
+            __half22float2(*reinterpret_cast<const __half2*>(means + static_cast<int64_t>(j) * D + 64 * c));
+        sums[c] = {fmaf(mass, mean.x, sums[c].x), fmaf(mass, mean.y, sums[c].y)};
+      }
     }
-    square = warp_sum(square);
-    if (lane() == 0) length_of(tile) = sqrtf(square);
+#pragma unroll
+    for (int c = 0; c < D / 64; ++c) *reinterpret_cast<float2*>(&outputs[warp()][64 * c + 2 * lane()]) = sums[c];
+    __syncthreads();
+    float square = 0;
+    if (warp() == 0) {
+#pragma unroll
+      for (int channel = lane(); channel < D; channel += 32) {
+        float output = 0;
+        for (int w = 0; w < kWarps; ++w) output += outputs[w][channel];
+        output = output * buffers_.v_scale[head * D + channel] + buffers_.v_centre[head * D + channel];
+        square = fmaf(output, output, square);
+      }
+      square = warp_sum(square);
+    }
+    __syncthreads();  // before the next tile's
+    return sqrtf(square);
+  }
+
+  __device__ void add_length(float length) const {
+    const uint32_t bits = __float_as_uint(length);
+    static_assert(sizeof(unsigned long long) == sizeof(uint64_t));
+    atomicAdd(reinterpret_cast<unsigned long long*>(&length_sum().bins[LengthSum::bin_of(bits)]),
+              LengthSum::units_of(bits));
+    atomicAdd(reinterpret_cast<unsigned long long*>(&length_sum().lengths), 1);
   }
 
   /// f(word, which of its 32 blocks are kept), for the blocks [0, 32 * words).
@@ -493,7 +541,7 @@ class TileSelector {
   const int count_, key_blocks_;
   const int with_means_;  // key blocks that have means
   uint32_t* const keys_;
-  Cut budget_cut_{1, kAllTies};
+  Cut shared_cut_{1, kAllTies};  // of all tiles that choose together
 };
 
 }  // namespace sparsereel::attention::cuda

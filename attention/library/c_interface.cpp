@@ -84,11 +84,12 @@ Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]
 HeadPolicy head_policy(const sparsereel_head_policy& from) {
   HeadPolicy head;
   head.selection = chosen("selection", from.selection,
-                          {Selection::topk, Selection::cdf, Selection::error, Selection::topk});  // the last: dense
+                          {Selection::topk, Selection::cdf, Selection::error, Selection::topk,  // the fourth: dense
+                           Selection::block_error});
   head.dense = from.selection == SPARSEREEL_DENSE;
   head.topk = from.topk;
   head.cdf = from.cdf;
-  head.error = from.error;
+  (head.selection == Selection::block_error ? head.block_error : head.error) = from.error;
   head.similarity = from.similarity;
   head.pv_threshold = from.pv_threshold;
   return head;

@@ -17,7 +17,7 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr int64_t kMost = 1'000'000;  // pixels, frames, steps, layers
-constexpr double kMostError = 1000;   // predicted, of a head: far beyond what is of use
+constexpr double kMostError = 1000;   // predicted, of a head or a block: far beyond what is of use
 constexpr size_t kMostLayers = 512, kMostHeads = 512;
 constexpr const char* kRemedy = "correct the file, or make it anew with 'sparsereel tune'";
 
@@ -124,6 +124,8 @@ std::pair<const char*, double HeadPolicy::*> field_of(Selection selection) {
       return {"cdf", &HeadPolicy::cdf};
     case Selection::error:
       return {"error_bound", &HeadPolicy::error};
+    case Selection::block_error:
+      return {"block_error", &HeadPolicy::block_error};
     default:
       return {"topk", &HeadPolicy::topk};
   }
@@ -137,11 +139,10 @@ ProfileHead read_head(Fields fields) {
     if (fields.text("dense") != "true") throw fields.refused("dense is not 'true'");
     head.policy.dense = true;
   } else {
-    head.policy.selection = fields.has("error_bound") ? Selection::error
-                            : fields.has("cdf")       ? Selection::cdf
-                                                      : Selection::topk;
+    for (const Selection selection : {Selection::cdf, Selection::block_error, Selection::error})
+      if (fields.has(field_of(selection).first)) head.policy.selection = selection;
     const auto [key, field] = field_of(head.policy.selection);
-    head.policy.*field = fields.number(key, 0, head.policy.selection == Selection::error ? kMostError : 1);
+    head.policy.*field = fields.number(key, 0, needs_errors(head.policy.selection) ? kMostError : 1);
     head.policy.similarity = fields.number("similarity", -1, 1);
     head.policy.pv_threshold = fields.number("pv_threshold", 0, 1e6);
     try {

@@ -58,7 +58,7 @@ class Structs(unittest.TestCase):
         def constant(name):
             return int(re.search(rf'\bSPARSEREEL_{name} = (\d+)', HEADER)[1])
         lib = self.library
-        for names, values in ((lib.SELECTIONS, ('TOPK', 'CDF', 'ERROR', 'DENSE')), (lib.DROPPED, ('MEANS', 'NOTHING')), (lib.RANKINGS, ('BY_ERROR', 'BY_MASS')),
+        for names, values in ((lib.SELECTIONS, ('TOPK', 'CDF', 'ERROR', 'DENSE', 'BLOCK_ERROR')), (lib.DROPPED, ('MEANS', 'NOTHING')), (lib.RANKINGS, ('BY_ERROR', 'BY_MASS')),
                               (lib.ORDERS, ('HILBERT', 'NATIVE', 'TIME_MAJOR', 'MORTON'))):
             self.assertEqual([*names.values()], [constant(name) for name in values])
         for name in ('OK', 'BAD_ARGUMENT', 'UNSUPPORTED', 'TOO_SHORT', 'FP32', 'FP16', 'BF16', 'COUNT_KEPT', 'COUNT_SKIPPED_PV', 'COUNTS'):

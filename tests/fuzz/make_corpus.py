@@ -537,6 +537,8 @@ def profile_files():
         yield f"cell_{name}", means.replace("cell: 16", f"cell: {number}")
     for name, number in (("zero", "0"), ("tiny", "1e-300"), ("negative", "-1"), ("nan", ".nan"), ("huge", "1e9")):
         yield f"error_bound_{name}", means.replace("error_bound: 0.05", f"error_bound: {number}")
+    for name, number in (("valid", "0.008"), ("zero", "0"), ("nan", ".nan"), ("huge", "1e9")):
+        yield f"block_error_{name}", means.replace("error_bound: 0.05", f"block_error: {number}")
     setting = PROFILE[:PROFILE.index("bounds")] + "settings: {attention: sparse, topk: 0.3, cache: forecast:0.2}\nmeasured: {psnr: 40, psnr_lowest: 36, seconds: 2, full_seconds: 9}\n"
     yield "setting", setting
     yield "setting_and_heads", PROFILE.replace("bounds", "settings: {attention: sparse, cache: '0'}\nbounds")

@@ -63,14 +63,17 @@ class GroupsOnGpu : public AttendOnGpu {
 
   /// `expect` for every way to choose blocks.
   static void each_mode(const std::function<void(const Context&)>& expect) {
-    Context by_mass = sparse(0.3, false), bounded = sparse(1, true);
+    Context by_mass = sparse(0.3, false), bounded = sparse(1, true), bounded_blocks = sparse(1, true);
     by_mass.policy.defaults.similarity = 0.2;
     bounded.policy.defaults.selection = Selection::error;
     bounded.policy.defaults.error = 0.1;
+    bounded_blocks.policy.defaults.selection = Selection::block_error;
+    bounded_blocks.policy.defaults.block_error = 0.02;
     const std::vector<std::pair<const char*, Context>> all = {{"quantized", {.mode = Mode::quantized}},
                                                               {"dropped", by_mass},
                                                               {"means", sparse(0.3, true)},
-                                                              {"to an error", bounded}};
+                                                              {"to an error", bounded},
+                                                              {"to a block's error", bounded_blocks}};
     for (const auto& [name, context] : all) {
       SCOPED_TRACE(name);
       expect(context);

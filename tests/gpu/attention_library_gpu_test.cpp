@@ -171,6 +171,14 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhateverThePolicy) {
     mine.call.policy.all.topk = 1;
     mine.call.policy.all.error = 0.2;
   });
+  Context to_a_blocks_error = sparse(1);
+  to_a_blocks_error.policy.defaults.selection = Selection::block_error;
+  to_a_blocks_error.policy.defaults.block_error = 0.02;
+  expect_same_bits(x, to_a_blocks_error, [](GpuCall& mine) {
+    mine.call.policy.all.selection = SPARSEREEL_BLOCK_ERROR;
+    mine.call.policy.all.topk = 1;
+    mine.call.policy.all.error = 0.02;
+  });
 }
 
 TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhereHeadsDiffer) {

@@ -20,6 +20,23 @@ class MeansOnGpu : public AttendOnGpu {
     return context;
   }
 
+  /// Blocks that err by more than `bound` of the outputs' mean length.
+  static Context bounded(double bound) {
+    Context context = means(0.5);
+    context.policy.defaults.selection = Selection::block_error;
+    context.policy.defaults.block_error = bound;
+    return context;
+  }
+
+  /// The CPU's choice is about the same, and leaves neither all nor nothing out.
+  void expect_bounded_as_on_the_cpu(const Inputs& x, const Context& context, at::ScalarType dtype = at::kBFloat16) {
+    const Result gpu = on_gpu(x, context, dtype), cpu = exact(x, context);
+    EXPECT_GT(cpu.statistics.sparsity(), 0.1);
+    EXPECT_LT(cpu.statistics.sparsity(), 0.95);
+    EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.015);
+    EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 0.07);
+  }
+
   static BlockMap random_map(const Inputs& x, double kept) {
     BlockMap map(x.q.size(0), x.q.size(2), blocks_of(x.q.size(1)), blocks_of(x.k.size(1)), false);
     const at::Tensor random = at::rand({static_cast<int64_t>(map.bits.size())});
@@ -224,6 +241,93 @@ TEST_F(MeansOnGpu, ABoundOnTheErrorHoldsForScoresBeyondTheRangeOfExponentials) {
     EXPECT_GT(cpu.statistics.sparsity(), 0.3);
     EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.03);
     EXPECT_NEAR(gpu.statistics.predicted_error(), cpu.statistics.predicted_error(), 0.25);
+  }
+}
+
+TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsKeptAsOnTheCpu) {
+  for (const int64_t head_dim : {64, 96, 128, 256}) {
+    const Inputs x = video(2, 3000, 3000, 2, head_dim);
+    for (const int64_t rows : {64, 192}) {
+      for (const double bound : {0.02, 0.05}) {
+        SCOPED_TRACE(::testing::Message() << "head_dim " << head_dim << ", rows " << rows << ", bound " << bound);
+        Context context = bounded(bound);
+        context.policy.selection_rows = rows;
+        expect_bounded_as_on_the_cpu(x, context);
+        context.text_tokens = 100;
+        expect_bounded_as_on_the_cpu(x, context);
+        context.text_tokens = 0;
+        context.causal = true;
+        expect_bounded_as_on_the_cpu(x, context);
+        context.causal = false;
+        context.key_lengths = at::tensor({3000, 1003}, at::kLong);
+        expect_bounded_as_on_the_cpu(x, context);
+      }
+    }
+  }
+}
+
+TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsOfTheOutputsSize) {
+  for (const double size : {1e-4, 1.0, 1e4}) {
+    SCOPED_TRACE(size);
+    Inputs x = video(2, 3000, 3000, 2, 64);
+    x.v.mul_(size);
+    x.v.select(0, 1).mul_(0.01);  // each batch entry by its own
+    x.v = rounded(x.v);
+    expect_bounded_as_on_the_cpu(x, bounded(0.02));
+  }
+}
+
+TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsForHeadsThatDiffer) {
+  Inputs x = video(2, 3000, 3000, 4, 64);
+  x.v.select(2, 1).mul_(4);
+  x.v = rounded(x.v);
+  expect_bounded_as_on_the_cpu(x, bounded(0.02));
+  std::vector<HeadPolicy> heads(4, bounded(0.02).policy.defaults);
+  heads[1].block_error = 0.05;
+  heads[2] = means(0.3).policy.defaults;
+  heads[3].dense = true;
+  Context context = bounded(0.02);
+  context.policy.heads = heads;
+  expect_bounded_as_on_the_cpu(x, context);
+  const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+  for (int64_t h = 0; h < 4; ++h) EXPECT_LT(compare(gpu.out.select(2, h), cpu.out.select(2, h)).relative_l1, 0.07) << h;
+}
+
+TEST_F(MeansOnGpu, APredictionIsCountedForABoundOnEachBlocksErrorAsOnTheCpu) {
+  const Inputs x = video(2, 3000, 3000, 2, 64);
+  Context context = bounded(0.02);
+  context.mode = Mode::check;
+  const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+  EXPECT_NEAR(gpu.statistics.predicted_error(), cpu.statistics.predicted_error(),
+              0.03 * cpu.statistics.predicted_error());
+  context.mode = Mode::sparse;  // where lengths are those of a sample
+  EXPECT_EQ(on_gpu(x, context).statistics.kept_blocks, gpu.statistics.kept_blocks);
+  EXPECT_EQ(on_gpu(x, context).statistics.predicted_error(), 0);
+}
+
+TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorGivesTheSameBitsEveryTime) {
+  const Inputs x = video(2, 5003, 5003, 5, 128);
+  const Context context = bounded(0.02);
+  const Result first = on_gpu(x, context);
+  for (int i = 0; i < 5; ++i) {
+    const Result again = on_gpu(x, context);
+    EXPECT_TRUE(at::equal(again.out, first.out));
+    EXPECT_EQ(again.statistics.kept_blocks, first.statistics.kept_blocks);
+  }
+}
+
+TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsWhereOneHeadIsBroken) {
+  Inputs x = video(1, 3000, 3000, 2, 64);
+  x.v.select(2, 0).narrow(1, 100, 1).fill_(NAN);
+  const Context context = bounded(0.02);
+  const at::Tensor gpu = on_gpu(x, context).out.select(2, 1), cpu = exact(x, context).out.select(2, 1);
+  EXPECT_LT(compare(gpu, cpu).relative_l1, 0.07);
+}
+
+TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorOfConstantInputsGivesTheMeanOfV) {
+  for (const double value : {0.0, 1e-4, 0.5, 1e4}) {
+    SCOPED_TRACE(value);
+    expect_mean_of_v(value, bounded(0.02), 0.02);
   }
 }
 

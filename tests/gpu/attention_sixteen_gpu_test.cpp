@@ -200,6 +200,21 @@ TEST_F(SixteenOnGpu, ABoundOnTheErrorAndAPredictionAreThoseOfTheCpu) {
   EXPECT_GT(checked.statistics.mean_relative_l1(), 0);
 }
 
+TEST_F(SixteenOnGpu, ABoundOnEachBlocksErrorIsThatOfTheCpu) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    const Inputs x = video(1, 3000, 3000, 2, head_dim);
+    Context context = sixteen();
+    context.policy.defaults.selection = Selection::block_error;
+    context.policy.defaults.block_error = 0.02;
+    const Result ours = on_gpu(x, context), cpu = exact(x, context);
+    EXPECT_GT(cpu.statistics.sparsity(), 0.1);
+    EXPECT_LT(cpu.statistics.sparsity(), 0.95);
+    EXPECT_NEAR(ours.statistics.sparsity(), cpu.statistics.sparsity(), 0.01);
+    EXPECT_LT(compare(ours.out, cpu.out).relative_l1, 0.03);
+  }
+}
+
 TEST_F(SixteenOnGpu, SkippedProductsAreHarmless) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);

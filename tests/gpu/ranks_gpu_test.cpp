@@ -104,6 +104,18 @@ TEST_F(HeadPartsOnGpu, KeepTheBlocksOfACallWithAllHeads) {
   }
 }
 
+TEST_F(HeadPartsOnGpu, KeepTheBlocksThatErrByMoreThanABoundOfAllHeadsOutputs) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const double bound : {0.02, 0.05}) {
+      SCOPED_TRACE(::testing::Message() << head_dim << ", " << bound);
+      Context context{.mode = Mode::sparse, .text_tokens = 20};
+      context.policy.defaults.selection = Selection::block_error;
+      context.policy.defaults.block_error = bound;
+      check(video(2, 2520, 2520, kAllHeads, head_dim), with_prologue(context, 2500, head_dim));
+    }
+  }
+}
+
 TEST_F(HeadPartsOnGpu, QuantiseAndAttendAsACallWithAllHeads) {
   check(video(2, 1500, 1500, kAllHeads, 64), with_prologue({.mode = Mode::quantized}, 1500, 64));
   check(video(1, 1500, 1500, kAllHeads, 128), with_prologue({.mode = Mode::full}, 1500, 128));

@@ -162,6 +162,15 @@ const Mode modes[] = {
        p.text_tokens = 30;
      },
      true},
+    {"means up to a predicted error of a block, with text",
+     [](Problem& p, const Extras&) {
+       predict(p);
+       keep_means(p);
+       p.selection.any_block_error = true;
+       p.selection.all = {1, HeadChoice::Kind::block_error, 1, 0.1F, 50, 0.01F};
+       p.text_tokens = 30;
+     },
+     true},
     {"means causal, log-sum-exp",
      [](Problem& p, const Extras& extras) {
        predict(p);

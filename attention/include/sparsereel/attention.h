@@ -107,10 +107,11 @@ typedef struct sparsereel_tensor {
 
 /* Which key blocks of a query tile are computed. */
 typedef enum sparsereel_selection SPARSEREEL_INT {
-  SPARSEREEL_TOPK = 0,  /* a fraction of them */
-  SPARSEREEL_CDF = 1,   /* the fewest that hold a share of what they are ranked by */
-  SPARSEREEL_ERROR = 2, /* the fewest with which the predicted errors of the others stay below a bound */
-  SPARSEREEL_DENSE = 3  /* all */
+  SPARSEREEL_TOPK = 0,       /* a fraction of them */
+  SPARSEREEL_CDF = 1,        /* the fewest that hold a share of what they are ranked by */
+  SPARSEREEL_ERROR = 2,      /* the fewest with which the predicted errors of the others stay below a bound */
+  SPARSEREEL_DENSE = 3,      /* all */
+  SPARSEREEL_BLOCK_ERROR = 4 /* those whose own predicted error is above a bound, and the one with the largest */
 } sparsereel_selection;
 
 /* What stands for the others. */
@@ -130,8 +131,10 @@ typedef struct sparsereel_head_policy {
   /* In (0, 1], of the blocks that the tile sees. By error: of those of all heads and tiles of a batch entry, which go
    * to whom they serve most; of a head where heads have policies that differ. */
   double topk;
-  double cdf;          /* in (0, 1] */
-  double error;        /* above 0: of a tile's output, over the mean length of its head's */
+  double cdf; /* in (0, 1] */
+  /* Above 0. SPARSEREEL_ERROR: of a tile's output, over the mean length of its head's. SPARSEREEL_BLOCK_ERROR: of what
+   * one block adds to it, over the mean length of the outputs of all that topk shares its blocks among. */
+  double error;
   double similarity;   /* blocks whose tokens are less alike (mean cosine) are always computed; below 0: off */
   double pv_threshold; /* P.V is skipped where no maximum rose within so many log2 units; from 32 on: never */
 } sparsereel_head_policy;

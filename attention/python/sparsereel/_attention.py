@@ -198,15 +198,15 @@ def _policy(heads, selection, **fields):
     return policy
 
 
-def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', is_causal=False, scale=None, text_tokens=0, dropped='mean', select=None,
-              similarity=-0.1, pv_threshold=50, quantized=False, arithmetic=8, block_map=None, key_lengths=None, dense_operations=None, return_lse=False,
-              return_sparsity=False):
+def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, tensor_layout='HND', is_causal=False, scale=None, text_tokens=0,
+              dropped='mean', select=None, similarity=-0.1, pv_threshold=50, quantized=False, arithmetic=8, block_map=None, key_lengths=None,
+              dense_operations=None, return_lse=False, return_sparsity=False):
     """softmax(q k^T scale) v over the blocks of 64 keys that matter; on a GPU the products are in 8 bits, or in 16.
 
     q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU float32 too. k and v
         may have fewer heads, a divisor of q's: each serves as many neighbours of q.
-    topk (the default, 0.12 with means, else 0.5), cdf or error: which blocks are computed; a number, or one for each head. topk counts the blocks that a
-        query sees, of a causal call too.
+    topk (the default, 0.12 with means, else 0.5), cdf, error or block_error: which blocks are computed; a number, or one for each head. topk counts the
+        blocks that a query sees, of a causal call too.
     dropped: what stands for the others, "mean" (of 16 tokens) or "none". select: what they are ranked by, "error" (of the means) or "mass".
     similarity, pv_threshold, text_tokens (the last of q and k), key_lengths (int [batch]): as in sparsereel/attention.h.
     arithmetic: bits in which a GPU multiplies, 8 or 16 (float16 or bfloat16, as q is; not with quantized); a CPU computes in float32.
@@ -215,7 +215,7 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', 
     Returns out, and behind it what was asked for: lse [batch, heads, tokens], the share of the work left out.
     """
     _check_tensors(q, k, v, tensor_layout)
-    chosen = {name: value for name, value in (('topk', topk), ('cdf', cdf), ('error', error)) if value is not None}
+    chosen = {name: value for name, value in (('topk', topk), ('cdf', cdf), ('error', error), ('block_error', block_error)) if value is not None}
     if len(chosen) > 1:
         raise ValueError(f'{" and ".join(chosen)}: pass one of them')
     if return_sparsity and key_lengths is not None:
@@ -224,8 +224,9 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', 
     dropped_ = _name(dropped, lib.DROPPED, 'dropped')
     ranking = _name(select or ('error' if dropped == 'mean' else 'mass'), lib.RANKINGS, 'select')
     heads = q.size(1 if tensor_layout == 'HND' else 2)
+    bound = block_error if error is None else error
     policy = _policy(heads, lib.SELECTIONS[selection], topk=(_TOPK if dropped == 'mean' else _TOPK_WITHOUT_MEANS) if topk is None else topk,
-                     cdf=_CDF if cdf is None else cdf, error=_ERROR if error is None else error, similarity=similarity, pv_threshold=pv_threshold)
+                     cdf=_CDF if cdf is None else cdf, error=_ERROR if bound is None else bound, similarity=similarity, pv_threshold=pv_threshold)
     if dense_operations is None:
         dense_operations = _DENSE_OPERATIONS
     out, lse, counts = torch.ops.sparsereel.attention(q, k, v, tensor_layout, 0.0 if scale is None else float(scale), bool(is_causal), int(text_tokens),

@@ -91,6 +91,14 @@ TEST_F(HeadParts, ChooseByShareAndByErrorAsEver) {
   check();
 }
 
+TEST_F(HeadParts, MeasureErrorsByTheMeanLengthOfAllHeads) {
+  context_.policy.defaults.selection = Selection::block_error;
+  for (const double bound : {1.0, 3.0}) {
+    context_.policy.defaults.block_error = bound;
+    check();
+  }
+}
+
 TEST_F(HeadParts, ChooseByMassAsEver) {
   context_.policy.ranking = Ranking::mass;
   context_.policy.dropped = Dropped::none;

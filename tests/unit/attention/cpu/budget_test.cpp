@@ -1,4 +1,5 @@
-// One budget of blocks for all tiles of a batch entry, against a sort of everything that may be chosen.
+// One budget of blocks for all tiles of a batch entry, against a sort of everything that may be chosen; one bound on
+// the errors of their blocks, against the formula.
 #include "attention/cpu/budget.h"
 
 #include <gmock/gmock.h>
@@ -6,6 +7,7 @@
 
 #include <thread>
 
+#include "attention/length_sum.h"
 #include "predicted_by_hand.h"
 #include "tests/support/head_parts.h"
 
@@ -73,6 +75,72 @@ TEST(Budget, KeepsNan) {
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 0, 0, 1, 1, 1, 1));
 }
 
+/// A head whose tiles have these output lengths.
+RankedHead with_lengths(RankedHead head, std::vector<float> lengths) {
+  head.tile_lengths = std::move(lengths);
+  return head;
+}
+
+float log_of(double error) {
+  return static_cast<float>(std::log(error));
+}
+
+TEST(BlockBound, KeepsWhatErrsByMoreAndTheBestOfATile) {
+  const std::vector<float> one = {log_of(0.019), log_of(0.021), log_of(0.05), kNone};
+  const std::vector<float> other = {log_of(0.001), log_of(0.0199), log_of(0.01), log_of(0.002)};
+  const std::vector<RankedHead> given = {with_lengths(ranked({one, other}, 4), {3, 100}),
+                                         with_lengths(ranked({other, one}, 4), {1, 100})};
+  auto heads = given;
+  keep_above_bound(heads, 0.01);  // of 2, the mean of the first tiles' lengths
+  EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 1, 1, 0, 1, 0, 0));
+  EXPECT_THAT(heads[1].kept, ElementsAre(0, 1, 0, 0, 0, 1, 1, 1));
+  heads = given;
+  keep_above_bound(heads, 100);
+  EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 1, 1, 0, 1, 0, 0));
+  heads = given;
+  keep_above_bound(heads, 1e-6);
+  for (const RankedHead& head : heads) EXPECT_THAT(head.kept, Each(1));
+}
+
+TEST(BlockBound, TakesTheMeanOverEveryEighthTile) {
+  const std::vector<std::vector<float>> rows(17, {log_of(9), log_of(3), log_of(1)});
+  std::vector<float> lengths(17, 1000);
+  lengths[0] = 1, lengths[8] = 2, lengths[16] = 3;
+  std::vector<RankedHead> heads = {with_lengths(ranked(rows, 3), lengths)};
+  keep_above_bound(heads, 1);
+  for (size_t tile = 0; tile < 17; ++tile) {
+    EXPECT_EQ(heads[0].kept[3 * tile + 1], 1);
+    EXPECT_EQ(heads[0].kept[3 * tile + 2], 0);
+  }
+}
+
+TEST(BlockBound, KeepsNanAndEverythingWhereNoLengthIsFinite) {
+  const std::vector<std::vector<float>> rows = {{NAN, -9, NAN, -8}, {-9, -8, -9, NAN}};
+  std::vector<RankedHead> heads = {with_lengths(ranked(rows, 4), {1, 1})};
+  keep_above_bound(heads, 1);
+  EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 0, 0, 0, 0, 1));
+  heads = {with_lengths(ranked(rows, 4), {NAN, 1}), with_lengths(ranked(rows, 4), {1, 1})};
+  keep_above_bound(heads, 1);
+  EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 0, 0, 0, 0, 1)) << "the other head's counts";
+  heads = {with_lengths(ranked(rows, 4), {NAN, 1})};
+  keep_above_bound(heads, 1);
+  EXPECT_THAT(heads[0].kept, Each(1));
+}
+
+TEST(BlockBound, KeepsTheBestAloneOfValuesWithoutLength) {
+  const float none = log_of(1e-30);  // what no error is ranked as, less the mass
+  std::vector<RankedHead> heads = {with_lengths(ranked({{none - 1, none - 0.5F, none - 2}}, 3), {0})};
+  keep_above_bound(heads, 0.01);
+  EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 0));
+}
+
+TEST(BlockBound, LeavesDenseTilesAlone) {
+  std::vector<RankedHead> heads = {with_lengths(ranked({{0, -9}, {kNone, kNone}}, 2), {1, 1})};
+  heads[0].dense[1] = 1;
+  keep_above_bound(heads, 0.1);
+  EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1));
+}
+
 /// As many heads of ranks that often tie, some of them broken.
 std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   std::vector<RankedHead> heads;
@@ -86,6 +154,9 @@ std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
         rank = kind == 0 ? NAN : kind < 4 ? kNone : static_cast<float>(next() % 9) * 0.25F - 1;
       }
     heads.push_back(ranked(rows, 11));
+    for (int64_t tile = 0; tile < 7; ++tile)
+      heads.back().tile_lengths.push_back(
+          std::ldexp(static_cast<float>(next() % 1000), static_cast<int>(next() % 60) - 40));
   }
   return heads;
 }
@@ -101,6 +172,21 @@ TEST(Budget, OfPartsOfTheHeadsIsThatOfAllTogether) {
                      &part);
       });
       for (size_t head = 0; head < whole.size(); ++head) EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << topk;
+    }
+  }
+}
+
+TEST(BlockBound, OfPartsOfTheHeadsIsThatOfAllTogether) {
+  for (int64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<RankedHead> given = some_heads(5, seed);
+    for (const double bound : {1e-7, 1e-5, 1e-3}) {
+      auto whole = given, parts = given;
+      keep_above_bound(whole, bound);
+      test::run_parts({2, 1, 2}, /*alike=*/true, [&](const HeadPart& part, int64_t heads) {
+        keep_above_bound(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), bound,
+                         &part);
+      });
+      for (size_t head = 0; head < whole.size(); ++head) EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << bound;
     }
   }
 }
@@ -211,6 +297,82 @@ TEST(BudgetOfABatchEntry, IsItsOwnWhateverTheOtherEntriesLengths) {
   c.problem.key_lengths = lengths;
   expect_budgets(c, 0.3, 64);
   expect_budgets(c, 0.01, 192);
+}
+
+HeadPolicy bounded(double bound) {
+  HeadPolicy policy;
+  policy.selection = Selection::block_error;
+  policy.block_error = bound;
+  return policy;
+}
+
+/// Of the heads [first, end) of a batch entry.
+double mean_length(const Problem& p, int64_t rows, int64_t b, int64_t first, int64_t end) {
+  LengthSum sum;
+  for (int64_t h = first; h < end; ++h) {
+    const Vector lengths = predict_by_hand(p, rows, b, h).lengths;
+    for (size_t tile = 0; tile < lengths.size(); tile += 8) sum.add(static_cast<float>(lengths[tile]));
+  }
+  return sum.mean();
+}
+
+/// Every tile keeps its best candidate and those that err by more than the bound. length: of a batch entry and head.
+/// Written for Case: no similarity, no mask.
+template <typename F>
+void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t rows, const F& length) {
+  const Problem& p = c.problem;
+  int64_t kept = 0, candidates = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const int64_t end = p.video_keys(b) / kBlock;  // whole blocks
+    for (int64_t h = 0; h < p.heads; ++h) {
+      const ByHand hand = predict_by_hand(p, rows, b, h);
+      const double most = bound * length(b, h);
+      for (size_t i = 0; i < hand.error.size(); ++i) {
+        const Vector& error = hand.error[i];
+        const int64_t best = std::max_element(error.begin(), error.begin() + end) - error.begin();
+        const uint8_t* row = map.row(b, h, static_cast<int64_t>(i) * rows / kBlock);
+        for (int64_t j = 0; j < end; ++j) {
+          const double at = error[static_cast<size_t>(j)];
+          ASSERT_GT(std::abs(at / most - 1), 1e-4) << "too close to say which";
+          EXPECT_EQ(row[j], j == best || at > most ? 1 : 0) << at << " of " << most;
+          kept += row[j];
+        }
+        candidates += end;
+      }
+    }
+  }
+  EXPECT_GT(kept, candidates / 10);
+  EXPECT_LT(kept, candidates * 9 / 10);
+}
+
+TEST(BlockBoundOfABatchEntry, KeepsWhatErrsByMoreOfTheMeanLength) {
+  Case c = uneven_case({.queries = 700, .keys = 640, .head_dim = 32, .heads = 3});
+  for (int64_t t = 0; t < 640; ++t)  // entries have lengths of their own
+    for (int64_t h = 0; h < 3; ++h)
+      for (int64_t d = 0; d < 32; ++d) c.row(c.problem.v, 1, t, h)[d] *= 1000;
+  for (const int64_t rows : {64, 192}) {
+    const BlockMap map = choose(c, bounded(0.05), rows).prediction.map;
+    expect_bounded(c, map, 0.05, rows, [&](int64_t b, int64_t) { return mean_length(c.problem, rows, b, 0, 3); });
+  }
+}
+
+TEST(BlockBoundOfABatchEntry, LeavesTextAlone) {
+  Case c = uneven_case({.queries = 600, .keys = 600, .head_dim = 32});
+  c.problem.text_tokens = 70;
+  const BlockMap map = choose(c, bounded(0.05), 64).prediction.map;
+  expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t) { return mean_length(c.problem, 64, b, 0, 2); });
+  for (int64_t i = 0; i < 10; ++i)
+    for (int64_t j = i >= 8 ? 0 : 8; j < 10; ++j) EXPECT_EQ(map.row(1, 1, i)[j], 1);
+}
+
+TEST(BlockBoundOfAHead, IsOfItsOwnLengthWhereHeadsHavePoliciesOfTheirOwn) {
+  Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3, .batch = 1});
+  for (int64_t t = 0; t < 640; ++t)
+    for (int64_t d = 0; d < 32; ++d) c.row(c.problem.v, 0, t, 0)[d] *= 10;
+  std::vector<HeadPolicy> heads(3, bounded(0.05));
+  heads[1].pv_threshold = 20;
+  const BlockMap map = predict_blocks(c.problem, {.heads = heads, .rows = 64, .ranking = Ranking::error}, serial).map;
+  expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t h) { return mean_length(c.problem, 64, b, h, h + 1); });
 }
 
 TEST(BudgetOfAHead, IsItsOwnWhereHeadsHavePoliciesOfTheirOwn) {

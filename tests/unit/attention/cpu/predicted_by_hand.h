@@ -15,7 +15,8 @@ using Vector = std::vector<double>;
 /// One head's predictions, [tiles][blocks of video keys]; nothing (empty vectors) where a tile sees no block.
 struct ByHand {
   std::vector<Vector> rank, error;
-  double output_length = 0;
+  Vector lengths;            // [tiles], of outputs
+  double output_length = 0;  // their mean
 };
 
 inline Vector mean_of(const View<const float>& view, int64_t b, int64_t h, int64_t first, int64_t count,
@@ -86,6 +87,7 @@ inline ByHand predict_by_hand(const Problem& p, int64_t rows, int64_t b, int64_t
     }
     result.rank.push_back(rank);
     result.error.push_back(error);
+    result.lengths.push_back(length(out));
     result.output_length += length(out) / static_cast<double>(tiles);
   }
   return result;

@@ -67,7 +67,10 @@ TEST(AttentionLibrary, SelectsAsThePolicySays) {
        {Policy{SPARSEREEL_TOPK, SPARSEREEL_BY_ERROR, {.topk = 0.3}},
         Policy{SPARSEREEL_TOPK, SPARSEREEL_BY_MASS, {.topk = 0.3}},
         Policy{SPARSEREEL_CDF, SPARSEREEL_BY_MASS, {.selection = Selection::cdf, .cdf = 0.6}},
-        Policy{SPARSEREEL_ERROR, SPARSEREEL_BY_ERROR, {.selection = Selection::error, .error = 3}}}) {
+        Policy{SPARSEREEL_ERROR, SPARSEREEL_BY_ERROR, {.selection = Selection::error, .error = 3}},
+        Policy{SPARSEREEL_BLOCK_ERROR,
+               SPARSEREEL_BY_ERROR,
+               {.selection = Selection::block_error, .error = 0.6, .block_error = 0.6}}}) {
     const bool by_error = policy.ranking == SPARSEREEL_BY_ERROR;
     c.problem.mean_cell = by_error ? 16 : 0;
     Caller caller(c);

@@ -119,7 +119,7 @@ TEST(AttentionRefusals, PoliciesAndMasksThatCannotBe) {
   EXPECT_EQ(refused([](Caller& c) { c.call.policy.selection_rows = 100; }, "selection_rows is 100"),
             SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(
-      refused([](Caller& c) { c.call.policy.all.selection = static_cast<sparsereel_selection>(4); }, "selection is 4"),
+      refused([](Caller& c) { c.call.policy.all.selection = static_cast<sparsereel_selection>(5); }, "selection is 5"),
       SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.element = static_cast<sparsereel_element>(3); }, "element is 3"),
             SPARSEREEL_BAD_ARGUMENT);

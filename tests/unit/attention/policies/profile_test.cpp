@@ -34,7 +34,7 @@ Profile example() {
   profile.cell = 32;
   profile.selection_rows = 128;
   profile.dense = {.steps = 3, .layers = 1};
-  HeadPolicy topk, cdf, error, dense;
+  HeadPolicy topk, cdf, error, block_error, dense;
   topk.selection = Selection::topk;
   topk.topk = 0.35;
   topk.similarity = -0.1;
@@ -45,8 +45,11 @@ Profile example() {
   cdf.pv_threshold = 2.5;
   error.selection = Selection::error;
   error.error = 1e-7;  // so small that it must not be rounded
+  block_error.selection = Selection::block_error;
+  block_error.block_error = 0.0045;
   dense.dense = true;
-  profile.heads = {{{topk, 0.04, 0.61}, {dense, 0, 0}}, {{cdf, 0.0501, 0.3}, {error, 0.02, 0.4}}};
+  profile.heads = {{{topk, 0.04, 0.61}, {dense, 0, 0}, {block_error, 0.03, 0.2}},
+                   {{cdf, 0.0501, 0.3}, {error, 0.02, 0.4}, {topk, 0.04, 0.6}}};
   return profile;
 }
 
@@ -68,7 +71,7 @@ TEST(Profile, ReadsWhatItWrote) {
   EXPECT_EQ(policy.dense_layers, 1);
   ASSERT_EQ(policy.per_head.size(), 2U);
   for (size_t layer = 0; layer < 2; ++layer)
-    for (size_t head = 0; head < 2; ++head)
+    for (size_t head = 0; head < 3; ++head)
       EXPECT_EQ(policy.per_head[layer][head], written.heads[layer][head].policy) << layer << " " << head;
 }
 
@@ -76,6 +79,7 @@ TEST(Profile, IsReadable) {
   const std::string text = to_yaml(example());
   EXPECT_THAT(text, HasSubstr("{topk: 0.35, similarity: -0.1, pv_threshold: 50, error: 0.04, sparsity: 0.61}\n"));
   EXPECT_THAT(text, HasSubstr("{error_bound: 1e-07, "));
+  EXPECT_THAT(text, HasSubstr("{block_error: 0.0045, "));
   EXPECT_THAT(text, HasSubstr("\ndropped: mean\nselect: error\ncell: 32\nselection_rows: 128\n"));
   EXPECT_THAT(text, HasSubstr("{dense: true, error: 0, sparsity: 0}\n"));
   EXPECT_THAT(text, HasSubstr("\n# layer 1\n"));
@@ -84,7 +88,7 @@ TEST(Profile, IsReadable) {
 /// What the example is without its keys `dropped`, `select` and `cell`, as profiles were before there were means.
 std::string of_before_means() {
   Profile profile = example();
-  profile.heads[1][1] = profile.heads[1][0];
+  profile.heads[1][1] = profile.heads[0][2] = profile.heads[1][0];
   std::string text = to_yaml(profile);
   const std::string keys = "dropped: mean\nselect: error\ncell: 32\n";
   return text.erase(text.find(keys), keys.size());
@@ -134,6 +138,9 @@ TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
   EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: 0"), HasSubstr("error is 0"));
   EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: -1"), HasSubstr("layers[1][1].error_bound"));
   EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: 0.1, topk: 0.5"), HasSubstr("topk is unknown"));
+  EXPECT_THAT(cause_of("block_error: 0.0045", "block_error: 0"), HasSubstr("block_error is 0"));
+  EXPECT_THAT(cause_of("block_error: 0.0045", "block_error: 2000"), HasSubstr("layers[0][2].block_error"));
+  EXPECT_THAT(cause_of("block_error: 0.0045", "block_error: 0.1, cdf: 0.5"), HasSubstr("cdf is unknown"));
   EXPECT_THAT(cause_of("dense: true", "dense: yes"), HasSubstr("dense is not 'true'"));
   EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\nextra: 2"), HasSubstr("extra is unknown"));
   EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\ndense_layers: 2"), HasSubstr("stands there twice"));
