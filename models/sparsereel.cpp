@@ -96,6 +96,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "topk", request.topk);
   add(texts, "cdf", request.cdf);
   add(texts, "error", request.error);
+  add(texts, "block_error", request.block_error);
   add(texts, "similarity", request.similarity);
   add(texts, "pv_threshold", request.pv_threshold);
   add(texts, "dropped", request.dropped);
@@ -134,7 +135,8 @@ std::optional<HeldProfile> profile_of(const Texts& given) {
   if (file == given.end() || mode == "full") return {};
   HeldProfile profile{.content = models::read_profile(file->second), .tuned = {}};
   profile.tuned = models::describe_profile(file->second, profile.content);
-  const bool for_all_heads = given.contains("topk") || given.contains("cdf") || given.contains("error");
+  const bool for_all_heads =
+      std::ranges::any_of(models::kHowManyBlocks, [&](const char* name) { return given.contains(name); });
   if (for_all_heads || mode == "quantized") profile.tuned.heads = {};
   return profile;
 }

@@ -90,7 +90,7 @@ struct VideoRequest {
   std::optional<double> flow_shift = {};                   // of schedulers of flow matching
   std::vector<double> sigmas = {};  // likewise; noise levels before the shift, {1, 0.75, 0.5}; they exclude steps
   std::string attention = {};       // full, quantized, sparse, check; empty: sparse where it runs
-  std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
+  std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
   std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
   std::optional<int64_t> cell = {};             // tokens that share one mean: 16, 32, 64

@@ -55,7 +55,8 @@ bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
-/// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"; the preset; the cache of full attention
+/// "0.3", or of another selection than topk "cdf 0.9", "block error 0.008", "tuned"; the preset; the cache of full
+/// attention
 std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");

@@ -98,8 +98,8 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "Attention compares each token of the video with all others, and few of these pairs count. The tokens are "
        "ordered "
        "so that neighbours in space and time stand together (--token-order), in blocks of 64. Each group of queries "
-       "computes some blocks of keys and drops the others: --topk, --cdf or --error say how many, --select says "
-       "which."},
+       "computes some blocks of keys and drops the others: --topk, --cdf, --error or --block-error say how many, "
+       "--select says which."},
       {"", "--dropped mean",
        "A dropped block still counts: every --cell tokens of it count as one key, the mean of their keys, which weighs "
        "as much as all of them and brings the mean of their values. The means cost 1/cell of full attention's work; "
@@ -115,7 +115,11 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "The predicted error of a group of queries, over the mean length of the head's outputs, stays below E with as "
        "few "
        "blocks as possible. Reports have the sparsity that comes of it (of blocks; mean_share is what the means cost), "
-       "the predicted error, and with --attention check the measured one."},
+       "the predicted error, and with --attention check the measured one, about a quarter of it."},
+      {"", "--block-error T",
+       "Computes the blocks whose own predicted error is above T, over the mean length of all heads' outputs, and of "
+       "each group of queries at least one. One T for a whole run gives blocks to the layers and steps where means err "
+       "most; how many they are depends on what is drawn. .0045 to .03 are of use."},
       {"SETTINGS AND THEIR SOURCES", "", ""},
       {"", "",
        "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "

@@ -46,6 +46,7 @@ std::string path_of(const CLI::App& app) {
 std::string row(const std::string& term, const std::string& explanation) {
   const std::string start = "  " + term;
   if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
+  if (start.size() + 1 + explanation.size() <= kColumns) return start + " " + explanation + "\n";
   return start + "\n" + wrapped(explanation, kIndent);
 }
 

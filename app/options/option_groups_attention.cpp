@@ -24,9 +24,10 @@ std::string number_text(double value) {
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
   if (head.selection != selection) return {};
-  return default_text(number_text(selection == Selection::topk  ? head.topk
-                                  : selection == Selection::cdf ? head.cdf
-                                                                : head.error));
+  return default_text(number_text(selection == Selection::topk    ? head.topk
+                                  : selection == Selection::cdf   ? head.cdf
+                                  : selection == Selection::error ? head.error
+                                                                  : head.block_error));
 }
 
 std::string topk_help() {
@@ -64,8 +65,8 @@ std::string pv_threshold_help() {
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
-/// Of --cdf and --error, so that they share a row of --help.
-constexpr const char* kInsteadOfTopk = "for --topk: share of attention to keep, or 4 times the error you want";
+/// Of --cdf, --error and --block-error, so that they share a row of --help.
+constexpr const char* kInsteadOfTopk = "for --topk: share of attention kept, or a bound on errors";
 
 /// Which blocks are computed, and what stands for the others.
 std::vector<OptionSpec> selection() {
@@ -75,6 +76,7 @@ std::vector<OptionSpec> selection() {
       {.names = "--topk", .help = topk_help(), .commands = {tune}},
       {.names = "--cdf", .help = kInsteadOfTopk + default_of(Selection::cdf), .commands = {tune}},
       {.names = "--error", .help = kInsteadOfTopk + default_of(Selection::error), .commands = {tune}},
+      {.names = "--block-error", .help = kInsteadOfTopk + default_of(Selection::block_error), .commands = {tune}},
       {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
       {.names = "--select", .help = select_help(), .commands = {tune}},
       {.names = "--cell", .help = cell_help(), .commands = {tune}},

@@ -52,7 +52,7 @@ std::string read_prompt(const Settings& settings, bool needed) {
 
 /// Whether a stronger source than the profile says how many blocks all heads compute.
 bool chooses_blocks(const Settings& settings) {
-  return std::ranges::any_of(std::array{"topk", "cdf", "error"}, [&](const char* key) {
+  return std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) {
     const Setting* setting = settings.find(key);
     return setting != nullptr && setting->source > Source::profile;
   });

@@ -1,6 +1,7 @@
 // A recipe comes from a file of somebody else: only options that make the picture are taken from it.
 #include "app/options/recipe.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "attention/policies/policy.h"
 #include "hilbert/error.h"
 #include "models/configs/data_folder.h"
+#include "models/video/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -106,10 +108,9 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
 
 /// What is given beside the recipe decides about sparsity by itself.
 bool overrides_profile(const Settings& settings) {
+  if (std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) { return settings.has(key); })) return true;
   for (const OptionSpec& option : option_table())
-    if ((is_idle(option, Idle::profile) || option.key == "topk" || option.key == "cdf" || option.key == "error") &&
-        settings.has(option.key))
-      return true;
+    if (is_idle(option, Idle::profile) && settings.has(option.key)) return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
 }

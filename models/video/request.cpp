@@ -40,19 +40,22 @@ ResizeRule parse_resize_rule(const std::string& text) {
 attention::Policy make_policy(const Request& request) {
   using attention::Dropped, attention::Ranking, attention::Selection;
   attention::Policy policy;
-  const bool asks_for_means = request.error || request.ranking == Ranking::error;
+  const bool bounded = request.error || request.block_error;
+  const bool asks_for_means = bounded || request.ranking == Ranking::error;
   policy.dropped = request.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
-  policy.ranking = request.ranking.value_or(request.error ? Ranking::error : attention::usual_ranking(policy.dropped));
+  policy.ranking = request.ranking.value_or(bounded ? Ranking::error : attention::usual_ranking(policy.dropped));
   policy.cell = request.cell.value_or(policy.cell);
   policy.arithmetic = request.arithmetic.value_or(policy.arithmetic);
   attention::HeadPolicy& head = policy.defaults;
-  if (policy.ranking == Ranking::mass && head.selection == Selection::error) head.selection = Selection::topk;
+  if (policy.ranking == Ranking::mass && needs_errors(head.selection)) head.selection = Selection::topk;
   if (request.topk) head.selection = Selection::topk;
   if (request.cdf) head.selection = Selection::cdf;
   if (request.error) head.selection = Selection::error;
+  if (request.block_error) head.selection = Selection::block_error;
   head.topk = request.topk.value_or(attention::usual_topk(policy.dropped));
   head.cdf = request.cdf.value_or(head.cdf);
   head.error = request.error.value_or(head.error);
+  head.block_error = request.block_error.value_or(head.block_error);
   head.similarity = request.similarity.value_or(head.similarity);
   head.pv_threshold = request.pv_threshold.value_or(head.pv_threshold);
   policy.dense_layers = request.dense_layers.value_or(policy.dense_layers);

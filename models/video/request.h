@@ -1,6 +1,7 @@
 // What is asked of one video, and of the model that makes it. No torch, and no tensors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -91,21 +92,24 @@ struct Request {
   CacheRule cache = {};                   // of steps whose later blocks are left out
   std::optional<attention::Mode> attention_mode = {};  // unset: sparse where that runs
   // Block selection: see make_policy().
-  std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
+  std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::optional<attention::Dropped> dropped = {};
   std::optional<attention::Ranking> ranking = {};
   std::optional<int64_t> cell = {};
   std::optional<int64_t> arithmetic = {};  // bits, in which a profile's policy computes too
   std::optional<int64_t> dense_layers = {};
-  std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these nine make
+  std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these ten make
   std::optional<FirstSteps> dense_steps = {};    // in place of the policy's
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
 };
 
+/// Names of the fields that say how many blocks all heads compute; each excludes the others.
+inline constexpr std::array<const char*, 4> kHowManyBlocks = {"topk", "cdf", "error", "block_error"};
+
 /// The request's own block selection, whatever its `policy`, without dense steps; unset members keep the policy's
-/// defaults. What asks for means (an error, a ranking by it) brings them, and what stands for dropped blocks brings its
-/// usual ranking. Throws Error for values out of their range.
+/// defaults. What asks for means (a bound on errors, a ranking by them) brings them, and what stands for dropped blocks
+/// brings its usual ranking. Throws Error for values out of their range.
 attention::Policy make_policy(const Request& request);
 
 }  // namespace sparsereel::models

@@ -55,6 +55,10 @@ class BenchAttention(CommandLineTest):
         rows = self.report(*arguments, '--error', '0.05,0.2')['rows'][1:]
         self.assertEqual([(row['dropped'], row['select'], row['error_bound'], row['topk']) for row in rows],
                          [('mean', 'error', 0.05, None), ('mean', 'error', 0.2, None)])
+        rows = self.report(*arguments, '--block-error', '0.002,0.05')['rows'][1:]
+        self.assertEqual([(row['dropped'], row['select'], row['block_error'], row['topk']) for row in rows],
+                         [('mean', 'error', 0.002, None), ('mean', 'error', 0.05, None)])
+        self.assertLess(rows[0]['sparsity'], rows[1]['sparsity'])
         result = self.succeed(self.bench(*arguments, '--topk', '0.15', '--error', '0.2', '--dropped', 'none,mean'))
         self.assertIn('| topk | error | dropped | select | cell |', result.stdout)
         self.assertIn('| sparse | 0.15 |  | mean | error | 16 |', result.stdout)

@@ -77,7 +77,7 @@ class Options(CommandLineTest):
     def means(self, *arguments):
         """What is shown of the means: {option: value}."""
         rows = self.show('--attention', 'sparse', *arguments)
-        return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error') if key in rows}
+        return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error', 'block_error') if key in rows}
 
     def test_what_is_asked_for_brings_means_and_their_ranking(self):
         published = {'dropped': 'none', 'select': 'mass', 'topk': '0.3'}
@@ -91,6 +91,7 @@ class Options(CommandLineTest):
             self.assertEqual(self.means('--topk', '0.3', '--cell', '32', *arguments), means, arguments)
         self.assertEqual(self.means('--topk', '0.3', '--cell', '32', '--dropped', 'mean', '--select', 'mass'), means | {'select': 'mass'})
         self.assertEqual(self.means('--error', '0.05', '--cell', '64'), {'dropped': 'mean', 'select': 'error', 'cell': '64', 'error': '0.05'})
+        self.assertEqual(self.means('--block-error', '0.01', '--cell', '64'), {'dropped': 'mean', 'select': 'error', 'cell': '64', 'block_error': '0.01'})
         self.assertEqual(self.means('--cdf', '0.8', '--dropped', 'mean', '--cell', '16'),
                          {'dropped': 'mean', 'select': 'error', 'cell': '16', 'cdf': '0.8'})
         self.assertNotIn('dropped', self.show('--attention', 'full'))
@@ -178,7 +179,7 @@ class Options(CommandLineTest):
         for arguments in (['--profile', 'p.yaml', '--contact-sheet', 'sub/sheet.png', '--report', 'sub/r.json', '--dynamic-cfg'], ['--attention', 'full', '-o', 'clip.gif'],
                           ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2', '--prompt-file', 'prompt.txt'], ['--dropped', 'none', '--cfg-scale', '1'],
                           ['--dropped', 'mean', '--select', 'mass', '--cell', '32', '--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
-                          ['--error', '0.1', '--cell', '16', '-o', 'frames']):
+                          ['--error', '0.1', '--cell', '16', '-o', 'frames'], ['--block-error', '0.01']):
             with self.subTest(arguments):
                 prompt = [] if '--prompt-file' in arguments else ['-p', PROMPT]
                 first = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--steps', 1, *prompt, *arguments)).stdout

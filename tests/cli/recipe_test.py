@@ -24,6 +24,7 @@ class Recipe(CommandLineTest):
                                 ('e.gif', ['--frames', 5]),
                                 ('f.mp4', ['--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32]),
                                 ('g.mp4', ['--size', '192x192', '--error', 0.2, '--cell', 16]),
+                                ('i.mp4', ['--size', '192x192', '--block-error', 0.01]),
                                 ('h.mp4', ['--size', '192x192', '--dropped', 'none', '--select', 'mass'])):
             with self.subTest(name):
                 self.succeed(self.generate('-o', name, '--seed', 18446744073709551615, *arguments))
@@ -108,6 +109,8 @@ class Recipe(CommandLineTest):
         recipe = self.recipe('c.gif')
         self.assertEqual([recipe[key] for key in ('dropped', 'select', 'cell', 'error')], ['mean', 'error', 16, 0.05])
         self.assertNotIn('topk', recipe)
+        self.succeed(self.generate('-o', 'e.gif', '--block-error', 0.01))
+        self.assertEqual([self.recipe('e.gif')[key] for key in ('dropped', 'select', 'block_error')], ['mean', 'error', 0.01])
         self.succeed(self.generate('-o', 'd.gif', '--attention', 'full'))
         self.assertNotIn('dropped', self.recipe('d.gif'))
 

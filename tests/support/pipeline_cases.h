@@ -32,6 +32,7 @@ inline models::Request request_of(const nlohmann::json& content) {
       {"attention", [](const auto&) {}},  // above
       {"topk", [&](const auto& value) { request.topk = value.template get<double>(); }},
       {"error", [&](const auto& value) { request.error = value.template get<double>(); }},
+      {"block_error", [&](const auto& value) { request.block_error = value.template get<double>(); }},
       {"folder", [](const auto&) {}},  // open()'s
       {"lora", [](const auto&) {}},    // likewise
       {"image", [&](const auto& value) { request.image = value; }},

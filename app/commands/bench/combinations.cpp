@@ -27,7 +27,7 @@ using attention::Selection;
 using Items = std::map<std::string, std::string>;  // one of each list
 using Keys = std::vector<std::string>;
 
-const Keys kHowMany = {"topk", "cdf", "error"};
+const Keys kHowMany(models::kHowManyBlocks.begin(), models::kHowManyBlocks.end());
 const Keys kHowChosen = {"dropped", "select", "cell", "arithmetic", "selection_rows", "similarity"};
 const char* kRows = "selection_rows";  // the one list that is no option of `generate`
 const Keys kRowChoices = {"64", "128", "192"};
@@ -265,7 +265,8 @@ void add_list(const OptionGroup& group, Lists& lists, const std::string& key, co
 
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
   add_list(group, lists, "topk", "fractions of the key blocks computed (default " + topk_default + ")");
-  for (const char* key : {"cdf", "error", "dropped", "select", "cell", "arithmetic"}) add_list(group, lists, key);
+  for (const char* key : {"cdf", "error", "block_error", "dropped", "select", "cell", "arithmetic"})
+    add_list(group, lists, key);
 }
 
 bool is_given(const Lists& lists, const std::string& key) {
@@ -301,11 +302,12 @@ Row selection_fields(const Policy* policy, bool tuned) {
   if (head.selection == Selection::topk) row["topk"] = head.topk;
   if (head.selection == Selection::cdf) row["cdf"] = head.cdf;
   if (head.selection == Selection::error) row["error_bound"] = head.error;
+  if (head.selection == Selection::block_error) row["block_error"] = head.block_error;
   return row;
 }
 
 Columns selection_columns() {
-  return {{"topk", "topk"},       {"cdf", "cdf"},       {"error_bound", "error"},
+  return {{"topk", "topk"},       {"cdf", "cdf"},       {"error_bound", "error"}, {"block_error", "block error"},
           {"dropped", "dropped"}, {"select", "select"}, {"cell", "cell"}};
 }
 
@@ -330,8 +332,10 @@ void Combination::settle(int64_t steps) {
 }
 
 std::string value_name(const Row& row, const std::string& topk) {
-  for (const auto& [key, word] :
-       {std::pair<const char*, std::string>("topk", topk), {"cdf", "cdf "}, {"error_bound", "error "}})
+  for (const auto& [key, word] : {std::pair<const char*, std::string>("topk", topk),
+                                  {"cdf", "cdf "},
+                                  {"error_bound", "error "},
+                                  {"block_error", "block error "}})
     if (const auto value = number_of(row, key)) return word + exact_text(*value);
   return {};
 }

@@ -19,7 +19,8 @@ using Lists = std::map<std::string, std::optional<std::string>>;
 
 /// An option that takes a comma list; `help`: what it lists, else as the option's own help says.
 void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help = {});
-/// --topk, --cdf, --error, --dropped, --select, --cell and --arithmetic; `topk_default` is what its help says of it.
+/// --topk, --cdf, --error, --block-error, --dropped, --select, --cell and --arithmetic; `topk_default` is what its help
+/// says of it.
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default);
 
 bool is_given(const Lists& lists, const std::string& key);
@@ -54,13 +55,14 @@ struct Combination {
 /// Fields of its row: mode, the selection, profile, selection_rows, similarity, dense_steps, token_order, cache and
 /// weights.
 Row fields_of(const Combination& combination);
-/// topk, cdf, error_bound, dropped, select, cell and, if it is 16, arithmetic; all null without a policy. tuned: head
-/// by head, so that no one number says how many blocks are computed.
+/// topk, cdf, error_bound, block_error, dropped, select, cell and, if it is 16, arithmetic; all null without a policy.
+/// tuned: head by head, so that no one number says how many blocks are computed.
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
 Columns selection_columns();
 
 /// Of rows, for titles and plots: "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by error"; empty where it
-/// has no selection. value_name() is its first part: "0.5", "cdf 0.9", "error 0.05".
+/// has no selection. value_name() is its first part: "0.5", "cdf 0.9", "error 0.05", "block error
+/// 0.008".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
 /// "sparse 0.5 means of 16 by error native first-block:0.1": mode, selection, the order but for hilbert, cache.
@@ -107,7 +109,7 @@ struct Compared {
 /// The settings with each item of a list and each of the others, as if the command line gave just these: what goes
 /// with an item comes as with `generate`, and what a weaker source says goes that excludes it. Presets first; modes and
 /// token orders outermost, then methods; how many blocks, dense steps, caches and weights innermost. But:
-///   topk, cdf and error take the place of each other, each with rows of its own;
+///   topk, cdf, error and block_error take the place of each other, each with rows of its own;
 ///   a profile has a selection of its own and meets dense steps, caches and weights alone, where these are listed in
 ///   place of its own, and orders where it is of a list; a preset meets weights alone;
 ///   modes other than sparse meet caches and weights alone, in the first order;

@@ -7,6 +7,7 @@
 #include "app/options/option_group.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
+#include "models/video/request.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
@@ -77,7 +78,9 @@ Grid make_grid(const AttentionOptions& options, const Settings& given, const std
     lists["selection_rows"] = rows;
   }
   const bool sparse = std::ranges::find(modes, Mode::sparse) != modes.end();
-  if (sparse && !lists["topk"] && !lists["cdf"] && !lists["error"]) lists["topk"] = kDefaultTopk;
+  const bool chosen =
+      std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) { return is_given(lists, key); });
+  if (sparse && !chosen) lists["topk"] = kDefaultTopk;
   Grid grid = expand(given, lists, {.modes = modes});
   for (const char* key : {"similarity", "pv_threshold"})
     if (!sparse && given.has(key))

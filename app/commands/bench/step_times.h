@@ -9,6 +9,22 @@
 
 namespace sparsereel::app::bench {
 
+/// What steps take by the share of the blocks that they compute.
+struct ShareTimes {
+  struct Point {
+    double share, ms;
+  };
+  std::vector<Point> points;  // by share; empty: not known
+  int64_t layers = 0;
+
+  /// Along straight lines between the points; beyond them as at the last.
+  double ms(double share) const;
+};
+
+/// The share of the blocks computed, over the steps that leave some out: of `sparsity` in `computed` steps, `dense` of
+/// which keep every block; 1 where all do.
+double share_of_blocks(double sparsity, double computed, double dense);
+
 /// Of reports of `bench pipeline`.
 struct StepTimes {
   struct Step {
@@ -21,12 +37,17 @@ struct StepTimes {
 
   /// Fills step_ms, denoise_seconds and those of full attention, or a note where no report has such a step. Of a row
   /// with computed_steps: a computed step takes what the step of the same mode, selection, token order and weights took
-  /// without a cache; one that keeps every block what `quantized` took (`full` where it was not measured); a reused one
-  /// its share of one layer. `run_steps`: of the row's videos.
+  /// without a cache, or with a bound on a block's error what by_share() says of the blocks that the row computed; one
+  /// that keeps every block what `quantized` took (`full` where it was not measured); a reused one its share of one
+  /// layer. `run_steps`: of the row's videos.
   void fill(Row& row, int64_t run_steps) const;
+  /// How many blocks a bound on a block's error leaves depends on what is drawn, and random weights draw nothing. So it
+  /// takes what steps with a topk took, and those with every block, that are alike otherwise.
+  ShareTimes by_share(const Row& like) const;
 
  private:
   const Step* find(const Row& like, const char* mode) const;
+  const Step* find_every_block(const Row& like) const;
 };
 
 /// Throws Error naming the file that is no such report.

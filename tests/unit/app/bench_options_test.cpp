@@ -206,9 +206,13 @@ TEST(Selections, AnErrorBringsMeans) {
 
 TEST(Selections, StandBesideEachOther) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.lists = {{"topk", "0.15"}, {"cdf", "0.9"}, {"error", "0.1"}, {"dropped", "mean"}, {"cell", "16"}};
-  EXPECT_THAT(names(make_plan(options)), ElementsAre("0.15 means of 16 by error", "cdf 0.9 means of 16 by error",
-                                                     "error 0.1 means of 16 by error"));
+  options.lists = {{"topk", "0.15"},        {"cdf", "0.9"},      {"error", "0.1"},
+                   {"block_error", "0.01"}, {"dropped", "mean"}, {"cell", "16"}};
+  EXPECT_THAT(names(make_plan(options)),
+              ElementsAre("0.15 means of 16 by error", "cdf 0.9 means of 16 by error", "error 0.1 means of 16 by error",
+                          "block error 0.01 means of 16 by error"));
+  options.lists = {{"block_error", "0.01"}, {"cell", "16"}};
+  EXPECT_THAT(names(make_plan(options)), ElementsAre("block error 0.01 means of 16 by error"));
 }
 
 TEST(Selections, LeaveOutWhatListsContradictEachOtherIn) {
@@ -230,6 +234,7 @@ TEST(Selections, RefuseWhatNoRowCouldHave) {
   EXPECT_THAT(refused({{"error", "0.1"}, {"select", "mass"}}), HasSubstr("--select mass and --error"));
   EXPECT_THAT(refused({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none"}}),
               HasSubstr("--dropped none and --error"));
+  EXPECT_THAT(refused({{"block_error", "0.1"}, {"select", "mass"}}), HasSubstr("--select mass and --block-error"));
   EXPECT_THAT(refused({{"dropped", "mean,median"}}), HasSubstr("--dropped median: one of mean, none"));
   EXPECT_THAT(refused({{"dropped", "mean"}, {"cell", "48"}}), HasSubstr("--cell 48"));
   EXPECT_THAT(refused({{"error", "0"}}), HasSubstr("--error 0 is out of range"));

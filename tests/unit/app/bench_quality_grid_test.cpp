@@ -145,11 +145,15 @@ TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {
 }
 
 TEST(QualityGrid, SelectionsTakeThePlaceOfEachOther) {
-  const Grid grid = expanded({{"topk", "0.5"}, {"cdf", "0.9"}, {"error", "0.02"}});
+  const Grid grid = expanded({{"topk", "0.5"}, {"cdf", "0.9"}, {"error", "0.02"}, {"block_error", "0.008"}});
   EXPECT_THAT(names(grid), ElementsAre("topk 0.5, none, mass, hilbert", "cdf 0.9, none, mass, hilbert",
-                                       "error 0.02, mean, error, cell 16, hilbert"));
+                                       "error 0.02, mean, error, cell 16, hilbert",
+                                       "block error 0.008, mean, error, cell 16, hilbert"));
   EXPECT_EQ(grid.combinations[2].policy.defaults.selection, Selection::error);
   EXPECT_FALSE(number_of(fields_of(grid.combinations[2]), "topk").has_value());
+  EXPECT_EQ(grid.combinations[3].policy.defaults.selection, Selection::block_error);
+  EXPECT_EQ(fields_of(grid.combinations[3])["block_error"], 0.008);
+  EXPECT_TRUE(fields_of(grid.combinations[3])["error_bound"].is_null());
 }
 
 TEST(QualityGrid, DroppedWithoutMeansIsRankedByMassWhereNothingElseIsSaid) {
@@ -282,6 +286,7 @@ TEST(QualityGrid, NamesTheItemThatIsOutOfRange) {
   EXPECT_TRUE(refuses({{"cdf", "1.5"}}, {"--cdf 1.5"}));
   EXPECT_TRUE(refuses({{"error", "nan"}}, {"--error nan"}));
   EXPECT_TRUE(refuses({{"error", "0"}}, {"--error 0"}));
+  EXPECT_TRUE(refuses({{"block_error", "0.01,0"}}, {"--block-error 0 is"}));
   EXPECT_TRUE(refuses({{"dropped", "means"}}, {"--dropped", "mean, none"}));
   EXPECT_TRUE(refuses({{"select", "eror"}}, {"--select", "error, mass"}));
   EXPECT_TRUE(refuses({{"dropped", "mean"}, {"cell", "8"}}, {"--cell", "16, 32, 64"}));

@@ -99,7 +99,7 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
   const Row native = row(other, 50);
   EXPECT_THAT(table_of({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
   EXPECT_THAT(csv(quality_columns(), {native}),
-              HasSubstr("topk,cdf,error_bound,dropped,select,cell,profile,mode,selection_rows,similarity,"
+              HasSubstr("topk,cdf,error_bound,block_error,dropped,select,cell,profile,mode,selection_rows,similarity,"
                         "dense_steps,token_order,cache,weights,computed_steps,computed_dense_steps,psnr,psnr_lowest,"
                         "psnr_difference,psnr_difference_se,"));
 }

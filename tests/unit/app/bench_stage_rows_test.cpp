@@ -76,8 +76,10 @@ TEST(StageTables, ShowContendersFirst) {
   EXPECT_LT(text.find("sparse"), text.find("decode"));
   EXPECT_THAT(text, Not(HasSubstr("peak GiB"))) << "an empty column";
   const std::string table = csv(stage_columns(), all);
-  EXPECT_THAT(table,
-              HasSubstr("mode,topk,cdf,error_bound,dropped,select,cell,token_order,cache,computed_steps,stage,ms,"));
+  EXPECT_THAT(
+      table,
+      HasSubstr(
+          "mode,topk,cdf,error_bound,block_error,dropped,select,cell,token_order,cache,computed_steps,stage,ms,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
 }
 

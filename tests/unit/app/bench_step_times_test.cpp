@@ -102,6 +102,44 @@ TEST_F(StepTimesOf, AnotherModelLeaveRowsThatItHasNotWithANote) {
   EXPECT_TRUE(row["full_step_ms"].is_null());
 }
 
+Combination bounded(double bound) {
+  Combination result = sparse(0.3);
+  result.policy.defaults.selection = attention::Selection::block_error;
+  result.policy.defaults.block_error = bound;
+  return result;
+}
+
+// The report's own step by a bound is of random weights, of which a bound leaves next to nothing.
+TEST_F(StepTimesOf, AnotherModelGiveABoundWhatTheBlocksTakeThatItComputed) {
+  Row few = step(sparse(0.1), 150);
+  few["sparsity"] = 0.8;  // of text blocks, which are computed whatever the topk
+  const StepTimes times = read_step_times({write(
+      "r.json", report({step({.mode = attention::Mode::full}, 500), step({.mode = attention::Mode::quantized}, 300),
+                        step(bounded(0.01), 1), step(sparse(0.5), 210), few}))});
+  const auto ms = [&](double sparsity, double computed, double dense) {
+    Row row = row_of(bounded(0.01), computed, dense);
+    row["prompts"][0]["sparsity"] = sparsity;
+    summarise(row, times, 50);
+    EXPECT_DOUBLE_EQ(row["full_step_ms"], 500);
+    return row["denoise_seconds"].get<double>() * 1000;
+  };
+  EXPECT_DOUBLE_EQ(ms(0.6, 50, 0), 50 * 190.0) << "between 0.2 and 0.5";
+  EXPECT_DOUBLE_EQ(ms(0.25, 50, 0), 50 * 255.0) << "between 0.5 and every block";
+  EXPECT_DOUBLE_EQ(ms(0.9, 50, 0), 50 * 150.0) << "no less than what was timed";
+  EXPECT_DOUBLE_EQ(ms(0.48, 20, 4), 4 * 300 + 16 * 190.0 + 30 * 190 / 25.0) << "dense steps are not counted";
+  EXPECT_DOUBLE_EQ(ms(0, 4, 4), 4 * 300 + 46 * 300 / 25.0);
+}
+
+TEST_F(StepTimesOf, AnotherModelHaveNoTimeOfABoundWithoutATopk) {
+  Row row = row_of(bounded(0.01), 50, 0.0);
+  summarise(
+      row,
+      read_step_times({write("r.json", report({step({.mode = attention::Mode::full}, 500), step(bounded(0.01), 1)}))}),
+      50);
+  EXPECT_TRUE(row["denoise_seconds"].is_null());
+  EXPECT_THAT(text_of(row, "note"), HasSubstr("--times"));
+}
+
 TEST_F(StepTimesOf, WhatIsNoReportIsRefusedByName) {
   EXPECT_TRUE(throws_error([&] { read_step_times({write("a.json", {{"rows", 3}})}); }, {"a.json", "bench pipeline"}));
   EXPECT_TRUE(throws_error([&] { read_step_times({write("b.json", report({stage_row("text")}))}); },

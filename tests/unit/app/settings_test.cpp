@@ -59,12 +59,17 @@ TEST(Settings, StrongerChoiceOfMeansRemovesTheValuesThatItExcludes) {
   };
   const Values published = {{"dropped", "none"}, {"select", "mass"}, {"topk", "0.3"}};
   const Values by_error = {{"dropped", "mean"}, {"select", "error"}, {"error", "0.05"}};
+  const Values by_block = {{"dropped", "mean"}, {"select", "error"}, {"block_error", "0.05"}};
   for (const auto& [weak, strong, left] :
        {Case{published, {{"error", "0.05"}}, {}}, Case{published, {{"select", "error"}}, {{"topk", "0.3"}}},
         Case{published, {{"dropped", "mean"}}, {{"select", "mass"}, {"topk", "0.3"}}},
         Case{by_error, {{"dropped", "none"}}, {}}, Case{by_error, {{"select", "mass"}}, {{"dropped", "mean"}}},
         Case{by_error, {{"topk", "0.3"}}, {{"dropped", "mean"}, {"select", "error"}}},
-        Case{by_error, {{"dropped", "mean"}}, {{"select", "error"}, {"error", "0.05"}}}}) {
+        Case{by_error, {{"dropped", "mean"}}, {{"select", "error"}, {"error", "0.05"}}},
+        Case{published, {{"block_error", "0.05"}}, {}}, Case{by_block, {{"dropped", "none"}}, {}},
+        Case{by_block, {{"select", "mass"}}, {{"dropped", "mean"}}},
+        Case{by_block, {{"error", "0.3"}}, {{"dropped", "mean"}, {"select", "error"}}},
+        Case{by_error, {{"block_error", "0.3"}}, {{"dropped", "mean"}, {"select", "error"}}}}) {
     for (const bool strong_first : {true, false}) {
       Settings settings;
       if (strong_first) settings.add(Source::command_line, strong);
@@ -123,6 +128,8 @@ TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
   EXPECT_THAT(cause_of(Source::command_line, {{"size", "720 p"}}), HasSubstr("no area such as 720p"));
   EXPECT_THAT(cause_of(Source::command_line, {{"topk", "1"}, {"cdf", "1"}}), HasSubstr("--topk and --cdf"));
   EXPECT_EQ(cause_of(Source::command_line, {{"topk", "1"}, {"error", "1"}}), "--topk and --error exclude each other");
+  EXPECT_EQ(cause_of(Source::command_line, {{"error", "1"}, {"block_error", "1"}}),
+            "--error and --block-error exclude each other");
   EXPECT_EQ(cause_of(Source::command_line, {{"dropped", "none"}, {"select", "error"}}),
             "--dropped none and --select error exclude each other");
   EXPECT_EQ(cause_of(Source::config_file, {{"select", "mass"}, {"error", "1"}}, "c.yaml"),
@@ -274,6 +281,12 @@ TEST(Request, BringsMeansWhereTheyAreAskedFor) {
   EXPECT_EQ(bounded.ranking, Ranking::error);
   EXPECT_EQ(bounded.defaults.selection, Selection::error);
   EXPECT_EQ(bounded.defaults.error, 0.02);
+  const Policy by_block = make_policy({.block_error = 0.02});
+  EXPECT_EQ(by_block.dropped, Dropped::mean);
+  EXPECT_EQ(by_block.ranking, Ranking::error);
+  EXPECT_EQ(by_block.defaults.selection, Selection::block_error);
+  EXPECT_EQ(by_block.defaults.block_error, 0.02);
+  EXPECT_THROW(make_policy({.block_error = 0.02, .ranking = Ranking::mass}), Error);
   EXPECT_EQ(make_policy({}).dropped, Policy{}.dropped);
   EXPECT_EQ(make_policy({}).ranking, Policy{}.ranking);
   EXPECT_EQ(make_policy({}).cell, Policy{}.cell);

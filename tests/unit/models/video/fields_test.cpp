@@ -107,6 +107,8 @@ TEST(Fields, ContradictionsAreRefused) {
         refuse_contradictions({{"dropped", "none"}, {"select", "error"}});
       },
       {"dropped none and select error exclude each other"}));
+  for (const char* other : {"topk", "cdf", "error"})
+    EXPECT_TRUE(is_excluded("block_error", "0.01", {{other, "0.5"}})) << other;
   EXPECT_TRUE(is_excluded("steps", "4", {{"sigmas", "1,0.5"}}));
   EXPECT_TRUE(is_excluded("select", "error", {{"dropped", "none"}}));
   EXPECT_FALSE(is_excluded("select", "mass", {{"dropped", "none"}}));
