@@ -392,6 +392,27 @@ class Settings(CommandLineTest):
         result = self.run_program(*self.SEARCH, '--at-most', 0.01, '--cache', 0, '--topk', 0.5)
         self.fail_with(result, 1, 'the fastest setting that was compared takes', '--at-most 0.01')
 
+    def test_a_bound_on_each_blocks_error_takes_the_time_of_the_blocks_that_it_left(self):
+        given = ['--cache', 0, '--dense-steps', '20%', '--weights', 'auto']
+        tune = self.search('--at-most', 6.42, '--block-error', 0.1, *given)['tune']
+        best, settings = tune['rows'][0], {'attention': 'sparse', 'block_error': '0.1', 'cache': '0', 'dense_steps': '20%', 'weights': 'auto'}
+        self.assertEqual((tune['settings'], self.settings_of()), (settings, settings))
+        quality = self.run_program('bench', 'quality', 'one.txt', *self.VIDEO, '--profile', 'p.yaml', '--block-error', '0.1', '--dense-steps', '20%', '--times', 't.json',
+                                   '--no-rel-l1', '--quiet', '--json')
+        rows = json.loads(self.succeed(quality).stdout)['rows']
+        self.assertEqual([row['block_error'] for row in rows], [0.1] * len(rows))
+        for row in rows:
+            for key in ('psnr', 'denoise_seconds'):
+                self.assertAlmostEqual(row[key], best[key], 6, key)
+        share = 1 - row['sparsity'] * 20 / 16  # of 16 steps, the others keep every block
+        self.assertLess(share, 1)
+        times = [(0.2, 224), (0.3, 236), (0.5, 260), (0.7, 284), (1, 325)]
+        for (below, less), (above, more) in zip(times, times[1:]):
+            if below <= share <= above:
+                self.assertAlmostEqual(best['denoise_seconds'], (4 * 325 + 16 * (less + (share - below) / (above - below) * (more - less))) / 1000, 3)
+        made = json.loads(self.succeed(self.run_program('generate', *self.VIDEO, '-p', PROMPT, '--profile', 'p.yaml', '--quiet', '--json', '-o', 'a.y4m')).stdout)
+        self.assertIn('block error 0.1', made['preset']['text'])
+
     def test_what_is_given_is_not_searched(self):
         tune = self.search('--min-psnr', 10, '--cache', 'forecast:0.2', '--topk', 0.5, '--dense-steps', 2)['tune']
         settings = tune['settings']

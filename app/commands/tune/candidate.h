@@ -17,8 +17,9 @@ namespace sparsereel::app::tuning {
 /// What a preset says of a run.
 struct Candidate {
   attention::Mode mode = attention::Mode::sparse;
-  std::optional<double> topk = {};  // of mode sparse; unset: blocks are selected as the settings say
-  models::FirstSteps dense = {};    // steps with every block, of mode sparse
+  // Of mode sparse one of these two; neither: blocks are selected as the settings say.
+  std::optional<double> topk = {}, block_error = {};
+  models::FirstSteps dense = {};  // steps with every block, of mode sparse
   models::CacheRule cache = {};
   std::string weights = "auto";
 
@@ -34,10 +35,14 @@ std::string name(const Candidate& candidate);
 /// The values that are searched.
 struct Axes {
   std::vector<std::optional<double>> topks;
+  std::vector<double> block_errors;
   std::vector<models::FirstSteps> dense;
   std::vector<models::CacheRule> caches;
   std::vector<std::string> weights;
 };
+
+/// Shares of blocks that are searched, and that steps are timed by.
+std::vector<std::optional<double>> usual_topks();
 
 /// What is given by the user stays as it is given; the rest has its usual values.
 Axes axes_of(const Settings& settings);

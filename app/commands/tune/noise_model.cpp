@@ -10,7 +10,7 @@ namespace {
 using Vector = std::vector<double>;
 using Matrix = std::vector<Vector>;
 
-enum Parameter : size_t { kQ, kB, kS, kD, kC, kT, kF, kW, kShared };
+enum Parameter : size_t { kQ, kB, kS, kD, kC, kT, kF, kW, kG, kShared };
 
 struct Prior {
   double mean, deviation;
@@ -22,10 +22,12 @@ const Prior kPrior[kShared] = {{std::log(1.5e-5), 1.5},
                                {std::log(1.6e-5), 1.5},
                                {3.5, 0.8},
                                {2.5, 1.5},
-                               {std::log(2.3e-4), 1}};
+                               {std::log(2.3e-4), 1},
+                               {std::log(0.6), 0.5}};
 constexpr double kOfPrompts = 3;      // dB
 constexpr double kLeastNoise = 1e-9;  // of what differs from full attention in nothing that shows
 constexpr double kUsualThreshold = 0.1;
+constexpr double kLeastShare = 0.01;  // of blocks: of none the noise would be infinite
 constexpr int kIterations = 30;
 
 /// The inverse of a symmetric positive matrix, by Gauss and Jordan.
@@ -65,8 +67,9 @@ Vector product(const Matrix& a, const Vector& x) {
 double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
   return static_cast<double>(std::ranges::count_if(measured, [&](const Decibels& each) {
     const Traits& other = each.traits;
-    return other.quantized == traits.quantized && other.topk == traits.topk && other.dense == traits.dense &&
-           other.threshold == traits.threshold && other.first == traits.first && other.fp8 == traits.fp8;
+    return other.quantized == traits.quantized && other.topk == traits.topk && other.bounded == traits.bounded &&
+           other.dense == traits.dense && other.threshold == traits.threshold && other.first == traits.first &&
+           other.fp8 == traits.fp8;
   }));
 }
 
@@ -76,15 +79,23 @@ double variance_of(const std::vector<Decibels>& measured, const Traits& traits) 
 
 }  // namespace
 
-Traits traits_of(const Candidate& candidate, int64_t steps) {
-  const auto share = [&](const models::FirstSteps& first) {
+double usual_share(const Candidate& candidate) {
+  if (!candidate.block_error) return candidate.topk.value_or(0.3);
+  return std::min(1.0, 0.4 * std::pow(*candidate.block_error / 0.008, -0.68));
+}
+
+Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share) {
+  const auto share_of = [&](const models::FirstSteps& first) {
     return std::min(1.0, static_cast<double>(first.of(steps)) / static_cast<double>(steps));
   };
   Traits traits{.quantized = candidate.mode != attention::Mode::full, .fp8 = candidate.weights != "auto"};
-  if (candidate.sparse()) traits.topk = candidate.topk.value_or(0.3);
-  if (candidate.sparse()) traits.dense = share(candidate.dense);
+  if (candidate.sparse()) {
+    traits.topk = std::max(share.value_or(usual_share(candidate)), kLeastShare);
+    traits.bounded = candidate.block_error.has_value();
+    traits.dense = share_of(candidate.dense);
+  }
   if (candidate.cache.on()) traits.threshold = candidate.cache.threshold;
-  if (candidate.cache.on()) traits.first = share(candidate.cache.first);
+  if (candidate.cache.on()) traits.first = share_of(candidate.cache.first);
   return traits;
 }
 
@@ -103,7 +114,8 @@ double NoiseModel::decibels(const Vector& parameters, const Traits& traits) cons
   if (traits.quantized) {
     noise += std::exp(parameters[kQ]);
     const double left_out = std::max(0.0, std::pow(traits.topk, -parameters[kS]) - 1);
-    noise += std::exp(parameters[kB] - parameters[kD] * traits.dense) * left_out;
+    const double gain = traits.bounded ? parameters[kG] : 0;
+    noise += std::exp(parameters[kB] + gain - parameters[kD] * traits.dense) * left_out;
   }
   if (traits.threshold > 0)
     noise += std::exp(parameters[kC] + parameters[kT] * std::log(traits.threshold / kUsualThreshold) -

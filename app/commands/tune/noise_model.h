@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "app/commands/tune/candidate.h"
@@ -13,12 +14,17 @@ namespace sparsereel::app::tuning {
 struct Traits {
   bool quantized = true;  // its blocks
   double topk = 1;        // share of blocks
+  bool bounded = false;   // chosen by one bound on their errors for all steps and layers
   double dense = 0;       // share of the steps with every block
   double threshold = 0;   // of the cache; 0: none
   double first = 0;       // share of the steps computed whatever the cache says
   bool fp8 = false;       // weights
 };
-Traits traits_of(const Candidate& candidate, int64_t steps);
+/// share: of the blocks, where it is known better than usual_share() does.
+Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share = {});
+/// The share of the blocks that a candidate computes in steps that leave some out: its topk or, by a bound on their
+/// errors, about what the tiny model computes at 256 x 256.
+double usual_share(const Candidate& candidate);
 
 /// A video's nearness to full attention's.
 struct Decibels {
@@ -32,7 +38,7 @@ struct Guess {
 };
 
 /// Mean squared error of a video, of the frames' range squared, is the sum of
-///   q + b (topk^-s - 1) exp(-d dense)          8-bit arithmetic, and blocks left out
+///   q + b g (topk^-s - 1) exp(-d dense)        8-bit arithmetic, and blocks left out; g: 1, or of a bound on errors
 ///   c (threshold / 0.1)^t exp(-f first)        steps reused
 ///   w                                          weights in fp8
 /// and each prompt is some decibels easier or harder than that. What the parameters are before anything was measured

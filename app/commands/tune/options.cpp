@@ -74,7 +74,7 @@ std::map<std::string, std::string> given_selection(const Settings& settings) {
   for (const OptionSpec& option : option_table()) {
     const Setting* setting = settings.find(option.key);
     if (setting != nullptr && setting->source != Source::matched_config && is_idle(option, Idle::every_block) &&
-        option.key != "topk" && option.key != "dense_steps")
+        option.key != "topk" && option.key != "block_error" && option.key != "dense_steps")
       given[option.key] = setting->value;
   }
   return given;

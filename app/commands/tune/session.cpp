@@ -17,6 +17,7 @@ Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   const attention::HeadPolicy& head = untuned.attention_policy.defaults;
   Candidate candidate{.weights = weights};
   if (head.selection == attention::Selection::topk) candidate.topk = head.topk;
+  if (head.selection == attention::Selection::block_error) candidate.block_error = head.block_error;
   return candidate;
 }
 
@@ -90,7 +91,7 @@ void Session::search_setting(Found& found) {
   found.ended_before = "videos of full attention were there";
   videos_.make_references();
   found.ended_before = "all settings that promise more were compared";
-  std::vector<std::optional<double>> topks = plan_.axes.topks;
+  std::vector<std::optional<double>> topks = plan_.axes.topks.empty() ? usual_topks() : plan_.axes.topks;
   for (const Preset& preset : plan_.presets)
     if (preset.candidate.topk && std::ranges::find(topks, preset.candidate.topk) == topks.end())
       topks.push_back(preset.candidate.topk);
@@ -162,6 +163,8 @@ void Session::search_heads(Found& found) {
     found.no_heads = "no setting keeps what is asked for";
   else if (found.search && !found.setting().candidate.sparse())
     found.no_heads = "every block is computed";
+  else if (found.search && found.setting().candidate.block_error)
+    found.no_heads = "one bound on the errors of all blocks has given each its own";
   else if (plan_.times)
     found.no_heads = "--times has no times of them";
   if (!found.no_heads.empty()) return;

@@ -51,6 +51,18 @@ double Standing::lowest_psnr() const {
   return lowest;
 }
 
+double Standing::seen_share() const {
+  return bench::share_of_blocks(mean(&Seen::sparsity), mean(&Seen::computed_steps), mean(&Seen::computed_dense_steps));
+}
+
+StepCost StepCost::at(double share) const {
+  if (by_share.points.empty()) return *this;
+  StepCost cost = *this;
+  cost.own = by_share.ms(share);
+  cost.reused = cost.own / static_cast<double>(by_share.layers);
+  return cost;
+}
+
 SettingSearch::SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds)
     : goal_(goal), prompts_(prompts), steps_(steps), full_seconds_(full_seconds), model_(prompts) {}
 
@@ -137,6 +149,21 @@ double SettingSearch::correction(const Candidate& candidate) const {
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
 
+/// The share of the blocks that it computes, before anything was seen: the nearest bound that was seen says how far off
+/// the usual one is.
+double SettingSearch::share_by(const Candidate& candidate) const {
+  const double usual = usual_share(candidate);
+  const auto distance_of = [&](const Standing& standing) {
+    return std::abs(std::log(*standing.candidate.block_error / *candidate.block_error));
+  };
+  const Standing* nearest = nullptr;
+  for (const Standing& each : standings_) {
+    if (each.videos.empty() || !each.candidate.block_error || !candidate.block_error) continue;
+    if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
+  }
+  return nearest == nullptr ? usual : std::min(1.0, usual * nearest->seen_share() / usual_share(nearest->candidate));
+}
+
 void SettingSearch::update_times(Standing& standing) const {
   const Candidate& candidate = standing.candidate;
   const auto steps = static_cast<double>(steps_);
@@ -152,7 +179,8 @@ void SettingSearch::update_times(Standing& standing) const {
     const auto wanted = candidate.sparse() ? static_cast<double>(candidate.dense.of(steps_)) : 0;
     dense = std::min({wanted, computed, corrected(steps_by(candidate, wanted / steps), wanted)});
   }
-  const StepCost& cost = costs_[static_cast<size_t>(&standing - standings_.data())];
+  standing.share = standing.videos.empty() ? share_by(candidate) : standing.seen_share();
+  const StepCost cost = costs_[static_cast<size_t>(&standing - standings_.data())].at(standing.share);
   standing.computed_steps = computed;
   standing.seconds =
       (dense * cost.every_block + (computed - dense) * cost.own + (steps - computed) * cost.reused) / 1000;
@@ -161,7 +189,7 @@ void SettingSearch::update_times(Standing& standing) const {
 /// What was seen, and for the other prompts what the model says, moved by as much as it was off.
 void SettingSearch::guess(Standing& standing) const {
   const auto all = static_cast<double>(prompts_), seen = static_cast<double>(standing.videos.size());
-  const Guess model = model_.guess(traits_of(standing.candidate, steps_));
+  const Guess model = model_.guess(traits(standing));
   double sum = 0, off = 0;
   for (const auto& [prompt, video] : standing.videos) {
     sum += figure_of(video);
@@ -177,16 +205,19 @@ void SettingSearch::guess(Standing& standing) const {
   standing.psnr = {.mean = sum / all, .deviation = left / all * std::sqrt(variance)};
 }
 
+/// A topk is what it says; a bound computes what was seen.
+Traits SettingSearch::traits(const Standing& standing) const {
+  const bool bounded = standing.candidate.block_error.has_value();
+  return traits_of(standing.candidate, steps_, bounded ? std::optional(standing.share) : std::nullopt);
+}
+
 void SettingSearch::update() {
+  for (Standing& standing : standings_) update_times(standing);
   std::vector<Decibels> measured;
   for (const Standing& standing : standings_)
-    for (const auto& [prompt, seen] : standing.videos)
-      measured.push_back({traits_of(standing.candidate, steps_), prompt, figure_of(seen)});
+    for (const auto& [prompt, seen] : standing.videos) measured.push_back({traits(standing), prompt, figure_of(seen)});
   model_.fit(measured);
-  for (Standing& standing : standings_) {
-    update_times(standing);
-    guess(standing);
-  }
+  for (Standing& standing : standings_) guess(standing);
 }
 
 /// That it keeps the floor.

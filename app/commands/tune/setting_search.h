@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/step_times.h"
 #include "app/commands/tune/candidate.h"
 #include "app/commands/tune/noise_model.h"
 
@@ -26,11 +27,16 @@ struct Goal {
 struct Seen {
   double psnr = 0, ssim = 0;
   double computed_steps = 0, computed_dense_steps = 0;  // of the latter: with every block
+  double sparsity = 0;                                  // over the computed steps
 };
 
 /// Milliseconds of a step, by what it computes; unset: nobody knows.
 struct StepCost {
   double own = 0, every_block = 0, reused = 0;
+  bench::ShareTimes by_share = {};  // of a bound on the blocks' errors, where own and reused come from these
+
+  /// With own and reused for such a share of the blocks.
+  StepCost at(double share) const;
 };
 using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
 
@@ -39,11 +45,13 @@ struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt
   double computed_steps = 0;           // expected, or the mean of what was seen
+  double share = 1;                    // of the blocks, in steps that leave some out, likewise
   double seconds = 0;                  // of a video's denoising, likewise
   Guess psnr = {};                     // of the mean over all prompts; of some figure like it where SSIM decides
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const;
+  double seen_share() const;
 };
 
 class SettingSearch {
@@ -77,10 +85,12 @@ class SettingSearch {
   bool has_time(const Standing& standing) const;
   void update();
   void update_times(Standing& standing) const;
+  Traits traits(const Standing& standing) const;
   void guess(Standing& standing) const;
   double chance(const Standing& standing) const;
   double gain(const Standing& standing, const std::optional<size_t>& best) const;
   double steps_by(const Candidate& candidate, double share) const;
+  double share_by(const Candidate& candidate) const;
   double correction(const Candidate& candidate) const;
   std::optional<size_t> nearest() const;
   size_t next_prompt(const Standing& standing) const;

@@ -57,6 +57,10 @@ Combination VideoRuns::combination_of(const Candidate& candidate) const {
     combination.policy.defaults.selection = attention::Selection::topk;
     combination.policy.defaults.topk = *candidate.topk;
   }
+  if (candidate.block_error) {
+    combination.policy.defaults.selection = attention::Selection::block_error;
+    combination.policy.defaults.block_error = *candidate.block_error;
+  }
   combination.policy.dense_steps = candidate.sparse() ? candidate.dense.of(untuned_.num_inference_steps) : 0;
   return combination;
 }
@@ -189,7 +193,8 @@ Seen VideoRuns::compare(const Candidate& candidate, size_t prompt, const attenti
   return {.psnr = near.psnr,
           .ssim = near.ssim,
           .computed_steps = static_cast<double>(models::computed_steps(run)),
-          .computed_dense_steps = static_cast<double>(models::computed_dense_steps(run))};
+          .computed_dense_steps = static_cast<double>(models::computed_dense_steps(run)),
+          .sparsity = run.statistics.sparsity()};
 }
 
 double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy& policy) {
@@ -215,7 +220,11 @@ std::optional<StepCost> cost_of(const Combination& combination, const bench::Ste
   const auto own = seconds_of(1, 0, 1), with_reused = seconds_of(1, 0, 2);
   const auto every_block = combination.policy.dense_steps > 0 ? seconds_of(1, 1, 1) : own;
   if (!own || !with_reused || !every_block) return {};
-  return StepCost{.own = *own * 1000, .every_block = *every_block * 1000, .reused = (*with_reused - *own) * 1000};
+  StepCost cost{.own = *own * 1000, .every_block = *every_block * 1000, .reused = (*with_reused - *own) * 1000};
+  const bool bounded = combination.sparse() && !combination.by_head() &&
+                       combination.policy.defaults.selection == attention::Selection::block_error;
+  if (bounded) cost.by_share = times.by_share(bench::fields_of(combination));
+  return cost;
 }
 
 }  // namespace sparsereel::app::tuning

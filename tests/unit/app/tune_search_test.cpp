@@ -23,11 +23,15 @@ constexpr double kFullSeconds = 50;
 struct Truth {
   double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, scatter = 0.7;
   double topk_power = 1.2;
+  double of_bounds = 0.5;    // what blocks left out by one bound cost, of those by a topk
+  double more_blocks = 1.3;  // a bound leaves than expected
 
   Seen video(const Candidate& candidate, size_t prompt) const {
-    const Traits traits = traits_of(candidate, kSteps);
+    const double share = candidate.block_error ? std::min(1.0, more_blocks * usual_share(candidate)) : 1;
+    const Traits traits = traits_of(candidate, kSteps, candidate.block_error ? std::optional(share) : std::nullopt);
     double noise = traits.quantized ? 1e-5 : 1e-9;
-    noise += of_topk * (std::pow(traits.topk, -topk_power) - 1) * std::exp(-2.5 * traits.dense);
+    noise += (traits.bounded ? of_bounds : 1) * of_topk * (std::pow(traits.topk, -topk_power) - 1) *
+             std::exp(-2.5 * traits.dense);
     if (traits.threshold > 0) noise += of_cache * std::pow(traits.threshold / 0.1, power) * std::exp(-3 * traits.first);
     if (traits.fp8) noise += of_fp8;
     std::mt19937 random(static_cast<unsigned>(std::hash<std::string>()(name(candidate)) + prompt));
@@ -35,16 +39,18 @@ struct Truth {
     const double psnr = -10 * std::log10(noise) + own + 3 * (static_cast<double>(prompt) - 1);
     const double late = traits.threshold > 0 ? 0.4 * std::pow(traits.threshold / 0.1, -0.8) : 1;
     const double computed = std::round(kSteps * (traits.first + (1 - traits.first) * std::min(1.0, late)));
+    const double dense = std::min(computed, std::round(kSteps * traits.dense));
     return {.psnr = psnr,
             .ssim = 1 - std::pow(10, -psnr / 20),
             .computed_steps = computed,
-            .computed_dense_steps = std::min(computed, std::round(kSteps * traits.dense))};
+            .computed_dense_steps = dense,
+            .sparsity = (1 - share) * (computed - dense) / computed};
   }
 
   Standing standing(const Candidate& candidate) const {
     Standing all{candidate};
     for (size_t prompt = 0; prompt < kPrompts; ++prompt) all.videos[prompt] = video(candidate, prompt);
-    const StepCost cost = *cost_of(candidate);
+    const StepCost cost = cost_of(candidate)->at(all.seen_share());
     const double computed = all.mean(&Seen::computed_steps), dense = all.mean(&Seen::computed_dense_steps);
     all.seconds = (dense * cost.every_block + (computed - dense) * cost.own + (kSteps - computed) * cost.reused) / 1000;
     return all;
@@ -52,8 +58,10 @@ struct Truth {
 
   static std::optional<StepCost> cost_of(const Candidate& candidate) {
     const double weights = candidate.weights == "auto" ? 1 : 0.9;
-    const double own = candidate.sparse() ? 450 + 300 * *candidate.topk : candidate.mode == Mode::full ? 1000 : 650;
-    return StepCost{.own = own * weights, .every_block = 650 * weights, .reused = 30};
+    StepCost cost{.every_block = 650 * weights, .reused = 30};
+    cost.own = weights * (candidate.mode == Mode::full ? 1000 : 450 + 300 * candidate.topk.value_or(2.0 / 3));
+    if (candidate.block_error) cost.by_share = {.points = {{0.1, 480 * weights}, {0.7, 660 * weights}}, .layers = 20};
+    return cost;
   }
 };
 
@@ -102,6 +110,21 @@ TEST(SettingSearch, FindsNearlyTheFastestThatKeepsTheFloorInFewVideos) {
       // The very fastest are those of thousands whose scatter was lucky, which only their videos tell.
       EXPECT_LE(best.seconds, 1.1 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
       EXPECT_LE(videos, 100) << "of " << candidates.size() * kPrompts;
+    }
+  }
+}
+
+TEST(SettingSearch, TakesABoundOnErrorsWhereThatGainsAndATopkWhereNot) {
+  Settings settings;
+  settings.add(Source::command_line, {{"cache", "0"}, {"weights", "auto"}, {"dense_steps", "20%"}});
+  for (const double of_bounds : {0.3, 3.0}) {
+    const auto [search, videos] =
+        searched({.scatter = 0.1, .of_bounds = of_bounds}, {.min_psnr = 41}, candidates_of(axes_of(settings), kSteps));
+    const Standing& best = search.standings()[search.best().value()];
+    EXPECT_TRUE(search.holds(best));
+    EXPECT_EQ(best.candidate.block_error.has_value(), of_bounds < 1) << name(best.candidate);
+    if (best.candidate.block_error) {
+      EXPECT_NEAR(best.share, 1.3 * usual_share(best.candidate), 1e-9) << "as seen";
     }
   }
 }
@@ -192,6 +215,24 @@ TEST(Candidates, AreOfWhatIsGivenAndTheUsualRest) {
     }
   }
   EXPECT_EQ(candidates.size(), 2U + 4U) << "full, quantized, and as many as there are dense steps";
+}
+
+TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessTold) {
+  const auto axes_with = [](const std::map<std::string, std::string>& given) {
+    Settings settings;
+    settings.add(Source::command_line, given);
+    return axes_of(settings);
+  };
+  EXPECT_FALSE(axes().topks.empty());
+  EXPECT_FALSE(axes().block_errors.empty());
+  for (const auto& given : std::vector<std::map<std::string, std::string>>{
+           {{"topk", "0.3"}}, {{"cdf", "0.9"}}, {{"error", "0.1"}}, {{"select", "mass"}}, {{"dropped", "none"}}})
+    EXPECT_TRUE(axes_with(given).block_errors.empty()) << given.begin()->first;
+  EXPECT_THAT(axes_with({{"cdf", "0.9"}}).topks, ::testing::ElementsAre(std::nullopt));
+  const Axes bounded = axes_with({{"block_error", "0.01"}, {"cache", "0"}, {"weights", "auto"}});
+  for (const Candidate& candidate : candidates_of(bounded, kSteps))
+    EXPECT_EQ(candidate.options().contains("block_error"), candidate.sparse());
+  EXPECT_TRUE(bounded.topks.empty());
 }
 
 TEST(Candidates, OfFewStepsAreNotMadeTwice) {
