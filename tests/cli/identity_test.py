@@ -41,7 +41,7 @@ ROWS = [
     {'weights': 'fp8'}, {'text_weights': 'fp8'}, {'vae_tiling': 'on'}, {'vae_tiling': 'off'}, {'offload': True}, {'checkpoint_every': 1},
     {'init_latents': 'latents.safetensors', 'frames': 1}, {'crf': 30}, {'crf': 30, 'output': 'gif'}, {'codec': 'mpeg4'}, {'no_metadata': True},
     {'output': 'gif'}, {'output': 'y4m'}, {'output': 'safetensors'}, {'attention': 'full'}, {'attention': 'quantized'}, {'attention': 'check'},
-    {'attention': 'full', 'topk': 0.5}, {'topk': 0.5}, {'cdf': 0.83}, {'error': 0.2}, {'block_error': 0.01}, {'dropped': 'none'}, {'dropped': 'none', 'cell': 32},
+    {'attention': 'full', 'topk': 0.5}, {'topk': 0.5}, {'cdf': 0.83}, {'error': 0.2}, {'dropped': 'none'}, {'dropped': 'none', 'cell': 32},
     {'dropped': 'none', 'cdf': 0.5}, {'select': 'mass'}, {'select': 'error', 'dropped': 'mean'}, {'cell': 32}, {'similarity': 0.1}, {'pv_threshold': 20},
     {'profile': 'profile.yaml'}, {'profile': 'profile.yaml', 'dense_steps': 1}, {'dense_steps': 1}, {'dense_layers': 1}, {'token_order': 'morton'},
     {'lora': 'style.safetensors:0.8'}, {'from': 'recipe.json'}, {'model': 'two_experts'}, {'model': 'two_experts', 'cfg_scale_2': 2.5},
@@ -53,7 +53,7 @@ ROWS = [
     {'lora': 'style.safetensors:0.8', 'strict_lora': True},
     {'model': 'image', 'image': 'first.ppm'}, {'model': 'image', 'image': 'first.ppm', 'resize': 'stretch'},
     {'model': 'image', 'image': 'first.ppm', 'image_encoder': 'clip.safetensors'},
-    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16},
+    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
 NO_ROW = {'batch_count', 'preset', 'threads', 'gpus', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
