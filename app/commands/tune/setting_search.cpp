@@ -56,11 +56,9 @@ double Standing::seen_share() const {
 }
 
 StepCost StepCost::at(double share) const {
-  if (by_share.points.empty()) return *this;
-  StepCost cost = *this;
-  cost.own = by_share.ms(share);
-  cost.reused = cost.own / static_cast<double>(by_share.layers);
-  return cost;
+  if (by_share.points.empty()) return {.own = own, .every_block = every_block, .reused = reused};
+  const double ms = by_share.ms(share);
+  return {.own = ms, .every_block = every_block, .reused = ms / static_cast<double>(by_share.layers)};
 }
 
 SettingSearch::SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds)
@@ -89,6 +87,7 @@ std::optional<size_t> SettingSearch::find(const Candidate& candidate) const {
 
 void SettingSearch::report(size_t candidate, size_t prompt, const Seen& seen) {
   standings_.at(candidate).videos[prompt] = seen;
+  seen_.insert(candidate);
   update();
 }
 
@@ -137,8 +136,9 @@ double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;
   if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;
   const Standing* nearest = nullptr;
-  for (const Standing& each : standings_) {
-    if (each.videos.empty() || !each.candidate.cache.on() || each.candidate.cache.kind != cache.kind) continue;
+  for (const size_t index : seen_) {
+    const Standing& each = standings_[index];
+    if (!each.candidate.cache.on() || each.candidate.cache.kind != cache.kind) continue;
     if (nearest == nullptr ||
         distance(each.candidate.cache, cache, steps_) < distance(nearest->candidate.cache, cache, steps_))
       nearest = &each;
@@ -157,8 +157,9 @@ double SettingSearch::share_by(const Candidate& candidate) const {
     return std::abs(std::log(*standing.candidate.block_error / *candidate.block_error));
   };
   const Standing* nearest = nullptr;
-  for (const Standing& each : standings_) {
-    if (each.videos.empty() || !each.candidate.block_error || !candidate.block_error) continue;
+  for (const size_t index : seen_) {
+    const Standing& each = standings_[index];
+    if (!each.candidate.block_error || !candidate.block_error) continue;
     if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
   }
   return nearest == nullptr ? usual : std::min(1.0, usual * nearest->seen_share() / usual_share(nearest->candidate));

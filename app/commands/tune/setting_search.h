@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,7 @@ class SettingSearch {
   std::vector<Standing> standings_;
   std::vector<StepCost> costs_;  // of each
   std::vector<size_t> first_;
+  std::set<size_t> seen_;  // that have videos
 };
 
 }  // namespace sparsereel::app::tuning
