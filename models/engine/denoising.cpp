@@ -2,6 +2,8 @@
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <utility>
@@ -114,10 +116,19 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   return found[0].item<int64_t>() == 0;
 }
 
+/// The prediction's kernels were only begun: until they are done, the host has nothing else to do.
+void Denoising::draw_while_busy() {
+  const at::Device device = state_.latents.device();
+  if (device.is_cpu()) return;
+  c10::Event predicted(device.type());
+  predicted.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  while (sampler_->draw_ahead(done_, state_.latents, state_.generator) && !predicted.query()) continue;
+}
+
 /// Leaves the step's own counts in attention_.per_layer.
 at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
-  sampler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
+  draw_while_busy();
   const bool finite = finite_everywhere(prediction);
   experts_->load(experts_->at(timestep)).collect(attention_);
   if (finite) return prediction;

@@ -73,6 +73,7 @@ class Denoising {
   at::Tensor with_beside(const at::Tensor& latents);
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
+  void draw_while_busy();
   at::Tensor redo_with_full_attention(double timestep);
   bool finite_everywhere(const at::Tensor& prediction) const;
   void discard_counts() noexcept;

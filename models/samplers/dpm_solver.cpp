@@ -23,10 +23,9 @@ at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
 DpmSolverSampler::DpmSolverSampler(NoiseSchedule schedule)
     : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
 
-void DpmSolverSampler::draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
-  drawn_ = draw_noise(sample, generator);
+int64_t DpmSolverSampler::draws(int64_t index) const {
   // The reference throws the first draw of a second-order step away; seeds must agree.
-  if (index > 0 && timesteps_.at(index) >= schedule_.stride()) drawn_ = draw_noise(sample, generator);
+  return index > 0 && timesteps_.at(index) >= schedule_.stride() ? 2 : 1;
 }
 
 at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
@@ -45,8 +44,7 @@ at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, c
   const at::Tensor original_weight = rounded_expm1(-2 * h) * rounded_sqrt(alpha_prev);  // negative: subtracted
   const at::Tensor noise_weight = rounded_sqrt(1 - alpha_prev) * rounded_sqrt(1 - rounded_exp(-2 * h));
 
-  if (!drawn_.defined()) draw(index, sample, generator);
-  const at::Tensor noise = std::exchange(drawn_, {}).to(sample.device());
+  const at::Tensor noise = noise_of(index, sample, generator);
   at::Tensor target = original;
   if (index > 0 && previous >= 0) {
     const at::Tensor h_last = log_snr - half_log_snr(schedule_.alpha_prod(timesteps_[index - 1]));
@@ -69,7 +67,7 @@ void DpmSolverSampler::restore(const std::map<std::string, at::Tensor>& state) {
                       "resume with the scheduler that wrote the checkpoint");
     }
   }
-  drawn_.reset();
+  Sampler::restore({});
   const auto found = state.find(kHistory);
   old_pred_original_sample_ = found == state.end() ? at::Tensor() : found->second;
 }

@@ -10,18 +10,19 @@ class DpmSolverSampler : public Sampler {
  public:
   explicit DpmSolverSampler(NoiseSchedule schedule);
   /// Steps must be taken in order, from 0 or from where restore() left off: each uses the clean sample predicted by the
-  /// one before. Draws once in the first step and where a step reaches the clean end, else twice, of which the first
-  /// draw is thrown away.
-  void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) override;
+  /// one before.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   std::map<std::string, at::Tensor> state() const override;
   void restore(const std::map<std::string, at::Tensor>& state) override;
 
+ protected:
+  /// Once in the first step and where a step reaches the clean end, else twice.
+  int64_t draws(int64_t index) const override;
+
  private:
   NoiseSchedule schedule_;
   at::Tensor old_pred_original_sample_;  // undefined before the first step
-  at::Tensor drawn_;                     // noise of the step to come, on the CPU; undefined: not drawn yet
 };
 
 }  // namespace sparsereel::models

@@ -70,10 +70,6 @@ at::Tensor EulerAncestralSampler::model_input(const at::Tensor& sample, int64_t 
   return sample / rounded_sqrt(levels_.sigmas[index].square() + 1);
 }
 
-void EulerAncestralSampler::draw(int64_t /*index*/, const at::Tensor& sample, const at::Generator& generator) {
-  drawn_ = draw_noise(sample, generator);
-}
-
 at::Tensor EulerAncestralSampler::predicted_original(const at::Tensor& prediction, const at::Tensor& sample,
                                                      const at::Tensor& sigma) const {
   if (predicts_noise_) return sample - sigma * prediction;
@@ -88,14 +84,8 @@ at::Tensor EulerAncestralSampler::step(const at::Tensor& prediction, int64_t ind
                    down = rounded_sqrt(to.square() - up.square());
   const at::Tensor current = sample.to(at::kFloat);
   const at::Tensor slope = (current - predicted_original(prediction, current, from)) / from;
-  if (!drawn_.defined()) draw(index, sample, generator);
-  const at::Tensor noise = std::exchange(drawn_, {}).to(sample.device());
+  const at::Tensor noise = noise_of(index, sample, generator);
   return current + slope * (down - from) + noise * up;
-}
-
-void EulerAncestralSampler::restore(const std::map<std::string, at::Tensor>& state) {
-  Sampler::restore(state);
-  drawn_.reset();
 }
 
 }  // namespace sparsereel::models

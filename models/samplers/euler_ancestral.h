@@ -26,18 +26,18 @@ class EulerAncestralSampler final : public Sampler {
 
   at::Tensor start(const at::Tensor& noise) const override;
   at::Tensor model_input(const at::Tensor& sample, int64_t index) const override;
-  void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) override;
   /// Draws noise in the sample's dtype at each step, the last one too. fp32.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
-  void restore(const std::map<std::string, at::Tensor>& state) override;
+
+ protected:
+  int64_t draws(int64_t /*index*/) const override { return 1; }
 
  private:
   at::Tensor predicted_original(const at::Tensor& prediction, const at::Tensor& sample, const at::Tensor& sigma) const;
 
   NoiseLevels levels_;
   bool predicts_noise_;
-  at::Tensor drawn_;
 };
 
 }  // namespace sparsereel::models

@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "hilbert/error.h"
 #include "models/samplers/ddim.h"
 #include "models/samplers/dpm_solver.h"
@@ -24,16 +27,32 @@ void check_steps(const SchedulerConfig& config, int64_t num_inference_steps) {
 
 }  // namespace
 
-void Sampler::draw(int64_t, const at::Tensor&, const at::Generator&) {}
+bool Sampler::draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
+  constexpr int64_t kMostAhead = 16;  // of megabytes each
+  const int64_t last = std::min(index + kMostAhead, std::ssize(timesteps_)) - 1, next = index + std::ssize(drawn_);
+  if (next > last || draws(next) == 0) return false;
+  at::Generator ahead = generator.clone();
+  if (!drawn_.empty()) ahead.set_state(drawn_.back().generator);
+  at::Tensor noise;
+  for (int64_t draw = 0; draw < draws(next); ++draw)
+    noise = at::randn(sample.sizes(), ahead, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
+  drawn_.push_back({.noise = noise, .generator = ahead.get_state()});
+  return next < last;
+}
+
+at::Tensor Sampler::noise_of(int64_t index, const at::Tensor& sample, at::Generator& generator) {
+  if (drawn_.empty()) draw_ahead(index, sample, generator);
+  const Drawn drawn = drawn_.front();
+  drawn_.pop_front();
+  generator.set_state(drawn.generator);
+  return drawn.noise.to(sample.device());
+}
 
 void Sampler::restore(const std::map<std::string, at::Tensor>& state) {
+  drawn_.clear();
   if (state.empty()) return;
   throw bad_input("sampler state \"" + state.begin()->first + "\" does not belong to a sampler without history",
                   "resume with the scheduler that wrote the checkpoint");
-}
-
-at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) {
-  return at::randn(sample.sizes(), generator, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
 }
 
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,9 +28,11 @@ class Sampler {
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
   /// What the model is given of a step's sample, in its dtype. Else: it.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
-  /// Draws what step(prediction, index, sample, generator) would draw, so that the host draws while a GPU still works
-  /// on the prediction. May be left out.
-  virtual void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator);
+  /// Draws noise of one step more, of `index`, the next to be taken, or of those behind it, so that the host draws
+  /// while a GPU works on the prediction: in half precision it takes longer than a GPU for a step that a cache reuses.
+  /// Step after step gets the same noise, and leaves `generator` the same, as without. Returns whether more can be
+  /// drawn.
+  bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding counts) and
   /// `sample` share a shape, in whatever order of axes; the result is in the dtype in which the reference returns it
   /// (the pipeline casts to the run's dtype). Noise is drawn from `generator` (CPU) exactly as often, and in the same
@@ -42,11 +45,20 @@ class Sampler {
   virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  std::vector<double> timesteps_;
-};
+  /// How often a step draws; what it adds is the last draw.
+  virtual int64_t draws(int64_t /*index*/) const { return 0; }
+  /// The noise of step `index`, normal, on the sample's device. Drawn in the sample's dtype: draws of one seed differ
+  /// between dtypes.
+  at::Tensor noise_of(int64_t index, const at::Tensor& sample, at::Generator& generator);
 
-/// Normal noise like `sample`, on the CPU. Drawn in the sample's dtype: draws of one seed differ between dtypes.
-at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator);
+  std::vector<double> timesteps_;
+
+ private:
+  struct Drawn {
+    at::Tensor noise, generator;  // on the CPU; the generator's state behind it
+  };
+  std::deque<Drawn> drawn_;  // of the next steps
+};
 
 /// The sampler of the config's kind. Throws Error naming the field where the steps do not fit: more than
 /// num_train_timesteps, or noise levels without room between them (flow_schedule.h).

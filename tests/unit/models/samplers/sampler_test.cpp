@@ -26,7 +26,8 @@ SchedulerConfig config_of(SamplerKind kind) {
 }
 
 const SchedulerConfig kDdim = config_of(SamplerKind::ddim), kDpm = config_of(SamplerKind::dpm_solver),
-                      kEuler = config_of(SamplerKind::flow_euler), kUniPc = config_of(SamplerKind::unipc);
+                      kEuler = config_of(SamplerKind::flow_euler), kUniPc = config_of(SamplerKind::unipc),
+                      kAncestral = config_of(SamplerKind::euler_ancestral);
 
 std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
   try {
@@ -198,28 +199,40 @@ TEST_F(SamplerStep, RedoneStepIsTheSame) {
 }
 
 TEST_F(SamplerStep, DrawingAheadChangesNothing) {
-  for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc}) {
-    const auto ahead = make_sampler(config, 4), plain = make_sampler(config, 4);
-    at::Generator other = generator_.clone();
-    at::Tensor x = sample_, y = sample_;
-    for (int64_t i = 0; i < 4; ++i) {
-      ahead->draw(i, x, generator_);
-      x = ahead->step(prediction_, i, x, generator_);
-      y = plain->step(prediction_, i, y, other);
-      EXPECT_TRUE(x.equal(y)) << "step " << i;
+  for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc, kAncestral}) {
+    for (const int64_t most : {0, 1, 2, 9}) {  // before every other step
+      SCOPED_TRACE(testing::Message() << static_cast<int>(config.kind) << ", " << most << " ahead");
+      const auto ahead = make_sampler(config, 6), plain = make_sampler(config, 6);
+      at::Generator one = generator_.clone(), other = generator_.clone();
+      at::Tensor x = sample_, y = sample_;
+      for (int64_t i = 0; i < 6; ++i) {
+        for (int64_t drawn = 0; i % 2 == 0 && drawn < most; ++drawn) ahead->draw_ahead(i, x, one);
+        x = ahead->step(prediction_, i, x, one);
+        y = plain->step(prediction_, i, y, other);
+        EXPECT_TRUE(x.equal(y)) << "step " << i;
+        EXPECT_TRUE(one.get_state().equal(other.get_state())) << "behind step " << i;
+      }
     }
-    EXPECT_TRUE(generator_.get_state().equal(other.get_state()));
   }
+}
+
+TEST_F(SamplerStep, DrawingAheadEndsWithTheLastStep) {
+  EXPECT_FALSE(make_sampler(kDdim, 4)->draw_ahead(0, sample_, generator_)) << "which draws nothing";
+  const auto sampler = make_sampler(kDpm, 4);
+  EXPECT_TRUE(sampler->draw_ahead(1, sample_, generator_));
+  EXPECT_TRUE(sampler->draw_ahead(1, sample_, generator_));
+  EXPECT_FALSE(sampler->draw_ahead(1, sample_, generator_)) << "the last of three";
+  EXPECT_FALSE(sampler->draw_ahead(1, sample_, generator_));
+  EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0) << "no step was taken";
 }
 
 TEST_F(SamplerStep, RestoringForgetsWhatWasDrawnAhead) {
   const auto sampler = make_sampler(kDpm, 4);
-  at::Generator before = generator_.clone();
-  sampler->draw(0, sample_, generator_);
+  at::Generator other = at::make_generator<at::CPUGeneratorImpl>(4), same = other.clone();
+  sampler->draw_ahead(0, sample_, generator_);
   sampler->restore({});
   EXPECT_TRUE(
-      sampler->step(prediction_, 0, sample_, before)
-          .equal(make_sampler(kDpm, 4)->step(prediction_, 0, sample_, at::make_generator<at::CPUGeneratorImpl>(3))));
+      sampler->step(prediction_, 0, sample_, other).equal(make_sampler(kDpm, 4)->step(prediction_, 0, sample_, same)));
 }
 
 TEST_F(SamplerStep, ForeignOrMissingHistoryIsRefused) {
