@@ -143,7 +143,7 @@ class Operator(unittest.TestCase):
         k, v = k[:, :2], v[:, :2]
         all_k, all_v = (x.repeat_interleave(3, 1) for x in (k, v))
         for arguments in ({'topk': 1}, {'topk': 0.3}, {'topk': 0.3, 'dropped': 'none'}, {'cdf': 0.7, 'is_causal': True}, {'topk': [0.1, 0.2, 0.3, 0.4, 0.5, 1]},
-                          {'error': 0.1, 'text_tokens': 70}, {'key_lengths': torch.tensor([500, 700])}):
+                          {'error': 0.1, 'text_tokens': 70}, {'block_error': 0.6}, {'key_lengths': torch.tensor([500, 700])}):
             out, lse = sparsereel.attention(q, k, v, return_lse=True, **arguments)
             expected, expected_lse = sparsereel.attention(q, all_k, all_v, return_lse=True, **arguments)
             self.assertTrue(torch.equal(out, expected) and torch.equal(lse, expected_lse), arguments)
@@ -151,6 +151,12 @@ class Operator(unittest.TestCase):
         self.assert_near(turned.transpose(1, 2), masked(q, all_k, all_v, None))
         eight_bits = sparsereel.attention(q, k, v, quantized=True)
         self.assertLess(((eight_bits - masked(q, all_k, all_v, None)).abs().sum() / eight_bits.abs().sum()).item(), 0.06)
+
+    def test_a_larger_bound_on_each_blocks_error_leaves_more_out(self):
+        q, k, v = self.tensors(700)
+        shares = [sparsereel.attention(q, k, v, block_error=bound, return_sparsity=True)[1] for bound in (1e-6, 0.6, 1e6)]
+        self.assertEqual(shares[0], 0)
+        self.assertTrue(0 < shares[1] < shares[2], shares)
 
     def test_bits_of_a_gpu_change_nothing_here(self):
         q, k, v = self.tensors(700)
@@ -188,6 +194,7 @@ class Operator(unittest.TestCase):
         q, k, v = self.tensors(100)
         for arguments, words in (({'topk': 0.1, 'cdf': 0.9}, 'topk and cdf: pass one'), ({'tensor_layout': 'BHD'}, "tensor_layout is 'BHD'"),
                                  ({'dropped': 'zero'}, "dropped is 'zero': pass one of mean, none"), ({'topk': [0.1, 0.2]}, 'topk has 2 values, q has 3 heads'),
+                                 ({'block_error': [0.1, 0.2]}, 'block_error has 2 values, q has 3 heads'), ({'error': 1, 'block_error': 1}, 'error and block_error: pass one'),
                                  ({'arithmetic': 4}, 'arithmetic is 4: pass 8 or 16'), ({'block_map': torch.ones(2, 3, 2, 3)}, r'block_map is \[2, 3, 2, 3\]'),
                                  ({'key_lengths': torch.tensor([1, 1]), 'return_sparsity': True}, 'leave one of them out')):
             with self.assertRaisesRegex(ValueError, words):

@@ -189,12 +189,13 @@ def _values(value, heads, argument):
 
 
 def _policy(heads, selection, **fields):
+    """fields: behind the selection, in the order of _HEAD_FIELDS, by the names of attention()'s arguments."""
     lists = {name: _values(value, heads, name) for name, value in fields.items()}
     count = max(len(values) for values in lists.values())
     policy = []
     for h in range(count):
         policy.append(float(selection))
-        policy.extend(lists[name][h % len(lists[name])] for name in ('topk', 'cdf', 'error', 'similarity', 'pv_threshold'))
+        policy.extend(values[h % len(values)] for values in lists.values())
     return policy
 
 
@@ -224,9 +225,9 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, ten
     dropped_ = _name(dropped, lib.DROPPED, 'dropped')
     ranking = _name(select or ('error' if dropped == 'mean' else 'mass'), lib.RANKINGS, 'select')
     heads = q.size(1 if tensor_layout == 'HND' else 2)
-    bound = block_error if error is None else error
+    bound = {'error': _ERROR if error is None else error} if block_error is None else {'block_error': block_error}
     policy = _policy(heads, lib.SELECTIONS[selection], topk=(_TOPK if dropped == 'mean' else _TOPK_WITHOUT_MEANS) if topk is None else topk,
-                     cdf=_CDF if cdf is None else cdf, error=_ERROR if bound is None else bound, similarity=similarity, pv_threshold=pv_threshold)
+                     cdf=_CDF if cdf is None else cdf, **bound, similarity=similarity, pv_threshold=pv_threshold)
     if dense_operations is None:
         dense_operations = _DENSE_OPERATIONS
     out, lse, counts = torch.ops.sparsereel.attention(q, k, v, tensor_layout, 0.0 if scale is None else float(scale), bool(is_causal), int(text_tokens),
