@@ -23,7 +23,7 @@ double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
 }
 
-/// topk: whether the step has one, whichever, in place of the bound that `like` has.
+/// by_topk: the step has one, whichever, in place of the bound that `like` has.
 bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
   const auto same = [&](const std::string& key) {
     if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();
