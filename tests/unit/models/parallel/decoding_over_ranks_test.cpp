@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "models/parallel/thread_group.h"
 #include "models/vae/row_split.h"
+#include "tests/support/decoder_checks.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 
@@ -96,6 +98,30 @@ TEST_P(DecodingOverRanks, TakesEveryRanksLatents) {
     EXPECT_FALSE(decode_over(2, *vae, changed).front().frames.equal(alone)) << row;
   }
   EXPECT_TRUE(decode_over(2, *vae, given).front().frames.equal(alone));  // the same bits every time
+}
+
+/// Most bytes of this thread's tensors while frames are decoded that nobody keeps.
+double peak_of_decoding(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
+  const c10::InferenceMode guard;
+  at::set_num_threads(1);
+  const auto allocated = std::make_shared<test::AllocatedBytes>();
+  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, allocated);
+  vae.decode(latents, {.rows = rows}, [](const at::Tensor&) {}, {});
+  return static_cast<double>(allocated->peak);
+}
+
+TEST_P(DecodingOverRanks, NeedsTheMemoryOfAPiece) {
+  const auto vae = load();
+  const at::Tensor given = latents(3, 24, 8);
+  const double alone = peak_of_decoding(*vae, given, nullptr);
+  double shared = 0;  // of the second rank: the first has the whole frames of each step besides
+  run_in_threads(2, [&](Group& group) {
+    const RowSplit rows(group, given.size(3), at::kCPU);
+    const double peak = peak_of_decoding(*vae, given, &rows);
+    if (group.rank() == 1) shared = peak;
+  });
+  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // with a neighbour's row
+  EXPECT_LT(shared, 0.7 * alone);
 }
 
 /// One of each family's VAEs.
