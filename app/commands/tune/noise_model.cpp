@@ -81,7 +81,7 @@ double variance_of(const std::vector<Decibels>& measured, const Traits& traits) 
 
 double usual_share(const Candidate& candidate) {
   if (!candidate.block_error) return candidate.topk.value_or(0.3);
-  return std::min(1.0, 0.4 * std::pow(*candidate.block_error / 0.008, -0.68));
+  return 0.4 * std::pow(*candidate.block_error / 0.008, -0.68);
 }
 
 Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share) {
@@ -90,7 +90,7 @@ Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double
   };
   Traits traits{.quantized = candidate.mode != attention::Mode::full, .fp8 = candidate.weights != "auto"};
   if (candidate.sparse()) {
-    traits.topk = std::max(share.value_or(usual_share(candidate)), kLeastShare);
+    traits.topk = std::clamp(share.value_or(usual_share(candidate)), kLeastShare, 1.0);
     traits.bounded = candidate.block_error.has_value();
     traits.dense = share_of(candidate.dense);
   }

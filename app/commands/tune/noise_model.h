@@ -23,7 +23,7 @@ struct Traits {
 /// share: of the blocks, where it is known better than usual_share() does.
 Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share = {});
 /// The share of the blocks that a candidate computes in steps that leave some out: its topk or, by a bound on their
-/// errors, about what the tiny model computes at 256 x 256.
+/// errors, about what the tiny model computes at 256 x 256, beyond 1 where it is so small that all are computed.
 double usual_share(const Candidate& candidate);
 
 /// A video's nearness to full attention's.

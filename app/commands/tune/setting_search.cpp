@@ -162,7 +162,7 @@ double SettingSearch::share_by(const Candidate& candidate) const {
     if (!each.candidate.block_error || !candidate.block_error) continue;
     if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
   }
-  return nearest == nullptr ? usual : std::min(1.0, usual * nearest->seen_share() / usual_share(nearest->candidate));
+  return std::min(1.0, nearest == nullptr ? usual : usual * nearest->seen_share() / usual_share(nearest->candidate));
 }
 
 void SettingSearch::update_times(Standing& standing) const {
