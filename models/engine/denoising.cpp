@@ -116,10 +116,11 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   return found[0].item<int64_t>() == 0;
 }
 
-/// The prediction's kernels were only begun: until they are done, the host has nothing else to do.
+/// The prediction's kernels were only begun: until they are done, the host has nothing else to do. Those of a reused
+/// step are done too soon.
 void Denoising::draw_while_busy() {
   const at::Device device = state_.latents.device();
-  if (device.is_cpu()) return;
+  if (device.is_cpu() || (cache_ && cache_->reuses())) return;
   c10::Event predicted(device.type());
   predicted.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   while (sampler_->draw_ahead(done_, state_.latents, state_.generator) && !predicted.query()) continue;
