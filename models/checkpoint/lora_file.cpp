@@ -9,9 +9,9 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
+#include "hilbert/half.h"
 #include "models/checkpoint/family.h"
 #include "models/files/config_fields.h"
-#include "hilbert/half.h"
 #include "models/files/json_text.h"
 #include "models/video/lora_choice.h"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "models/files/dtype.h"
 #include "hilbert/half.h"
+#include "models/files/dtype.h"
 
 namespace sparsereel::models {
 
