@@ -36,7 +36,9 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   models::Plan sparse = untuned;
   sparse.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
+  constexpr int kFormat = 2;  // of what the file holds of a video
   const nlohmann::json key = {
+      {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
       {"prompts", plan.prompts},
       {"machine", device_name(pipeline.device())},  // of the times

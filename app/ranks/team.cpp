@@ -13,25 +13,33 @@ Team::Team(std::vector<std::string> devices, int threads) : devices_(std::move(d
 }
 
 void Team::meet() {
-  world_ = World::start(devices_);
-  models::start_device(world_->device());
-  world_->connect();
+  try {
+    std::unique_ptr<World> world = World::start(devices_);
+    models::start_device(world->device());
+    world->connect();
+    world_ = std::move(world);
+  } catch (...) {
+    not_met_ = std::current_exception();
+    throw;
+  }
 }
 
 void Team::use(const GenerateOptions& model) {
   model_ = &model;
   if (size() == 1) return;
+  if (world_ && world_->ended()) world_.reset();  // one is gone that had nothing to do
   if (!world_) meet();
-  world_->need_others(true);
   tell_model(*world_, model, threads_);
+  world_->need_others(false);  // until there is a video
 }
 
 World* Team::ready() {
-  if (size() > 1 && !world_) use(*model_);
+  if (size() > 1 && (!world_ || world_->ended())) use(*model_);
   return world_.get();
 }
 
 void Team::after_failure() {
+  if (not_met_) std::rethrow_exception(not_met_);
   if (!world_ || !world_->ended()) return;
   if (!world_->failed_here()) world_->control().check();
   world_.reset();

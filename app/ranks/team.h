@@ -2,6 +2,7 @@
 // fails leaves the others in the middle of it: others take their places then.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class Team {
   int threads_;
   const GenerateOptions* model_ = nullptr;
   std::unique_ptr<World> world_;  // null where there is one device, and after a failure
+  std::exception_ptr not_met_;    // why the others could not be started anew
 };
 
 }  // namespace sparsereel::app

@@ -44,15 +44,15 @@ void launch_means_of_values(const Call& call, Kernel kernel);
 void launch_sixteen_means(const Call& call);
 /// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
 void launch_masses(const Call& call);
+/// `times` rows of `count` numbers each, whose first ones lie `apart` numbers from each other.
+struct Numbers {
+  int64_t* first;
+  int count, apart, times;
+};
+using AddUp = std::function<void(Numbers numbers)>;
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
 /// add_up: where other parts of the heads choose with these, sums up what all of them count, in place and in the
 /// stream. Else empty.
-struct Numbers {
-  int64_t* first;
-  int count;         // of them one after the other,
-  int apart, times;  // and so often, the first ones so far from each other
-};
-using AddUp = std::function<void(Numbers numbers)>;
 void launch_select(const Call& call, const AddUp& add_up);
 /// Lists of key blocks for the other query tiles, counted.
 void launch_lists(const Call& call, int tile_rows);

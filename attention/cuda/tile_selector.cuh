@@ -17,7 +17,7 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
-constexpr float kLeastError = 1e-30F;  // as kTiny in attention/cpu/mean_error.cpp
+constexpr float kLeastError = 1e-30F;  // as in attention/cpu/mean_error.h
 constexpr int kMostCells = 192 / kCell;
 constexpr float kMostError = 1 << 20;  // that is counted of a tile
 

@@ -117,13 +117,16 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
 }
 
 /// The prediction's kernels were only begun: until they are done, the host has nothing else to do. Those of a reused
-/// step are done too soon.
+/// step are done too soon for more than its own noise.
 void Denoising::draw_while_busy() {
   const at::Device device = state_.latents.device();
-  if (device.is_cpu() || (cache_ && cache_->reuses())) return;
+  if (device.is_cpu()) return;
+  const auto draw = [&] { return sampler_->draw_ahead(done_, state_.latents, state_.generator); };
+  if (sampler_->drawn_ahead() == 0 && !draw()) return;
+  if (cache_ && cache_->reuses()) return;
   c10::Event predicted(device.type());
   predicted.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  while (sampler_->draw_ahead(done_, state_.latents, state_.generator) && !predicted.query()) continue;
+  while (!predicted.query() && draw()) continue;
 }
 
 /// Leaves the step's own counts in attention_.per_layer.
@@ -298,6 +301,15 @@ int64_t computed_dense_steps(const AttentionRun& run) {
   if (!attention::drops_blocks(run.mode)) return 0;
   const int64_t dense = std::min(run.policy.dense_steps, std::ssize(run.per_step));
   return dense - std::ranges::count_if(reused_steps(run), [&](int64_t step) { return step < dense; });
+}
+
+std::optional<double> kept_share(const AttentionRun& run) {
+  attention::Statistics sum;
+  const auto dense = static_cast<size_t>(attention::drops_blocks(run.mode) ? run.policy.dense_steps : 0);
+  for (size_t step = dense; step < run.per_step.size(); ++step)
+    if (!is_reused(run.per_step[step]))
+      for (const attention::Statistics& layer : run.per_step[step]) sum += layer;
+  return sum.calls > 0 ? std::optional(1 - sum.sparsity()) : std::nullopt;
 }
 
 }  // namespace sparsereel::models

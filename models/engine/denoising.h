@@ -109,5 +109,7 @@ std::vector<int64_t> reused_steps(const AttentionRun& run);
 int64_t computed_steps(const AttentionRun& run);
 /// How many of these ran with every block by the policy's dense steps: none in a mode that drops no blocks.
 int64_t computed_dense_steps(const AttentionRun& run);
+/// The share of the blocks that attention kept in the others, which may leave some out; nothing: there were none.
+std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

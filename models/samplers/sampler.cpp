@@ -28,7 +28,7 @@ void check_steps(const SchedulerConfig& config, int64_t num_inference_steps) {
 }  // namespace
 
 bool Sampler::draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
-  constexpr int64_t kMostAhead = 8;  // of megabytes each
+  constexpr int64_t kMostAhead = 16;  // of megabytes each
   const int64_t last = std::min(index + kMostAhead, std::ssize(timesteps_)) - 1, next = index + std::ssize(drawn_);
   if (next > last || draws(next) == 0) return false;
   at::Generator ahead = generator.clone();

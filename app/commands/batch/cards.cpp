@@ -391,8 +391,9 @@ class CardWork {
     if (key != key_ || !pipeline_) {
       pipeline_.reset();  // its weights make room
       const bool opened = renderer.prepare(rows, [&] {
-        team_.use(rows.front()->options);
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
+        if (team_.size() > 1) pipeline_->check_weights();  // what cannot be loaded is not the other ranks' to find
+        team_.use(rows.front()->options);
       });
       if (!opened) return;
       key_ = key;
@@ -409,8 +410,14 @@ class CardWork {
   /// Before the other ranks begin with it.
   void check_ranks(Video& row) const {
     if (row.failure) return;
-    if (const auto failure = failure_of_part([&] { pipeline_->check_ranks(row.plan, team_.size()); }))
-      row.fail(*failure);
+    const auto failure = failure_of_part([&] {
+      if (team_.size() > 1 && row.options.request.device != device_)
+        throw bad_option("device",
+                         "of this row is " + row.options.request.device + ", but its ranks are those of --gpus",
+                         "leave it out, or make this row without --gpus-per-video");
+      pipeline_->check_ranks(row.plan, team_.size());
+    });
+    if (failure) row.fail(*failure);
   }
 
   /// Throws where the GPU itself is broken, or another rank: the row that failed by it is another card's then.

@@ -34,10 +34,12 @@ Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
                  {"sparsity", statistics.sparsity()},
                  {"mean_share", statistics.mean_share()},
                  {"computed_steps", static_cast<double>(models::computed_steps(run))},
-                 {"computed_dense_steps", nullptr}};
+                 {"computed_dense_steps", nullptr},
+                 {"kept_share", nullptr}};
   if (run.mode == attention::Mode::check) figures["rel_l1"] = statistics.mean_relative_l1();
   if (attention::drops_blocks(run.mode))
     figures["computed_dense_steps"] = static_cast<double>(models::computed_dense_steps(run));
+  if (const auto share = models::kept_share(run)) figures["kept_share"] = *share;
   if (statistics.predicted_tiles > 0) figures["predicted_error"] = statistics.predicted_error();
   return figures;
 }

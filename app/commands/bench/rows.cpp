@@ -29,7 +29,8 @@ constexpr const char* kMeans[] = {"psnr",
                                   "sparsity",
                                   "mean_share",
                                   "computed_steps",
-                                  "computed_dense_steps"};
+                                  "computed_dense_steps",
+                                  "kept_share"};
 constexpr const char* kDifferences[] = {"psnr_difference", "ssim_difference", "ms_ssim_difference"};
 
 /// A figure of the prompts that have it.

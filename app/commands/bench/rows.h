@@ -33,11 +33,11 @@ void split_prepass(Rows& rows);
 /// combination, its name and preset; means over the prompts of psnr, ssim and ms_ssim (of the frames, psnr_lowest too),
 /// rel_l1 (of attention's calls, against exact attention on the same inputs), predicted_error, sparsity (means not
 /// counted), mean_share (what means cost, as a share of full attention's work), computed_steps (that were not reused)
-/// and computed_dense_steps (of those, that kept every block); step_ms, of a step that is computed: of steps that took
-/// turns the median, with a cache the mean; denoise_seconds, of all steps of a video; full_step_ms and
-/// full_denoise_seconds, the like of full attention, and speedup, by seconds; what comparison.h says of them;
-/// judge, the share of prompts whose video it calls right, and judge_counts; kernel; note: why there is no figure, or
-/// what to know about them; prompts, one object each with the same figures.
+/// and computed_dense_steps (of those, that kept every block), kept_share (of the blocks, in the others); step_ms, of a
+/// step that is computed: of steps that took turns the median, with a cache the mean; denoise_seconds, of all steps of
+/// a video; full_step_ms and full_denoise_seconds, the like of full attention, and speedup, by seconds; what
+/// comparison.h says of them; judge, the share of prompts whose video it calls right, and judge_counts; kernel; note:
+/// why there is no figure, or what to know about them; prompts, one object each with the same figures.
 Columns quality_columns();
 
 /// Where nothing was measured yet.

@@ -87,10 +87,6 @@ double ShareTimes::ms(double share) const {
   return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
 }
 
-double share_of_blocks(double sparsity, double computed, double dense) {
-  return computed > dense ? std::clamp(((1 - sparsity) * computed - dense) / (computed - dense), 0.0, 1.0) : 1;
-}
-
 void StepTimes::fill(Row& row, int64_t run_steps) const {
   const auto computed = number_of(row, "computed_steps");
   if (!computed || *computed <= 0) return;
@@ -110,7 +106,7 @@ void StepTimes::fill(Row& row, int64_t run_steps) const {
   }
   const auto ms = [](const Step* step) { return step->row["ms"].get<double>(); };
   const auto all = static_cast<double>(run_steps);
-  const double own_ms = own.ms(share_of_blocks(number_of(row, "sparsity").value_or(0), *computed, dense));
+  const double own_ms = own.ms(number_of(row, "kept_share").value_or(1));
   double sum = (*computed - dense) * own_ms;
   if (dense > 0) sum += dense * ms(every_block);
   row["step_ms"] = sum / *computed;

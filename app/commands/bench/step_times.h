@@ -21,10 +21,6 @@ struct ShareTimes {
   double ms(double share) const;
 };
 
-/// The share of the blocks computed, over the steps that leave some out: of `sparsity` in `computed` steps, `dense` of
-/// which keep every block; 1 where all do.
-double share_of_blocks(double sparsity, double computed, double dense);
-
 /// Of reports of `bench pipeline`.
 struct StepTimes {
   struct Step {
@@ -37,7 +33,7 @@ struct StepTimes {
 
   /// Fills step_ms, denoise_seconds and those of full attention, or a note where no report has such a step. Of a row
   /// with computed_steps: a computed step takes what the step of the same mode, selection, token order and weights took
-  /// without a cache, or with a bound on a block's error what by_share() says of the blocks that the row computed; one
+  /// without a cache, or with a bound on a block's error what by_share() says of the row's kept_share; one
   /// that keeps every block what `quantized` took (`full` where it was not measured); a reused one its share of one
   /// layer. `run_steps`: of the row's videos.
   void fill(Row& row, int64_t run_steps) const;

@@ -51,10 +51,6 @@ double Standing::lowest_psnr() const {
   return lowest;
 }
 
-double Standing::seen_share() const {
-  return bench::share_of_blocks(mean(&Seen::sparsity), mean(&Seen::computed_steps), mean(&Seen::computed_dense_steps));
-}
-
 StepCost StepCost::at(double share) const {
   if (by_share.points.empty()) return {.own = own, .every_block = every_block, .reused = reused};
   const double ms = by_share.ms(share);
@@ -160,9 +156,11 @@ double SettingSearch::share_by(const Candidate& candidate) const {
   for (const size_t index : seen_) {
     const Standing& each = standings_[index];
     if (!each.candidate.block_error || !candidate.block_error) continue;
+    if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps)) continue;  // the bound had no say
     if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
   }
-  return std::min(1.0, nearest == nullptr ? usual : usual * nearest->seen_share() / usual_share(nearest->candidate));
+  return std::min(1.0,
+                  nearest == nullptr ? usual : usual * nearest->mean(&Seen::share) / usual_share(nearest->candidate));
 }
 
 void SettingSearch::update_times(Standing& standing) const {
@@ -180,7 +178,7 @@ void SettingSearch::update_times(Standing& standing) const {
     const auto wanted = candidate.sparse() ? static_cast<double>(candidate.dense.of(steps_)) : 0;
     dense = std::min({wanted, computed, corrected(steps_by(candidate, wanted / steps), wanted)});
   }
-  standing.share = standing.videos.empty() ? share_by(candidate) : standing.seen_share();
+  standing.share = standing.videos.empty() ? share_by(candidate) : standing.mean(&Seen::share);
   const StepCost cost = costs_[static_cast<size_t>(&standing - standings_.data())].at(standing.share);
   standing.computed_steps = computed;
   standing.seconds =

@@ -28,7 +28,7 @@ struct Goal {
 struct Seen {
   double psnr = 0, ssim = 0;
   double computed_steps = 0, computed_dense_steps = 0;  // of the latter: with every block
-  double sparsity = 0;                                  // over the computed steps
+  double share = 1;                                     // of the blocks, in the others that were computed
 };
 
 /// Milliseconds of a step, by what it computes; unset: nobody knows.
@@ -52,7 +52,6 @@ struct Standing {
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const;
-  double seen_share() const;
 };
 
 class SettingSearch {

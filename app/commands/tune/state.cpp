@@ -29,7 +29,7 @@ Error damaged(const fs::path& path) {
 json to_json(const Videos& videos) {
   json all = json::array();
   for (const auto& [prompt, seen] : videos)
-    all.push_back({prompt, seen.psnr, seen.ssim, seen.computed_steps, seen.computed_dense_steps, seen.sparsity});
+    all.push_back({prompt, seen.psnr, seen.ssim, seen.computed_steps, seen.computed_dense_steps, seen.share});
   return all;
 }
 
@@ -41,7 +41,7 @@ Videos videos_of(const json& all) {
                                         .ssim = number(2),
                                         .computed_steps = number(3),
                                         .computed_dense_steps = number(4),
-                                        .sparsity = number(5)};
+                                        .share = number(5)};
   }
   return videos;
 }
@@ -107,7 +107,7 @@ bool fits(const TuneState& state, const SearchLimits& limits) {
       const auto steps = static_cast<double>(limits.steps);
       return state.latents.contains(static_cast<int64_t>(each.first)) && seen.computed_steps >= 1 &&
              seen.computed_steps <= steps && seen.computed_dense_steps >= 0 &&
-             seen.computed_dense_steps <= seen.computed_steps && seen.sparsity >= 0 && seen.sparsity <= 1;
+             seen.computed_dense_steps <= seen.computed_steps && seen.share >= 0 && seen.share <= 1;
     });
   };
   const bool timed = std::ranges::all_of(

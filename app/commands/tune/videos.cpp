@@ -194,7 +194,7 @@ Seen VideoRuns::compare(const Candidate& candidate, size_t prompt, const attenti
           .ssim = near.ssim,
           .computed_steps = static_cast<double>(models::computed_steps(run)),
           .computed_dense_steps = static_cast<double>(models::computed_dense_steps(run)),
-          .sparsity = run.statistics.sparsity()};
+          .share = models::kept_share(run).value_or(1)};
 }
 
 double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy& policy) {

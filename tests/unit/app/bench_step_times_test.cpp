@@ -116,18 +116,18 @@ TEST_F(StepTimesOf, AnotherModelGiveABoundWhatTheBlocksTakeThatItComputed) {
   const StepTimes times = read_step_times({write(
       "r.json", report({step({.mode = attention::Mode::full}, 500), step({.mode = attention::Mode::quantized}, 300),
                         step(bounded(0.01), 1), step(sparse(0.5), 210), few}))});
-  const auto ms = [&](double sparsity, double computed, double dense) {
+  const auto ms = [&](const Row& share, double computed, double dense) {
     Row row = row_of(bounded(0.01), computed, dense);
-    row["prompts"][0]["sparsity"] = sparsity;
+    row["prompts"][0]["kept_share"] = share;
     summarise(row, times, 50);
     EXPECT_DOUBLE_EQ(row["full_step_ms"], 500);
     return row["denoise_seconds"].get<double>() * 1000;
   };
-  EXPECT_DOUBLE_EQ(ms(0.6, 50, 0), 50 * 190.0) << "between 0.2 and 0.5";
-  EXPECT_DOUBLE_EQ(ms(0.25, 50, 0), 50 * 255.0) << "between 0.5 and every block";
-  EXPECT_DOUBLE_EQ(ms(0.9, 50, 0), 50 * 150.0) << "no less than what was timed";
-  EXPECT_DOUBLE_EQ(ms(0.48, 20, 4), 4 * 300 + 16 * 190.0 + 30 * 190 / 25.0) << "dense steps are not counted";
-  EXPECT_DOUBLE_EQ(ms(0, 4, 4), 4 * 300 + 46 * 300 / 25.0);
+  EXPECT_DOUBLE_EQ(ms(0.4, 50, 0), 50 * 190.0) << "between 0.2 and 0.5";
+  EXPECT_DOUBLE_EQ(ms(0.75, 50, 0), 50 * 255.0) << "between 0.5 and every block";
+  EXPECT_DOUBLE_EQ(ms(0.1, 50, 0), 50 * 150.0) << "no less than what was timed";
+  EXPECT_DOUBLE_EQ(ms(0.4, 20, 4), 4 * 300 + 16 * 190.0 + 30 * 190 / 25.0);
+  EXPECT_DOUBLE_EQ(ms(nullptr, 4, 4), 4 * 300 + 46 * 300 / 25.0);
 }
 
 TEST_F(StepTimesOf, AnotherModelHaveNoTimeOfABoundWithoutATopk) {

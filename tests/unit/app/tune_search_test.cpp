@@ -44,13 +44,13 @@ struct Truth {
             .ssim = 1 - std::pow(10, -psnr / 20),
             .computed_steps = computed,
             .computed_dense_steps = dense,
-            .sparsity = (1 - share) * (computed - dense) / computed};
+            .share = share};
   }
 
   Standing standing(const Candidate& candidate) const {
     Standing all{candidate};
     for (size_t prompt = 0; prompt < kPrompts; ++prompt) all.videos[prompt] = video(candidate, prompt);
-    const StepCost cost = cost_of(candidate)->at(all.seen_share());
+    const StepCost cost = cost_of(candidate)->at(all.mean(&Seen::share));
     const double computed = all.mean(&Seen::computed_steps), dense = all.mean(&Seen::computed_dense_steps);
     all.seconds = (dense * cost.every_block + (computed - dense) * cost.own + (kSteps - computed) * cost.reused) / 1000;
     return all;

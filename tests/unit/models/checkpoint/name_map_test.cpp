@@ -172,7 +172,7 @@ TEST(NameMap, OfMochisModelKnowsEveryPublishedName) {
   nlohmann::json all = lists["rest"];
   for (const auto& [name, shape] : lists["block"].items()) all["transformer_blocks.7." + name] = shape;
   for (const auto& [name, shape] : all.items()) {
-    const auto is_this = [&](const PlacedName& layer) { return layer.name == name; };
+    const auto is_this = [&, &name = name](const PlacedName& layer) { return layer.name == name; };
     const std::string theirs = transformer.second(name);
     EXPECT_TRUE(theirs != name || name == "pos_frequencies");
     EXPECT_TRUE(std::ranges::any_of(transformer.placed_firsts(theirs), is_this) ||

@@ -451,5 +451,23 @@ INSTANTIATE_TEST_SUITE_P(Samplers, Cached, ::testing::Values(SamplerKind::ddim, 
 INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
                          [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
+// Reused steps have run their first layer, dense ones all blocks.
+TEST(Attention, KeptShareIsOfTheStepsThatMayLeaveBlocksOut) {
+  const auto layer = [](int64_t kept) {
+    return attention::Statistics{.total_blocks = 100, .kept_blocks = kept, .calls = 1};
+  };
+  AttentionRun run;
+  run.mode = attention::Mode::sparse;
+  run.policy.dense_steps = 1;
+  EXPECT_EQ(kept_share(run), std::nullopt);
+  run.per_step = {{layer(100), layer(100)}};
+  EXPECT_EQ(kept_share(run), std::nullopt) << "a dense step";
+  run.per_step.push_back({layer(90), {}});
+  EXPECT_EQ(kept_share(run), std::nullopt) << "a reused step";
+  run.per_step.push_back({layer(50), layer(30)});
+  run.per_step.push_back({layer(90), {}});
+  EXPECT_DOUBLE_EQ(kept_share(run).value(), 0.4);
+}
+
 }  // namespace
 }  // namespace sparsereel::models
