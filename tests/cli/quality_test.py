@@ -14,7 +14,7 @@ SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
 LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # of four blocks
 FIELDS = {'topk', 'cdf', 'error_bound', 'block_error', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'mode', 'cache', 'weights', 'preset', 'name',
-          'computed_steps', 'computed_dense_steps', 'psnr', 'psnr_lowest', 'ssim', 'ms_ssim', 'psnr_difference', 'psnr_difference_se', 'ssim_difference', 'ssim_difference_se',
+          'computed_steps', 'computed_dense_steps', 'kept_share', 'psnr', 'psnr_lowest', 'ssim', 'ms_ssim', 'psnr_difference', 'psnr_difference_se', 'ssim_difference', 'ssim_difference_se',
           'ms_ssim_difference', 'ms_ssim_difference_se', 'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'denoise_seconds', 'full_step_ms', 'full_denoise_seconds',
           'speedup', 'beaten_by', 'judge', 'kernel', 'prompts'}
 
