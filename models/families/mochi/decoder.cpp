@@ -6,33 +6,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "models/vae/between_convolutions.h"
 #include "models/vae/row_split.h"
 
 namespace sparsereel::models {
 namespace {
 
-// conv(silu(norm(x + input_bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
-at::Tensor convolve_normed(const GroupNorm& norm, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
-                           const at::Tensor& input_bias, bool with_bias) {
-  const Border border = conv.border(history.rows);
-  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options(), border);
-  group_norm_silu(norm, x, new_frames(buffer, border), input_bias, history.rows);
-  x.reset();
-  return causal_conv3d(conv, buffer, history, with_bias);
-}
-
-at::Tensor residual_block(const MochiResidualBlock& block, const at::Tensor& x, ConvHistory& history) {
-  const bool carried = carries_biases(x);
-  const auto later = [&](const at::Tensor& bias) { return carried ? bias : at::Tensor(); };
-  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, history, {}, !carried);
-  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), history, later(block.conv1.bias), !carried);
-  add_residual(hidden, x, later(block.conv2.bias));
-  return hidden;
-}
-
 at::Tensor residual_blocks(const std::vector<MochiResidualBlock>& blocks, at::Tensor x, ConvHistory& history) {
-  for (const MochiResidualBlock& block : blocks) x = residual_block(block, x, history);
+  for (const MochiResidualBlock& block : blocks) x = resnet(block, x, group_norm_silu, history);
   return x;
 }
 

@@ -13,15 +13,12 @@
 #include "models/layers/parameters.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/group_norm.h"
+#include "models/vae/resnet.h"
 
 namespace sparsereel::models {
 
-struct MochiResidualBlock {
-  GroupNorm norm1;     // channels
-  CausalConv3d conv1;  // [channels, channels, 3, 3, 3]
-  GroupNorm norm2;
-  CausalConv3d conv2;
-
+/// As wide behind as before: without a shortcut.
+struct MochiResidualBlock : ResnetBlock<GroupNorm> {
   void weights(const Visit& visit, const std::string& name, int64_t channels);
 };
 

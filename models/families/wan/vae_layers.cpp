@@ -8,6 +8,7 @@
 
 #include "models/vae/between_convolutions.h"
 #include "models/vae/frame_attention.h"
+#include "models/vae/resnet.h"
 #include "models/vae/rms_norm.h"
 
 namespace sparsereel::models {
@@ -55,11 +56,11 @@ void WanResampler::weights(const Visit& visit, const std::string& name, int64_t 
 
 at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
                            const at::Tensor& input_bias, bool with_bias) {
-  const Border border = conv.border(history.rows);
-  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options(), border);
-  rms_norm_silu(x, gamma, new_frames(buffer, border), input_bias);
-  x.reset();
-  return causal_conv3d(conv, buffer, history, with_bias);
+  const auto norm_silu = [](const at::Tensor& weight, const at::Tensor& given, const at::Tensor& out,
+                            const at::Tensor& bias, const RowSplit* /*rows: each pixel by itself*/) {
+    rms_norm_silu(given, weight, out, bias);
+  };
+  return convolve_normed(gamma, conv, std::move(x), input_bias, norm_silu, history, with_bias);
 }
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history) {

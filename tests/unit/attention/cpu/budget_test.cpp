@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <span>
 #include <thread>
 
 #include "attention/length_sum.h"
@@ -161,34 +163,29 @@ std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   return heads;
 }
 
-TEST(Budget, OfPartsOfTheHeadsIsThatOfAllTogether) {
+/// choose: spend_budget() or keep_above_bound(). of: what these are given.
+void expect_parts_choose_as_one(void (*choose)(std::span<RankedHead>, double, const HeadPart*),
+                                std::initializer_list<double> of) {
   for (int64_t seed = 1; seed <= 20; ++seed) {
     const std::vector<RankedHead> given = some_heads(5, seed);
-    for (const double topk : {0.01, 0.1, 0.3, 0.6, 0.9, 1.0}) {
+    for (const double amount : of) {
       auto whole = given, parts = given;
-      spend_budget(whole, topk);
+      choose(whole, amount, nullptr);
       test::run_parts({2, 1, 2}, /*alike=*/true, [&](const HeadPart& part, int64_t heads) {
-        spend_budget(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), topk,
-                     &part);
+        choose(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), amount, &part);
       });
-      for (size_t head = 0; head < whole.size(); ++head) EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << topk;
+      for (size_t head = 0; head < whole.size(); ++head)
+        EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << amount;
     }
   }
 }
 
+TEST(Budget, OfPartsOfTheHeadsIsThatOfAllTogether) {
+  expect_parts_choose_as_one(spend_budget, {0.01, 0.1, 0.3, 0.6, 0.9, 1.0});
+}
+
 TEST(BlockBound, OfPartsOfTheHeadsIsThatOfAllTogether) {
-  for (int64_t seed = 1; seed <= 20; ++seed) {
-    const std::vector<RankedHead> given = some_heads(5, seed);
-    for (const double bound : {1e-7, 1e-5, 1e-3}) {
-      auto whole = given, parts = given;
-      keep_above_bound(whole, bound);
-      test::run_parts({2, 1, 2}, /*alike=*/true, [&](const HeadPart& part, int64_t heads) {
-        keep_above_bound(std::span(parts).subspan(static_cast<size_t>(part.first), static_cast<size_t>(heads)), bound,
-                         &part);
-      });
-      for (size_t head = 0; head < whole.size(); ++head) EXPECT_EQ(parts[head].kept, whole[head].kept) << seed << bound;
-    }
-  }
+  expect_parts_choose_as_one(keep_above_bound, {1e-7, 1e-5, 1e-3});
 }
 
 TEST(Budget, OfHeadsThatDifferIsTheirOwn) {
