@@ -75,6 +75,7 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   const auto start = Clock::now();
   // The denoiser of the videos before makes room where both do not fit.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
+  pipeline.begin_transformer();
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);

@@ -11,7 +11,8 @@ namespace sparsereel::models {
 namespace {
 
 /// int64 [B] on the CPU: how many rows at the end equal the last one.
-at::Tensor padding_of(const at::Tensor& text) {
+at::Tensor padding_of(const at::Tensor& text, const std::vector<int64_t>& lengths) {
+  if (!lengths.empty()) return (text.size(1) - at::tensor(lengths, at::kLong)).clamp_min(1);
   const at::Tensor alike = text.eq(text.narrow(1, text.size(1) - 1, 1)).all(2);
   return alike.flip({1}).to(at::kLong).cumprod(1).sum(1).cpu();
 }
@@ -27,9 +28,9 @@ std::pair<at::Tensor, at::Tensor> biases_of(const at::Tensor& counts) {
 
 }  // namespace
 
-FoldedText fold_padding(const at::Tensor& text) {
+FoldedText fold_padding(const at::Tensor& text, const std::vector<int64_t>& lengths) {
   const int64_t length = text.size(1);
-  const at::Tensor padding = padding_of(text);
+  const at::Tensor padding = padding_of(text, lengths);
   const int64_t kept = length - padding.min().item<int64_t>() + 2;
   if (2 * kept > length) return {.rows = text, .bias = {}};
   const at::Tensor counts = padding.unsqueeze(1), place = at::arange(kept).unsqueeze(0) - (length - counts);

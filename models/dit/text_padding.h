@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <vector>
+
 namespace sparsereel::models {
 
 struct FoldedText {
@@ -13,7 +16,8 @@ struct FoldedText {
 
 /// text [B, L, C], each entry of which ends in equal rows, as many as it has. Of n such rows two are kept, with biases
 /// b and c so that e^b + e^c = n, which is what n equal keys and values add up to in a softmax; rows that are kept for
-/// longer texts alone get -inf. Where less than half of the rows would go, all stay. Waits for a GPU.
-FoldedText fold_padding(const at::Tensor& text);
+/// longer texts alone get -inf. Where less than half of the rows would go, all stay. lengths: the rows before those;
+/// empty: they are compared, and a GPU is waited for.
+FoldedText fold_padding(const at::Tensor& text, const std::vector<int64_t>& lengths = {});
 
 }  // namespace sparsereel::models

@@ -1,10 +1,12 @@
 // The transformer that leaves goes before the next one comes where both do not fit.
 #include "models/engine/experts.h"
 
-#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "models/weights/device.h"
 
 namespace sparsereel::models {
 
@@ -22,20 +24,46 @@ size_t Experts::at(double timestep) const {
   return static_cast<size_t>(std::min(found, specs_.end() - 1) - specs_.begin());
 }
 
+void Experts::begin(size_t expert) {
+  if (loaded(expert) != nullptr) return;
+  begun_expert_ = expert;
+  begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
+    const c10::InferenceMode guard;  // it is each thread's own
+    return load_(role);
+  });
+}
+
+/// Takes what was begun.
+void Experts::settle() {
+  if (!begun_.valid()) return;
+  try {
+    denoisers_[begun_expert_] = begun_.get();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): load() tries again, where less is in memory, and says what is wrong
+  }
+}
+
+Denoiser* Experts::loaded(size_t expert) {
+  settle();
+  return denoisers_[expert].get();
+}
+
 Denoiser& Experts::load(size_t expert) {
+  settle();
   if (denoisers_[expert]) return *denoisers_[expert];
   if (any_loaded() && !fits_(specs_[expert].role)) release();
   denoisers_[expert] = load_(specs_[expert].role);
   return *denoisers_[expert];
 }
 
-bool Experts::any_loaded() const {
+bool Experts::any_loaded() {
+  settle();
   return std::ranges::any_of(denoisers_, [](const auto& denoiser) { return denoiser != nullptr; });
 }
 
 void Experts::release() {
+  settle();
   for (auto& denoiser : denoisers_) denoiser.reset();
-  if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
+  give_back_kept_memory(device_);
 }
 
 }  // namespace sparsereel::models

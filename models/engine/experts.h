@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace sparsereel::models {
 
 class Experts {
  public:
-  /// Loads the expert with this role.
+  /// Loads the expert with this role, in whatever thread.
   using Load = std::function<std::shared_ptr<Denoiser>(const std::string& role)>;
   /// Whether it fits into memory beside those that are loaded.
   using Fits = std::function<bool(const std::string& role)>;
@@ -26,20 +27,26 @@ class Experts {
   /// The one that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
+  /// Begins to load it in a thread of its own. All that follow wait for its end.
+  void begin(size_t expert);
   /// Loads it unless it is there. The others stay where memory allows, and go first where it does not.
   Denoiser& load(size_t expert);
   /// nullptr where it is not there.
-  Denoiser* loaded(size_t expert) const { return denoisers_[expert].get(); }
-  bool any_loaded() const;
+  Denoiser* loaded(size_t expert);
+  bool any_loaded();
   void release();
 
  private:
+  void settle();
+
   std::vector<ExpertSpec> specs_;
   double train_steps_;
   c10::Device device_;
   Load load_;
   Fits fits_;
   std::vector<std::shared_ptr<Denoiser>> denoisers_;
+  std::future<std::shared_ptr<Denoiser>> begun_;
+  size_t begun_expert_ = 0;
 };
 
 }  // namespace sparsereel::models

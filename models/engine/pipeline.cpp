@@ -220,6 +220,11 @@ void Pipeline::load_transformer() {
   experts_->load(0);
 }
 
+void Pipeline::begin_transformer() {
+  if (device_.is_cpu() || offload_ || has_transformer()) return;
+  if (text_->fits_beside(weight_bytes(folder_, spec_.experts.front().role, transformer_format()))) experts_->begin(0);
+}
+
 bool Pipeline::has_transformer() const {
   return experts_->any_loaded();
 }
@@ -297,6 +302,8 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
 
 Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, const Run& run, StageMeter& meter,
                                     Outcome& outcome) {
+  // What is made of images depends on the memory that is free.
+  if (!images.first) begin_transformer();
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);

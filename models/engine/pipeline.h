@@ -176,6 +176,8 @@ class Pipeline {
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
+  /// Begins that in a thread of its own, where a GPU has room for it beside the text encoder: who needs it waits.
+  void begin_transformer();
   bool has_transformer() const;  // any of them is loaded
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.

@@ -75,7 +75,11 @@ void TextStage::check_vocabulary(int64_t encoders) const {
 }
 
 bool TextStage::fits() const {
-  return offload_ || weight_bytes(folder_, "text_encoder", format_) <= free_memory(device_) / 4 * 3;
+  return offload_ || fits_beside(0);
+}
+
+bool TextStage::fits_beside(uint64_t bytes) const {
+  return bytes + weight_bytes(folder_, "text_encoder", format_) <= free_memory(device_) / 4 * 3;
 }
 
 /// The encoder is the largest part of some checkpoints.

@@ -33,6 +33,8 @@ class TextStage {
   void check();
   /// Whether the encoder finds room on the device. A quarter of the free memory stays free.
   bool fits() const;
+  /// The same where so many bytes come beside it.
+  bool fits_beside(uint64_t bytes) const;
   /// Whether the encoder passes through layer by layer: with offload, or where it does not fit into memory.
   bool streams() const;
   /// The encoder then stays until it is released. Nothing where it streams.

@@ -142,7 +142,7 @@ at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const at::Tensor x32 = x.to(at::kFloat);
-  const at::Tensor normed = x32 * at::rsqrt(x32.square().mean(-1, /*keepdim=*/true) + eps);
+  const at::Tensor normed = x32 * at::rsqrt((x32 * x32).mean(-1, /*keepdim=*/true) + eps);
   return weight * normed.to(weight.scalar_type());
 }
 

@@ -187,6 +187,13 @@ void synchronize(c10::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(index_of(device));
 }
 
+void give_back_kept_memory(c10::Device device) {
+  if (device.is_cpu()) return;
+  auto* allocator = c10::getDeviceAllocator(device.type());
+  const auto [unclaimed, all] = allocator->getMemoryInfo(index_of(device));
+  if (unclaimed < all / 8) allocator->emptyCache();  // 2 MiB at a time: not for nothing
+}
+
 uint64_t peak_memory(c10::Device device) {
   if (device.is_cpu()) return 0;
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index_of(device));

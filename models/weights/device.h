@@ -37,6 +37,10 @@ std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
 /// Waits until everything enqueued on a GPU is done; nothing to wait for on a CPU.
 void synchronize(c10::Device device);
 
+/// What libtorch keeps of a GPU's memory for the next use goes back to the driver where that has little left: kernels
+/// that are loaded, and communicators, take theirs there.
+void give_back_kept_memory(c10::Device device);
+
 /// Bytes of a GPU that libtorch's allocator has given out at most since the last reset; 0 on a CPU.
 uint64_t peak_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);

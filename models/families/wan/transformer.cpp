@@ -155,7 +155,7 @@ Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
   const at::Tensor sinusoids = timestep_sinusoids(times, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
   const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
   const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch_of(config_), plan);
-  const FoldedText text = fold_padding(given.text);
+  const FoldedText text = fold_padding(given.text, given.text_lengths);
   Tokens tokens = {
       .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
       .text_tokens = 0,

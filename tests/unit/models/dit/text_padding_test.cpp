@@ -54,6 +54,15 @@ TEST(FoldPadding, KeepsARepeatedTokenThatIsNoPadding) {
   expect_same_attention(text, 11);
 }
 
+TEST(FoldPadding, TakesLengthsThatAreKnown) {
+  const std::vector<int64_t> lengths = {3, 20, 0};
+  const at::Tensor text = padded_text(lengths, 64);
+  const FoldedText found = fold_padding(text), known = fold_padding(text, lengths);
+  EXPECT_TRUE(known.rows.equal(found.rows));
+  EXPECT_TRUE(known.bias.equal(found.bias));
+  EXPECT_TRUE(fold_padding(text, {3, 20, 64}).rows.equal(text));
+}
+
 TEST(FoldPadding, WeighsAsMuchInBf16) {
   for (const int64_t length : {0, 1, 77, 300, 400}) {
     const at::Tensor bias = fold_padding(padded_text({length}, 1000)).bias.to(at::kBFloat16).to(at::kDouble);

@@ -51,6 +51,7 @@ class ExpertsTest : public ::testing::Test {
         spec_, at::kCPU,
         [this](const std::string& role) {
           loads_.push_back(role);
+          if (fails_ > 0 && fails_-- > 0) throw std::runtime_error("there is no memory for " + role);
           return std::make_shared<Constant>(role == "transformer" ? 1 : 10);
         },
         [this](const std::string&) { return fits_; });
@@ -68,6 +69,7 @@ class ExpertsTest : public ::testing::Test {
   Request request_;
   std::vector<std::string> loads_;
   bool fits_ = true;
+  int fails_ = 0;  // so many loads do
 };
 
 TEST_F(ExpertsTest, TheTimestepDecides) {
@@ -95,6 +97,37 @@ TEST_F(ExpertsTest, OneGoesBeforeTheOtherComesWhereBothDoNotFit) {
   EXPECT_EQ(both->loaded(0), nullptr);
   both->load(0);
   EXPECT_THAT(loads_, ElementsAre("transformer", "transformer_2", "transformer"));
+}
+
+TEST_F(ExpertsTest, WhatWasBegunIsLoadedOnce) {
+  const auto both = experts();
+  both->begin(0), both->begin(0);
+  EXPECT_NE(both->loaded(0), nullptr);
+  both->load(0);
+  EXPECT_THAT(loads_, ElementsAre("transformer"));
+}
+
+TEST_F(ExpertsTest, WhatWasBegunIsReleasedToo) {
+  const auto both = experts();
+  both->begin(0);
+  both->release();
+  EXPECT_FALSE(both->any_loaded());
+}
+
+TEST_F(ExpertsTest, WhatFailedAheadIsLoadedAgainWhenItIsNeeded) {
+  const auto both = experts();
+  fails_ = 1;
+  both->begin(0);
+  EXPECT_EQ(both->loaded(0), nullptr);
+  both->load(0);
+  EXPECT_THAT(loads_, ElementsAre("transformer", "transformer"));
+}
+
+TEST_F(ExpertsTest, WhatFailsAgainIsHeard) {
+  const auto both = experts();
+  fails_ = 2;
+  both->begin(0);
+  EXPECT_THROW(both->load(0), std::runtime_error);
 }
 
 /// Each step adds (next sigma - sigma) x prediction, which guidance makes value x (1 + scale).
