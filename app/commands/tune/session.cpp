@@ -2,6 +2,7 @@
 #include "app/commands/tune/session.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "hilbert/error.h"
 #include "models/engine/request.h"
@@ -19,6 +20,21 @@ Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   if (head.selection == attention::Selection::topk) candidate.topk = head.topk;
   if (head.selection == attention::Selection::block_error) candidate.block_error = head.block_error;
   return candidate;
+}
+
+/// The first of them that has a topk, with the bound in its place that is expected to leave as many blocks. How many
+/// bounds leave depends on a video's size: until one was seen, any of them may seem slow.
+std::optional<Candidate> bounded_twin(const std::vector<Candidate>& presets, const std::vector<double>& bounds) {
+  const auto preset = std::ranges::find_if(presets, [](const Candidate& each) { return each.topk.has_value(); });
+  if (preset == presets.end() || bounds.empty()) return {};
+  Candidate twin = *preset;
+  twin.topk.reset();
+  const auto off = [&](double bound) {
+    twin.block_error = bound;
+    return std::abs(std::log(usual_share(twin) / *preset->topk));
+  };
+  twin.block_error = std::ranges::min(bounds, {}, off);
+  return twin;
 }
 
 }  // namespace
@@ -65,6 +81,7 @@ void Session::search_with(const std::string& weights, const bench::StepTimes& ti
   std::vector<Candidate> presets;
   for (const Preset& preset : plan_.presets)
     if (preset.candidate.weights == weights) presets.push_back(preset.candidate);
+  if (const auto twin = bounded_twin(presets, plan_.axes.block_errors)) presets.push_back(*twin);
   search.add(presets, costs, /*first=*/true);
   Axes axes = plan_.axes;
   axes.weights = {weights};
