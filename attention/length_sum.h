@@ -13,6 +13,9 @@ namespace sparsereel::attention {
 /// The mean is over every so many tiles of a head, from the first on: a prediction reads all means of V.
 constexpr int kLengthTiles = 8;
 
+constexpr double kLeastError =
+    1e-30;  // added before logarithms: keeps blocks without any error in order of their masses
+
 /// All 64-bit numbers, so that ranks add them up as such.
 struct LengthSum {
   static constexpr int kBins = 32;

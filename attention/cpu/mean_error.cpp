@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/length_sum.h"
+
 namespace sparsereel::attention::cpu {
 namespace {
 

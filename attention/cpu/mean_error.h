@@ -13,8 +13,6 @@ namespace sparsereel::attention::cpu {
 /// to 31.3.
 constexpr int64_t kQueryCell = 16;
 
-constexpr double kLeastError = 1e-30;  // keeps blocks without any error in order of their masses
-
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 
 /// Query tiles of one head against its blocks of video keys, [tiles, blocks].

@@ -12,12 +12,13 @@
 #include "attention/cuda/tile_masses.cuh"
 #include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
+#include "attention/length_sum.h"
 
 namespace sparsereel::attention::cuda {
 
 constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
-constexpr float kLeastError = 1e-30F;  // as in attention/cpu/mean_error.h
+constexpr float kLeastOfRanks = kLeastError;
 constexpr int kMostCells = 192 / kCell;
 constexpr float kMostError = 1 << 20;  // that is counted of a tile
 
@@ -295,7 +296,7 @@ class TileSelector {
         if (block < candidates[i / 2] && !forced(block)) {
           const ValueSpread spread = spreads[block];
           const float square = fmaxf(variance[i], 0.0F) * square_scale;
-          const float error = __logf(fast_sqrt(square) * spread.deviation + 0.5F * square * spread.far + kLeastError);
+          const float error = __logf(fast_sqrt(square) * spread.deviation + 0.5F * square * spread.far + kLeastOfRanks);
           key = ordered(__logf(mass[i] < FLT_MIN ? FLT_MIN : mass[i]) + error);
           best[i / 2].see(key, block);
         }
@@ -360,7 +361,7 @@ class TileSelector {
     const float share = static_cast<float>(sum.bins[lane()]) / static_cast<float>(sum.lengths);
     const float mean = warp_sum(ldexpf(share, LengthSum::unit_of(lane())));
     if (isnan(mean)) return {1, kAllTies};  // no length is finite
-    return {ordered(logf(choice_.error * mean + kLeastError)) + 1, kAllTies};
+    return {ordered(logf(choice_.error * mean + kLeastOfRanks)) + 1, kAllTies};
   }
 
   /// What a tile that chooses for itself keeps.
