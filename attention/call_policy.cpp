@@ -46,9 +46,12 @@ void require(bool ok, const std::string& field, double value, const std::string&
   if (!ok) throw bad_option(field, "is " + exact_text(value), "set it to " + range);
 }
 
+bool is_valid(const HeadPolicy& head, const SelectionField& field) {
+  return head.*field.value > 0 && head.*field.value <= field.most;
+}
+
 bool is_valid(const HeadPolicy& head) {
-  return head.topk > 0 && head.topk <= 1 && head.cdf > 0 && head.cdf <= 1 && head.error > 0 &&
-         std::isfinite(head.error) && head.block_error > 0 && std::isfinite(head.block_error) &&
+  return std::ranges::all_of(kSelections, [&](const SelectionField& each) { return is_valid(head, each); }) &&
          head.similarity >= -1 && head.similarity <= 1 && head.pv_threshold >= 0 && std::isfinite(head.pv_threshold);
 }
 
@@ -99,11 +102,9 @@ double usual_topk(Dropped dropped) {
 }
 
 void validate(const HeadPolicy& head, const std::string& prefix) {
-  require(head.topk > 0 && head.topk <= 1, prefix + "topk", head.topk, "a value above 0 and at most 1");
-  require(head.cdf > 0 && head.cdf <= 1, prefix + "cdf", head.cdf, "a value above 0 and at most 1");
-  require(head.error > 0 && std::isfinite(head.error), prefix + "error", head.error, "a value above 0");
-  require(head.block_error > 0 && std::isfinite(head.block_error), prefix + "block_error", head.block_error,
-          "a value above 0");
+  for (const SelectionField& field : kSelections)
+    require(is_valid(head, field), prefix + field.name, head.*field.value,
+            "a value above 0 and at most " + exact_text(field.most));
   require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
           "a value from -1 to 1");
   require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,

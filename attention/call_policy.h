@@ -50,6 +50,8 @@ constexpr bool needs_errors(Selection selection) {
   return selection == Selection::error || selection == Selection::block_error;
 }
 
+constexpr double kMostError = 1000;  // that a bound allows: far beyond what is of use, and within a GPU's numbers
+
 /// Choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
@@ -72,6 +74,28 @@ struct HeadPolicy {
 
   bool operator==(const HeadPolicy&) const = default;
 };
+
+/// A way to say how many blocks are computed.
+struct SelectionField {
+  Selection selection;
+  const char* name;   // of the option
+  const char* key;    // in reports and profiles, where `error` is what was measured
+  const char* words;  // for people
+  double HeadPolicy::*value;
+  double most;  // values are above 0
+};
+
+/// In the order of Selection.
+inline constexpr std::array<SelectionField, 4> kSelections{{
+    {Selection::topk, "topk", "topk", "topk", &HeadPolicy::topk, 1},
+    {Selection::cdf, "cdf", "cdf", "cdf", &HeadPolicy::cdf, 1},
+    {Selection::error, "error", "error_bound", "error", &HeadPolicy::error, kMostError},
+    {Selection::block_error, "block_error", "block_error", "block error", &HeadPolicy::block_error, kMostError},
+}};
+
+constexpr const SelectionField& field_of(Selection selection) {
+  return kSelections[static_cast<size_t>(selection)];
+}
 
 /// How blocks are chosen, as far as the calls of a run have it in common.
 struct BlockPolicy {
@@ -100,7 +124,8 @@ Ranking usual_ranking(Dropped dropped);
 /// HeadPolicy::topk where only what stands for dropped blocks was chosen. Without means more blocks have to be kept.
 double usual_topk(Dropped dropped);
 
-/// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1]).
+/// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1], errors
+/// in (0, kMostError]).
 void validate(const HeadPolicy& head, const std::string& prefix);
 
 /// Likewise of all of a call's; `heads`: what the fields of its heads are called, "heads[2].topk". Also throws where

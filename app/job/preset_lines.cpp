@@ -40,17 +40,8 @@ std::string selection_text(const Video& video) {
   const auto& profile = video.options.profile;
   if (profile && profile->by_head()) return "blocks of each head's own";
   const attention::HeadPolicy& head = video.plan.attention_policy.defaults;
-  switch (head.selection) {
-    case attention::Selection::topk:
-      return "topk " + exact_text(head.topk);
-    case attention::Selection::cdf:
-      return "cdf " + exact_text(head.cdf);
-    case attention::Selection::error:
-      return "error " + exact_text(head.error);
-    case attention::Selection::block_error:
-      return "block error " + exact_text(head.block_error);
-  }
-  return {};
+  const attention::SelectionField& field = attention::field_of(head.selection);
+  return std::string(field.words) + " " + exact_text(head.*field.value);
 }
 
 std::string blocks_text(const Video& video) {

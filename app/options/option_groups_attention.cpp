@@ -8,6 +8,7 @@ namespace sparsereel::app::groups {
 namespace {
 
 using sparsereel::attention::Dropped;
+using sparsereel::attention::field_of;
 using sparsereel::attention::HeadPolicy;
 using sparsereel::attention::Policy;
 using sparsereel::attention::Selection;
@@ -24,10 +25,7 @@ std::string number_text(double value) {
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
   if (head.selection != selection) return {};
-  return default_text(number_text(selection == Selection::topk    ? head.topk
-                                  : selection == Selection::cdf   ? head.cdf
-                                  : selection == Selection::error ? head.error
-                                                                  : head.block_error));
+  return default_text(number_text(head.*field_of(selection).value));
 }
 
 std::string topk_help() {

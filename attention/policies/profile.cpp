@@ -17,7 +17,6 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr int64_t kMost = 1'000'000;  // pixels, frames, steps, layers
-constexpr double kMostError = 1000;   // predicted, of a head or a block: far beyond what is of use
 constexpr size_t kMostLayers = 512, kMostHeads = 512;
 constexpr const char* kRemedy = "correct the file, or make it anew with 'sparsereel tune'";
 
@@ -117,20 +116,6 @@ std::map<std::string, std::string> read_settings(const YAML::Node& node, Fields 
   return settings;
 }
 
-/// The key of what a selection goes by, and its field. A head's `error` was there first: what was measured.
-std::pair<const char*, double HeadPolicy::*> field_of(Selection selection) {
-  switch (selection) {
-    case Selection::cdf:
-      return {"cdf", &HeadPolicy::cdf};
-    case Selection::error:
-      return {"error_bound", &HeadPolicy::error};
-    case Selection::block_error:
-      return {"block_error", &HeadPolicy::block_error};
-    default:
-      return {"topk", &HeadPolicy::topk};
-  }
-}
-
 ProfileHead read_head(Fields fields) {
   ProfileHead head;
   head.error = fields.number("error", 0, kMostRelativeL1);
@@ -139,10 +124,10 @@ ProfileHead read_head(Fields fields) {
     if (fields.text("dense") != "true") throw fields.refused("dense is not 'true'");
     head.policy.dense = true;
   } else {
-    for (const Selection selection : {Selection::cdf, Selection::block_error, Selection::error})
-      if (fields.has(field_of(selection).first)) head.policy.selection = selection;
-    const auto [key, field] = field_of(head.policy.selection);
-    head.policy.*field = fields.number(key, 0, needs_errors(head.policy.selection) ? kMostError : 1);
+    for (const SelectionField& each : kSelections)
+      if (fields.has(each.key)) head.policy.selection = each.selection;
+    const SelectionField& field = field_of(head.policy.selection);
+    head.policy.*field.value = fields.number(field.key, 0, field.most);
     head.policy.similarity = fields.number("similarity", -1, 1);
     head.policy.pv_threshold = fields.number("pv_threshold", 0, 1e6);
     try {
@@ -276,8 +261,8 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
   if (policy.dense) {
     emit(out, {{"dense", "true"}});
   } else {
-    const auto [key, field] = field_of(policy.selection);
-    emit(out, {{key, exact_text(policy.*field)},
+    const SelectionField& field = field_of(policy.selection);
+    emit(out, {{field.key, exact_text(policy.*field.value)},
                {"similarity", short_number(policy.similarity, 6)},
                {"pv_threshold", short_number(policy.pv_threshold, 6)}});
   }

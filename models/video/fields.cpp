@@ -18,8 +18,7 @@
 namespace sparsereel::models {
 namespace {
 
-using attention::Dropped, attention::drops_blocks, attention::Mode, attention::Ranking, attention::Selection,
-    hilbert::TokenOrder;
+using attention::Dropped, attention::drops_blocks, attention::Mode, attention::Ranking, hilbert::TokenOrder;
 
 /// A member's type: its kind, its choices, how a text becomes one and back. `name`: the field's, for errors.
 template <typename Value>
@@ -205,13 +204,17 @@ bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
 
-/// Of the one member that selects blocks.
-template <Selection kSelection>
-auto selected_by(double attention::HeadPolicy::*member) {
-  return [member](const Plan& plan) {
+/// Which share of the blocks, or by which bound; those behind it in the table are excluded here, itself by those
+/// before.
+Field how_many_blocks(const attention::SelectionField& own) {
+  Field row{.name = own.name, .idle = {Idle::every_block}};
+  for (const auto& each : attention::kSelections)
+    if (each.selection > own.selection) row.excludes.push_back({.other = each.name});
+  const auto of_plan = [own](const Plan& plan) {
     const attention::HeadPolicy& head = plan.attention_policy.defaults;
-    return only(shares_policy(plan) && head.selection == kSelection, head.*member);
+    return only(shares_policy(plan) && head.selection == own.selection, head.*own.value);
   };
+  return field(kHowMany[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
 auto of_all_heads(double attention::HeadPolicy::*member) {
@@ -300,18 +303,10 @@ std::vector<Field> sampling() {
 std::vector<Field> selection() {
   using Head = attention::HeadPolicy;
   using attention::Policy;
-  const std::vector<Idle> every_block = {Idle::every_block}, idle = {Idle::every_block, Idle::profile};
-  return {
-      field(&Request::topk, selected_by<Selection::topk>(&Head::topk),
-            {.name = "topk",
-             .idle = every_block,
-             .excludes = {{.other = "cdf"}, {.other = "error"}, {.other = "block_error"}}}),
-      field(&Request::cdf, selected_by<Selection::cdf>(&Head::cdf),
-            {.name = "cdf", .idle = every_block, .excludes = {{.other = "error"}, {.other = "block_error"}}}),
-      field(&Request::error, selected_by<Selection::error>(&Head::error),
-            {.name = "error", .idle = every_block, .excludes = {{.other = "block_error"}}}),
-      field(&Request::block_error, selected_by<Selection::block_error>(&Head::block_error),
-            {.name = "block_error", .idle = every_block}),
+  const std::vector<Idle> idle = {Idle::every_block, Idle::profile};
+  std::vector<Field> all;
+  for (const auto& each : attention::kSelections) all.push_back(how_many_blocks(each));
+  const std::vector<Field> others = {
       field(&Request::dropped, of_dropping(&Policy::dropped),
             {.name = "dropped",
              .choices = {"mean", "none"},
@@ -347,6 +342,8 @@ std::vector<Field> selection() {
             {.name = "dense_steps", .idle = {Idle::every_block}}),
       field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
             {.name = "dense_layers", .idle = {Idle::every_block}})};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
 }
 
 /// The file of a role's weights, or the place of the tokenizer.

@@ -48,14 +48,13 @@ attention::Policy make_policy(const Request& request) {
   policy.arithmetic = request.arithmetic.value_or(policy.arithmetic);
   attention::HeadPolicy& head = policy.defaults;
   if (policy.ranking == Ranking::mass && needs_errors(head.selection)) head.selection = Selection::topk;
-  if (request.topk) head.selection = Selection::topk;
-  if (request.cdf) head.selection = Selection::cdf;
-  if (request.error) head.selection = Selection::error;
-  if (request.block_error) head.selection = Selection::block_error;
-  head.topk = request.topk.value_or(attention::usual_topk(policy.dropped));
-  head.cdf = request.cdf.value_or(head.cdf);
-  head.error = request.error.value_or(head.error);
-  head.block_error = request.block_error.value_or(head.block_error);
+  head.topk = attention::usual_topk(policy.dropped);
+  for (const attention::SelectionField& field : attention::kSelections) {
+    const auto& asked = request.*kHowMany[static_cast<size_t>(field.selection)];
+    if (!asked) continue;
+    head.selection = field.selection;
+    head.*field.value = *asked;
+  }
   head.similarity = request.similarity.value_or(head.similarity);
   head.pv_threshold = request.pv_threshold.value_or(head.pv_threshold);
   policy.dense_layers = request.dense_layers.value_or(policy.dense_layers);

@@ -1,6 +1,7 @@
 // What is asked of one video, and of the model that makes it. No torch, and no tensors.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -104,8 +105,15 @@ struct Request {
   VaeTiling vae_tiling = VaeTiling::automatic;
 };
 
-/// Names of the fields that say how many blocks all heads compute; each excludes the others.
-inline constexpr std::array<const char*, 4> kHowManyBlocks = {"topk", "cdf", "error", "block_error"};
+/// The fields that say how many blocks all heads compute, as attention::kSelections; each excludes the others.
+inline constexpr std::array<std::optional<double> Request::*, 4> kHowMany = {&Request::topk, &Request::cdf,
+                                                                             &Request::error, &Request::block_error};
+/// Their names.
+inline constexpr auto kHowManyBlocks = [] {
+  std::array<const char*, attention::kSelections.size()> names{};
+  std::ranges::transform(attention::kSelections, names.begin(), &attention::SelectionField::name);
+  return names;
+}();
 
 /// The request's own block selection, whatever its `policy`, without dense steps; unset members keep the policy's
 /// defaults. What asks for means (a bound on errors, a ranking by them) brings them, and what stands for dropped blocks

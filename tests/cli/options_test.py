@@ -253,6 +253,8 @@ class Options(CommandLineTest):
         (self.folder / 'a').mkdir()
         for value, arguments, error in (
                 ('a', ['-m', MODEL], 'a prompt is missing'), ('topk is', ['-m', MODEL, '-p', PROMPT, '--topk', '1.5'], '--topk is 1.5'),
+                ('block_error is', ['-m', MODEL, '-p', PROMPT, '--block-error', '1e39'], '--block-error is 1e+39'),
+                ('error is', ['-m', MODEL, '-p', PROMPT, '--error', '1001'], '--error is 1001'),
                 ('--steps', ['-m', MODEL, '-p', PROMPT, '--steps', '0'], '--steps 0 is below 1'),
                 ('a', ['--from', 'a.mp4'], 'a.mp4: no such file'),
                 ('a', ['-m', MODEL, '-p', PROMPT, '--save-latents', 'a/b/c.safetensors'], 'cannot write')):

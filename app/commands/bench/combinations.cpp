@@ -265,8 +265,8 @@ void add_list(const OptionGroup& group, Lists& lists, const std::string& key, co
 
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
   add_list(group, lists, "topk", "fractions of the key blocks computed (default " + topk_default + ")");
-  for (const char* key : {"cdf", "error", "block_error", "dropped", "select", "cell", "arithmetic"})
-    add_list(group, lists, key);
+  for (size_t i = 1; i < kHowMany.size(); ++i) add_list(group, lists, kHowMany[i]);
+  for (const char* key : {"dropped", "select", "cell", "arithmetic"}) add_list(group, lists, key);
 }
 
 bool is_given(const Lists& lists, const std::string& key) {
@@ -299,16 +299,16 @@ Row selection_fields(const Policy* policy, bool tuned) {
   if (policy->arithmetic == 16) row["arithmetic"] = policy->arithmetic;
   if (tuned) return row;
   const attention::HeadPolicy& head = policy->defaults;
-  if (head.selection == Selection::topk) row["topk"] = head.topk;
-  if (head.selection == Selection::cdf) row["cdf"] = head.cdf;
-  if (head.selection == Selection::error) row["error_bound"] = head.error;
-  if (head.selection == Selection::block_error) row["block_error"] = head.block_error;
+  const attention::SelectionField& field = attention::field_of(head.selection);
+  row[field.key] = head.*field.value;
   return row;
 }
 
 Columns selection_columns() {
-  return {{"topk", "topk"},       {"cdf", "cdf"},       {"error_bound", "error"}, {"block_error", "block error"},
-          {"dropped", "dropped"}, {"select", "select"}, {"cell", "cell"}};
+  Columns columns;
+  for (const auto& field : attention::kSelections) columns.push_back({field.key, field.words});
+  for (const char* how : {"dropped", "select", "cell"}) columns.push_back({how, how});
+  return columns;
 }
 
 Row fields_of(const Combination& combination) {
@@ -332,11 +332,9 @@ void Combination::settle(int64_t steps) {
 }
 
 std::string value_name(const Row& row, const std::string& topk) {
-  for (const auto& [key, word] : {std::pair<const char*, std::string>("topk", topk),
-                                  {"cdf", "cdf "},
-                                  {"error_bound", "error "},
-                                  {"block_error", "block error "}})
-    if (const auto value = number_of(row, key)) return word + exact_text(*value);
+  for (const auto& field : attention::kSelections)
+    if (const auto value = number_of(row, field.key))
+      return (field.selection == Selection::topk ? topk : std::string(field.words) + " ") + exact_text(*value);
   return {};
 }
 
