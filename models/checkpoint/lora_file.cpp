@@ -21,6 +21,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kMetadata = "lora_adapter_metadata";  // diffusers' key
+/// A trainer's key, of the arguments that its layers are made with; an alpha for each kind of them, by the start of
+/// their last name.
+constexpr const char* kArguments = "kwargs";
+constexpr std::pair<const char*, std::string_view> kAlphasOfKinds[] = {{"qkv_proj_lora_alpha", "qkv_"},
+                                                                       {"out_proj_lora_alpha", "proj_"}};
 constexpr std::string_view kPeftPrefix = "base_model.model.";
 constexpr const char* kExportAgain =
     "export the LoRA again: each layer has lora_A and lora_B, or lora_down and lora_up, and may have an alpha";
@@ -181,6 +186,9 @@ class Reader {
 
   void read_metadata() {
     const auto& metadata = result_.file->metadata();
+    if (const auto found = metadata.find(kArguments); found != metadata.end())
+      arguments_ =
+          json::parse(found->second, nullptr, /*allow_exceptions=*/false);  // others may mean other things by it
     const auto found = metadata.find(kMetadata);
     if (found == metadata.end()) return;
     metadata_ = parse_json(found->second, path_ + ": " + kMetadata, kExportAgain);
@@ -259,16 +267,19 @@ class Reader {
         if (name.find_first_of("\\^$*+?()[]{}|") != std::string::npos)
           fail(std::string(kMetadata) + ": alpha_pattern " + in_quotes(name) + " is a regular expression",
                "write the names of the layers out");
-        if (layer.name == name || layer.name.ends_with("." + name)) return number(alpha, "alpha_pattern");
+        if (layer.name == name || layer.name.ends_with("." + name)) return number(alpha, kMetadata, "alpha_pattern");
       }
     }
-    const json* alpha = field(layer, "lora_alpha");
-    return alpha == nullptr ? static_cast<double>(layer.rank()) : number(*alpha, "lora_alpha");
+    if (const json* alpha = field(layer, "lora_alpha")) return number(*alpha, kMetadata, "lora_alpha");
+    const std::string last = layer.name.substr(layer.name.rfind('.') + 1);
+    for (const auto& [name, kind] : kAlphasOfKinds)
+      if (last.starts_with(kind) && arguments_.contains(name)) return number(arguments_[name], kArguments, name);
+    return static_cast<double>(layer.rank());
   }
 
-  double number(const json& value, const char* name) const {
+  double number(const json& value, const char* where, const char* name) const {
     if (!value.is_number() || !fits_float(value.get<double>()))
-      fail(std::string(kMetadata) + ": " + name + " is not a finite number that a float holds", kExportAgain);
+      fail(std::string(where) + ": " + name + " is not a finite number that a float holds", kExportAgain);
     return value.get<double>();
   }
 
@@ -284,7 +295,7 @@ class Reader {
 
   std::string path_;
   LoraFile result_;
-  json metadata_ = json::object();
+  json metadata_ = json::object(), arguments_;
   std::map<Key, LoraLayer> layers_;
   std::map<Key, double> alphas_;
   std::vector<std::string> strangers_;

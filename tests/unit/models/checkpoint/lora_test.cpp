@@ -102,6 +102,25 @@ TEST_F(Lora, TheScaleOfALayerIsAlphaOverRank) {
   EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8})", with_alpha), 0.5) << "the tensor's is nearer";
 }
 
+TEST_F(Lora, AnAlphaForEachKindOfLayerStandsInATrainersArguments) {
+  const auto strengths = [&](const std::string& arguments) {
+    std::vector<double> all;
+    for (const std::string layer : {"blocks.0.attn.proj_y", "blocks.0.attn.qkv_x", "blocks.0.mlp_x.w1"})
+      all.push_back(
+          read_lora(write({{layer + ".lora_A", {4, 8}}, {layer + ".lora_B", {8, 4}}}, {{"kwargs", arguments}}))
+              .layers.at(0)
+              .strength);
+    return all;
+  };
+  EXPECT_EQ(strengths(R"({"qkv_proj_lora_alpha": 8, "out_proj_lora_alpha": 2, "out_proj_lora_dropout": 0.5})"),
+            (std::vector<double>{0.5, 2, 1}));
+  for (const char* other : {"{", "[1]", "8", R"({"depth": 48})"})
+    EXPECT_EQ(strengths(other), (std::vector<double>{1, 1, 1})) << other;
+  EXPECT_TRUE(refused({{"blocks.0.attn.qkv_x.lora_A", {4, 8}}, {"blocks.0.attn.qkv_x.lora_B", {8, 4}}},
+                      {"kwargs: qkv_proj_lora_alpha is not a finite number"},
+                      {{"kwargs", R"({"qkv_proj_lora_alpha": null})"}}));
+}
+
 TEST_F(Lora, AlphasMayBeStoredInHalf) {
   const std::vector<uint16_t> ones(16, 0), half = {0x4200}, small = {0x8001}, bfloat = {0x40a0};
   const auto alpha = [&](const std::vector<uint16_t>& bits, Dtype dtype) {
