@@ -10,7 +10,7 @@ namespace sparsereel::app::tuning {
 namespace {
 
 /// From here on a candidate is not worth its videos: a share of the best one's seconds, and decibels.
-constexpr double kLeastShare = 0.01, kLeastDecibels = 0.1;
+constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
 /// Nearness beyond which nothing is seen: a cache that never reused a step makes equal videos, which no model of noise
 /// explains.
 constexpr double kMostDecibels = 60;
@@ -237,6 +237,8 @@ double SettingSearch::chance(const Standing& standing) const {
 /// What its videos promise: shares of the best one's seconds or, within a limit of seconds, of what counts in decibels.
 double SettingSearch::gain(const Standing& standing, const std::optional<size_t>& best) const {
   if (complete(standing) || !has_time(standing)) return 0;
+  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // which `quantized` does, too
+  if (keeps_all && standing.videos.empty()) return 0;
   const bool held = best && holds(standings_[*best]);
   if (goal_.at_most) {
     const double now = held ? standings_[*best].psnr.mean : 0, spread = std::max(1e-6, standing.psnr.deviation);
