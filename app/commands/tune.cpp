@@ -36,7 +36,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   models::Plan sparse = untuned;
   sparse.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
-  constexpr int kFormat = 2;  // of what the file holds of a video
+  constexpr int kFormat = 3;  // of what the file holds of a video and of a head
   const nlohmann::json key = {
       {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},

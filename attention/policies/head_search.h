@@ -19,6 +19,7 @@ namespace sparsereel::attention {
 struct Bounds {
   double l1 = 0.06;
   double l2 = 0.065;
+  bool each_call = false;  // in every call that is measured, as SpargeAttn has it; else in the sums over them
 };
 
 /// A head's policy, and what was measured of it.
@@ -63,6 +64,7 @@ class HeadSearch {
 
   static HeadPolicy policy_of(const Way& way, size_t point);
   double bound_of(const Way& way) const;
+  bool holds_for(const HeadPolicy& base) const;
   static double work_of(const Way& way);
   const Way* best_way() const;
   void advance();
@@ -74,7 +76,8 @@ class HeadSearch {
   Trial untuned_trial_;
   std::vector<Way> ways_;
   Ladder pv_;
-  HeadPolicy pv_base_;  // the selection that pv_ was measured with
+  HeadPolicy pv_base_;    // the selection that pv_ was measured with
+  int64_t pv_calls_ = 0;  // in so many calls, or with a sparser one
   int64_t calls_ = 0;
   Stage stage_ = Stage::done;
   size_t way_ = 0;  // of Stage::ways

@@ -1,4 +1,4 @@
-// Bisects in the first call, then moves a point a call by what the sums say.
+// Bisects in the first call, then moves a point a call by what all calls say.
 #include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {
@@ -33,7 +33,8 @@ void Ladder::settle(size_t edge) {
 void Ladder::report(const Trial& trial, double bound) {
   const size_t point = *wanted();
   trials_[point] += trial;
-  const bool passes = trials_[point].relative_l1() <= bound;
+  const Trial& all = trials_[point];
+  const bool passes = all.relative_l1() <= bound && (!each_call_ || all.worst <= bound);
   if (!bisected_) {
     (passes ? high_ : low_) = passes ? point : point + 1;
     if (low_ == high_) settle(high_);

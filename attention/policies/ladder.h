@@ -11,11 +11,13 @@
 namespace sparsereel::attention {
 
 /// A list of settings from the sparsest to the densest, of which the error falls along the list: finds the sparsest one
-/// within a bound. The first call bisects; every later one asks whether the answer still holds and moves it by what the
-/// sums over all calls say.
+/// within a bound. The first call bisects; every later one asks whether the answer still holds and moves it by what all
+/// calls say.
 class Ladder {
  public:
-  explicit Ladder(size_t points) : trials_(points), edge_(points), high_(points) {}
+  /// each_call: no call may exceed the bound, as against the sums over all of them.
+  explicit Ladder(size_t points, bool each_call = false)
+      : each_call_(each_call), trials_(points), edge_(points), high_(points) {}
 
   void begin_call();
   /// The setting to measure on this call; nothing: the call is done.
@@ -34,6 +36,7 @@ class Ladder {
  private:
   void settle(size_t edge);
 
+  bool each_call_;
   std::vector<Trial> trials_;  // pooled over calls
   size_t edge_;                // the answer after the last call; trials_.size(): none
   bool bisected_ = false;      // the first call is over

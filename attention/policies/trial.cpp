@@ -20,20 +20,22 @@ Trial& Trial::operator+=(const Trial& other) {
   kept_blocks += other.kept_blocks;
   skipped_pv_blocks += other.skipped_pv_blocks;
   calls += other.calls;
+  worst = std::max({worst, other.worst, other.relative_l1()});
   return *this;
 }
 
 void Trial::save(std::vector<double>& numbers) const {
-  numbers.insert(numbers.end(), {error, size, total_blocks, kept_blocks, skipped_pv_blocks, calls});
+  numbers.insert(numbers.end(), {error, size, total_blocks, kept_blocks, skipped_pv_blocks, calls, worst});
 }
 
 Trial Trial::restore(std::span<const double>& numbers) {
   Trial trial;
-  for (double* field :
-       {&trial.error, &trial.size, &trial.total_blocks, &trial.kept_blocks, &trial.skipped_pv_blocks, &trial.calls})
+  for (double* field : {&trial.error, &trial.size, &trial.total_blocks, &trial.kept_blocks, &trial.skipped_pv_blocks,
+                        &trial.calls, &trial.worst})
     *field = take(numbers);
   const std::array rising = {0.0, trial.skipped_pv_blocks, trial.kept_blocks, trial.total_blocks};
-  if (!std::is_sorted(rising.begin(), rising.end()) || trial.error < 0 || trial.size < 0) throw_damaged();
+  if (!std::is_sorted(rising.begin(), rising.end()) || trial.error < 0 || trial.size < 0 || trial.worst < 0)
+    throw_damaged();
   return trial;
 }
 

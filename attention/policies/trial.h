@@ -16,6 +16,7 @@ struct Trial {
   double size = 0;   // sum |o_full|
   double total_blocks = 0, kept_blocks = 0, skipped_pv_blocks = 0;
   double calls = 0;
+  double worst = 0;  // relative_l1() of the worst of the calls that were added
 
   double relative_l1() const { return size > 0 ? error / size : error; }
   bool broken() const { return !(relative_l1() <= kMostRelativeL1); }

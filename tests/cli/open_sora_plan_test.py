@@ -46,6 +46,23 @@ class OpenSoraPlan(CommandLineTest):
         self.assertEqual([row['stage'] for row in report['rows'] if row['stage'] != 'encode'],
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
+    def test_the_published_bounds_of_tuning_hold_when_measured_again(self):
+        """SpargeAttn's l1 and pv_l1 for this model: relative L1 of a head by its block selection, and with P.V skipped besides."""
+        l1, l2 = 0.03, 0.035
+        usual = ['-m', MODEL, '--size', '256x256', '--frames', 13, '--steps', 4, '--device', 'cpu', '-p', 'a green star', '--quiet', '--json']
+        for dropped in ('mean', 'none'):
+            with self.subTest(dropped=dropped):
+                tuned = self.run_program('tune', *usual, '--videos', 0, '--samples', 2, '--l1', l1, '--l2', l2, '--dropped', dropped, '--budget', '10m', '-o', 'p.yaml')
+                tune = json.loads(self.succeed(tuned).stdout)['tune']
+                self.assertTrue(tune['complete'])
+                self.assertLessEqual(max(max(layer) for layer in tune['head_relative_l1']), l2)
+                self.assertGreater(tune['sparsity'], 0.05)
+                run = self.run_program('generate', *usual, '--profile', 'p.yaml', '--attention', 'check', '-o', 'a.y4m')
+                attention = json.loads(self.succeed(run).stdout)['attention']
+                for step in (1, 3):  # which the heads were measured in
+                    self.assertLessEqual(max(attention['step_layer_relative_l1'][step]), l2)
+                self.assertAlmostEqual(attention['sparsity'], tune['sparsity'], delta=0.02)
+
 
 class Published(CommandLineTest):
     """A transformer's folder, the VAE's and the text encoder's, as they lie apart from each other."""

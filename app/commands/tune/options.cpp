@@ -147,7 +147,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   const attention::Bounds usual;
   plan.bounds = {.l1 = options.l1.value_or(std::min(usual.l1, options.l2.value_or(usual.l1))),
                  .l2 = options.l2.value_or(std::max(usual.l2, options.l1.value_or(usual.l2)))};
-  plan.bounds_asked = options.l1 || options.l2;
+  plan.bounds_asked = plan.bounds.each_call = options.l1 || options.l2;
   plan.samples = options.samples;
   plan.videos = std::min<int64_t>(options.videos, static_cast<int64_t>(plan.prompts.size()));
   if (plan.videos > 0) plan.prompts.resize(static_cast<size_t>(plan.videos));

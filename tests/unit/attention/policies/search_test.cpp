@@ -53,12 +53,23 @@ TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
   EXPECT_EQ(ladder.found(), 0U);
 }
 
-TEST(Ladder, FindsNothingWhereNothingPasses) {
-  Ladder ladder(5);
-  for (int i = 0; i < 3; ++i)
+TEST(Ladder, StaysWithWhatTheHardestCallNeedsWhereEachCounts) {
+  Ladder ladder(20, /*each_call=*/true);
+  for (const size_t needed : {4, 13, 9, 0, 0, 0}) {
     call(
-        ladder, [](size_t) { return std::nan(""); }, 0.06);
-  EXPECT_EQ(ladder.found(), std::nullopt);
+        ladder, [&](size_t point) { return point >= needed ? 0.05 : 0.07; }, 0.06);
+    EXPECT_EQ(ladder.found(), needed == 4 ? 4U : 13U);
+  }
+}
+
+TEST(Ladder, FindsNothingWhereNothingPasses) {
+  for (const bool each_call : {false, true}) {
+    Ladder ladder(5, each_call);
+    for (int i = 0; i < 3; ++i)
+      call(
+          ladder, [](size_t) { return std::nan(""); }, 0.06);
+    EXPECT_EQ(ladder.found(), std::nullopt);
+  }
 }
 
 /// A head: relative L1 and work of a policy.
@@ -98,6 +109,27 @@ TEST(HeadSearch, TakesTheWayWithTheLeastWorkWithinTheBounds) {
   EXPECT_NEAR(choice.policy.cdf, 0.9, 0.021);  // 0.5 x (1 - cdf) + 0.01 within 0.065
   EXPECT_LT(choice.policy.pv_threshold, 3);
   EXPECT_NEAR(search.untuned().trial.relative_l1(), 0.075, 1e-9);
+}
+
+TEST(HeadSearch, KeepsTheBoundsInEachCallWhereEachCounts) {
+  double factor = 1;
+  const Head head = [&](const HeadPolicy& policy) {
+    Trial result = concentrated(policy);
+    result.error *= factor;
+    return result;
+  };
+  for (const bool each_call : {false, true}) {
+    HeadSearch search({.topk = 0.5}, {.l1 = 0.06, .l2 = 0.065, .each_call = each_call});
+    for (const double each : {1.0, 0.5, 2.0, 0.5, 1.0, 0.5, 0.5}) {
+      factor = each;
+      measure(search, head);
+    }
+    factor = 2;
+    const HeadPolicy policy = search.choice().policy;
+    EXPECT_FALSE(policy.dense);
+    EXPECT_EQ(head(policy).relative_l1() <= 0.065, each_call) << "the hardest call";
+    EXPECT_EQ(search.choice().trial.worst <= 0.065, each_call);
+  }
 }
 
 TEST(HeadSearch, LeavesAHeadDenseThatGainsLessThanATenth) {
@@ -143,8 +175,8 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   search.save(numbers);
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
-  const size_t dropped = 7,
-               way = 1 + 2 + 20 * 6;  // where it says whether the first way was, and from there to the next
+  const size_t dropped = 8,
+               way = 1 + 2 + 20 * 7;  // where it says whether the first way was, and from there to the next
   numbers[dropped] = 2;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;
