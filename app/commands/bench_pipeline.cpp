@@ -8,6 +8,7 @@
 
 #include "app/commands/bench.h"
 #include "app/commands/bench/pipeline_stages.h"
+#include "app/commands/bench/rank_stages.h"
 #include "app/commands/bench/rows.h"
 #include "app/links.h"
 #include "app/measure/ranks_cost.h"
@@ -55,9 +56,10 @@ Expectation read_expectation(const std::string& text) {
 }
 
 /// On 2, 4 and 8 cards, and as many as were asked for.
-Rows expected_rows(const VideoCost& video, int64_t gpus, double speed) {
+Rows expected_rows(const VideoCost& video, const std::vector<bench::GpuCount>& gpus, double speed) {
   std::set<int64_t> counts = {2, 4, 8};
-  if (gpus > 1) counts.insert(gpus);
+  for (const bench::GpuCount& count : gpus)
+    if (count.gpus > 1) counts.insert(count.gpus);
   Rows rows;
   for (const int64_t count : counts) {
     const RanksCost cost = cost_over_ranks(video, count, speed);
@@ -80,16 +82,10 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
   TableOutput output(options.table);
   const auto pipeline = models::Pipeline::open(open_model(plan.run), plan.request);
   const models::Plan video = pipeline->resolve_anywhere(plan.request);
-  const models::ModelSpec& spec = pipeline->spec();
-  const int64_t gpus = settings.whole("gpus").value_or(1);
   const auto [step_ms, speed] = read_expectation(options.dry_run);
-  const VideoCost cost = {.tokens = models::token_count(spec, video.latent, video.max_sequence_length),
-                          .layers = spec.layers,
-                          .heads = spec.heads,
-                          .channels = static_cast<double>(spec.heads * spec.head_dim),
-                          .passes = video.is_guided() ? 2 : 1,
-                          .step_ms = step_ms};
-  const Rows rows = expected_rows(cost, gpus, speed);
+  VideoCost cost = bench::video_cost(pipeline->spec(), video);
+  cost.step_ms = step_ms;
+  const Rows rows = expected_rows(cost, bench::gpu_counts(settings, options.lists), speed);
   report.content["settings"] = {{"model", plan.run.model.string()},
                                 {"tokens", cost.tokens},
                                 {"layers", cost.layers},
@@ -115,9 +111,9 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
   if (options.dry_run != bench::kNoDryRun) return show_expected(settings, options, report);
-  if (settings.whole("gpus").value_or(1) != 1)
-    throw bad_option("gpus", "is for --dry-run here", "give it, or time 'sparsereel generate' with --gpus");
+  const std::vector<bench::GpuCount> counts = bench::gpu_counts(settings, options.lists);
   bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
+  plan.request.device = bench::first_device(counts, plan.request.device);
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
@@ -137,17 +133,26 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
                        "run the same command again; --json and --report hold the stages that were done");
   Rows rows;
   report.content["rows"] = rows;
+  const auto deliver = [&](const std::string& table, const Columns& columns) {
+    progress.clear();
+    if (!plan.options.heat_map.empty()) write_heat_maps(plan.options.heat_map, heat_maps(rows));
+    output.deliver(bench::run_summary(report.content) + "\n\n" + table, columns, rows, report);
+  };
+  if (bench::any_together(counts)) {
+    bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far) {
+      rows = std::move(so_far);
+      rows.insert(rows.end(), rivals.begin(), rivals.end());
+      report.content["rows"] = rows;
+    });
+    return deliver(markdown(bench::rank_columns(), rows, output.aligned()), bench::rank_columns());
+  }
   measure_stages(plan, *pipeline, progress, [&](Rows so_far) {
     rows = std::move(so_far);
     rows.insert(rows.end(), rivals.begin(), rivals.end());
     bench::compare_steps(rows, plan.video_steps);
     report.content["rows"] = rows;
   });
-  progress.clear();
-  if (!plan.options.heat_map.empty()) write_heat_maps(plan.options.heat_map, heat_maps(rows));
-  output.deliver(
-      bench::run_summary(report.content) + "\n\n" + bench::stage_markdown(rows, plan.video_steps, output.aligned()),
-      bench::stage_columns(), rows, report);
+  deliver(bench::stage_markdown(rows, plan.video_steps, output.aligned()), bench::stage_columns());
 }
 
 }  // namespace sparsereel::app

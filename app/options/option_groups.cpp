@@ -186,7 +186,6 @@ std::vector<OptionSpec> machine() {
       {.names = "--gpus",
        .kind = whole,
        .help = "how many to use (default: 1 GPU, all CPU cores)",
-       .commands = {bench_pipeline},
        .scope = Scope::whole_set},
       {.names = "--threads",
        .kind = whole,

@@ -8,13 +8,15 @@
 
 namespace sparsereel::app {
 
-Team::Team(std::vector<std::string> devices, int threads) : devices_(std::move(devices)), threads_(threads) {
-  if (size() > 1) meet();
+Team::Team(std::vector<std::string> devices, int threads, bool together)
+    : devices_(std::move(devices)), threads_(threads), together_(together) {
+  if (together_) meet();
 }
 
 void Team::meet() {
   try {
     std::unique_ptr<World> world = World::start(devices_);
+    world->outlive();
     models::start_device(world->device());
     world->connect();
     world_ = std::move(world);
@@ -26,7 +28,7 @@ void Team::meet() {
 
 void Team::use(const GenerateOptions& model) {
   model_ = &model;
-  if (size() == 1) return;
+  if (!together_) return;
   if (world_ && world_->ended()) world_.reset();  // one is gone that had nothing to do
   if (!world_) meet();
   tell_model(*world_, model, threads_);
@@ -34,14 +36,14 @@ void Team::use(const GenerateOptions& model) {
 }
 
 World* Team::ready() {
-  if (size() > 1 && (!world_ || world_->ended())) use(*model_);
+  if (together_ && (!world_ || world_->ended())) use(*model_);
   return world_.get();
 }
 
 void Team::after_failure() {
   if (not_met_) std::rethrow_exception(not_met_);
   if (!world_ || !world_->ended()) return;
-  if (!world_->failed_here()) world_->control().check();
+  if (!world_->failed_here() && !world_->control().ended_soundly()) world_->control().check();
   world_.reset();
 }
 

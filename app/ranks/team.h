@@ -14,9 +14,10 @@ namespace sparsereel::app {
 
 class Team {
  public:
-  /// devices: this process's first. Of more than one the others' processes are started, which wait for a model for as
-  /// long as it takes. `threads`: of each on a CPU. Throws Error where one does not come.
-  Team(std::vector<std::string> devices, int threads);
+  /// devices: this process's first. The others' processes are started, which wait for a model for as long as it takes.
+  /// `threads`: of each on a CPU. `together`: over a group, which one device alone has no need of. Throws Error where a
+  /// process does not come.
+  Team(std::vector<std::string> devices, int threads, bool together);
 
   /// How many they are.
   int64_t size() const { return static_cast<int64_t>(devices_.size()); }
@@ -24,8 +25,8 @@ class Team {
   void use(const GenerateOptions& model);
   /// Ready for a video; null where this process is alone.
   World* ready();
-  /// Throws Error where it was another rank that failed or is gone: this process is to end with it. What failed here
-  /// alone costs new processes.
+  /// Throws Error where another rank is gone, or its card is broken: this process is to end with it. What failed here,
+  /// or there by what the video asked for, costs new processes.
   void after_failure();
   /// There is nothing more to make.
   void finish();
@@ -35,8 +36,9 @@ class Team {
 
   std::vector<std::string> devices_;
   int threads_;
+  bool together_;
   const GenerateOptions* model_ = nullptr;
-  std::unique_ptr<World> world_;  // null where there is one device, and after a failure
+  std::unique_ptr<World> world_;  // null where this process is alone, and after a failure
   std::exception_ptr not_met_;    // why the others could not be started anew
 };
 

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +39,19 @@ std::chrono::milliseconds seconds_in(const char* name, const Environment& enviro
 
 bool is_a_gpu(const std::string& device) {
   return device.starts_with("cuda");
+}
+
+/// Whatever failed: a GPU that is broken says so to whoever asks. Waits for nothing: what it does may wait for others.
+bool is_sound(const std::string& name) noexcept {
+  try {
+    if (!is_a_gpu(name)) return true;
+    const at::Device device = models::resolve_device(name);
+    const c10::impl::VirtualGuardImpl gpu(device.type());
+    static_cast<void>(gpu.queryStream(gpu.getStream(device)));
+    return true;
+  } catch (...) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -227,7 +241,7 @@ void World::watch_over_the_end() {
   if (rank_ > 0) _exit(models::exit_code(kind));
   std::unique_lock lock(mutex_);
   leaving_changed_.wait(lock, [this] { return leaving_ || needs_others_; });
-  if (leaving_changed_.wait_for(lock, kToEnd, [this] { return leaving_; })) return;
+  if (leaving_changed_.wait_for(lock, kToEnd, [this] { return leaving_ || (outlives_ && !needs_others_); })) return;
   std::cerr << words << std::endl;
   models::Temporary::remove_all();
   _exit(models::exit_code(kind));
@@ -258,6 +272,7 @@ models::Group& World::group() {
       group_ = models::NcclGroup::connect(control_, models::resolve_device(device_));
     else
       group_ = control_;
+    if (meter_ != nullptr) group_ = std::make_shared<models::MeteredGroup>(std::move(group_), *meter_);
   }
   return *group_;
 }
@@ -274,7 +289,8 @@ void World::end(const Error& error) noexcept {
   } catch (const Error& known) {
     failed_here_ = failed_here_ || std::string_view(known.what()) != error.what();
   }
-  control_->end(error);
+  if (outlives_) need_others(false);  // what follows is no work of theirs
+  control_->end(error, is_sound(device_));
 }
 
 void World::finish() {

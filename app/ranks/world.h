@@ -15,6 +15,7 @@
 #include "app/options/settings.h"
 #include "app/ranks/children.h"
 #include "hilbert/error.h"
+#include "models/parallel/metered_group.h"
 #include "models/parallel/socket_group.h"
 
 namespace sparsereel::app {
@@ -68,6 +69,9 @@ class World {
   models::SocketGroup& control() { return *control_; }
   /// Over which videos are made: NCCL's on GPUs. Called by all at the same time.
   models::Group& group();
+  /// From the first group() on the meter times what is exchanged here; it must outlive this. Nothing where there is a
+  /// group already.
+  void observe(models::ExchangeMeter& meter) { meter_ = &meter; }
   /// What this rank was given, where a launcher started all with command lines of their own: to be the same.
   const std::optional<std::map<std::string, std::string>>& given() const { return given_; }
   /// By rank 0: whether what it does next takes the others; if not, their end is no matter.
@@ -75,6 +79,9 @@ class World {
   /// Throws Error where another rank has failed or is gone, and is needed. After a wait for a GPU that comes before its
   /// results count.
   void check() const;
+  /// By rank 0: this process goes on after the world's end. Once end() was called, what it has begun to write has all
+  /// the time that it takes.
+  void outlive() { outlives_ = true; }
   /// Tells the others why this rank stops.
   void end(const Error& error) noexcept;
   /// Whether any rank has stopped before the end, and whether this one has by what befell it alone.
@@ -93,7 +100,7 @@ class World {
   std::string device_, name_;
   std::vector<std::string> devices_;  // of the ranks that this one has started
   models::GroupLimits limits_;
-  bool sockets_ = false, finished_ = false, failed_here_ = false;
+  bool sockets_ = false, finished_ = false, failed_here_ = false, outlives_ = false;
   std::optional<Launched> launched_;
   std::vector<models::Link> links_;  // until they are connected
   std::unique_ptr<Children> children_;
@@ -106,6 +113,7 @@ class World {
   std::shared_ptr<models::SocketGroup> control_;
   int64_t end_call_ = -1;
   std::shared_ptr<models::Group> group_;
+  models::ExchangeMeter* meter_ = nullptr;
 };
 
 }  // namespace sparsereel::app

@@ -188,11 +188,11 @@ void SocketGroup::abort(const std::string& reason) noexcept {
   }
 }
 
-void SocketGroup::end(const Error& error) noexcept {
+void SocketGroup::end(const Error& error, bool sound) noexcept {
   try {
-    mesh_->fail({error.kind(), mesh_->describe(mesh_->rank()) + ": " + error.what(), error.remedy()});
+    mesh_->fail({error.kind(), mesh_->describe(mesh_->rank()) + ": " + error.what(), error.remedy()}, sound);
   } catch (...) {
-    mesh_->fail(error);
+    mesh_->fail(error, sound);
   }
 }
 
@@ -212,6 +212,10 @@ void SocketGroup::check() const {
 
 bool SocketGroup::ended() const noexcept {
   return mesh_->ended();
+}
+
+bool SocketGroup::ended_soundly() const noexcept {
+  return mesh_->ended_soundly();
 }
 
 std::optional<int64_t> SocketGroup::who_left() const {

@@ -45,8 +45,8 @@ class SocketGroup final : public Group {
   std::shared_ptr<Group> split(int64_t color) override;
   void abort(const std::string& reason) noexcept override;
 
-  /// abort() with this error's kind and remedy.
-  void end(const Error& error) noexcept;
+  /// abort() with this error's kind and remedy. sound: this rank could go on, with other work.
+  void end(const Error& error, bool sound = false) noexcept;
   /// The same where it is another rank that is to blame, by its number here: it ended, or does not answer.
   void blame(int64_t rank, const std::string& what_it_did) noexcept;
   /// As broadcast(), for as long as it takes `root` to call it.
@@ -54,6 +54,8 @@ class SocketGroup final : public Group {
   // From any thread, as all below.
   void check() const override;
   bool ended() const noexcept;
+  /// The rank that ended it said that it is sound.
+  bool ended_soundly() const noexcept;
   /// Of those that have left as all do at the end; a rank that still waits for it waits in vain.
   std::optional<int64_t> who_left() const;
   /// Of the rank's card, as messages name it: "rank 1 (cuda:1)".

@@ -46,8 +46,9 @@ Number take(std::string_view& text) {
   return number;
 }
 
-// On the control sockets: 4 bytes that count the rest, then that: 'L', I leave; or 'E', all is over, with the error.
-constexpr char kLeaves = 'L', kEnds = 'E';
+// On the control sockets: 4 bytes that count the rest, then that: 'L', I leave; or 'E', all is over, with the error; or
+// 'S', the same, and I am sound.
+constexpr char kLeaves = 'L', kEnds = 'E', kEndsSoundly = 'S';
 
 std::string framed(const std::string& body) {
   std::string message;
@@ -55,9 +56,9 @@ std::string framed(const std::string& body) {
   return message + body;
 }
 
-std::string ends_message(const Error& error) {
+std::string ends_message(const Error& error, bool sound) {
   const std::string cause = std::string(error.what()).substr(0, kMostWords);
-  std::string body(1, kEnds);
+  std::string body(1, sound ? kEndsSoundly : kEnds);
   put(body, static_cast<int32_t>(error.kind()));
   put(body, static_cast<uint32_t>(cause.size()));
   return framed(body + cause + error.remedy().substr(0, kMostWords));
@@ -233,15 +234,16 @@ void SocketGroup::Mesh::give_up(int64_t rank, milliseconds limit) {
   std::terminate();  // likewise
 }
 
-void SocketGroup::Mesh::fail(const Error& error) noexcept {
+void SocketGroup::Mesh::fail(const Error& error, bool sound) noexcept {
   try {
     {
       const std::lock_guard lock(mutex_);
       if (failure_) return;
       failure_ = error;
+      sound_ = sound;
     }
-    tell(ends_message(error));  // before what runs at the end, which may be the process's
-  } catch (...) {               // memory ended: that the sockets close says so to the others
+    tell(ends_message(error, sound));  // before what runs at the end, which may be the process's
+  } catch (...) {                      // memory ended: that the sockets close says so to the others
   }
   wake(ended_event_);
   wake(calls_event_);
@@ -308,8 +310,9 @@ void SocketGroup::Mesh::take_messages(Listened& from) {
     std::string_view body = rest.substr(0, size);
     const char type = take<char>(body);
     if (type == kLeaves) from.left = true;
-    if (type == kEnds && !failure_) {
+    if ((type == kEnds || type == kEndsSoundly) && !failure_) {
       failure_ = read_error(body);
+      sound_ = type == kEndsSoundly;
       wake(ended_event_);
       wake(calls_event_);
     }
@@ -344,6 +347,11 @@ void SocketGroup::Mesh::check() const {
 bool SocketGroup::Mesh::ended() const noexcept {
   const std::lock_guard lock(mutex_);
   return failure_.has_value();
+}
+
+bool SocketGroup::Mesh::ended_soundly() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return failure_.has_value() && sound_;
 }
 
 bool SocketGroup::Mesh::has_left(int64_t rank) const {

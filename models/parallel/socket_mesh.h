@@ -30,8 +30,8 @@ class SocketGroup::Mesh {
   void meet(const std::string& name);
   /// Returns when all bytes are sent and received. By one thread at a time. Throws Error as Group says.
   void exchange(const std::vector<Transfer>& transfers, std::chrono::milliseconds limit);
-  /// Ends the mesh for all; the first reason counts.
-  void fail(const Error& error) noexcept;
+  /// Ends the mesh for all; the first reason counts. sound: it is of this rank's work, and this rank could go on.
+  void fail(const Error& error, bool sound = false) noexcept;
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return static_cast<int64_t>(links_.size()); }
@@ -39,6 +39,7 @@ class SocketGroup::Mesh {
   std::string describe(int64_t rank) const;
   void check() const;
   bool ended() const noexcept;
+  bool ended_soundly() const noexcept;
   bool has_left(int64_t rank) const;
   int64_t when_ended(std::function<void()> call);
   void forget(int64_t number) noexcept;
@@ -73,6 +74,7 @@ class SocketGroup::Mesh {
   mutable std::mutex mutex_;  // of all below
   std::condition_variable calls_ran_;
   std::optional<Error> failure_;
+  bool sound_ = false;  // whoever failed is
   std::vector<Listened> listened_;
   std::map<int64_t, std::function<void()>> calls_;
   int64_t next_call_ = 0, running_call_ = -1;

@@ -448,7 +448,7 @@ void render_as_card(const SetSettings& set, const BatchOptions& options, const s
     at::set_num_threads(static_cast<int>(*threads));
   else if (card.device == "cpu")
     at::set_num_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
-  Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads());
+  Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
   SetPlan plan = plan_rows(rows, set, options, {});
   ManifestWriter manifest(options.folder, card.rank);
   CardWork(card, team, plan, manifest, static_cast<int64_t>(rows.size())).run();

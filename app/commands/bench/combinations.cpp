@@ -124,7 +124,7 @@ class Expansion {
     const ProfilePolicy* tuned = profile_of(items);
     if (tuned != nullptr) result.profile = tuned->file;
     if (mode != Mode::sparse) return result;
-    const models::Request request = read_request(settings);
+    const models::Request request = result.asked = read_request(settings);
     result.policy = models::make_policy(request);
     if (tuned != nullptr && !tuned->policy.per_head.empty()) {
       const attention::Policy asked = std::exchange(result.policy, tuned->policy);
@@ -326,6 +326,23 @@ Row fields_of(const Combination& combination) {
   return row;
 }
 
+models::Request Combination::selected(models::Request request) const {
+  if (!sparse()) return request;
+  request.topk = asked.topk;
+  request.cdf = asked.cdf;
+  request.error = asked.error;
+  request.block_error = asked.block_error;
+  request.similarity = asked.similarity;
+  request.pv_threshold = asked.pv_threshold;
+  request.dropped = asked.dropped;
+  request.ranking = asked.ranking;
+  request.cell = asked.cell;
+  request.arithmetic = asked.arithmetic;
+  request.dense_layers = asked.dense_layers;
+  request.dense_steps = asked.dense_steps;
+  return request;
+}
+
 void Combination::settle(int64_t steps) {
   if (dense_share) policy.dense_steps = dense_share->of(steps);
   dense_share.reset();
@@ -362,6 +379,7 @@ std::string row_name(const Row& row) {
   for (const std::string& more :
        {selection_name(row), bits_name(row), order == "hilbert" ? "" : order, text_of(row, "cache")})
     if (!more.empty()) name += " " + more;
+  if (const auto gpus = number_of(row, "gpus")) name += " on " + counted(static_cast<int64_t>(*gpus), "GPU");
   return name;
 }
 

@@ -43,6 +43,10 @@ struct Combination {
   std::string weights = "auto";                     // as in a request
   std::optional<models::FirstSteps> dense_share{};  // in place of the policy's number, until settle()
   std::vector<std::string> terms{};                 // what of the lists made it: the mode or preset=NAME, "topk=0.5"
+  models::Request asked{};                          // of mode sparse: what its policy is read from
+
+  /// The request with this block selection in place of its own.
+  models::Request selected(models::Request request) const;
 
   /// Once it is known how many steps there are.
   void settle(int64_t steps);
@@ -65,7 +69,8 @@ Columns selection_columns();
 /// 0.008".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
-/// "sparse 0.5 means of 16 by error native first-block:0.1": mode, selection, the order but for hilbert, cache.
+/// "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, the order but for hilbert,
+/// cache, and where it is told on how many GPUs.
 std::string row_name(const Row& row);
 /// "topk 0.3, mean, error, cell 16, hilbert", of fields_of(): for errors and pictures.
 std::string combination_name(const Row& row);

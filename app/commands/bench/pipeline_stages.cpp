@@ -269,18 +269,7 @@ class PipelineStages {
       const Spread time = spread(entry.milliseconds);
       row.update(time_fields(time));
       add_parts(entry.splits, time.median, row);
-      const models::AttentionRun& run = entry.denoising->attention();
-      row["kernel"] = run.kernel;
-      row["sparsity"] = run.statistics.sparsity();
-      if (!row["cell"].is_null()) row["mean_share"] = run.statistics.mean_share();
-      for (const attention::Statistics& layer : run.per_layer) row["layer_sparsity"].push_back(layer.sparsity());
-      for (const auto& step : run.per_step) {
-        Row layers = Row::array();
-        for (const attention::Statistics& layer : step)
-          layers.push_back(layer.calls > 0 ? Row(layer.sparsity()) : Row());
-        row["step_layer_sparsity"].push_back(layers);
-      }
-      if (entry.cached()) row["computed_steps"] = models::computed_steps(run);
+      add_attention(entry.denoising->attention(), row);
       if (!entry.denoising->warnings().empty()) row["note"] = entry.denoising->warnings().front();
       if (entry.peak_bytes > 0) row["peak_gib"] = static_cast<double>(entry.peak_bytes) / kGibibyte;
       entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();

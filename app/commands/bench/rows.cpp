@@ -7,6 +7,7 @@
 #include "app/commands/bench/sections.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
+#include "models/engine/denoising.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -296,6 +297,19 @@ Row step_row(const Combination& combination) {
   row.update({{"kernel", ""}, {"layer_sparsity", Row::array()}, {"step_layer_sparsity", Row::array()}});
   if (!combination.profile.empty()) row["mode"] = "profile";
   return row;
+}
+
+void add_attention(const models::AttentionRun& run, Row& row) {
+  row["kernel"] = run.kernel;
+  row["sparsity"] = run.statistics.sparsity();
+  if (!row["cell"].is_null()) row["mean_share"] = run.statistics.mean_share();
+  for (const attention::Statistics& layer : run.per_layer) row["layer_sparsity"].push_back(layer.sparsity());
+  for (const auto& step : run.per_step) {
+    Row layers = Row::array();
+    for (const attention::Statistics& layer : step) layers.push_back(layer.calls > 0 ? Row(layer.sparsity()) : Row());
+    row["step_layer_sparsity"].push_back(layers);
+  }
+  if (!row["cache"].is_null()) row["computed_steps"] = models::computed_steps(run);
 }
 
 void compare_steps(Rows& rows, int64_t steps) {

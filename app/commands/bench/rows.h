@@ -6,6 +6,7 @@
 #include "app/commands/bench/combinations.h"
 #include "app/commands/bench/step_times.h"
 #include "app/measure/workloads.h"
+#include "models/dit/attend.h"
 
 namespace sparsereel::app::bench {
 
@@ -64,6 +65,10 @@ Columns stage_columns();
 Row stage_row(const std::string& stage);
 /// The same of a contender's step.
 Row step_row(const Combination& combination);
+
+/// Fills what a step's row says of its attention: kernel, sparsity, mean_share, by layers and steps, and with a cache
+/// computed_steps.
+void add_attention(const models::AttentionRun& run, Row& row);
 
 /// Fills speedup and video_seconds of the steps; `steps`: of a usual video.
 void compare_steps(Rows& rows, int64_t steps);

@@ -1,0 +1,63 @@
+// Events on the stream that the calls are enqueued on, or a clock.
+#include "models/parallel/metered_group.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <chrono>
+
+namespace sparsereel::models {
+
+void ExchangeMeter::time(const std::function<void()>& call) {
+  if (device_.is_cpu()) {
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    milliseconds_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return;
+  }
+  const c10::DeviceGuard guard(device_);
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  c10::Event before(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event after(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  after.record(stream);  // the first record creates the event
+  before.record(stream);
+  call();
+  after.record(stream);
+  pending_.emplace_back(std::move(before), std::move(after));
+}
+
+double ExchangeMeter::take() {
+  for (auto& [before, after] : pending_) {
+    after.synchronize();
+    milliseconds_ += before.elapsedTime(after);
+  }
+  pending_.clear();
+  return std::exchange(milliseconds_, 0);
+}
+
+void MeteredGroup::all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) {
+  meter_.time([&] { group_->all_to_all(send, receive); });
+}
+
+void MeteredGroup::all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) {
+  meter_.time([&] { group_->all_gather(send, receive); });
+}
+
+void MeteredGroup::all_reduce_sum(const at::Tensor& tensor) {
+  meter_.time([&] { group_->all_reduce_sum(tensor); });
+}
+
+void MeteredGroup::all_reduce_max(const at::Tensor& tensor) {
+  meter_.time([&] { group_->all_reduce_max(tensor); });
+}
+
+void MeteredGroup::broadcast(const at::Tensor& tensor, int64_t root) {
+  meter_.time([&] { group_->broadcast(tensor, root); });
+}
+
+std::shared_ptr<Group> MeteredGroup::split(int64_t color) {
+  return std::make_shared<MeteredGroup>(group_->split(color), meter_);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,54 @@
+// What the calls of a group take of one of its ranks.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "models/parallel/group.h"
+
+namespace sparsereel::models {
+
+/// Time that calls take of a rank: of its GPU's, between events around each call; on a CPU, of the clock's. Waiting for
+/// the slowest of the others is part of it.
+class ExchangeMeter {
+ public:
+  explicit ExchangeMeter(c10::Device device) : device_(device) {}
+
+  /// Milliseconds of all calls since the last take(). Waits for the last one.
+  double take();
+  /// Runs the call.
+  void time(const std::function<void()>& call);
+
+ private:
+  c10::Device device_;
+  double milliseconds_ = 0;                                 // CPU
+  std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
+};
+
+/// Another group, each of whose calls on this rank a meter times, those of its parts too. The meter outlives both.
+class MeteredGroup final : public Group {
+ public:
+  MeteredGroup(std::shared_ptr<Group> group, ExchangeMeter& meter) : group_(std::move(group)), meter_(meter) {}
+
+  int64_t rank() const override { return group_->rank(); }
+  int64_t size() const override { return group_->size(); }
+  void all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) override;
+  void all_gather(const at::Tensor& send, std::span<const at::Tensor> receive) override;
+  void all_reduce_sum(const at::Tensor& tensor) override;
+  void all_reduce_max(const at::Tensor& tensor) override;
+  void broadcast(const at::Tensor& tensor, int64_t root) override;
+  std::shared_ptr<Group> split(int64_t color) override;
+  void check() const override { group_->check(); }
+  void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+
+ private:
+  std::shared_ptr<Group> group_;
+  ExchangeMeter& meter_;
+};
+
+}  // namespace sparsereel::models
