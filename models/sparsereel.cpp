@@ -21,6 +21,7 @@
 #include "models/configs/tuned_profile.h"
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
+#include "models/engine/rank_threads.h"
 #include "models/engine/request.h"
 #include "models/image/images.h"
 #include "models/image/resample.h"
@@ -322,17 +323,23 @@ Failure::~Failure() = default;
 
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
-  models::ModelConfig config;         // that fits the model; without defaults where none does
-  std::vector<std::string> warnings;  // of every video
+  std::unique_ptr<models::RankThreads> ranks;  // whose first it is; null: it makes videos alone
+  models::ModelConfig config;                  // that fits the model; without defaults where none does
+  std::vector<std::string> warnings;           // of every video
 };
 
 TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) {
   guarded([&] {
     if (options.threads != 0) models::check_threads(options.threads);
     const std::filesystem::path configs = configs_folder(options.configs);
-    const models::Request request = pipeline_of(options);
-    auto pipeline = models::Pipeline::open(
-        models::open_model(model.empty() ? options.transformer : model, request.files, configs), request);
+    models::Request request = pipeline_of(options);
+    std::vector<std::shared_ptr<models::Pipeline>> pipelines;
+    for (const std::string& device : models::devices_of_threads(options.gpus, options.device)) {
+      request.device = device;
+      pipelines.push_back(models::Pipeline::open(
+          models::open_model(model.empty() ? options.transformer : model, request.files, configs), request));
+    }
+    auto pipeline = pipelines.front();
     if (options.threads != 0) at::set_num_threads(options.threads);
     std::vector<std::string> warnings = pipeline->weight_warnings();
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
@@ -344,8 +351,11 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));
     auto config = models::find_model_config(configs, pipeline->spec());
-    state_ = std::make_unique<State>(State{
-        std::move(pipeline), std::move(config).value_or(models::ModelConfig{.file = configs}), std::move(warnings)});
+    auto ranks = pipelines.size() > 1 ? std::make_unique<models::RankThreads>(std::move(pipelines)) : nullptr;
+    state_ = std::make_unique<State>(State{.pipeline = std::move(pipeline),
+                                           .ranks = std::move(ranks),
+                                           .config = std::move(config).value_or(models::ModelConfig{.file = configs}),
+                                           .warnings = std::move(warnings)});
   });
 }
 
@@ -365,13 +375,15 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       models::Request asked = request_of(given, profile, state_->config, pipeline.spec());
       const models::Images images = images_of(request, asked);
       if (profile) models::check_profile(profile->tuned, "the opened one", pipeline.model_hash(), pipeline.heads());
-      const models::Plan plan = pipeline.resolve(asked);
+      const models::Plan plan = pipeline.resolve(asked, /*decode=*/true, state_->ranks ? state_->ranks->size() : 1);
       std::vector<std::string> warnings = state_->warnings;
       for (auto& all :
            {idle_members(given, asked, plan, profile, pipeline.spec()), profile_warnings(given, profile, plan)})
         warnings.insert(warnings.end(), all.begin(), all.end());
-      Video video =
-          video_of(pipeline.generate(plan, {.images = images, .keep_transformer = true}, watcher.run()), plan);
+      const models::Inputs inputs = {.images = images, .keep_transformer = true};
+      models::Outcome made = state_->ranks ? state_->ranks->generate(plan, inputs, watcher.run())
+                                           : pipeline.generate(plan, inputs, watcher.run());
+      Video video = video_of(made, plan);
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;
     });

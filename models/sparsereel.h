@@ -57,6 +57,11 @@ struct ModelOptions {
   std::string configs = {};  // folder of the known models' YAML, which must be there; empty: the installation's, or the
                              // source tree's
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
+  /// That make each video together: cuda:0 and on, of those that CUDA_VISIBLE_DEVICES leaves. Each has the whole
+  /// transformer and decoder, and a thread of this process, for as long as a video is made. Where one fails the video
+  /// does, and the next is made as if nothing had been; a GPU that is broken stays so until the process ends. Beside
+  /// device cpu so many threads share the cores: for tests. GPUs of several hosts are the command line's.
+  int gpus = 1;
 };
 
 /// A picture, RGB of 8 bits as for a screen: [height, width, 3] without gaps, turned as it is to be seen. The pixels

@@ -108,13 +108,13 @@ struct History {
   Identities made = {};  // of the rows that are finished, by the names that their videos were made under
 };
 
-/// The rows that are not finished under their names.
+/// The rows that are not finished under their names. ranks: that make a video together.
 std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline, History& history,
-                            Renderer& renderer) {
+                            Renderer& renderer, int64_t ranks) {
   std::vector<Video*> left;
   LoadedFiles files;
   for (Video* row : rows) {
-    resolve_row(*row, pipeline, files);
+    resolve_row(*row, pipeline, files, ranks);
     if (row->failure) {
       renderer.failed(*row);
     } else if (const ManifestEntry* finished = history.finished.find(*row)) {
@@ -294,7 +294,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   for (const std::vector<Video*>& rows_of_one : groups_of(plan.rows)) {
     const auto pipeline = open_for(rows_of_one, renderer);
     if (!pipeline) continue;
-    groups.push_back({pipeline, pending(rows_of_one, *pipeline, history, renderer)});
+    groups.push_back({pipeline, pending(rows_of_one, *pipeline, history, renderer, options.gpus_per_video)});
     left.insert(left.end(), groups.back().rows.begin(), groups.back().rows.end());
   }
   if (!left.empty()) check_takes_files(options.folder, manifest_path(options.folder, share.rank));

@@ -132,7 +132,8 @@ void Generation::open() {
   pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
   LoadedFiles files;
-  for (Video& video : videos_) resolve_video(video, *pipeline_, files);
+  const int64_t ranks = world_ == nullptr ? 1 : world_->size();
+  for (Video& video : videos_) resolve_video(video, *pipeline_, files, ranks);
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 

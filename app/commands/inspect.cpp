@@ -97,11 +97,16 @@ void inspect_checkpoint(const fs::path& path, bool json) {
             << "\n  " << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
   for (const models::ComponentSummary& component : summary.components) print_component(component);
   print_part_files(files, "  ");
-  for (const models::MemoryEstimate& memory : summary.memory)
+  for (const models::MemoryEstimate& memory : summary.memory) {
     std::cout << "  needs about " << human_bytes(memory.total())
               << (memory.dtype == "fp8" ? " with" + fp8_options(summary) : " in " + memory.dtype) << " (weights "
               << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ", the program "
-              << human_bytes(memory.process) << ")\n";
+              << human_bytes(memory.process) << ")";
+    for (const auto& [gpus, bytes] : memory.of_each)
+      std::cout << (gpus == memory.of_each.front().first ? ", each of " : ", of ") << gpus << " GPUs "
+                << human_bytes(bytes);
+    std::cout << "\n";
+  }
 }
 
 /// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"

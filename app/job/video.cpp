@@ -26,7 +26,7 @@ void Video::fail(const Error& error, const fs::path& latents) {
                   placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
 }
 
-void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded) {
+void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
   GenerateOptions& options = video.options;
   settle_options(video.settings, options, pipeline);
   video.told = idle_warnings(video.settings, options.idle);
@@ -37,7 +37,7 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& 
   }
   video.pictures = loaded.pictures;
   settle_images(video.settings, pipeline.spec(), options.request, *video.pictures);
-  video.plan = pipeline.resolve(options.request);
+  video.plan = pipeline.resolve(options.request, /*decode=*/true, ranks);
   pipeline.check_init_latents(video.plan, video.init_latents);
   check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);
   video.recipe = make_recipe(options, video.plan, pipeline, *video.pictures);

@@ -56,7 +56,8 @@ struct LoadedFiles {
 };
 
 /// Checks the options against the model, once for all that follows, and fills in what they leave open. Throws Error.
-void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded);
+/// ranks: that make it together.
+void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
 /// What to say before the work: what several videos share once, with the place of the first.
 std::vector<std::string> early_warnings(const std::vector<Video*>& videos);

@@ -87,6 +87,35 @@ std::vector<std::string> arguments_of_follower(int64_t rank, int64_t size) {
   return {"sparsereel", std::string(kFollows) + std::to_string(rank) + " of " + std::to_string(size)};
 }
 
+constexpr const char *kNcclWords = "NCCL_DEBUG_FILE", *kOpenFile = "/proc/self/fd/";
+
+/// Everything that comes by `source`, to standard error, for as long as this process lives.
+void pass_on_words(int source) {
+  std::array<char, 4096> bytes{};
+  for (ssize_t count = 0; (count = read(source, bytes.data(), bytes.size())) > 0;) {
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, bytes.data(), static_cast<size_t>(count));
+  }
+}
+
+/// Where this process and its children are to write what NCCL_DEBUG asks for: a pipe to standard error, since NCCL
+/// empties what it opens, and children have a standard error of their own. It is this process's, or its parent's. -1:
+/// nothing is asked for, or somebody names a file.
+int find_nccl_words() {
+  if (process_environment("NCCL_DEBUG") == nullptr) return -1;
+  if (const char* named = process_environment(kNcclWords); named != nullptr) {
+    const std::string_view file = named;
+    if (!file.starts_with(kOpenFile)) return -1;
+    const auto number = parse_number<int>(file.substr(std::string_view(kOpenFile).size())).value_or(-1);
+    return fcntl(number, F_GETFD) < 0 ? -1 : number;  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
+  }
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
+  std::thread(pass_on_words, ends[0]).detach();
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks start
+  setenv(kNcclWords, (kOpenFile + std::to_string(ends[1])).c_str(), /*replace=*/0);
+  return ends[1];
+}
+
 std::string telling_line_in(int words) {
   std::array<char, 4096> end{};
   const off_t size = lseek(words, 0, SEEK_END);
@@ -141,6 +170,7 @@ Children::Children(const std::vector<std::vector<models::Link>>& links, const st
 
 void Children::start(int64_t rank, const std::vector<models::Link>& links, const std::string& device,
                      std::vector<std::string> arguments, int input) {
+  const int nccl_words = find_nccl_words();  // before the environment is taken
   ChildEnvironment environment({std::string(kRank) + "=" + std::to_string(rank), std::string(kDevice) + "=" + device,
                                 std::string(kLinks) + "=" + text_of(links),
                                 std::string(kParent) + "=" + std::to_string(getpid())});
@@ -155,6 +185,7 @@ void Children::start(int64_t rank, const std::vector<models::Link>& links, const
   for (const models::Link& link : links)
     for (const int socket : {link.data, link.control})
       if (socket >= 0) files.give(socket, socket);
+  if (nccl_words >= 0) files.give(nccl_words, nccl_words);
   std::vector<char*> words;
   words.reserve(arguments.size() + 1);
   for (std::string& word : arguments) words.push_back(word.data());

@@ -163,6 +163,8 @@ class Follower {
 
   void open(const nlohmann::json& message) {
     compare_given(message.at("given"));
+    const auto group = message.at("group").get<std::vector<char>>();
+    world_.begin_group({group.begin(), group.end()}, message.at("passes").get<int64_t>());
     if (at::Device(models::resolve_device(world_.device())).is_cpu())
       at::set_num_threads(message.at("threads").get<int>());
     RunOptions run;
@@ -210,7 +212,8 @@ class Follower {
   }
 
   void make(const nlohmann::json& message) {
-    const models::Plan plan = pipeline_->resolve(hear_request(message));
+    const models::Plan plan =
+        pipeline_->resolve(hear_request(message), message.at("decode").get<bool>(), world_.size());
     check(plan, message.at("recipe"));
     const models::Inputs inputs = hear_inputs(message, plan);
     NoFrames frames;
@@ -247,13 +250,18 @@ void connect_or_say(World& world) {
 void tell_model(World& world, const GenerateOptions& options, int threads) {
   nlohmann::json given;
   if (world.given()) given = *world.given();
+  const std::string group = world.group_id();
+  const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;  // of the model nothing is read yet
   tell(world.control(), {{"what", "model"},
                          {"given", given},
+                         {"group", std::vector<char>(group.begin(), group.end())},
+                         {"passes", passes},
                          {"model", options.run.model.string()},
                          {"files", options.run.files},
                          {"random_weights", options.run.random_weights},
                          {"threads", threads},
                          {"request", json_of(options.request)}});
+  world.begin_group(group, passes);
 }
 
 models::Outcome generate_over_ranks(World& world, models::Pipeline& pipeline, const Video& video,

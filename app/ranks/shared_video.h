@@ -8,8 +8,8 @@
 
 namespace sparsereel::app {
 
-/// By rank 0: the others open the model and begin to load it, while texts are encoded here. `threads`: of each rank on
-/// a CPU.
+/// By rank 0: the others open the model and begin to load it, while texts are encoded here, and all make the group.
+/// `threads`: of each rank on a CPU.
 void tell_model(World& world, const GenerateOptions& options, int threads);
 /// By rank 0: Pipeline::generate(), by all ranks. Where the inputs go on from a state, the video's checkpoint has it.
 /// What this throws ends the world, but where all are cancelled.

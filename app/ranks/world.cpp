@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "models/files/temporary.h"
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/rendezvous.h"
+#include "models/parallel/share.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -194,6 +196,8 @@ World::~World() {
   if (control_ && !finished_) control_->abort("left before the end");
   if (children_ && !control_) models::close_links(links_);  // they hear by it that nobody comes
   group_.reset();
+  if (begun_group_.valid()) begun_group_.wait();  // what still made it ended with the control group
+  begun_group_ = {};
   children_.reset();  // before the group that its thread may blame
 }
 
@@ -266,12 +270,25 @@ void World::child_died(int64_t rank, const std::string& how) {
   leaving_changed_.notify_all();
 }
 
+std::string World::group_id() const {
+  const bool is_nccls = is_a_gpu(device_) && !sockets_;
+  return is_nccls && !begun_group_.valid() ? models::NcclGroup::new_id() : "";
+}
+
+void World::begin_group(const std::string& id, int64_t passes) {
+  if (id.empty()) return;
+  const auto make = [control = control_, device = models::resolve_device(device_), id, passes] {
+    const c10::InferenceMode guard;
+    auto group = models::NcclGroup::connect(control, device, id);
+    group->prepare(models::splits_of_shares(control->size(), passes));
+    return std::shared_ptr<models::Group>(std::move(group));
+  };
+  begun_group_ = std::async(std::launch::async, make).share();
+}
+
 models::Group& World::group() {
   if (!group_) {
-    if (is_a_gpu(device_) && !sockets_)
-      group_ = models::NcclGroup::connect(control_, models::resolve_device(device_));
-    else
-      group_ = control_;
+    group_ = begun_group_.valid() ? begun_group_.get() : control_;
     if (meter_ != nullptr) group_ = std::make_shared<models::MeteredGroup>(std::move(group_), *meter_);
   }
   return *group_;

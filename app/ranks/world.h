@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,7 +68,14 @@ class World {
   /// Meets the others; once the device has started. Throws Error naming a rank that is not there.
   void connect();
   models::SocketGroup& control() { return *control_; }
-  /// Over which videos are made: NCCL's on GPUs. Called by all at the same time.
+  /// By rank 0, to be told to all, for begin_group(): what NCCL's ranks meet by, where the group is to be one of those
+  /// and was not begun yet; else empty. Throws Error where there is no NCCL.
+  std::string group_id() const;
+  /// By all with the same id: the group is made while this rank does other things; empty: nothing is. `passes`: of
+  /// guidance, as far as they are known.
+  void begin_group(const std::string& id, int64_t passes);
+  /// Over which videos are made: NCCL's on GPUs, once begun; else the control group. Waits for its making. Throws Error
+  /// where that failed.
   models::Group& group();
   /// From the first group() on the meter times what is exchanged here; it must outlive this. Nothing where there is a
   /// group already.
@@ -112,6 +120,7 @@ class World {
   std::string early_death_;  // of a child, before there was a group
   std::shared_ptr<models::SocketGroup> control_;
   int64_t end_call_ = -1;
+  std::shared_future<std::shared_ptr<models::Group>> begun_group_;
   std::shared_ptr<models::Group> group_;
   models::ExchangeMeter* meter_ = nullptr;
 };

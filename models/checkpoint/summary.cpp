@@ -89,6 +89,8 @@ json to_json(const CheckpointSummary& summary) {
                       {"activations", estimate.activations},
                       {"process", estimate.process},
                       {"total", estimate.total()}});
+    for (const auto& [gpus, bytes] : estimate.of_each)
+      memory.back()["of_each"].push_back({{"gpus", gpus}, {"total", bytes}});
   }
   return {{"path", as_utf8(summary.path)},
           {"family", summary.family},

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sparsereel::models {
@@ -36,7 +37,8 @@ struct MemoryEstimate {
   std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where that is possible)
   uint64_t weights = 0;
   uint64_t activations = 0;
-  uint64_t process = 0;  // the program itself, with its libraries
+  uint64_t process = 0;                                    // the program itself, with its libraries
+  std::vector<std::pair<int64_t, uint64_t>> of_each = {};  // of so many GPUs that make a video together: its total
   uint64_t total() const { return weights + activations + process; }
 };
 

@@ -11,6 +11,7 @@
 #include "models/engine/components.h"
 #include "models/files/config_fields.h"
 #include "models/layers/fp8.h"
+#include "models/parallel/share.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::models {
@@ -160,14 +161,15 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
 }
 
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
-                        const WeightNeed& weights) {
+                        const WeightNeed& weights, int64_t ranks) {
   const auto element = static_cast<double>(c10::elementSize(dtype));
-  const double denoising = block_elements(plan, spec) * element;
-  const double cache = cache_elements(plan, spec) * element;
+  const double part = device.is_cpu() ? 1 : 1 / static_cast<double>(ranks);  // of passes, tokens or heads, and rows
+  const double denoising = part * block_elements(plan, spec) * element;
+  const double cache = part * cache_elements(plan, spec) * element;
   // The decoder's video, in tiles or not, and the frames that it is turned into.
   const double video = decode ? pixels(plan) * element : 0;
   const double frames = decode ? pixels(plan) * static_cast<double>(sizeof(float)) : 0;
-  const double decoding = device.is_cpu() ? video + frames : video;
+  const double decoding = device.is_cpu() ? video + frames : part * video;
   const double held = device.is_cpu() ? weights.host : weights.device;
   const double around = std::max(decoding, encoder_frames(plan, spec));  // the denoiser is not there
   const double all = std::max(held + denoising + cache, around);
@@ -201,7 +203,7 @@ MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& s
 }
 
 MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
-                         const std::string& name, const WeightFormat& format) {
+                         const std::string& name, const WeightFormat& format, int64_t ranks) {
   const uint64_t element = c10::elementSize(format.dtype);
   uint64_t transformer = 0;
   for (const ExpertSpec& expert : spec.experts)
@@ -209,13 +211,15 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
   // width.
   constexpr double kWidths = 10, kPasses = 2;
-  const double block = kPasses * token_count(spec, size, spec.text_length) * kWidths *
+  const double part = 1 / static_cast<double>(ranks);
+  const double block = part * kPasses * token_count(spec, size, spec.text_length) * kWidths *
                        static_cast<double>(spec.heads * spec.head_dim) * static_cast<double>(element);
   const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
   const auto vae = describe_vae(checkpoint, vae_dtype);
-  const double frames = 3.0 * static_cast<double>(decoded_frames(spec, size.frames)) *
+  const double frames = part * 3.0 * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
-  const double decoding = static_cast<double>(vae->untiled_bytes(size.frames, size.height, size.width)) + frames;
+  const int64_t rows = piece_of_height(size.height, ranks);
+  const double decoding = static_cast<double>(vae->untiled_bytes(size.frames, rows, size.width)) + frames;
   const uint64_t vae_weights = checkpoint.component("vae").parameter_count() * c10::elementSize(vae_dtype);
   MemoryEstimate video = {.dtype = name,
                           .weights = transformer + vae_weights,
@@ -230,14 +234,23 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   return *std::ranges::max_element(stages, {}, &MemoryEstimate::total);
 }
 
+/// With what it is for each of several ranks.
+MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
+                              const std::string& name, const WeightFormat& format) {
+  MemoryEstimate estimate = likely_in(checkpoint, spec, size, name, format, 1);
+  for (const int64_t ranks : {2, 4, 8})
+    estimate.of_each.emplace_back(ranks, likely_in(checkpoint, spec, size, name, format, ranks).total());
+  return estimate;
+}
+
 }  // namespace
 
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size) {
-  std::vector<MemoryEstimate> all = {likely_in(checkpoint, spec, size, "bf16", at::kBFloat16),
-                                     likely_in(checkpoint, spec, size, "fp32", at::kFloat)};
+  std::vector<MemoryEstimate> all = {likely_for_all(checkpoint, spec, size, "bf16", at::kBFloat16),
+                                     likely_for_all(checkpoint, spec, size, "fp32", at::kFloat)};
   const auto shrinks = [&](const std::string& role) { return has_fp8_layers(checkpoint, role); };
   const bool any = shrinks("text_encoder") || std::ranges::any_of(spec.experts, shrinks, &ExpertSpec::role);
-  if (any) all.push_back(likely_in(checkpoint, spec, size, "fp8", {at::kBFloat16, /*in_fp8=*/true}));
+  if (any) all.push_back(likely_for_all(checkpoint, spec, size, "fp8", {at::kBFloat16, /*in_fp8=*/true}));
   return all;
 }
 

@@ -44,9 +44,10 @@ struct MemoryNeed {
 };
 
 /// What making the video holds at its worst moment at the very least: most temporaries are left out, so that nothing
-/// that would work is refused. A cache counts as one by which at least three steps are computed.
+/// that would work is refused. A cache counts as one by which at least three steps are computed. ranks: that make it
+/// together; of a device each has its own, of the host all have the same memory.
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
-                        const WeightNeed& weights = {});
+                        const WeightNeed& weights = {}, int64_t ranks = 1);
 
 /// Throws Error (bad input) where this process cannot come to have what is needed. `lighter`: of lighter_loadings();
 /// asked for where the weights are part of the need.
@@ -54,7 +55,8 @@ void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
 /// What a run takes that has the memory which it asks for, nothing in tiles: in bf16, in fp32, and in bf16 with what
-/// fits in 8 bits, where anything does. Both passes of guidance at once.
+/// fits in 8 bits, where anything does. Both passes of guidance at once; and what each of several GPUs takes that make
+/// the video together.
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size);
 
 }  // namespace sparsereel::models

@@ -184,10 +184,10 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
   return plan;
 }
 
-Plan Pipeline::resolve(const Request& request, bool decode) const {
+Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const {
   Plan plan = resolve_anywhere(request);
   folder_.tokenizer();  // no other size makes up for one that is missing
-  check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need()), device_,
+  check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need(), ranks), device_,
                [&] { return lighter_loadings(folder_, spec_, loading()); });
   return plan;
 }
@@ -433,8 +433,7 @@ int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Gr
   const int64_t rows = latents.size(3);
   const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_pieces();
   const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
-  const int64_t largest = ranks == 1 ? rows : (rows + ranks - 1) / ranks + 1;  // with its neighbours' rows
-  const uint64_t bytes = vae_->untiled_bytes(latents.size(2), largest, latents.size(4));
+  const uint64_t bytes = vae_->untiled_bytes(latents.size(2), piece_of_height(rows, ranks), latents.size(4));
   const int64_t sharing = device_.is_cpu() ? ranks : 1;  // of the same memory
   tiled = use_tiling(tiling, bytes * static_cast<uint64_t>(sharing), ranks > 1);
   if (ranks > 1) tiled = any_rank(tiled, group, device_);

@@ -140,8 +140,8 @@ class Pipeline {
   const std::vector<PartFile>& part_files() const;  // of checkpoint/part_files.h
   /// Checks the request against the checkpoint and the device and fills in what is unset. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values; also for a video, or weights, that
-  /// cannot fit into memory. `decode`: as in Inputs.
-  Plan resolve(const Request& request, bool decode = true) const;
+  /// cannot fit into memory. `decode`: as in Inputs. `ranks`: that make it together.
+  Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// The same without the question whether there is memory for it: to be shown, or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
   /// Throws Error where they are not of the plan's shape; undefined ones pass.

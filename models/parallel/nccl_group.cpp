@@ -5,10 +5,12 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -273,22 +275,36 @@ class NcclGroup::Watched {
   std::thread watcher_;
 };
 
-std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device) {
+std::string NcclGroup::new_id() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks meet
   setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);
+  nccl::UniqueId id;
+  if (nccl::library().get_unique_id(&id) != Result::success)
+    throw run_failure("NCCL finds no network to meet in", "set NCCL_DEBUG=WARN to hear more");
+  return {id.bytes.begin(), id.bytes.end()};
+}
+
+std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device) {
+  std::string id = control->rank() == 0 ? new_id() : std::string(nccl::UniqueId{}.bytes.size(), '\0');
+  control->broadcast(at::from_blob(id.data(), {static_cast<int64_t>(id.size())}, at::kByte), 0);
+  return connect(std::move(control), device, id);
+}
+
+std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device,
+                                              const std::string& id) {
+  setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
   // What NCCL_DEBUG asks for goes to standard output else, among reports. NCCL would empty an ordinary file.
   struct stat errors = {};
   if (fstat(STDERR_FILENO, &errors) == 0 && !S_ISREG(errors.st_mode))
     setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
-  nccl::UniqueId id;
-  if (control->rank() == 0 && nccl::library().get_unique_id(&id) != Result::success)
-    throw run_failure("NCCL finds no network to meet in", "set NCCL_DEBUG=WARN to hear more");
-  const at::Tensor bytes = at::from_blob(id.bytes.data(), {static_cast<int64_t>(id.bytes.size())}, at::kByte);
-  control->broadcast(bytes, 0);
+  nccl::UniqueId unique;
+  if (id.size() != unique.bytes.size()) throw run_failure("rank 0 told no id of NCCL's", "report this");
+  std::ranges::copy(id, unique.bytes.begin());
   auto communicator = std::make_unique<Watched>(*control, device);
   communicator->begin([&](const nccl::Library& library, nccl::Communicator** made) {
     nccl::Config config;
-    return library.init_rank(made, static_cast<int>(control->size()), id, static_cast<int>(control->rank()), &config);
+    return library.init_rank(made, static_cast<int>(control->size()), unique, static_cast<int>(control->rank()),
+                             &config);
   });
   return std::shared_ptr<NcclGroup>(new NcclGroup(std::move(control), device, std::move(communicator)));
 }
@@ -360,13 +376,37 @@ void NcclGroup::broadcast(const at::Tensor& tensor, int64_t root) {
 }
 
 std::shared_ptr<Group> NcclGroup::split(int64_t color) {
-  auto control = std::dynamic_pointer_cast<SocketGroup>(control_->split(color));
-  auto part = std::make_unique<Watched>(*control, device_);
+  return part(control_->colors(color));
+}
+
+/// All ranks find one here, or none does.
+std::shared_ptr<NcclGroup> NcclGroup::part(const std::vector<int64_t>& colors) {
+  std::shared_ptr<NcclGroup>& known = parts_[colors];
+  if (known) return known;
+  std::shared_ptr<SocketGroup> control = control_->part(colors);
+  auto communicator = std::make_unique<Watched>(*control, device_);
   // NCCL's colors are not negative, and of 32 bits: the part's first rank is one.
-  const at::Tensor first = at::full({1}, rank(), at::kLong);
-  control->broadcast(first, 0);
-  communicator_->split_into(*part, static_cast<int>(first.item<int64_t>()), static_cast<int>(rank()));
-  return std::shared_ptr<Group>(new NcclGroup(std::move(control), device_, std::move(part)));
+  const auto first = std::ranges::find(colors, colors[static_cast<size_t>(rank())]) - colors.begin();
+  communicator_->split_into(*communicator, static_cast<int>(first), static_cast<int>(rank()));
+  known.reset(new NcclGroup(std::move(control), device_, std::move(communicator)));
+  return known;
+}
+
+void NcclGroup::prepare(const std::vector<std::vector<int64_t>>& splits) {
+  const c10::impl::VirtualGuardImpl gpu(device_.type());
+  const c10::StreamGuard own(gpu.getStreamFromGlobalPool(device_));
+  prepare_calls();
+  for (const std::vector<int64_t>& colors : splits) part(colors)->prepare_calls();
+}
+
+/// One of each kind: channels to all others, and those of reductions.
+void NcclGroup::prepare_calls() {
+  const auto one = [this] { return at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(device_)); };
+  std::vector<at::Tensor> receive(static_cast<size_t>(size()));
+  for (at::Tensor& each : receive) each = one();
+  all_gather(one(), receive);
+  for (const auto call : {&NcclGroup::all_reduce_sum, &NcclGroup::all_reduce_max}) (this->*call)(receive.front());
+  broadcast(receive.front(), 0);
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {

@@ -4,6 +4,8 @@
 
 #include <c10/core/Device.h>
 
+#include <map>
+
 #include "models/parallel/nccl_library.h"
 #include "models/parallel/socket_group.h"
 
@@ -17,6 +19,11 @@ class NcclGroup final : public Group {
  public:
   /// `control`: of the same ranks, for bad news. Called by all. Throws Error where there is no NCCL, and as all calls.
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device);
+  /// The same by what rank 0 got of new_id() and told the others: of the control group's sockets nothing is used, so
+  /// that they may serve others meanwhile.
+  static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device,
+                                            const std::string& id);
+  static std::string new_id();
   ~NcclGroup() override;
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -28,19 +35,26 @@ class NcclGroup final : public Group {
   void all_reduce_sum(const at::Tensor& tensor) override;
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
+  /// A group of the same colors that was made before.
   std::shared_ptr<Group> split(int64_t color) override;
+  /// What the first calls would spend time on, for this group and those of splits by these colors of all ranks: NCCL
+  /// finds the other GPUs' memory. In a stream of its own; uses the control group's sockets no more than connect().
+  void prepare(const std::vector<std::vector<int64_t>>& splits);
   void abort(const std::string& reason) noexcept override;
   void check() const override { control_->check(); }
 
  private:
   class Watched;
   NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device, std::unique_ptr<Watched> communicator);
+  std::shared_ptr<NcclGroup> part(const std::vector<int64_t>& colors);
+  void prepare_calls();
   void check_tensors(std::span<const at::Tensor> tensors) const;
   void all_reduce(const at::Tensor& tensor, nccl::Operation operation);
 
   std::shared_ptr<SocketGroup> control_;
   c10::Device device_;
   std::unique_ptr<Watched> communicator_;
+  std::map<std::vector<int64_t>, std::shared_ptr<NcclGroup>> parts_;  // by the colors of all ranks
 };
 
 }  // namespace sparsereel::models

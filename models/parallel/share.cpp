@@ -36,6 +36,22 @@ Slice slice_of(int64_t count, const Group* group) {
   return group == nullptr ? Slice{.first = 0, .count = count} : slice_of(count, group->size(), group->rank());
 }
 
+int64_t piece_of_height(int64_t rows, int64_t ranks) {
+  return ranks == 1 ? rows : std::min(rows, (rows + ranks - 1) / ranks + 1);
+}
+
+std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes) {
+  const int64_t together = ranks_of_pass(ranks, passes);
+  // Ranks that share nothing but tokens need none, nor does a rank for each pass: splits cost time.
+  if (!has_ranks_for_passes(ranks, passes) || together == 1) return {};
+  std::vector<std::vector<int64_t>> splits(2);  // of tokens, of passes
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    splits[0].push_back(rank / together);
+    splits[1].push_back(rank % together);
+  }
+  return splits;
+}
+
 Share share_of(Group* group, int64_t passes) {
   if (group == nullptr) return {};
   Share share{.all = group, .tokens = {}, .passes = {}};
@@ -43,13 +59,14 @@ Share share_of(Group* group, int64_t passes) {
     if (group->size() > 1) share.tokens = callers(group);
     return share;
   }
-  const int64_t together = ranks_of_pass(group->size(), passes);
-  if (together == 1) {  // a rank for each pass; splits cost time
+  const auto splits = splits_of_shares(group->size(), passes);
+  if (splits.empty()) {
     share.passes = callers(group);
     return share;
   }
-  share.tokens = group->split(group->rank() / together);
-  share.passes = group->split(group->rank() % together);
+  const auto rank = static_cast<size_t>(group->rank());
+  share.tokens = group->split(splits[0][rank]);
+  share.passes = group->split(splits[1][rank]);
   return share;
 }
 

@@ -22,6 +22,9 @@ Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
 /// That of a rank of a group; null: all.
 Slice slice_of(int64_t count, const Group* group);
 
+/// The most rows that one of so many ranks holds of a picture of `rows`, with those of its neighbours.
+int64_t piece_of_height(int64_t rows, int64_t ranks);
+
 /// Passes on ranks of their own come first, where there are two and the ranks are even in number: they exchange nothing
 /// but predictions. The ranks of a pass, or all ranks, share its tokens, and in attention its heads.
 struct Share {
@@ -29,6 +32,9 @@ struct Share {
   std::shared_ptr<Group> tokens;  // each with a slice of the tokens of the same passes; null: this rank has all
   std::shared_ptr<Group> passes;  // each with another pass and the same tokens; null: this rank computes all passes
 };
+
+/// The colors of all ranks in each split that share_of() makes of so many; none where it makes none.
+std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes);
 
 /// Called by all ranks. group: null: one rank.
 Share share_of(Group* group, int64_t passes);

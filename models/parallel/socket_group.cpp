@@ -174,11 +174,20 @@ void SocketGroup::broadcast(const at::Tensor& tensor, int64_t root, std::chrono:
 }
 
 std::shared_ptr<Group> SocketGroup::split(int64_t color) {
-  const std::vector<at::Tensor> colors = gathered(at::full({1}, color, at::kLong));
+  return part(colors(color));
+}
+
+std::vector<int64_t> SocketGroup::colors(int64_t color) {
+  std::vector<int64_t> all;
+  for (const at::Tensor& each : gathered(at::full({1}, color, at::kLong))) all.push_back(each.item<int64_t>());
+  return all;
+}
+
+std::shared_ptr<SocketGroup> SocketGroup::part(std::span<const int64_t> colors) const {
   std::vector<int64_t> same;
   for (size_t i = 0; i < members_.size(); ++i)
-    if (colors[i].item<int64_t>() == color) same.push_back(members_[i]);
-  return std::shared_ptr<Group>(new SocketGroup(mesh_, std::move(same)));
+    if (colors[i] == colors[static_cast<size_t>(rank_)]) same.push_back(members_[i]);
+  return std::shared_ptr<SocketGroup>(new SocketGroup(mesh_, std::move(same)));
 }
 
 void SocketGroup::abort(const std::string& reason) noexcept {

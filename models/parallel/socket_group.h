@@ -43,6 +43,9 @@ class SocketGroup final : public Group {
   void broadcast(const at::Tensor& tensor, int64_t root) override;
   /// Of the same sockets: what ends a part ends the whole.
   std::shared_ptr<Group> split(int64_t color) override;
+  /// Its two halves: what all ranks gave, and the group of those that gave the same as this one, without any exchange.
+  std::vector<int64_t> colors(int64_t color);
+  std::shared_ptr<SocketGroup> part(std::span<const int64_t> colors) const;
   void abort(const std::string& reason) noexcept override;
 
   /// abort() with this error's kind and remedy. sound: this rank could go on, with other work.

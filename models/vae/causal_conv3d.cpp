@@ -21,28 +21,11 @@ void repeat_edges(const at::Tensor& frames, int64_t axis, int64_t border) {
   }
 }
 
-// The rows above and below frames [frames, height, width, in], of which they are part, become those of the pieces
-// there, or what is beyond the picture.
-void fill_rows(const at::Tensor& frames, const RowSplit& rows, bool repeats_edges) {
-  const int64_t height = frames.size(1);
-  const RowSplit::Neighbours beside = rows.neighbours(frames.narrow(1, 1, height - 2));
-  for (const auto& [row, edge, there] :
-       {std::tuple{int64_t{0}, int64_t{1}, beside.above}, std::tuple{height - 1, height - 2, beside.below}}) {
-    at::Tensor strip = frames.narrow(1, row, 1);
-    if (there.defined())
-      strip.copy_(there);
-    else if (repeats_edges)
-      strip.copy_(frames.narrow(1, edge, 1));
-    else
-      strip.zero_();
-  }
-}
-
 void fill_border(const CausalConv3d& conv, const at::Tensor& buffer, const RowSplit* rows) {
   const Border border = conv.border(rows);
   const at::Tensor frames = new_frames(buffer);
   if (border.rows > 0 && rows != nullptr)
-    fill_rows(frames, *rows, conv.repeats_edges);
+    rows->fill_ends(frames, conv.repeats_edges ? RowSplit::Outside::its_edge : RowSplit::Outside::zeros);
   else if (border.rows > 0)
     repeat_edges(frames, 1, border.rows);
   if (border.columns > 0) repeat_edges(frames, 2, border.columns);  // with the corners

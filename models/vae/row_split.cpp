@@ -40,15 +40,27 @@ RowSplit::Neighbours RowSplit::neighbours(const at::Tensor& x) const {
   return result;
 }
 
-at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
-  Neighbours beside = neighbours(x);
-  const auto beyond = [&](int64_t row) {
-    const at::Tensor edge = x.narrow(1, row, 1);
-    return outside == Outside::zeros ? at::zeros_like(edge) : edge;
+void RowSplit::fill_ends(const at::Tensor& framed, Outside outside) const {
+  const int64_t last = framed.size(1) - 1;
+  const Neighbours beside = neighbours(framed.narrow(1, 1, last - 1));
+  const auto fill = [&](int64_t row, int64_t edge, const at::Tensor& there) {
+    at::Tensor end = framed.narrow(1, row, 1);
+    if (there.defined())
+      end.copy_(there);
+    else if (outside == Outside::its_edge)
+      end.copy_(framed.narrow(1, edge, 1));
+    else
+      end.zero_();
   };
-  if (!beside.above.defined()) beside.above = beyond(0);
-  if (!beside.below.defined()) beside.below = beyond(x.size(1) - 1);
-  return at::cat({beside.above, x, beside.below}, 1);
+  fill(0, 1, beside.above);
+  fill(last, last - 1, beside.below);
+}
+
+at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
+  at::Tensor framed = at::empty({x.size(0), x.size(1) + 2, x.size(2), x.size(3)}, x.options());
+  framed.narrow(1, 1, x.size(1)).copy_(x);
+  fill_ends(framed, outside);
+  return framed;
 }
 
 /// A tensor for each rank's piece along `dim` of what is x here.

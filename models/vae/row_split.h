@@ -26,15 +26,11 @@ class RowSplit {
   /// How many rows the largest piece has where this rank's has `own`.
   int64_t most(int64_t own) const;
 
-  /// The rows of other pieces on either side of x: [F, 1, W, C]; undefined where the picture ends.
-  struct Neighbours {
-    at::Tensor above, below;
-  };
-  Neighbours neighbours(const at::Tensor& x) const;
-
   /// What stands beyond the picture.
   enum class Outside { zeros, its_edge };
-  /// x between its neighbours: [F, h + 2, W, C].
+  /// Of framed [F, 1 + h + 1, W, C], the first and the last row become those of the pieces there, or what is beyond.
+  void fill_ends(const at::Tensor& framed, Outside outside) const;
+  /// x between such rows: [F, h + 2, W, C].
   at::Tensor surrounded(const at::Tensor& x, Outside outside) const;
 
   /// All pieces below each other, on all ranks: [F, H, W, C].
@@ -46,6 +42,11 @@ class RowSplit {
   at::Tensor joined_moments(const at::Tensor& moments) const;
 
  private:
+  /// Undefined where the picture ends.
+  struct Neighbours {
+    at::Tensor above, below;
+  };
+  Neighbours neighbours(const at::Tensor& x) const;
   int64_t rows_of(int64_t rank, int64_t own_rows) const;
   std::vector<at::Tensor> room_for_all(const at::Tensor& x, int64_t dim) const;
 

@@ -30,6 +30,8 @@ class Commands(CommandLineTest):
         self.assertEqual((fp8['dtype'], fp8['activations']), ('fp8', bf16['activations']))
         self.assertLess(fp8['weights'], bf16['weights'])
         self.assertIn('with --weights fp8 --text-weights fp8 (weights', text)
+        self.assertEqual([each['gpus'] for each in bf16['of_each']], [2, 4, 8])
+        self.assertIn(', each of 2 GPUs ', text)
 
     @unittest.skipUnless(FAMILY.name == 'CogVideoX', 'only this transformer names one')
     def test_inspect_tells_the_size_of_a_video_where_the_transformer_names_a_square(self):

@@ -1,15 +1,21 @@
 """--gpus on CPUs: processes that make a video together, or a set side by side; what happens when one of them fails."""
 import json
+import math
 import os
+import random
+import re
+import resource
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest, floats, limited, read_safetensors
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, floats, limited, read_safetensors
 
 SECONDS_TO_END = 10  # whatever happens to a rank
+FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 
 
 def lives(process_id):
@@ -77,6 +83,13 @@ class Ranks(SharedVideo):
             self.assertEqual(result.stderr, '')
             self.assert_same_video('one.safetensors', 'several.safetensors')
 
+    def test_video_of_ranks_that_heads_and_rows_do_not_divide_by(self):
+        tiny = ['generate', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '-p', PROMPT, '--size', '64x96', '--frames', 9, '--steps', 2, '--attention', 'full', '--device', 'cpu', '--quiet']
+        self.succeed(self.run_program(*tiny, '-o', 'one.safetensors'))
+        for count in (3, *([4, 6, 8] if FULL else [])):
+            self.succeed(self.run_program(*tiny, '-o', 'several.safetensors', '--gpus', count))
+            self.assert_same_video('one.safetensors', 'several.safetensors')
+
     def test_one_rank_on_the_way_of_several_changes_nothing(self):
         self.succeed(self.generate('-o', 'one.safetensors'))
         self.succeed(self.generate('-o', 'forced.safetensors', env={**os.environ, 'SPARSEREEL_GROUP': 'of-one'}))
@@ -101,12 +114,12 @@ class Ranks(SharedVideo):
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 2, '--device', 'cpu', '--gpus', 2, '-o', 'clip.safetensors', '--quiet', input=PROMPT))
 
     def test_killed_rank_ends_all_with_one_message(self):
-        for seconds in (0, 0.3, 1):
+        moments = random.Random(42)
+        for attempt in range(50 if FULL else 3):
             process = self.start('--gpus', 4, '--size', '256x256', '--frames', 17)
             children = self.wait_for_children(process, 3)
-            time.sleep(seconds)
-            killed = max(children)
-            os.kill(killed, signal.SIGKILL)
+            time.sleep(moments.uniform(0, 2) if attempt > 0 else 0)
+            os.kill(moments.choice(sorted(children)), signal.SIGKILL)
             code, output, errors = self.end_of(process, children)
             self.assertEqual((code, output), (1, ''), errors)
             self.assertRegex(errors, r'\Aerror: rank [123] \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')
@@ -192,6 +205,25 @@ class Ranks(SharedVideo):
         self.assertEqual(errors.count('error: '), 1)
         self.assertEqual(errors.count('  remedy: '), 1)
         self.assertFalse((self.folder / 'clip.safetensors').exists())
+
+    def test_what_nccl_says_on_any_rank_comes_to_standard_error_and_empties_no_file(self):
+        with open(self.folder / 'errors.txt', 'w+') as errors:
+            errors.write('kept\n')
+            errors.flush()
+            command = [PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', '1000', '--device', 'cpu', '-o', 'clip.safetensors', '--quiet', '--gpus', '2']
+            process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, 'NCCL_DEBUG': 'WARN'})
+            self.addCleanup(process.kill)
+            child, = self.wait_for_children(process, 1)
+            named = re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes())
+            with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # as NCCL opens it
+                words.write('a word of rank 1\n')
+            end = time.monotonic() + 10
+            while 'a word of rank 1' not in (text := (self.folder / 'errors.txt').read_text()):
+                self.assertLess(time.monotonic(), end, text)
+                time.sleep(0.02)
+            self.assertTrue(text.startswith('kept\n'), text)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=60), 130)
 
     def test_impossible_numbers_of_cards_are_refused(self):
         self.fail_with(self.generate('--gpus', 0), 2, '--gpus 0')
@@ -356,18 +388,78 @@ class Cards(CommandLineTest):
         self.assert_videos_of_one('teams')
 
     def test_row_that_fails_on_cards_together_fails_alone(self):
-        self.succeed(self.generate('--size', '128x128', '-o', 'one.safetensors', '--save-latents', 'latents.safetensors'))
-        data = bytearray((self.folder / 'latents.safetensors').read_bytes())
-        data[-4:] = b'\xff\xff\xff\x7f'  # NaN
-        (self.folder / 'nan.safetensors').write_bytes(data)
-        (self.folder / 'set.csv').write_text('prompt,init_latents\n' + ''.join(f'thing {i},{"nan.safetensors" if i == 1 else ""}\n' for i in range(4)))
-        arguments = self.arguments('teams', '--gpus', 2, '--gpus-per-video', 2)
+        one, wrong, other = self.three_models()
+        process = self.start_team(f'prompt,model\na,{one}\nb,{wrong}\nc,{other}\n')
+        errors = self.end_of_team(process, 1)
+        self.assertIn('set.csv:3', errors)
+        self.assertIn('1 row failed', errors)
+        self.assertNotIn('its rows went', errors)
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def start_team(self, text, *more, program=PROGRAM, **options):
+        """A set on one card, that is a team of two."""
+        (self.folder / 'set.csv').write_text(text)
+        arguments = self.arguments('team', '--gpus', 2, '--gpus-per-video', 2, *more)
         arguments[1] = 'set.csv'
-        result = self.run_program(*arguments)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn('set.csv:3', result.stderr)
-        self.assertIn('1 row failed', result.stderr)
-        self.assertEqual(self.rows('teams'), [0, 2, 3])
+        process = subprocess.Popen([program, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(process.kill)
+        return process
+
+    def follower_of(self, process):
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            for card in children_of(process):
+                for follower in children_of_id(card):
+                    return follower
+            time.sleep(0.002)
+        self.fail('no follower')
+
+    def end_of_team(self, process, code):
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, code, errors)
+        return errors
+
+    def test_rank_that_runs_out_of_memory_costs_its_row_alone(self):
+        process = self.start_team('prompt,size,steps\na,64x64,2\nb,512x512,40\nc,64x64,2\n')
+        self.wait_for_rows('team', 1, process)
+        follower = self.follower_of(process)
+        pages = int(Path(f'/proc/{follower}/statm').read_text().split()[0])
+        resource.prlimit(follower, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
+        errors = self.end_of_team(process, 1)
+        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): .*memory')
+        self.assertIn('1 row failed', errors)
+        self.assertNotIn('its rows went', errors)
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def test_row_whose_model_cannot_be_loaded_fails_alone(self):
+        model = self.copy_of_the_model()
+        next((model / 'transformer').glob('*.safetensors')).write_bytes(b'\0' * 100)
+        process = self.start_team(f'prompt,model\na,{MODEL}\nb,{model}\nc,{MODEL}\n')
+        errors = self.end_of_team(process, 1)
+        self.assertIn('set.csv:3', errors)
+        self.assertIn('1 row failed', errors)
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def test_row_of_another_device_fails_alone(self):
+        process = self.start_team('prompt,device\na,\nb,cuda:63\nc,\n')
+        errors = self.end_of_team(process, 1)
+        self.assertRegex(errors, 'set.csv:3.* cuda:63')
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def three_models(self):
+        """The second one's videos are NaN, as is known once they are decoded."""
+        return MODEL, self.model_whose_videos_are(math.nan), shutil.copytree(MODEL, self.folder / 'other')
+
+    def test_card_whose_others_cannot_come_again_ends(self):
+        one, wrong, other = self.three_models()
+        program = shutil.copy(PROGRAM, self.folder / 'program')
+        process = self.start_team(f'prompt,model,steps\na,{one},40\nb,{wrong},2\nc,{other},2\n', program=program)
+        self.follower_of(process)
+        os.chmod(program, 0)
+        errors = self.end_of_team(process, 1)
+        self.assertIn('rank 1 (cpu) could not be started: Permission denied', errors)
+        self.assertIn('no card is left', errors)
+        self.assertEqual(self.rows('team'), [0])
 
     def test_card_of_a_video_that_ends_gives_the_row_to_the_others(self):
         process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=60)
@@ -408,6 +500,68 @@ class Cards(CommandLineTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn('set.csv:7', result.stderr)
         self.assertEqual(self.rows('four'), [0, 1, 2, 3, 4, 6, 7])
+
+
+class BenchOverRanks(CommandLineTest):
+    SMALL = ['--device', 'cpu', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--size', '64x64', '--frames', 9, '--steps', 2, '--quiet']
+
+    def bench(self, *arguments, **options):
+        return self.run_program('bench', 'pipeline', *self.SMALL, *arguments, **options)
+
+    def test_counts_stand_side_by_side(self):
+        self.succeed(self.bench('--gpus', '1,2,3', '--modes', 'full,quantized,sparse', '--topk', '0.5', '--repetitions', 2, '--report', 'r.json'))
+        report = json.loads((self.folder / 'r.json').read_text())
+        rows = report['rows']
+        self.assertEqual([(row['gpus'], row['mode'], row['topk']) for row in rows],
+                         [(count, mode, topk) for count in (1, 2, 3) for mode, topk in (('full', None), ('quantized', None), ('sparse', 0.5))])
+        for row in rows:
+            self.assertEqual(len(row['step_ms']), 4)
+            for key in ('ms', 'speedup', 'decode_seconds', 'video_seconds'):
+                self.assertGreater(row[key], 0, key)
+            if row['gpus'] == 1:
+                self.assertEqual([row[key] for key in ('exchange_ms', 'exchange_percent', 'scaling', 'decode_scaling')], [None] * 4)
+            else:
+                for key in ('exchange_ms', 'exchange_percent', 'scaling', 'decode_scaling'):
+                    self.assertGreater(row[key], 0, key)
+                self.assertLess(row['exchange_percent'], 100)
+            if row['mode'] == 'full' and row['gpus'] > 1:
+                self.assertLess(row['rel_l1'], 1e-4)
+                self.assertGreater(row['psnr'], 80)
+        self.assertIn('heads of 3 ranks', rows[6]['kernel'])
+
+    def test_group_of_one_stands_beside_none_and_makes_the_same(self):
+        out = self.succeed(self.bench('--gpus', '1', '--modes', 'full', '--json', env={**os.environ, 'SPARSEREEL_GROUP': 'of-one'})).stdout
+        alone, grouped = json.loads(out)['rows']
+        self.assertEqual((alone['grouped'], grouped['grouped']), (False, True))
+        self.assertEqual((alone['exchange_ms'], grouped['rel_l1']), (None, 0))
+        self.assertGreater(grouped['exchange_ms'], 0)
+        self.assertGreater(grouped['scaling'], 0)
+
+    def test_table_and_steps_alone(self):
+        out = self.succeed(self.bench('--gpus', '1,2', '--modes', 'full', '--no-decode')).stdout.splitlines()
+        self.assertIn('random weights of tiny.yaml', out[0])
+        self.assertRegex(out[2], r'\| GPUs \| ms a step \|.*\| exchange ms \| exchange % \|')
+        self.assertNotIn('decode', out[2])
+        self.assertEqual(len(out), 6)
+
+    def test_what_cannot_be_is_refused_at_once(self):
+        self.fail_with(self.bench('--gpus', '1,two'), 2, '--gpus two', '1,2,4')
+        self.fail_with(self.bench('--gpus', '0'), 2, '--gpus 0')
+        self.fail_with(self.bench('--gpus', '1,20'), 2, '20 ranks', '4 attention heads')
+        self.fail_with(self.bench('--gpus', '1,2', env={**os.environ, 'RANK': '0', 'WORLD_SIZE': '2'}), 2, '--gpus', 'torchrun')
+
+    def test_rank_that_ends_ends_the_run(self):
+        command = [PROGRAM, 'bench', 'pipeline', *map(str, self.SMALL), '--steps', '1000', '--modes', 'full', '--gpus', '2']
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        end = time.monotonic() + 60
+        while not (children := children_of(process)) and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        os.kill(max(children), signal.SIGKILL)
+        _, errors = process.communicate(timeout=SECONDS_TO_END)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(errors, r'\Aerror: rank 1 \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')
 
 
 if __name__ == '__main__':

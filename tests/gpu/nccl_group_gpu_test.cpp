@@ -51,7 +51,18 @@ void decodes_as_one_rank(Group& group, at::Device device) {
   }
 }
 
-const std::array<std::pair<const char*, Check>, 9> kChecks = {{
+/// What was prepared serves as what was not, and splits of the same colors are one.
+void is_prepared(Group& group, at::Device device) {
+  auto& ranks = dynamic_cast<NcclGroup&>(group);
+  ranks.prepare({std::vector<int64_t>(static_cast<size_t>(group.size()), 7)});
+  const auto all = group.split(7), again = group.split(7), others = group.split(group.rank() % 2);
+  test::require(all == again && all != others, "a split is made once");
+  test::exchanges_uneven_pieces(*all, device);
+  test::reduces_to_the_same_bits(group, device);
+}
+
+const std::array<std::pair<const char*, Check>, 10> kChecks = {{
+    {"prepared", is_prepared},
     {"uneven", test::exchanges_uneven_pieces},
     {"large", test::exchanges_large_pieces},
     {"gather", test::gathers_shapes_that_differ},

@@ -399,7 +399,7 @@ class CardWork {
       key_ = key;
     }
     for (Video* row : rows) {
-      resolve_row(*row, *pipeline_, files_);
+      resolve_row(*row, *pipeline_, files_, team_.size());
       check_ranks(*row);
       if (row->failure) renderer.failed(*row);
     }

@@ -206,9 +206,9 @@ std::string name_of(const Video& row) {
   return row.options.run.output.filename().string();
 }
 
-void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded) {
+void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
   attempt(row, [&] {
-    resolve_video(row, pipeline, loaded);
+    resolve_video(row, pipeline, loaded, ranks);
     row.identity = identity_with_seed(row, row.options.request.seed);
   });
 }

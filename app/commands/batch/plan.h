@@ -49,7 +49,7 @@ std::string pipeline_key(const Video& row);
 std::string name_of(const Video& row);
 
 /// An Error becomes the row's failure.
-void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded);
+void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
 /// Of the row that resolve_row() resolved, had it this seed.
 std::string identity_with_seed(const Video& row, uint64_t seed);

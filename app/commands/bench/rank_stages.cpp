@@ -62,7 +62,7 @@ class RankStages {
       if (combination.by_head())
         video.options.profile =
             models::describe_profile(combination.profile, models::read_profile(combination.profile));
-      video.plan = pipeline.resolve(video.options.request, plan.decode);
+      video.plan = pipeline.resolve(video.options.request, plan.decode);  // what one can make, all can
     }
   }
 

@@ -308,6 +308,31 @@ TEST(MemoryNeed, WeightsCountWhereTheyAre) {
   EXPECT_EQ(offloaded.device, least_memory(plan, true, spec_of(30), gpu, at::kBFloat16).device);
 }
 
+TEST(MemoryNeed, RanksShareWhatAVideoTakesAndNoWeights) {
+  const at::Device gpu(at::kCUDA, 0);
+  const Plan plan = plan_of(720, 480, 49);
+  const auto device = [&](const WeightNeed& weights, int64_t ranks) {
+    return least_memory(plan, true, spec_of(30), gpu, at::kBFloat16, weights, ranks).device;
+  };
+  EXPECT_DOUBLE_EQ(device({}, 4), device({}, 1) / 4);
+  EXPECT_DOUBLE_EQ(device({.device = 7e9}, 2), 7e9 + device({}, 2));
+  EXPECT_EQ(least_memory(plan, true, spec_of(30), at::kCPU, at::kFloat, {}, 4).host, cpu_need(plan).host)
+      << "of the host they have the same memory";
+}
+
+TEST(MemoryNeed, TheEstimateSaysWhatEachOfSeveralGpusTakes) {
+  const Checkpoint model = Checkpoint::open(SPARSEREEL_TINY_MODEL);
+  const ModelSpec spec = describe(model);
+  const MemoryEstimate one = likely_memory(model, spec, latent_size(spec, 33, 256, 256)).front();
+  ASSERT_EQ(one.of_each.size(), 3U);
+  uint64_t last = one.total();
+  for (const auto& [gpus, bytes] : one.of_each) {
+    EXPECT_LT(bytes, last) << gpus;
+    EXPECT_GT(bytes, one.weights + one.process) << gpus;
+    last = bytes;
+  }
+}
+
 TEST(MemoryNeed, WeightsThatDoNotFitAreRefusedWithWhatWouldHelp) {
   const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));

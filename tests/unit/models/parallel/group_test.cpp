@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "models/parallel/metered_group.h"
 #include "models/parallel/socket_group.h"
 #include "tests/support/group_contract.h"
 
@@ -53,6 +54,15 @@ void as_processes(int64_t size, const std::function<void(Group&)>& part) {
     if (exit_code(process) != 0) throw std::runtime_error("a rank failed: see above");
 }
 
+/// The same groups, their calls timed.
+void as_timed_processes(int64_t size, const std::function<void(Group&)>& part) {
+  as_processes(size, [&](Group& group) {
+    ExchangeMeter meter(at::kCPU);
+    MeteredGroup metered({&group, [](Group*) {}}, meter);
+    part(metered);
+  });
+}
+
 struct Maker {
   const char* name;
   test::RunRanks run;
@@ -99,6 +109,21 @@ TEST_P(GroupContract, NamesWhoLeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, GroupContract, ::testing::Values(Maker{"sockets", as_processes}));
+INSTANTIATE_TEST_SUITE_P(TimedProcesses, GroupContract, ::testing::Values(Maker{"metered", as_timed_processes}));
+
+TEST(MeteredGroup, TimesTheCallsOfItsPartsAndWaitingForOthers) {
+  as_processes(2, [](Group& group) {
+    ExchangeMeter meter(at::kCPU);
+    MeteredGroup metered({&group, [](Group*) {}}, meter);
+    const auto part = metered.split(0);
+    meter.take();
+    if (group.rank() == 1) usleep(300'000);
+    part->all_reduce_sum(at::ones({1}));
+    const double taken = meter.take();
+    test::require(group.rank() == 1 ? taken < 250 : taken > 250, std::to_string(taken) + " ms");
+    test::require(meter.take() == 0, "it is taken once");
+  });
+}
 
 TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
   for (int attempt = 0; attempt < 3; ++attempt) {
@@ -140,9 +165,10 @@ TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     if (group.rank() == 1) {
       group.all_reduce_sum(at::ones({1}));  // once both are there
-      sockets.end(bad_input("no such card", "use another"));
+      sockets.end(bad_input("no such card", "use another"), /*sound=*/true);
     }
     test::end_of(group, at::kCPU);
+    test::require(sockets.ended_soundly(), "rank 1 is sound");
     try {
       sockets.check();
     } catch (const Error& error) {
@@ -157,12 +183,14 @@ TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
 TEST(SocketGroup, TellsOfTheEndWhileNobodyCalls) {
   const auto ranks = start_processes(2, {}, [](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
+    test::require(!sockets.ended_soundly(), "it goes on");
     if (group.rank() == 1) _exit(7);
     bool told = false;
     sockets.when_ended([&] { told = true; });
     for (int i = 0; i < 500 && !sockets.ended(); ++i) usleep(10'000);
     usleep(100'000);
     test::require(told, "the call ran");
+    test::require(!sockets.ended_soundly(), "rank 1 is dead");
   });
   EXPECT_EQ(exit_code(ranks[0]), 0);
   EXPECT_EQ(exit_code(ranks[1]), 7);

@@ -117,6 +117,14 @@ TEST(Share, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
   run_in_threads(3, [](Group& group) { EXPECT_EQ(share_of(&group, 2).tokens->size(), 3); });
 }
 
+TEST(Share, SplitsAreKnownBeforehand) {
+  EXPECT_EQ(splits_of_shares(4, 2), (std::vector<std::vector<int64_t>>{{0, 0, 1, 1}, {0, 1, 0, 1}}));
+  EXPECT_TRUE(splits_of_shares(2, 2).empty());
+  EXPECT_TRUE(splits_of_shares(3, 2).empty());
+  EXPECT_TRUE(splits_of_shares(4, 1).empty());
+  EXPECT_TRUE(splits_of_shares(1, 2).empty());
+}
+
 /// As one whose calls return before they are done, and were broken off.
 class BrokenOff final : public Group {
  public:

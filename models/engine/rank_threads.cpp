@@ -1,0 +1,249 @@
+// A thread for each other rank and video; sockets between them, and NCCL where they have GPUs.
+#include "models/engine/rank_threads.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/engine/failure.h"
+#include "models/engine/text_stage.h"
+#include "models/parallel/nccl_group.h"
+#include "models/parallel/socket_group.h"
+#include "models/weights/device.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kMostRanks = 64;
+
+/// So many CPU threads for what this thread does, while one lives.
+class ThreadsHere {
+ public:
+  explicit ThreadsHere(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
+  ~ThreadsHere() { at::set_num_threads(before_); }
+  ThreadsHere(const ThreadsHere&) = delete;
+  ThreadsHere& operator=(const ThreadsHere&) = delete;
+
+ private:
+  int before_;
+};
+
+/// For guards: of a GPU.
+std::optional<at::Device> device_of(const Pipeline& pipeline) {
+  return pipeline.device().is_cpu() ? std::nullopt : std::optional(pipeline.device());
+}
+
+}  // namespace
+
+std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& device) {
+  const std::string text = std::to_string(ranks);
+  if (ranks < 1 || ranks > kMostRanks)
+    throw bad_option("gpus", text + " is no number of cards from 1 to " + std::to_string(kMostRanks),
+                     "give that of this machine");
+  if (ranks == 1) return {device};
+  if (device == "cpu") return std::vector<std::string>(static_cast<size_t>(ranks), device);
+  if (device != "auto" && device != "cuda")
+    throw bad_option("device", device + " is one card, but gpus " + text + " are asked for",
+                     "leave it open, and choose cards with CUDA_VISIBLE_DEVICES");
+  const int64_t cards = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  if (ranks > cards)
+    throw bad_option("gpus", text + " is more than this machine has: " + std::to_string(cards), "give at most so many");
+  std::vector<std::string> devices;
+  for (int64_t rank = 0; rank < ranks; ++rank) devices.push_back("cuda:" + std::to_string(rank));
+  return devices;
+}
+
+/// One video by all ranks.
+class RankThreads::Video {
+ public:
+  Video(RankThreads& ranks, const Plan& plan, const Inputs& inputs)
+      : ranks_(ranks), plan_(plan), inputs_(inputs), threads_(std::max(1, at::get_num_threads() / size())) {}
+  ~Video() { join(); }
+  Video(const Video&) = delete;
+  Video& operator=(const Video&) = delete;
+
+  /// By the caller's thread.
+  Outcome lead(const Run& run) {
+    bool told = false;
+    try {
+      for (int rank = 1; rank < size(); ++rank) others_.emplace_back([this, rank] { follow(rank); });
+      std::vector<std::string> warnings;
+      Inputs inputs = inputs_;
+      pipeline(0).check_weights(inputs.images.first != nullptr);
+      if (!inputs.conditioning.defined()) inputs.conditioning = encode(run, warnings);
+      told_.set_value(inputs.conditioning);
+      told = true;
+      Outcome outcome = made(inputs, run);
+      outcome.warnings.insert(outcome.warnings.begin(), warnings.begin(), warnings.end());
+      return outcome;
+    } catch (...) {
+      if (!told)
+        told_.set_exception(std::current_exception());
+      else
+        give_up(0);
+      throw;
+    }
+  }
+
+ private:
+  int size() const { return static_cast<int>(ranks_.pipelines_.size()); }
+  Pipeline& pipeline(int rank) const { return *ranks_.pipelines_[static_cast<size_t>(rank)]; }
+  SocketGroup& control(int rank) const { return *ranks_.controls_[static_cast<size_t>(rank)]; }
+  bool on_cpu() const { return pipeline(0).device().is_cpu(); }
+
+  void join() {
+    for (std::thread& other : others_) other.join();
+    others_.clear();
+  }
+
+  /// Of what is being caught. Cancelled all are together.
+  void give_up(int rank) const noexcept {
+    try {
+      throw;
+    } catch (const Cancelled&) {
+    } catch (...) {
+      control(rank).end(as_error(std::current_exception()));
+    }
+  }
+
+  Group& group(int rank) {
+    std::shared_ptr<Group>& own = ranks_.groups_[static_cast<size_t>(rank)];
+    if (own) return *own;
+    const auto& control = ranks_.controls_[static_cast<size_t>(rank)];
+    if (on_cpu())
+      own = control;
+    else
+      own = NcclGroup::connect(control, pipeline(rank).device());
+    return *own;
+  }
+
+  Conditioning encode(const Run& run, std::vector<std::string>& warnings) {
+    Conditioning images;
+    if (inputs_.images.first) {
+      if (run.stage) run.stage("image");
+      pipeline(0).add_images(images, plan_, inputs_.images, &warnings, run);
+    }
+    if (run.stage) run.stage("text");
+    TextStage& text = pipeline(0).text_stage();
+    text.load();
+    Conditioning conditioning = text.encode(plan_, &warnings);
+    text.release();
+    conditioning.take_video(images);
+    return conditioning.to(at::kCPU);
+  }
+
+  /// What came of the others counts once they are known to be there, which GPUs do not tell.
+  template <typename... Arguments>
+  std::function<void(Arguments...)> checked(const std::function<void(Arguments...)>& event) const {
+    return [this, &event](Arguments... arguments) {
+      control(0).check();
+      if (event) event(arguments...);
+    };
+  }
+
+  Outcome made(Inputs inputs, const Run& given) {
+    const ThreadsHere threads(on_cpu() ? threads_ : at::get_num_threads());
+    inputs.keep_transformer = true;
+    bool stopped = false;  // by the step's watcher; the others stop with this rank, where all ask each other
+    const auto step = [&](int64_t done, int64_t steps, double seconds) {
+      control(0).check();
+      try {
+        if (given.step) given.step(done, steps, seconds);
+      } catch (const Cancelled&) {
+        stopped = true;
+      }
+    };
+    Run run = given;
+    run.group = &group(0);
+    run.step = step;
+    run.cancelled = [&] {
+      control(0).check();
+      return stopped || (given.cancelled && given.cancelled());
+    };
+    run.within = checked(given.within);
+    run.decode = checked(given.decode);
+    run.latents = checked(given.latents);
+    Outcome outcome = pipeline(0).generate(plan_, inputs, run);
+    if (stopped) throw Cancelled{};
+    return outcome;
+  }
+
+  /// Another rank's thread.
+  void follow(int rank) noexcept {
+    try {
+      const c10::InferenceMode mode;
+      const c10::OptionalDeviceGuard device(device_of(pipeline(rank)));
+      if (on_cpu()) at::set_num_threads(threads_);
+      pipeline(rank).check_weights();
+      pipeline(rank).load_transformer();
+      make(rank);
+    } catch (...) {
+      give_up(rank);
+    }
+  }
+
+  void make(int rank) {
+    Inputs inputs = inputs_;
+    inputs.images = {};
+    try {
+      inputs.conditioning = conditioning_.get();
+    } catch (...) {  // rank 0 says why there is none
+      return;
+    }
+    inputs.keep_transformer = true;
+    Run run;
+    run.group = &group(rank);
+    run.cancelled = [this, rank] {
+      control(rank).check();
+      return false;
+    };
+    pipeline(rank).generate(plan_, inputs, run);
+  }
+
+  RankThreads& ranks_;
+  const Plan& plan_;
+  const Inputs& inputs_;
+  const int threads_;  // of each rank on a CPU
+  std::promise<Conditioning> told_;
+  std::shared_future<Conditioning> conditioning_ = told_.get_future().share();
+  std::vector<std::thread> others_;
+};
+
+RankThreads::RankThreads(std::vector<std::shared_ptr<Pipeline>> pipelines) : pipelines_(std::move(pipelines)) {}
+
+RankThreads::~RankThreads() = default;
+
+void RankThreads::connect() {
+  groups_.clear();
+  controls_.assign(pipelines_.size(), nullptr);
+  auto links = local_links(static_cast<int64_t>(pipelines_.size()));
+  std::vector<std::future<void>> all;
+  for (size_t rank = 0; rank < pipelines_.size(); ++rank)
+    all.push_back(std::async(std::launch::async, [this, rank, own = std::move(links[rank])] {
+      controls_[rank] = SocketGroup::connect(static_cast<int64_t>(rank), own, pipelines_[rank]->device().str());
+    }));
+  for (std::future<void>& each : all) each.get();
+  groups_.resize(pipelines_.size());
+}
+
+Outcome RankThreads::generate(const Plan& plan, const Inputs& inputs, const Run& run) {
+  const c10::InferenceMode mode;
+  pipelines_.front()->check_ranks(plan, static_cast<int64_t>(pipelines_.size()));
+  pipelines_.front()->check_init_latents(plan, inputs.init_latents);
+  if (groups_.empty() || controls_.front()->ended()) connect();
+  const c10::OptionalDeviceGuard device(device_of(*pipelines_.front()));
+  return Video(*this, plan, inputs).lead(run);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,53 @@
+// Videos by the GPUs of one process, as the library makes them; skips itself, visibly, where there are no two.
+#include "models/engine/rank_threads.h"
+
+#include <ATen/ATen.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <gtest/gtest.h>
+
+#include "models/engine/failure.h"
+#include "models/weights/device.h"
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+std::vector<std::shared_ptr<Pipeline>> pipelines(int64_t ranks) {
+  std::vector<std::shared_ptr<Pipeline>> all;
+  for (const std::string& device : devices_of_threads(ranks, ranks == 1 ? "cuda:0" : "auto"))
+    all.push_back(Pipeline::open(SPARSEREEL_TINY_MODEL, device, "fp32"));
+  return all;
+}
+
+Request small() {
+  Request request;
+  request.prompt = "a red circle";
+  request.num_inference_steps = 3;
+  request.attention_mode = attention::Mode::full;
+  request.width = request.height = 192;
+  request.num_frames = 9;
+  request.vae_tiling = VaeTiling::off;
+  return request;
+}
+
+TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
+  const int64_t cards = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
+  if (cards < 2) GTEST_SKIP() << "there are no two GPUs here";
+  const auto one = pipelines(1).front();
+  const Plan plan = one->resolve(small());
+  const at::Tensor alone = one->generate(plan).frames;
+  for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
+    RankThreads ranks(pipelines(count));
+    EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count;
+    Run stopped;
+    stopped.step = [](int64_t, int64_t, double) { throw Cancelled{}; };
+    EXPECT_THROW(ranks.generate(plan, {}, stopped), Cancelled);
+    Run failing;
+    failing.step = [](int64_t, int64_t, double) { throw run_failure("no more", "begin again"); };
+    EXPECT_THROW(ranks.generate(plan, {}, failing), Error);
+    EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count << " after a failure";
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models
