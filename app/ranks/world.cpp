@@ -277,6 +277,7 @@ std::string World::group_id() const {
 
 void World::begin_group(const std::string& id, int64_t passes) {
   if (id.empty()) return;
+  models::NcclGroup::set_environment();
   const auto make = [control = control_, device = models::resolve_device(device_), id, passes] {
     const c10::InferenceMode guard;
     auto group = models::NcclGroup::connect(control, device, id);

@@ -225,6 +225,7 @@ RankThreads::RankThreads(std::vector<std::shared_ptr<Pipeline>> pipelines) : pip
 RankThreads::~RankThreads() = default;
 
 void RankThreads::connect() {
+  if (!pipelines_.front()->device().is_cpu()) NcclGroup::set_environment();
   groups_.clear();
   controls_.assign(pipelines_.size(), nullptr);
   auto links = local_links(static_cast<int64_t>(pipelines_.size()));

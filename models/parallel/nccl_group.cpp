@@ -275,9 +275,16 @@ class NcclGroup::Watched {
   std::thread watcher_;
 };
 
+void NcclGroup::set_environment() {
+  setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as the header says
+  // What NCCL_DEBUG asks for goes to standard output else, among reports. NCCL would empty an ordinary file.
+  struct stat errors = {};
+  if (fstat(STDERR_FILENO, &errors) == 0 && !S_ISREG(errors.st_mode))
+    setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
+}
+
 std::string NcclGroup::new_id() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks meet
-  setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);
+  set_environment();
   nccl::UniqueId id;
   if (nccl::library().get_unique_id(&id) != Result::success)
     throw run_failure("NCCL finds no network to meet in", "set NCCL_DEBUG=WARN to hear more");
@@ -285,6 +292,7 @@ std::string NcclGroup::new_id() {
 }
 
 std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device) {
+  set_environment();
   std::string id = control->rank() == 0 ? new_id() : std::string(nccl::UniqueId{}.bytes.size(), '\0');
   control->broadcast(at::from_blob(id.data(), {static_cast<int64_t>(id.size())}, at::kByte), 0);
   return connect(std::move(control), device, id);
@@ -292,11 +300,6 @@ std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> contr
 
 std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device,
                                               const std::string& id) {
-  setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
-  // What NCCL_DEBUG asks for goes to standard output else, among reports. NCCL would empty an ordinary file.
-  struct stat errors = {};
-  if (fstat(STDERR_FILENO, &errors) == 0 && !S_ISREG(errors.st_mode))
-    setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
   nccl::UniqueId unique;
   if (id.size() != unique.bytes.size()) throw run_failure("rank 0 told no id of NCCL's", "report this");
   std::ranges::copy(id, unique.bytes.begin());

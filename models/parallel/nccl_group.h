@@ -24,6 +24,9 @@ class NcclGroup final : public Group {
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device,
                                             const std::string& id);
   static std::string new_id();
+  /// What NCCL is to find in the environment. connect() without an id and new_id() see to it; who connects in a thread
+  /// calls it before, while no other thread reads the environment.
+  static void set_environment();
   ~NcclGroup() override;
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;

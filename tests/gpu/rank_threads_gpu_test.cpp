@@ -12,14 +12,14 @@
 namespace sparsereel::models {
 namespace {
 
-std::vector<std::shared_ptr<Pipeline>> pipelines(int64_t ranks) {
+std::vector<std::shared_ptr<Pipeline>> pipelines_of(int64_t ranks) {
   std::vector<std::shared_ptr<Pipeline>> all;
   for (const std::string& device : devices_of_threads(ranks, ranks == 1 ? "cuda:0" : "auto"))
     all.push_back(Pipeline::open(SPARSEREEL_TINY_MODEL, device, "fp32"));
   return all;
 }
 
-Request small() {
+Request short_video() {
   Request request;
   request.prompt = "a red circle";
   request.num_inference_steps = 3;
@@ -33,16 +33,16 @@ Request small() {
 TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
   const int64_t cards = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
   if (cards < 2) GTEST_SKIP() << "there are no two GPUs here";
-  const auto one = pipelines(1).front();
-  const Plan plan = one->resolve(small());
+  const auto one = pipelines_of(1).front();
+  const Plan plan = one->resolve(short_video());
   const at::Tensor alone = one->generate(plan).frames;
   for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
-    RankThreads ranks(pipelines(count));
+    RankThreads ranks(pipelines_of(count));
     EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count;
-    Run stopped;
+    models::Run stopped;
     stopped.step = [](int64_t, int64_t, double) { throw Cancelled{}; };
     EXPECT_THROW(ranks.generate(plan, {}, stopped), Cancelled);
-    Run failing;
+    models::Run failing;
     failing.step = [](int64_t, int64_t, double) { throw run_failure("no more", "begin again"); };
     EXPECT_THROW(ranks.generate(plan, {}, failing), Error);
     EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count << " after a failure";
