@@ -544,6 +544,10 @@ class BenchOverRanks(CommandLineTest):
         self.assertNotIn('decode', out[2])
         self.assertEqual(len(out), 6)
 
+    def test_dry_run_adds_the_counts_that_are_asked_for(self):
+        rows = json.loads(self.succeed(self.bench('--gpus', '1,3', '--dry-run', '100,340', '--json')).stdout)['rows']
+        self.assertEqual([row['gpus'] for row in rows], [2, 3, 4, 8])
+
     def test_what_cannot_be_is_refused_at_once(self):
         self.fail_with(self.bench('--gpus', '1,two'), 2, '--gpus two', '1,2,4')
         self.fail_with(self.bench('--gpus', '0'), 2, '--gpus 0')

@@ -81,7 +81,7 @@ void add_options(CLI::App& command, PipelineOptions& options) {
   add_selection_lists(what, options.lists, "as generate");
   add_list(what, options.lists, "token_order", "orders of mode sparse (default hilbert)");
   add_list(what, options.lists, "cache", "as generate takes it (default 0: none)");
-  add_list(what, options.lists, "gpus", "how many make a video together (default 1), 1,4 for both side by side");
+  add_list(what, options.lists, "gpus", "how many make a video together (default 1)");
   what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
   what.add("--dry-run", options.dry_run, "expected of several GPUs, by ms a step on one,GB/s of links", "MS");

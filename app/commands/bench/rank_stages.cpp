@@ -90,7 +90,9 @@ class RankStages {
     at::set_num_threads(threads);
     Team team(devices_of(count), threads, count.together);
     team.use(model_);
-    for (Entry& entry : entries) attempt(team, entry, [&] { warm_up(team, entry); });
+    const bool decodes = plan_.decode && !pipeline_.device().is_cpu();
+    for (Entry& entry : entries)
+      attempt(team, entry, [&] { warm_up(team, entry, /*whole=*/decodes && &entry == &entries.front()); });
     const int64_t videos = repetitions_ * std::ssize(entries);
     for (int64_t i = 0; i < videos; ++i) {
       progress_.round(i, videos);
@@ -134,13 +136,14 @@ class RankStages {
     return generate_over_ranks(*world, pipeline_, video, inputs, run);
   }
 
-  /// Some steps of a video that is then given up, by all ranks together.
-  void warm_up(Team& team, const Entry& entry) {
+  /// Some steps of a video that is then given up, by all ranks together. `whole`: to its frames, since a GPU's first
+  /// decode chooses convolutions, and other ranks load the decoder.
+  void warm_up(Team& team, const Entry& entry, bool whole) {
     if (warmup_ == 0) return;
     int64_t done = 0;
     models::Run run;
     run.step = [&done](int64_t step, int64_t, double) { done = step; };
-    run.cancelled = [this, &done] { return done >= warmup_ || interrupted(); };
+    run.cancelled = [this, &done, whole] { return (done >= warmup_ && !whole) || interrupted(); };
     try {
       make(team, entry.video, run);
     } catch (const models::Cancelled&) {
@@ -165,20 +168,13 @@ class RankStages {
     if (plan_.decode) entry.decode.push_back(entry.last.seconds.decode);
   }
 
-  /// A GPU's first decode, which chooses convolutions, counts where it is the only one.
-  std::optional<double> decode_seconds(Entry& entry) {
-    if (entry.decode.empty()) return {};
-    if (!pipeline_.device().is_cpu() && entry.decode.size() > 1) entry.decode.erase(entry.decode.begin());
-    return spread(entry.decode).median;
-  }
-
   void finish(Entry& entry) {
     Row& row = entry.row;
     if (!entry.failed()) {
       row.update(time_fields(spread(entry.milliseconds)));
       row["step_ms"] = entry.milliseconds;
       add_exchange(entry);
-      if (const auto seconds = decode_seconds(entry)) row["decode_seconds"] = *seconds;
+      if (!entry.decode.empty()) row["decode_seconds"] = spread(entry.decode).median;
       add_attention(entry.last.attention, row);
       if (!entry.last.warnings.empty()) row["note"] = entry.last.warnings.front();
       if (entry.last.memory.denoise > 0) row["peak_gib"] = static_cast<double>(entry.last.memory.largest()) / kGibibyte;
