@@ -515,7 +515,7 @@ class BenchOverRanks(CommandLineTest):
         self.assertEqual([(row['gpus'], row['mode'], row['topk']) for row in rows],
                          [(count, mode, topk) for count in (1, 2, 3) for mode, topk in (('full', None), ('quantized', None), ('sparse', 0.5))])
         for row in rows:
-            self.assertEqual(len(row['step_ms']), 4)
+            self.assertEqual(len(row['steps_ms']), 4)
             for key in ('ms', 'speedup', 'decode_seconds', 'video_seconds'):
                 self.assertGreater(row[key], 0, key)
             if row['gpus'] == 1:
@@ -528,6 +528,7 @@ class BenchOverRanks(CommandLineTest):
                 self.assertLess(row['rel_l1'], 1e-4)
                 self.assertGreater(row['psnr'], 80)
         self.assertIn('heads of 3 ranks', rows[6]['kernel'])
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 9 bars\n')
 
     def test_group_of_one_stands_beside_none_and_makes_the_same(self):
         out = self.succeed(self.bench('--gpus', '1', '--modes', 'full', '--json', env={**os.environ, 'SPARSEREEL_GROUP': 'of-one'})).stdout

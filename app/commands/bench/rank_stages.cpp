@@ -172,7 +172,7 @@ class RankStages {
     Row& row = entry.row;
     if (!entry.failed()) {
       row.update(time_fields(spread(entry.milliseconds)));
-      row["step_ms"] = entry.milliseconds;
+      row["steps_ms"] = entry.milliseconds;
       add_exchange(entry);
       if (!entry.decode.empty()) row["decode_seconds"] = spread(entry.decode).median;
       add_attention(entry.last.attention, row);

@@ -34,8 +34,8 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 /// Fields of a row beside those of its combination (see rows.h): gpus; grouped, one went the way of several; ms of the
 /// steps; exchange_ms of a step that rank 0 spends in exchanges, waiting for the slowest rank with them, and
 /// exchange_percent of its time; decode_seconds; scaling and decode_scaling, over the first count's; speedup, over mode
-/// full on as many; video_seconds; expected_ms and expected_exchange_ms, by ranks_cost.h, of what one alone takes here;
-/// rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
+/// full on as many; steps_ms, each of them; video_seconds; expected_ms and expected_exchange_ms, by ranks_cost.h, of
+/// what one alone takes here; rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
 Columns rank_columns();
 Row rank_row(const Combination& combination, const GpuCount& count);
 
