@@ -197,8 +197,8 @@ class RankThreads::Video {
     Inputs inputs = inputs_;
     inputs.images = {};
     try {
-      inputs.conditioning = conditioning_.get();
-    } catch (...) {  // rank 0 says why there is none
+      inputs.conditioning = std::shared_future<Conditioning>(conditioning_).get();  // a copy for this thread
+    } catch (...) {                                                                 // rank 0 says why there is none
       return;
     }
     inputs.keep_transformer = true;
