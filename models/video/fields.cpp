@@ -305,7 +305,7 @@ std::vector<Field> selection() {
   using attention::Policy;
   const std::vector<Idle> idle = {Idle::every_block, Idle::profile};
   std::vector<Field> all;
-  for (const auto& each : attention::kSelections) all.push_back(how_many_blocks(each));
+  std::ranges::transform(attention::kSelections, std::back_inserter(all), how_many_blocks);
   const std::vector<Field> others = {
       field(&Request::dropped, of_dropping(&Policy::dropped),
             {.name = "dropped",
