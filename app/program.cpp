@@ -460,8 +460,11 @@ int run_program(int argc, char** argv, const Additions& additions) {
     models::add_loaders(additions.loaders);
     for (const models::Field& field : additions.fields) models::add_field(field);
     if (started && is_follower(argc, argv)) {
-      World world(*started);
-      return follow(world);
+      auto world = std::make_unique<World>(*started);
+      const int code = follow(*world);
+      // Rank 0 waits for this process, which ends faster than NCCL lets go of its GPU.
+      if (code == 0 && world->device().starts_with("cuda")) static_cast<void>(world.release());
+      return code;
     }
     if (started) return run_silently(argc, argv, /*last_words=*/true);
     const bool is_silent = is_silent_rank({argv, argv + argc}, process_environment);

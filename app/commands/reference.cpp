@@ -151,6 +151,7 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"", "SPARSEREEL_START_SECONDS, SPARSEREEL_GROUP_SECONDS",
        "How long ranks wait for one that has not started (60), and for one that does not answer (600)."},
       {"", "NCCL_NVLS_ENABLE", "0, unless it is set: NVLink's multicast, which not every host allows."},
+      {"", "NCCL_CUMEM_ENABLE", "0, unless it is set or /dev/shm has little room: several cards then start faster."},
       {"", "CUDA_VISIBLE_DEVICES",
        "The GPUs that there are, as for every CUDA program; --device cuda:N counts within."},
       {"", "OMP_NUM_THREADS", "CPU threads, where --threads is not given."},
