@@ -422,7 +422,8 @@ void NcclGroup::prepare(const std::vector<std::vector<int64_t>>& splits) {
   for (const std::vector<int64_t>& colors : splits) part(colors)->prepare_calls();
 }
 
-/// One of each kind: channels to all others, and those of reductions.
+/// One of each kind: channels to all others, and those of reductions. Waits for them: a communicator is split while
+/// nothing is under way on it.
 void NcclGroup::prepare_calls() {
   const auto one = [this] { return at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(device_)); };
   std::vector<at::Tensor> receive(static_cast<size_t>(size()));
@@ -430,6 +431,8 @@ void NcclGroup::prepare_calls() {
   all_gather(one(), receive);
   for (const auto call : {&NcclGroup::all_reduce_sum, &NcclGroup::all_reduce_max}) (this->*call)(receive.front());
   broadcast(receive.front(), 0);
+  c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
+  control_->check();
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {
