@@ -107,11 +107,12 @@ class RankThreads::Video {
     others_.clear();
   }
 
-  /// Of what is being caught. Cancelled all are together.
+  /// Of what is being caught. After all were cancelled together, which other ranks always are, none waits for another.
   void give_up(int rank) const noexcept {
     try {
       throw;
     } catch (const Cancelled&) {
+      if (rank == 0 && !cancelled_together_) control(rank).end(as_error(std::current_exception()));
     } catch (...) {
       control(rank).end(as_error(std::current_exception()));
     }
@@ -169,13 +170,16 @@ class RankThreads::Video {
     run.step = step;
     run.cancelled = [&] {
       control(0).check();
-      return stopped || (given.cancelled && given.cancelled());
+      return cancelled_together_ = stopped || (given.cancelled && given.cancelled());
     };
     run.within = checked(given.within);
     run.decode = checked(given.decode);
     run.latents = checked(given.latents);
     Outcome outcome = pipeline(0).generate(plan_, inputs, run);
-    if (stopped) throw Cancelled{};
+    if (stopped) {  // by the last step, with nothing to decode: all are done
+      cancelled_together_ = true;
+      throw Cancelled{};
+    }
     return outcome;
   }
 
@@ -218,6 +222,7 @@ class RankThreads::Video {
   std::promise<Conditioning> told_;
   std::shared_future<Conditioning> conditioning_ = told_.get_future().share();
   std::vector<std::thread> others_;
+  bool cancelled_together_ = false;  // rank 0 says so where all ask each other
 };
 
 RankThreads::RankThreads(std::vector<std::shared_ptr<Pipeline>> pipelines) : pipelines_(std::move(pipelines)) {}
@@ -242,7 +247,8 @@ Outcome RankThreads::generate(const Plan& plan, const Inputs& inputs, const Run&
   const c10::InferenceMode mode;
   pipelines_.front()->check_ranks(plan, static_cast<int64_t>(pipelines_.size()));
   pipelines_.front()->check_init_latents(plan, inputs.init_latents);
-  if (groups_.empty() || controls_.front()->ended()) connect();
+  // What ended one rank, the others may not have heard of yet.
+  if (groups_.empty() || std::ranges::any_of(controls_, &SocketGroup::ended)) connect();
   const c10::OptionalDeviceGuard device(device_of(*pipelines_.front()));
   return Video(*this, plan, inputs).lead(run);
 }

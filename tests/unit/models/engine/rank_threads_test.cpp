@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "hilbert/error.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
@@ -50,6 +52,40 @@ TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
   const Plan plan = all.front()->resolve(short_video());
   RankThreads ranks(std::move(all));
   EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, {}); }, {"rank 1 (cpu)"}));
+}
+
+TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
+  RankThreads ranks(pipelines_of(2));
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
+  const at::Tensor first = ranks.generate(plan, {}, {}).frames;
+  models::Run at_stage, at_piece;
+  at_stage.stage = [](const std::string& stage) {
+    if (stage == "denoise") throw Cancelled{};
+  };
+  at_piece.decode = [](int64_t, int64_t) { throw Cancelled{}; };
+  for (const models::Run& run : {at_stage, at_piece}) {
+    EXPECT_THROW(ranks.generate(plan, {}, run), Cancelled);
+    EXPECT_TRUE(ranks.generate(plan, {}, {}).frames.equal(first));
+  }
+}
+
+/// Rank 0 gives the video up for a reason of its own, and may not have heard of the other's by the next one.
+TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
+  const test::TemporaryFolder folder;
+  std::filesystem::copy(SPARSEREEL_TINY_MODEL, folder / "model", std::filesystem::copy_options::recursive);
+  const std::filesystem::path vae = folder / "model" / "vae", away = folder / "vae";
+  models::Run failing;
+  failing.stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
+  for (int turn = 0; turn < 8; ++turn) {  // news travel fast: few turns outrun them
+    auto all = pipelines_of(2);
+    all.back() = Pipeline::open((folder / "model").string(), "cpu", "fp32");
+    const Plan plan = all.front()->resolve(short_video());
+    RankThreads ranks(std::move(all));
+    std::filesystem::rename(vae, away);
+    EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing); }, {"no more"}));
+    std::filesystem::rename(away, vae);
+    ASSERT_NO_THROW(ranks.generate(plan, {.decode = false}, {})) << turn;
+  }
 }
 
 TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
