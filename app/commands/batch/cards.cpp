@@ -390,6 +390,7 @@ class CardWork {
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
       pipeline_.reset();  // its weights make room
+      key_.clear();       // what is opened next may fail
       const bool opened = renderer.prepare(rows, [&] {
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
         if (team_.size() > 1) pipeline_->check_weights();  // what cannot be loaded is not the other ranks' to find
