@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "models/weights/device.h"
@@ -27,10 +28,13 @@ size_t Experts::at(double timestep) const {
 void Experts::begin(size_t expert) {
   if (loaded(expert) != nullptr) return;
   begun_expert_ = expert;
-  begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
-    const c10::InferenceMode guard;  // it is each thread's own
-    return load_(role);
-  });
+  try {
+    begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
+      const c10::InferenceMode guard;  // it is each thread's own
+      return load_(role);
+    });
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread to be had, and no head start
+  }
 }
 
 /// Takes what was begun.

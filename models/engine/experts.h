@@ -27,7 +27,8 @@ class Experts {
   /// The one that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
-  /// Begins to load it in a thread of its own. All that follow wait for its end.
+  /// Begins to load it in a thread of its own, where there is one to be had. All that follow wait for its end, and so
+  /// does the destructor.
   void begin(size_t expert);
   /// Loads it unless it is there. The others stay where memory allows, and go first where it does not.
   Denoiser& load(size_t expert);
