@@ -120,7 +120,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const models::Checkpoint folder = open_model(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
   choose_steps(pipeline->spec(), plan);
-  begin_report(settings, plan, folder, *pipeline, report);
+  begin_report(settings, plan, folder, *pipeline, report, bench::fewest(counts));
   nlohmann::json& shown = report.content["settings"];
   shown["video_steps"] = plan.video_steps;
   shown["similarity"] = plan.video.attention_policy.defaults.similarity;

@@ -542,6 +542,20 @@ class BenchOverRanks(CommandLineTest):
         self.assertGreater(grouped['exchange_ms'], 0)
         self.assertGreater(grouped['scaling'], 0)
 
+    def test_with_a_cache_a_videos_mean_counts_and_what_stands_before_full_is_compared_too(self):
+        self.succeed(self.bench('--gpus', '1,2', '--modes', 'sparse,full', '--topk', '0.5', '--cache', '0,steps:2', '--steps', 6, '--repetitions', 1, '--report', 'r.json'))
+        rows = json.loads((self.folder / 'r.json').read_text())['rows']
+        self.assertEqual([(row['gpus'], row['mode'], row['cache']) for row in rows],
+                         [(count, mode, cache) for count in (1, 2) for mode in ('sparse', 'full') for cache in (None, 'steps:2')])
+        for row in rows:
+            self.assertEqual(len(row['steps_ms']), 6)
+            if row['cache']:
+                self.assertAlmostEqual(row['ms'], sum(row['steps_ms']) / 6, places=6)
+                if row['gpus'] > 1:
+                    self.assertAlmostEqual(row['exchange_percent'], 100 * row['exchange_ms'] / row['ms'], places=6)
+            is_reference = (row['gpus'], row['mode'], row['cache']) == (1, 'full', None)
+            self.assertEqual([row[key] is None for key in ('rel_l1', 'psnr')], [is_reference] * 2, row)
+
     def test_table_and_steps_alone(self):
         out = self.succeed(self.bench('--gpus', '1,2', '--modes', 'full', '--no-decode')).stdout.splitlines()
         self.assertIn('random weights of tiny.yaml', out[0])

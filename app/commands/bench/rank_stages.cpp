@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "app/commands/bench/rows.h"
@@ -38,16 +39,20 @@ models::Request request_of(const PipelinePlan& plan, const Combination& combinat
 struct Entry {
   Row row;
   Video video;
-  std::vector<double> milliseconds = {}, exchange = {};  // of each step
+  std::vector<double> steps = {};                        // milliseconds of each
+  std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache the mean of each video's
   std::vector<double> decode = {};                       // seconds
   models::Outcome last = {};
 
+  bool cached() const { return video.plan.cache.on(); }
   bool failed() const { return row.contains("note"); }
+  bool is_full() const { return text_of(row, "mode") == "full" && !cached(); }
 };
 
 class RankStages {
  public:
-  RankStages(const Settings& settings, const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
+  RankStages(const Settings& settings, const PipelinePlan& plan, int64_t fewest_ranks, models::Pipeline& pipeline,
+             RunProgress& progress)
       : plan_(plan), pipeline_(pipeline), progress_(progress), meter_(pipeline.device()) {
     const bool cpu = pipeline.device().is_cpu();
     warmup_ = plan.options.warmup.value_or(cpu ? 1 : 2);
@@ -62,7 +67,7 @@ class RankStages {
       if (combination.by_head())
         video.options.profile =
             models::describe_profile(combination.profile, models::read_profile(combination.profile));
-      video.plan = pipeline.resolve(video.options.request, plan.decode);  // what one can make, all can
+      video.plan = pipeline.resolve(video.options.request, plan.decode, fewest_ranks);
     }
   }
 
@@ -101,6 +106,8 @@ class RankStages {
     }
     team.finish();
     for (Entry& entry : entries) finish(entry);
+    compare_with_full(entries);
+    for (const Entry& entry : entries) rows_.push_back(entry.row);
   }
 
   const Rows& rows() const { return rows_; }
@@ -152,11 +159,12 @@ class RankStages {
   }
 
   void time_video(Team& team, Entry& entry) {
+    std::vector<double> milliseconds, exchange;  // of each step
     models::Run run;
     run.cancelled = interrupted;
     run.step = [&](int64_t, int64_t, double seconds) {
-      entry.milliseconds.push_back(seconds * 1000);
-      entry.exchange.push_back(meter_.take());
+      milliseconds.push_back(seconds * 1000);
+      exchange.push_back(meter_.take());
     };
     meter_.take();  // of what came before
     try {
@@ -165,22 +173,33 @@ class RankStages {
       progress_.stop_if_interrupted();
       throw;
     }
+    entry.steps.insert(entry.steps.end(), milliseconds.begin(), milliseconds.end());
+    add_times(entry.cached(), milliseconds, entry.milliseconds);
+    add_times(entry.cached(), exchange, entry.exchange);
     if (plan_.decode) entry.decode.push_back(entry.last.seconds.decode);
   }
 
-  void finish(Entry& entry) {
-    Row& row = entry.row;
-    if (!entry.failed()) {
-      row.update(time_fields(spread(entry.milliseconds)));
-      row["steps_ms"] = entry.milliseconds;
-      add_exchange(entry);
-      if (!entry.decode.empty()) row["decode_seconds"] = spread(entry.decode).median;
-      add_attention(entry.last.attention, row);
-      if (!entry.last.warnings.empty()) row["note"] = entry.last.warnings.front();
-      if (entry.last.memory.denoise > 0) row["peak_gib"] = static_cast<double>(entry.last.memory.largest()) / kGibibyte;
-      compare_with_full(entry);
+  /// With a cache steps differ: their median would be that of one kind of them.
+  static void add_times(bool cached, const std::vector<double>& of_steps, std::vector<double>& times) {
+    if (cached)
+      times.push_back(std::accumulate(of_steps.begin(), of_steps.end(), 0.0) / static_cast<double>(of_steps.size()));
+    else
+      times.insert(times.end(), of_steps.begin(), of_steps.end());
+  }
+
+  static void finish(Entry& entry) {
+    if (entry.failed()) {
+      entry.last = {};
+      return;
     }
-    rows_.push_back(row);
+    Row& row = entry.row;
+    row.update(time_fields(spread(entry.milliseconds)));
+    row["steps_ms"] = entry.steps;
+    add_exchange(entry);
+    if (!entry.decode.empty()) row["decode_seconds"] = spread(entry.decode).median;
+    add_attention(entry.last.attention, row);
+    if (!entry.last.warnings.empty()) row["note"] = entry.last.warnings.front();
+    if (entry.last.memory.denoise > 0) row["peak_gib"] = static_cast<double>(entry.last.memory.largest()) / kGibibyte;
   }
 
   static void add_exchange(Entry& entry) {
@@ -192,16 +211,21 @@ class RankStages {
     entry.row["exchange_percent"] = 100 * exchanged / all;
   }
 
-  void compare_with_full(Entry& entry) {
-    const bool is_full = text_of(entry.row, "mode") == "full" && entry.row["cache"].is_null();
-    if (is_full && !full_.latents.defined()) {
+  /// Those before it in the list, too.
+  void compare_with_full(std::vector<Entry>& entries) {
+    const Entry* full = nullptr;  // which is not compared with itself
+    for (const Entry& entry : entries) {
+      if (full_.latents.defined() || !entry.is_full()) continue;
       full_ = entry.last;
-      return;
+      full = &entry;
     }
     if (!full_.latents.defined()) return;
-    entry.row["rel_l1"] = relative_l1(entry.last.latents, full_.latents);
-    if (!full_.frames.defined()) return;
-    if (const auto decibels = psnr(entry.last.frames, full_.frames)) entry.row["psnr"] = *decibels;
+    for (Entry& entry : entries) {
+      if (&entry == full || !entry.last.latents.defined()) continue;
+      entry.row["rel_l1"] = relative_l1(entry.last.latents, full_.latents);
+      if (!full_.frames.defined()) continue;
+      if (const auto decibels = psnr(entry.last.frames, full_.frames)) entry.row["psnr"] = *decibels;
+    }
   }
 
   const PipelinePlan& plan_;
@@ -281,6 +305,10 @@ bool any_together(const std::vector<GpuCount>& counts) {
   return std::ranges::any_of(counts, &GpuCount::together);
 }
 
+int64_t fewest(const std::vector<GpuCount>& counts) {
+  return std::ranges::min(counts, {}, &GpuCount::gpus).gpus;
+}
+
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video) {
   return {.tokens = models::token_count(spec, video.latent, video.max_sequence_length),
           .layers = spec.layers,
@@ -340,7 +368,7 @@ void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64
 void measure_over_ranks(const Settings& settings, const PipelinePlan& plan, const std::vector<GpuCount>& counts,
                         models::Pipeline& pipeline, RunProgress& progress,
                         const std::function<void(Rows so_far)>& measured) {
-  RankStages stages(settings, plan, pipeline, progress);
+  RankStages stages(settings, plan, fewest(counts), pipeline, progress);
   stages.check(counts);
   const double speed = pipeline.device().is_cpu() ? 0 : link_speed(find_gpu_links());
   const VideoCost cost = video_cost(pipeline.spec(), plan.video);

@@ -23,6 +23,8 @@ struct GpuCount {
 std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists);
 /// Whether there are others than one alone.
 bool any_together(const std::vector<GpuCount>& counts);
+/// The smallest of them: what so few have the memory for, all can make.
+int64_t fewest(const std::vector<GpuCount>& counts);
 
 /// The device of the first rank, which has one's videos to itself, too; `device`: what was asked for. Throws Error
 /// where there are fewer cards, one of several is named, or a launcher has started ranks.
@@ -32,7 +34,8 @@ std::string first_device(const std::vector<GpuCount>& counts, const std::string&
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 
 /// Fields of a row beside those of its combination (see rows.h): gpus; grouped, one went the way of several; ms of the
-/// steps; exchange_ms of a step that rank 0 spends in exchanges, waiting for the slowest rank with them, and
+/// steps, with a cache of each video's mean; exchange_ms of a step, likewise, that rank 0 spends in exchanges, waiting
+/// for the slowest rank with them, and
 /// exchange_percent of its time; decode_seconds; scaling and decode_scaling, over the first count's; speedup, over mode
 /// full on as many; steps_ms, each of them; video_seconds; expected_ms and expected_exchange_ms, by ranks_cost.h, of
 /// what one alone takes here; rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.

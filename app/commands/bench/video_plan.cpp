@@ -93,11 +93,11 @@ VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
 }
 
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
-                  const models::Pipeline& pipeline, RunReport& report) {
+                  const models::Pipeline& pipeline, RunReport& report, int64_t ranks) {
   for (const models::TunedProfile& profile : plan.profiles)
     models::check_profile(profile, plan.run.model.string(), pipeline.model_hash(), pipeline.heads());
   settle_images(settings, pipeline.spec(), plan.request, *plan.pictures);
-  plan.video = pipeline.resolve(plan.request, plan.decode);
+  plan.video = pipeline.resolve(plan.request, plan.decode, ranks);
   for (Combination& combination : plan.grid.combinations) combination.settle(plan.video.num_inference_steps);
   add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);
   for (const Combination& combination : plan.grid.combinations)

@@ -34,9 +34,10 @@ struct VideoPlan {
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 
 /// Resolves the request, checks the profiles, warns, and begins the report: machine, architecture and settings (model,
-/// LoRAs, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy).
+/// LoRAs, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy). ranks: the
+/// fewest that make a video together.
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
-                  const models::Pipeline& pipeline, RunReport& report);
+                  const models::Pipeline& pipeline, RunReport& report, int64_t ranks = 1);
 
 /// "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2), 4
 /// steps, seed 42", of a report that begin_report() began.
