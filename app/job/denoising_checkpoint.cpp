@@ -210,6 +210,10 @@ OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identit
   return own;
 }
 
+bool may_have_checkpoint(const fs::path& output) {
+  return !files_beside(output, {kKind}).empty();
+}
+
 std::vector<FileBeside> checkpoints_in(const fs::path& folder) {
   std::vector<FileBeside> files = files_beside_outputs(folder, {kKind});
   std::erase_if(files, [](const FileBeside& file) { return identity_of(file.path).empty(); });

@@ -31,6 +31,9 @@ struct OwnCheckpoint {
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 
+/// Whether there are files of such names, whatever they hold.
+bool may_have_checkpoint(const std::filesystem::path& output);
+
 /// That file's state. Throws Error with what is wrong with the file.
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const std::filesystem::path& path,
                                                               const std::string& identity,

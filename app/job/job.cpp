@@ -75,7 +75,10 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   const auto start = Clock::now();
   // The denoiser of the videos before makes room where both do not fit.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
-  pipeline.begin_transformer();
+  // What stays loaded begins with the first transformer in any case.
+  const Video& first = *videos.front();
+  pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && uses_checkpoints(first) &&
+                             may_have_checkpoint(first.options.run.output));
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
@@ -220,9 +223,13 @@ models::Run Job::run_of(Video& video, KeptLatents& kept) {
   return run;
 }
 
+bool Job::uses_checkpoints(const Video& video) const {
+  return policy_.resume || video.options.checkpoint_every > 0;
+}
+
 /// Goes on from the checkpoint that an earlier run left, and writes new ones.
 void Job::use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run) {
-  if (!policy_.resume && video.options.checkpoint_every == 0) return;
+  if (!uses_checkpoints(video)) return;
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
   if (!policy_.resume)  // what is resumed unasked may have changed since
     for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
@@ -269,7 +276,7 @@ std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& 
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, files.latents, start});
   // While the latents that were asked for are missing, the checkpoint is their nearest.
-  if (policy_.resume || video.options.checkpoint_every > 0) remove_checkpoints({{run.output, video.identity}});
+  if (uses_checkpoints(video)) remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }
 

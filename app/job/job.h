@@ -134,6 +134,7 @@ class Job {
   std::shared_ptr<Files> files_of(Video& video) const;
   models::Outcome render(Video& video, models::Pipeline& pipeline, Files& files);
   models::Run run_of(Video& video, KeptLatents& kept);
+  bool uses_checkpoints(const Video& video) const;
   void use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run);
   Written finish(Video& video, const models::Outcome& result, Files& files);
   std::vector<std::string> finish_files(Video& video, const models::Outcome& result, Files& files);

@@ -220,8 +220,9 @@ void Pipeline::load_transformer() {
   experts_->load(0);
 }
 
-void Pipeline::begin_transformer() {
+void Pipeline::begin_transformer(bool resumes) {
   if (device_.is_cpu() || offload_ || has_transformer()) return;
+  if (resumes && experts_->size() > 1) return;
   if (text_->fits_beside(weight_bytes(folder_, spec_.experts.front().role, transformer_format()))) experts_->begin(0);
 }
 
@@ -300,10 +301,11 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
 }
 
-Conditioning Pipeline::encode_stage(const Plan& plan, const Images& images, const Run& run, StageMeter& meter,
+Conditioning Pipeline::encode_stage(const Plan& plan, const Inputs& inputs, const Run& run, StageMeter& meter,
                                     Outcome& outcome) {
+  const Images& images = inputs.images;
   // What is made of images depends on the memory that is free.
-  if (!images.first) begin_transformer();
+  if (!images.first) begin_transformer(/*resumes=*/inputs.resume != nullptr);
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
@@ -383,7 +385,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   };
   if (!inputs.conditioning.defined()) announce("text");
   const Conditioning conditioning =
-      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.images, run, meter, outcome);
+      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs, run, meter, outcome);
   announce("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);

@@ -50,7 +50,8 @@ struct StageSeconds {
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };
 
-/// Most bytes of a GPU in use during a stage and the loading before it; 0 on a CPU.
+/// Most bytes of a GPU in use during a stage and the loading before it; 0 on a CPU. The transformer may load beside the
+/// text encoder, and is part of text then.
 struct StageMemory {
   uint64_t text = 0, denoise = 0, decode = 0;
 
@@ -177,7 +178,8 @@ class Pipeline {
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   /// Begins that in a thread of its own, where a GPU has room for it beside the text encoder: who needs it waits.
-  void begin_transformer();
+  /// resumes: perhaps at another one's steps, so that nothing is begun where there are several.
+  void begin_transformer(bool resumes = false);
   bool has_transformer() const;  // any of them is loaded
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.
@@ -190,7 +192,7 @@ class Pipeline {
   void warn_of_second_roundings();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  Conditioning encode_stage(const Plan& plan, const Images& images, const Run& run, StageMeter& meter,
+  Conditioning encode_stage(const Plan& plan, const Inputs& inputs, const Run& run, StageMeter& meter,
                             Outcome& outcome);
   Loading loading() const;
   const WeightNeed& transformer_need() const;
