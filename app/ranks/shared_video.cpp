@@ -251,7 +251,9 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
   nlohmann::json given;
   if (world.given()) given = *world.given();
   const std::string group = world.group_id();
-  const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;  // of the model nothing is read yet
+  // Of the model nothing is read yet: where the scale is left open it counts as guided. Splits that no video uses cost
+  // some memory; those that are missing are made when a video begins.
+  const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;
   tell(world.control(), {{"what", "model"},
                          {"given", given},
                          {"group", std::vector<char>(group.begin(), group.end())},
