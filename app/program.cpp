@@ -27,6 +27,7 @@
 #include "app/job/outputs.h"
 #include "app/options/command_tree.h"
 #include "app/options/several.h"
+#include "app/ranks/children.h"
 #include "app/ranks/shared_video.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
@@ -472,7 +473,9 @@ int run_program(int argc, char** argv, const Additions& additions) {
     if (is_silent) return run_silently(argc, argv, false);
     const PrintableOnly output(std::cout), errors(std::cerr);
     RunReport report;
-    return run_to_exit_code(argc, argv, report);
+    const int exit_code = run_to_exit_code(argc, argv, report);
+    pass_on_last_words();
+    return exit_code;
   } catch (...) {
     std::fputs("error: out of memory while reporting an error\n  remedy: free some memory\n", stderr);
   }

@@ -11,20 +11,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
+#include <atomic>
 #include <csignal>
+#include <mutex>
 #include <system_error>
 
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
 
 constexpr const char *kRank = "SPARSEREEL_RANK", *kDevice = "SPARSEREEL_RANK_DEVICE", *kLinks = "SPARSEREEL_RANK_LINKS",
                      *kParent = "SPARSEREEL_RANK_PARENT";
-constexpr std::chrono::seconds kFarewell{5};  // for a child to end by itself
+constexpr std::chrono::seconds kFarewell{5};          // for a child to end by itself
+constexpr std::chrono::milliseconds kLastWords{100};  // to pass on what NCCL said
 
 /// "-1:-1,7:8,9:10"
 std::string text_of(const std::vector<models::Link>& links) {
@@ -89,13 +93,44 @@ std::vector<std::string> arguments_of_follower(int64_t rank, int64_t size) {
 
 constexpr const char *kNcclWords = "NCCL_DEBUG_FILE", *kOpenFile = "/proc/self/fd/";
 
-/// Everything that comes by `source`, to standard error, for as long as this process lives.
-void pass_on_words(int source) {
-  std::array<char, 4096> bytes{};
-  for (ssize_t count = 0; (count = read(source, bytes.data(), bytes.size())) > 0;) {
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, bytes.data(), static_cast<size_t>(count));
+/// What comes by a pipe, to standard error.
+class WordsPipe {
+ public:
+  explicit WordsPipe(int source) : source_(source) {}
+
+  /// For as long as this process lives.
+  void pass_on() {
+    for (bool open = true; open;) {
+      if (!comes(-1)) continue;
+      const std::lock_guard lock(mutex_);
+      if (comes(0)) open = pass_on_some();
+    }
   }
-}
+  /// What is there already.
+  void drain() {
+    const auto end = std::chrono::steady_clock::now() + kLastWords;
+    const std::unique_lock lock(mutex_, end);
+    while (lock && std::chrono::steady_clock::now() < end && comes(0) && pass_on_some()) {
+    }
+  }
+
+ private:
+  bool comes(int milliseconds) const {
+    pollfd handle = {.fd = source_, .events = POLLIN, .revents = 0};
+    return poll(&handle, 1, milliseconds) > 0;
+  }
+  bool pass_on_some() const {
+    std::array<char, 4096> bytes{};
+    const ssize_t count = read(source_, bytes.data(), bytes.size());
+    if (count > 0) models::write_all(STDERR_FILENO, bytes.data(), static_cast<size_t>(count));
+    return count > 0;
+  }
+
+  int source_;
+  std::timed_mutex mutex_;  // of what was read and is not written yet
+};
+
+std::atomic<WordsPipe*> own_pipe{nullptr};  // there to the end, as its thread is
 
 /// Where this process and its children are to write what NCCL_DEBUG asks for: a pipe to standard error, since NCCL
 /// empties what it opens, and children have a standard error of their own. It is this process's, or its parent's. -1:
@@ -110,7 +145,8 @@ int find_nccl_words() {
   }
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
-  std::thread(pass_on_words, ends[0]).detach();
+  own_pipe = new WordsPipe(ends[0]);
+  std::thread([] { own_pipe.load()->pass_on(); }).detach();
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks start
   setenv(kNcclWords, (kOpenFile + std::to_string(ends[1])).c_str(), /*replace=*/0);
   return ends[1];
@@ -125,6 +161,10 @@ std::string telling_line_in(int words) {
 }
 
 }  // namespace
+
+void pass_on_last_words() {
+  if (WordsPipe* pipe = own_pipe) pipe->drain();
+}
 
 std::string telling_line(std::string_view words) {
   const auto line_at = [&](size_t start) { return std::string(words.substr(start, words.find('\n', start) - start)); };

@@ -32,6 +32,10 @@ bool is_follower(int argc, char** argv);
 /// To be called first in such a process: it ends when its parent does, and leaves the terminal's signals to that one.
 void live_no_longer_than(pid_t parent);
 
+/// What NCCL has said on this process and its children by now, where NCCL_DEBUG asks for it: to be called before this
+/// process ends, which takes the thread along that passes it on.
+void pass_on_last_words();
+
 /// Of what a process wrote to its standard error before it ended: the last error's line, without its remedy; else the
 /// last line.
 std::string telling_line(std::string_view words);

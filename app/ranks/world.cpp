@@ -248,6 +248,7 @@ void World::watch_over_the_end() {
   if (leaving_changed_.wait_for(lock, kToEnd, [this] { return leaving_ || (outlives_ && !needs_others_); })) return;
   std::cerr << words << std::endl;
   models::Temporary::remove_all();
+  pass_on_last_words();
   _exit(models::exit_code(kind));
 }
 
