@@ -36,7 +36,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   models::Plan sparse = untuned;
   sparse.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
-  constexpr int kFormat = 3;  // of what the file holds of a video and of a head
+  constexpr int kFormat = 4;  // of what the file holds of a video and of a head
   const nlohmann::json key = {
       {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
@@ -144,7 +144,7 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   search.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
   search.add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N");
   search.add("--l1", options.l1,
-             "most relative L1 of a head by its block selection (default 0.06, unless that makes it slower)", "X");
+             "most relative L1 of a head by its block selection, in each call (default 0.06, in the mean)", "X");
   search.add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X");
   output.add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE");

@@ -33,6 +33,7 @@ HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
     : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size(), bounds.each_call) {
   for (const double similarity : kSimilarity) {
     for (const double pv_threshold : {kNeverSkips, kSkipsOften}) {
+      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // it would hide what the selection costs
       ways_.push_back({Selection::topk, similarity, pv_threshold, Ladder(kTopk.size(), bounds.each_call)});
       ways_.push_back({Selection::cdf, similarity, pv_threshold, Ladder(kCdf.size(), bounds.each_call)});
     }
@@ -119,7 +120,8 @@ void HeadSearch::advance() {
 }
 
 void HeadSearch::drop_ways() {
-  const size_t keep = calls_ == 1 ? kAfterFirst : kAfterSecond;
+  // Where each call counts, P.V has to be measured with one way in all of them.
+  const size_t keep = bounds_.each_call ? 1 : calls_ == 1 ? kAfterFirst : kAfterSecond;
   std::vector<double> works;
   for (const Way& way : ways_)
     if (!way.dropped) works.push_back(work_of(way));
@@ -134,24 +136,19 @@ void HeadSearch::drop_ways() {
   }
 }
 
-/// What was measured of P.V with another selection says nothing, but that it errs no more with one that is denser.
-bool HeadSearch::holds_for(const HeadPolicy& base) const {
-  HeadPolicy denser = pv_base_;
-  denser.topk = std::max(denser.topk, base.topk);
-  denser.cdf = std::max(denser.cdf, base.cdf);
-  return base == (bounds_.each_call ? denser : pv_base_);
-}
-
 void HeadSearch::start_pv() {
   const Way* best = best_way();
   stage_ = Stage::done;
   if (best == nullptr) return;
   const HeadPolicy base = policy_of(*best, *best->ladder.found());
-  if (!holds_for(base)) {
-    pv_ = Ladder(kPvThreshold.size(), bounds_.each_call);
-    pv_calls_ = 0;
+  // What was measured of P.V with another selection says nothing; where each call counts this one is denser, and errs
+  // no more in those calls.
+  if (base != pv_base_) {
+    if (bounds_.each_call)
+      pv_.forget_sums();
+    else
+      pv_ = Ladder(kPvThreshold.size());
   }
-  ++pv_calls_;
   pv_base_ = base;
   pv_.begin_call();
   stage_ = Stage::pv;
@@ -167,7 +164,7 @@ HeadChoice HeadSearch::choice() const {
   if (best == nullptr) return dense;
   const size_t point = *best->ladder.found();
   HeadChoice choice{policy_of(*best, point), best->ladder.at(point)};
-  const bool measured = choice.policy == pv_base_ && (!bounds_.each_call || pv_calls_ == calls_);
+  const bool measured = choice.policy == pv_base_;
   if (const auto skip = pv_.found(); skip && measured && pv_.at(*skip).work() < choice.trial.work()) {
     choice.policy.pv_threshold = kPvThreshold[*skip];
     choice.trial = pv_.at(*skip);
@@ -184,7 +181,6 @@ void HeadSearch::save(std::vector<double>& numbers) const {
   }
   numbers.push_back(pv_base_.selection == Selection::cdf ? 1 : 0);
   numbers.insert(numbers.end(), {pv_base_.topk, pv_base_.cdf, pv_base_.similarity, pv_base_.pv_threshold});
-  numbers.push_back(static_cast<double>(pv_calls_));
   pv_.save(numbers);
 }
 
@@ -200,7 +196,6 @@ std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
   pv_base_.selection = take_index(numbers, 1) == 1 ? Selection::cdf : Selection::topk;
   for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity, &pv_base_.pv_threshold})
     *field = take(numbers);
-  pv_calls_ = static_cast<int64_t>(take_index(numbers, 1'000'000'000));
   stage_ = Stage::done;
   return pv_.restore(numbers);
 }

@@ -30,7 +30,8 @@ struct HeadChoice {
 
 /// The search for one head: the untuned policy, a Ladder for each way to select blocks (topk or cdf; with and without a
 /// similarity threshold; P.V never skipped, under l1, or often, under l2), and on the best of them a Ladder of
-/// pv_threshold under l2. After each call the worst ways drop out.
+/// pv_threshold under l2. After each call the worst ways drop out. With each_call no way skips P.V, so that every
+/// selection keeps l1 by itself, and the first call leaves one.
 class HeadSearch {
  public:
   HeadSearch(const HeadPolicy& untuned, Bounds bounds);
@@ -64,7 +65,6 @@ class HeadSearch {
 
   static HeadPolicy policy_of(const Way& way, size_t point);
   double bound_of(const Way& way) const;
-  bool holds_for(const HeadPolicy& base) const;
   static double work_of(const Way& way);
   const Way* best_way() const;
   void advance();
@@ -76,8 +76,7 @@ class HeadSearch {
   Trial untuned_trial_;
   std::vector<Way> ways_;
   Ladder pv_;
-  HeadPolicy pv_base_;    // the selection that pv_ was measured with
-  int64_t pv_calls_ = 0;  // in so many calls, or with a sparser one
+  HeadPolicy pv_base_;  // the selection that pv_ was measured with
   int64_t calls_ = 0;
   Stage stage_ = Stage::done;
   size_t way_ = 0;  // of Stage::ways

@@ -55,6 +55,10 @@ void Ladder::report(const Trial& trial, double bound) {
   edge_ = point + 1;
 }
 
+void Ladder::forget_sums() {
+  for (Trial& trial : trials_) trial = {.worst = trial.worst};
+}
+
 void Ladder::save(std::vector<double>& numbers) const {
   numbers.push_back(static_cast<double>(edge_));
   numbers.push_back(bisected_ ? 1 : 0);

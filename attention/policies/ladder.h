@@ -27,6 +27,8 @@ class Ladder {
   /// The sparsest setting within the bound; nothing where none is.
   std::optional<size_t> found() const;
   const Trial& at(size_t point) const { return trials_[point]; }
+  /// From here on what is measured errs no more than what was: the worst calls count on, sums begin anew.
+  void forget_sums();
 
   /// Everything that later calls build on, as numbers in a fixed order.
   void save(std::vector<double>& numbers) const;
