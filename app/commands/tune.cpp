@@ -144,7 +144,9 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   search.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
   search.add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N");
   search.add("--l1", options.l1,
-             "most relative L1 of a head by its block selection, in each call (default 0.06, in the mean)", "X");
+             "most relative L1 of a head by its block selection, in each call (default 0.06 in the mean, unless that "
+             "is slower)",
+             "X");
   search.add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X");
   output.add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE");

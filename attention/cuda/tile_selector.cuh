@@ -18,9 +18,9 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
-constexpr float kLeastOfRanks = kLeastError;
+constexpr float kLeastErrorF = kLeastError;
 constexpr int kMostCells = 192 / kCell;
-constexpr float kMostError = 1 << 20;  // that is counted of a tile
+constexpr float kMostOfTile = 1 << 20;  // that is counted of a tile
 
 /// Pooled queries of the CTA's tiles or, where blocks are ranked by error, the means of the squares of their cells'
 /// means.
@@ -296,7 +296,7 @@ class TileSelector {
         if (block < candidates[i / 2] && !forced(block)) {
           const ValueSpread spread = spreads[block];
           const float square = fmaxf(variance[i], 0.0F) * square_scale;
-          const float error = __logf(fast_sqrt(square) * spread.deviation + 0.5F * square * spread.far + kLeastOfRanks);
+          const float error = __logf(fast_sqrt(square) * spread.deviation + 0.5F * square * spread.far + kLeastErrorF);
           key = ordered(__logf(mass[i] < FLT_MIN ? FLT_MIN : mass[i]) + error);
           best[i / 2].see(key, block);
         }
@@ -361,7 +361,7 @@ class TileSelector {
     const float share = static_cast<float>(sum.bins[lane()]) / static_cast<float>(sum.lengths);
     const float mean = warp_sum(ldexpf(share, LengthSum::unit_of(lane())));
     if (isnan(mean)) return {1, kAllTies};  // no length is finite
-    return {ordered(logf(choice_.error * mean + kLeastOfRanks)) + 1, kAllTies};
+    return {ordered(logf(choice_.error * mean + kLeastErrorF)) + 1, kAllTies};
   }
 
   /// What a tile that chooses for itself keeps.
@@ -415,7 +415,7 @@ class TileSelector {
   /// What the means of the blocks that are not kept are predicted to err by.
   __device__ void count_error(const Candidates& candidates, Cut cut) const {
     const float rest = rest_of(candidates, cut), length = mean_length();
-    const float error = length > 0 ? fminf(rest / length, kMostError) : 0.0F;
+    const float error = length > 0 ? fminf(rest / length, kMostOfTile) : 0.0F;
     if (lane() == 0) count(p_, kCountPredictedError, __float2ll_rn(error * (1 << kErrorBits)));
   }
 

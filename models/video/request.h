@@ -108,6 +108,7 @@ struct Request {
 /// The fields that say how many blocks all heads compute, as attention::kSelections; each excludes the others.
 inline constexpr std::array<std::optional<double> Request::*, 4> kHowMany = {&Request::topk, &Request::cdf,
                                                                              &Request::error, &Request::block_error};
+static_assert(kHowMany.size() == attention::kSelections.size());
 /// Their names.
 inline constexpr auto kHowManyBlocks = [] {
   std::array<const char*, attention::kSelections.size()> names{};

@@ -191,7 +191,8 @@ void give_back_kept_memory(c10::Device device) {
   if (device.is_cpu()) return;
   auto* allocator = c10::getDeviceAllocator(device.type());
   const auto [unclaimed, all] = allocator->getMemoryInfo(index_of(device));
-  if (unclaimed < all / 8) allocator->emptyCache();  // 2 MiB at a time: not for nothing
+  // The driver takes memory back 2 MiB at a time, 80 ms for 16 GB.
+  if (unclaimed < all / 8) allocator->emptyCache();
 }
 
 uint64_t peak_memory(c10::Device device) {

@@ -132,8 +132,8 @@ typedef struct sparsereel_head_policy {
    * to whom they serve most; of a head where heads have policies that differ. */
   double topk;
   double cdf; /* in (0, 1] */
-  /* Above 0. SPARSEREEL_ERROR: of a tile's output, over the mean length of its head's. SPARSEREEL_BLOCK_ERROR: of what
-   * one block adds to it, over the mean length of the outputs of all that topk shares its blocks among. */
+  /* In (0, 1000]. SPARSEREEL_ERROR: of a tile's output, over the mean length of its head's. SPARSEREEL_BLOCK_ERROR: of
+   * what one block adds to it, over the mean length of the outputs of all that topk shares its blocks among. */
   double error;
   double similarity;   /* blocks whose tokens are less alike (mean cosine) are always computed; below 0: off */
   double pv_threshold; /* P.V is skipped where no maximum rose within so many log2 units; from 32 on: never */

@@ -206,8 +206,8 @@ def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, ten
 
     q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU float32 too. k and v
         may have fewer heads, a divisor of q's: each serves as many neighbours of q.
-    topk (the default, 0.12 with means, else 0.5), cdf, error or block_error: which blocks are computed; a number, or one for each head. topk counts the
-        blocks that a query sees, of a causal call too.
+    topk (the default, 0.12 with means, else 0.5), cdf, error or block_error: which blocks are computed; a number, or one for each head. topk and cdf
+        are in (0, 1], error and block_error in (0, 1000]. topk counts the blocks that a query sees, of a causal call too.
     dropped: what stands for the others, "mean" (of 16 tokens) or "none". select: what they are ranked by, "error" (of the means) or "mass".
     similarity, pv_threshold, text_tokens (the last of q and k), key_lengths (int [batch]): as in sparsereel/attention.h.
     arithmetic: bits in which a GPU multiplies, 8 or 16 (float16 or bfloat16, as q is; not with quantized); a CPU computes in float32.
