@@ -1,4 +1,4 @@
-// Finds the equal rows at a text's end.
+// Two rows, and the biases that let them weigh as much as all.
 #include "models/dit/text_padding.h"
 
 #include <ATen/ATen.h>
@@ -9,13 +9,6 @@
 
 namespace sparsereel::models {
 namespace {
-
-/// int64 [B] on the CPU: how many rows at the end equal the last one.
-at::Tensor padding_of(const at::Tensor& text, const std::vector<int64_t>& lengths) {
-  if (!lengths.empty()) return (text.size(1) - at::tensor(lengths, at::kLong)).clamp_min(1);
-  const at::Tensor alike = text.eq(text.narrow(1, text.size(1) - 1, 1)).all(2);
-  return alike.flip({1}).to(at::kLong).cumprod(1).sum(1).cpu();
-}
 
 /// Two biases [B, 1] that together weigh as `counts` [B, 1] keys. Torch's kernels for GPUs want biases in the keys'
 /// dtype, and a log n that is rounded to bf16 counts up to 1.6% too many or too few keys (3.2% from e^8 on). So the
@@ -29,8 +22,9 @@ std::pair<at::Tensor, at::Tensor> biases_of(const at::Tensor& counts) {
 }  // namespace
 
 FoldedText fold_padding(const at::Tensor& text, const std::vector<int64_t>& lengths) {
+  if (lengths.empty()) return {.rows = text, .bias = {}};
   const int64_t length = text.size(1);
-  const at::Tensor padding = padding_of(text, lengths);
+  const at::Tensor padding = (length - at::tensor(lengths, at::kLong)).clamp_min(1);
   const int64_t kept = length - padding.min().item<int64_t>() + 2;
   if (2 * kept > length) return {.rows = text, .bias = {}};
   const at::Tensor counts = padding.unsqueeze(1), place = at::arange(kept).unsqueeze(0) - (length - counts);

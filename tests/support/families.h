@@ -138,7 +138,10 @@ inline DitForward dit_forward(const ParityCase& one, const Golden& golden, const
                                 .context = if_any("context"),
                                 .mask = if_any("mask")};
   const int64_t length = one.content.value("text_tokens", given.text.size(1));
-  given.text = at::constant_pad_nd(given.text, {0, 0, 0, length - given.text.size(1)});
+  if (const int64_t own = given.text.size(1); length > own) {
+    given.text = at::constant_pad_nd(given.text, {0, 0, 0, length - own});
+    given.text_lengths.assign(static_cast<size_t>(given.text.size(0)), own);
+  }
   return {.latents = tensor("latents").to(options),
           .conditioning = given.to(options),
           .timesteps = tensor("timesteps").to(options.device())};
