@@ -139,6 +139,16 @@ TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
   EXPECT_TRUE(close_to(run({.text = text, .text_lengths = lengths}), run({.text = text}), 1e-5));
 }
 
+// Where cases tell lengths themselves, nobody sees what follows.
+using MaskedTextParity = DitParity;
+
+TEST_P(MaskedTextParity, PaddingIsNotSeen) {
+  const auto lengths = GetParam().content.at("text_lengths").get<std::vector<int64_t>>();
+  const auto padded = [&](double value) { return at::constant_pad_nd(tensor("text"), {0, 0, 0, 12}, value); };
+  EXPECT_TRUE(close_to(run({.text = padded(0), .text_lengths = lengths}),
+                       run({.text = padded(3), .text_lengths = lengths}), 1e-5));
+}
+
 // Of images' tokens a layer's keys and values are made once for all steps and passes, by whichever of them is first.
 using ImageTokensParity = DitParity;
 
@@ -177,13 +187,18 @@ std::vector<test::ParityCase> image_token_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Families, ImageTokensParity, ::testing::ValuesIn(image_token_cases()), test::case_name);
 
-std::vector<test::ParityCase> cross_attention_cases() {
+std::vector<test::ParityCase> cross_attention_cases(bool masked) {
   std::vector<test::ParityCase> cases = test::parity_cases("dit_cases.json");
-  std::erase_if(cases, [](const test::ParityCase& one) { return !one.family->cross_attention; });
+  std::erase_if(cases, [&](const test::ParityCase& one) {
+    return !one.family->cross_attention || one.content.contains("text_lengths") != masked;
+  });
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CrossAttentionParity, ::testing::ValuesIn(cross_attention_cases()), test::case_name);
+INSTANTIATE_TEST_SUITE_P(Families, CrossAttentionParity, ::testing::ValuesIn(cross_attention_cases(/*masked=*/false)),
+                         test::case_name);
+INSTANTIATE_TEST_SUITE_P(Families, MaskedTextParity, ::testing::ValuesIn(cross_attention_cases(/*masked=*/true)),
+                         test::case_name);
 
 INSTANTIATE_TEST_SUITE_P(Families, DitParity, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),
                          test::case_name);
