@@ -8,6 +8,7 @@
 
 #include "models/image/encoder_pixels.h"
 #include "models/image/resize.h"
+#include "models/samplers/noise.h"
 
 namespace sparsereel::models {
 
@@ -85,7 +86,7 @@ at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const I
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator) {
   const at::Tensor deviation = std::exchange(conditioning.deviation, {});
   if (!deviation.defined()) return;
-  const at::Tensor noise = at::randn(deviation.sizes(), generator, at::TensorOptions().dtype(dtype));
+  const at::Tensor noise = draw_noise(deviation.sizes(), dtype, generator);
   conditioning.latents = conditioning.latents.clone();  // the mean may be another run's too
   const int64_t axis = frames_axis(layout);
   const int64_t channels = channels_axis(layout),

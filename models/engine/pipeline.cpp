@@ -29,6 +29,7 @@
 #include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
+#include "models/samplers/noise.h"
 #include "models/weights/device.h"
 #include "models/weights/tensor_source.h"
 
@@ -329,9 +330,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   Conditioning drawn = conditioning;
   draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
-  const auto noise = [&] {
-    return at::randn(latents_shape(spec_, plan.latent), generator, at::TensorOptions().dtype(dtype_of(spec_.noise)));
-  };
+  const auto noise = [&] { return draw_noise(latents_shape(spec_, plan.latent), dtype_of(spec_.noise), generator); };
   const at::Tensor latents = init_latents.defined() ? init_latents : noise();
   return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan,
                                      DenoisingStart{.conditioning = drawn.to(device_),

@@ -11,6 +11,7 @@
 #include "models/samplers/dpm_solver.h"
 #include "models/samplers/euler_ancestral.h"
 #include "models/samplers/flow_euler.h"
+#include "models/samplers/noise.h"
 #include "models/samplers/unipc.h"
 
 namespace sparsereel::models {
@@ -34,8 +35,7 @@ bool Sampler::draw_ahead(int64_t index, const at::Tensor& sample, const at::Gene
   at::Generator ahead = generator.clone();
   if (!drawn_.empty()) ahead.set_state(drawn_.back().generator);
   at::Tensor noise;
-  for (int64_t draw = 0; draw < draws(next); ++draw)
-    noise = at::randn(sample.sizes(), ahead, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
+  for (int64_t draw = 0; draw < draws(next); ++draw) noise = draw_noise(sample.sizes(), sample.scalar_type(), ahead);
   drawn_.push_back({.noise = noise, .generator = ahead.get_state()});
   return next < last;
 }
