@@ -29,9 +29,9 @@ class Sampler {
   /// What the model is given of a step's sample, in its dtype. Else: it.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
   /// Draws noise of one step more, of `index`, the next to be taken, or of those behind it, so that the host draws
-  /// while a GPU works on the prediction: two draws of CogVideoX-5b take it nearly as long as a step that a cache
-  /// reuses. Step after step gets the same noise, and leaves `generator` the same, as without. Returns whether more can
-  /// be drawn.
+  /// while a GPU works on the prediction: two draws may take it nearly as long as a GPU a step that a cache reuses.
+  /// Step after step gets the same noise, and leaves `generator` the same, as without. Returns whether more can be
+  /// drawn.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Steps whose noise is drawn and not yet used.
   int64_t drawn_ahead() const { return static_cast<int64_t>(drawn_.size()); }
