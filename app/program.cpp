@@ -464,7 +464,7 @@ int run_program(int argc, char** argv, const Additions& additions) {
       auto world = std::make_unique<World>(*started);
       const int code = follow(*world);
       // Rank 0 waits for this process, which ends faster than NCCL lets go of its GPU.
-      if (code == 0 && world->device().starts_with("cuda")) static_cast<void>(world.release());
+      if (code == 0 && world->has_gpu()) static_cast<void>(world.release());
       return code;
     }
     if (started) return run_silently(argc, argv, /*last_words=*/true);

@@ -206,8 +206,12 @@ int threads_of_each(int64_t processes) {
   return static_cast<int>(std::max<int64_t>(1, cores / processes));
 }
 
+bool World::has_gpu() const {
+  return is_a_gpu(device_);
+}
+
 int World::threads() const {
-  return is_a_gpu(device_) ? at::get_num_threads() : threads_of_each(ranks_here_);
+  return has_gpu() ? at::get_num_threads() : threads_of_each(ranks_here_);
 }
 
 void World::connect() {
@@ -272,7 +276,7 @@ void World::child_died(int64_t rank, const std::string& how) {
 }
 
 std::string World::group_id() const {
-  const bool is_nccls = is_a_gpu(device_) && !sockets_;
+  const bool is_nccls = has_gpu() && !sockets_;
   return is_nccls && !begun_group_.valid() ? models::NcclGroup::new_id() : "";
 }
 

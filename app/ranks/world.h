@@ -62,6 +62,7 @@ class World {
   int64_t size() const { return size_; }
   int64_t ranks_here() const { return ranks_here_; }     // of this host, as far as this process has started them
   const std::string& device() const { return device_; }  // of this rank: "cuda:1", "cpu"
+  bool has_gpu() const;
   /// CPU threads of each rank, where nobody asks for a number of them: the host's cores are theirs together.
   int threads() const;
 

@@ -328,10 +328,7 @@ Row fields_of(const Combination& combination) {
 
 models::Request Combination::selected(models::Request request) const {
   if (!sparse()) return request;
-  request.topk = asked.topk;
-  request.cdf = asked.cdf;
-  request.error = asked.error;
-  request.block_error = asked.block_error;
+  for (const auto how_many : models::kHowMany) request.*how_many = asked.*how_many;
   request.similarity = asked.similarity;
   request.pv_threshold = asked.pv_threshold;
   request.dropped = asked.dropped;

@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 constexpr double kFarLonger = 1.25;  // times
 
 /// Adds the parts of the row's time, with a word where what they are shares of took far longer.
@@ -187,7 +186,7 @@ class PipelineStages {
     if (!milliseconds.empty()) row.update(time_fields(spread(milliseconds)));
     if (!note.empty()) row["note"] = note;
     if (pipeline_.device().is_cpu()) return row;
-    row["peak_gib"] = static_cast<double>(models::peak_memory(pipeline_.device())) / kGibibyte;
+    row["peak_gib"] = gibibytes(models::peak_memory(pipeline_.device()));
     models::reset_peak_memory(pipeline_.device());
     return row;
   }
@@ -271,7 +270,7 @@ class PipelineStages {
       add_parts(entry.splits, time.median, row);
       add_attention(entry.denoising->attention(), row);
       if (!entry.denoising->warnings().empty()) row["note"] = entry.denoising->warnings().front();
-      if (entry.peak_bytes > 0) row["peak_gib"] = static_cast<double>(entry.peak_bytes) / kGibibyte;
+      if (entry.peak_bytes > 0) row["peak_gib"] = gibibytes(entry.peak_bytes);
       entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();
     }
     entry.denoising.reset();

@@ -23,7 +23,13 @@
 namespace sparsereel::app::bench {
 namespace {
 
-constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+bool is_alone(const Row& row) {
+  return row["gpus"] == 1 && !row["grouped"];
+}
+
+double sum_of(const std::vector<double>& times) {
+  return std::accumulate(times.begin(), times.end(), 0.0);
+}
 
 /// The request that resolves to what the combination runs: told to other ranks, it is all that they know.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
@@ -182,7 +188,7 @@ class RankStages {
   /// With a cache steps differ: their median would be that of one kind of them.
   static void add_times(bool cached, const std::vector<double>& of_steps, std::vector<double>& times) {
     if (cached)
-      times.push_back(std::accumulate(of_steps.begin(), of_steps.end(), 0.0) / static_cast<double>(of_steps.size()));
+      times.push_back(sum_of(of_steps) / static_cast<double>(of_steps.size()));
     else
       times.insert(times.end(), of_steps.begin(), of_steps.end());
   }
@@ -199,16 +205,13 @@ class RankStages {
     if (!entry.decode.empty()) row["decode_seconds"] = spread(entry.decode).median;
     add_attention(entry.last.attention, row);
     if (!entry.last.warnings.empty()) row["note"] = entry.last.warnings.front();
-    if (entry.last.memory.denoise > 0) row["peak_gib"] = static_cast<double>(entry.last.memory.largest()) / kGibibyte;
+    if (entry.last.memory.denoise > 0) row["peak_gib"] = gibibytes(entry.last.memory.largest());
   }
 
   static void add_exchange(Entry& entry) {
-    if (entry.row["gpus"] == 1 && !entry.row["grouped"]) return;
-    double exchanged = 0, all = 0;
-    for (const double each : entry.exchange) exchanged += each;
-    for (const double each : entry.milliseconds) all += each;
+    if (is_alone(entry.row)) return;
     entry.row["exchange_ms"] = spread(entry.exchange).median;
-    entry.row["exchange_percent"] = 100 * exchanged / all;
+    entry.row["exchange_percent"] = 100 * sum_of(entry.exchange) / sum_of(entry.milliseconds);
   }
 
   /// Those before it in the list, too.
@@ -253,10 +256,6 @@ const Row* find_alike(const Rows& rows, const Row& row, const Fits& fits) {
   const auto found = std::ranges::find_if(
       rows, [&](const Row& other) { return fits(other) && combination_of(other) == combination_of(row); });
   return found == rows.end() || !number_of(*found, "ms") ? nullptr : &*found;
-}
-
-bool is_alone(const Row& row) {
-  return row["gpus"] == 1 && !row["grouped"];
 }
 
 void add_expected(const Rows& rows, const VideoCost& video, double link_speed, Row& row) {

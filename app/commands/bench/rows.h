@@ -1,6 +1,7 @@
 // The rows of each benchmark: their columns, how they begin, and what follows from what was measured.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "app/commands/bench/combinations.h"
@@ -69,6 +70,11 @@ Row step_row(const Combination& combination);
 /// Fills what a step's row says of its attention: kernel, sparsity, mean_share, by layers and steps, and with a cache
 /// computed_steps.
 void add_attention(const models::AttentionRun& run, Row& row);
+
+/// Of a row's peak_gib.
+constexpr double gibibytes(uint64_t bytes) {
+  return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
+}
 
 /// Fills speedup and video_seconds of the steps; `steps`: of a usual video.
 void compare_steps(Rows& rows, int64_t steps);
