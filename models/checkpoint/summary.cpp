@@ -16,7 +16,7 @@ using nlohmann::json;
 ComponentSummary summarize_component(const Checkpoint& checkpoint, const std::string& name) {
   ComponentSummary summary{.name = name, .class_name = checkpoint.component_class(name)};
   if (!has_weights(name)) return summary;
-  const Component component = checkpoint.component(name);
+  const Component& component = checkpoint.component(name);
   summary.tensors = component.tensors.size();
   summary.parameters = component.parameter_count();
   summary.bytes = component.bytes();

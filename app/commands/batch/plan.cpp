@@ -216,7 +216,7 @@ void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& load
 std::string identity_with_seed(const Video& row, uint64_t seed) {
   nlohmann::json recipe = row.recipe;
   recipe["seed"] = seed;
-  const std::string identity = recipe_identity(std::move(recipe), row.plan, row.options.run);
+  std::string identity = recipe_identity(std::move(recipe), row.plan, row.options.run);
   // Files beside the video make no other recipe, but the row is not finished without them.
   const fs::path sheet = row.options.run.contact_sheet.filename(), latents = row.options.save_latents.filename();
   if (sheet.empty() && latents.empty()) return identity;

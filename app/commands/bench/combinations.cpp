@@ -228,8 +228,8 @@ class Expansion {
     for (const Mode mode : compared_.modes) modes.emplace_back(attention::name(mode));
     const std::string why =
         std::ranges::any_of(rows, &Combination::sparse) ? kBesideProfilesAlone : "with --modes " + joined(modes);
-    for (const std::string& option : selections_given(lists_))
-      if (!untuned) grid_.warnings.push_back(option + " has no effect " + why);
+    for (std::string& option : selections_given(lists_))
+      if (!untuned) grid_.warnings.push_back(option.append(" has no effect ").append(why));
     const std::string* cells = list_of(lists_, "cell");
     if (cells != nullptr && untuned && std::ranges::none_of(rows, &Combination::has_untuned_means))
       grid_.warnings.push_back("--cell " + *cells + " has no effect without means for dropped blocks");

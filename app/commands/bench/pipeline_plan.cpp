@@ -10,8 +10,6 @@
 namespace sparsereel::app::bench {
 namespace {
 
-using attention::Mode;
-
 constexpr int64_t kDefaultSteps = 4;  // a run is for its time; its video is better with more
 constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "app/commands/bench/rows.h"
 #include "app/commands/bench/sections.h"
@@ -29,7 +30,7 @@ void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) 
   if (splits.empty()) return;
   row.update(part_fields(parts_of(milliseconds, splits)));
   std::vector<double> totals;
-  for (const Split& split : splits) totals.push_back(split.total());
+  std::ranges::transform(splits, std::back_inserter(totals), &Split::total);
   const double whole = spread(totals).median;
   if (whole > kFarLonger * milliseconds)
     row["note"] = "parts by their shares of a step that took " + number_text(whole, 3) + " ms while they were measured";
