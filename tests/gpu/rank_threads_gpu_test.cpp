@@ -8,16 +8,10 @@
 #include "models/engine/failure.h"
 #include "models/weights/device.h"
 #include "tests/support/golden.h"
+#include "tests/support/rank_pipelines.h"
 
 namespace sparsereel::models {
 namespace {
-
-std::vector<std::shared_ptr<Pipeline>> pipelines_of(int64_t ranks) {
-  std::vector<std::shared_ptr<Pipeline>> all;
-  for (const std::string& device : devices_of_threads(ranks, ranks == 1 ? "cuda:0" : "auto"))
-    all.push_back(Pipeline::open(SPARSEREEL_TINY_MODEL, device, "fp32"));
-  return all;
-}
 
 Request short_video() {
   Request request;
@@ -33,11 +27,11 @@ Request short_video() {
 TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
   const int64_t cards = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
   if (cards < 2) GTEST_SKIP() << "there are no two GPUs here";
-  const auto one = pipelines_of(1).front();
+  const auto one = test::pipelines_of(1, "auto").front();
   const Plan plan = one->resolve(short_video());
   const at::Tensor alone = one->generate(plan).frames;
   for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
-    RankThreads ranks(pipelines_of(count));
+    RankThreads ranks(test::pipelines_of(count, "auto"));
     EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count;
     models::Run stopped;
     stopped.step = [](int64_t, int64_t, double) { throw Cancelled{}; };

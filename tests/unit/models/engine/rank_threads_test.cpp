@@ -8,17 +8,13 @@
 
 #include "hilbert/error.h"
 #include "tests/support/golden.h"
+#include "tests/support/rank_pipelines.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
 
-std::vector<std::shared_ptr<Pipeline>> pipelines_of(int64_t ranks) {
-  std::vector<std::shared_ptr<Pipeline>> all;
-  for (const std::string& device : devices_of_threads(ranks, "cpu"))
-    all.push_back(Pipeline::open(SPARSEREEL_TINY_MODEL, device, "fp32"));
-  return all;
-}
+using test::pipelines_of;
 
 Request short_video() {
   Request request;
@@ -31,7 +27,7 @@ Request short_video() {
 }
 
 TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
-  RankThreads ranks(pipelines_of(2));
+  RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
   const at::Tensor first = ranks.generate(plan, {}, {}).frames;
   models::Run failing;
@@ -47,7 +43,7 @@ TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
 }
 
 TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
-  auto all = pipelines_of(2);
+  auto all = pipelines_of(2, "cpu");
   all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // of other sizes
   const Plan plan = all.front()->resolve(short_video());
   RankThreads ranks(std::move(all));
@@ -55,7 +51,7 @@ TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
 }
 
 TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
-  RankThreads ranks(pipelines_of(2));
+  RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
   const at::Tensor first = ranks.generate(plan, {}, {}).frames;
   models::Run at_stage, at_piece;
@@ -77,7 +73,7 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
   models::Run failing;
   failing.stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
   for (int turn = 0; turn < 8; ++turn) {  // news travel fast: few turns outrun them
-    auto all = pipelines_of(2);
+    auto all = pipelines_of(2, "cpu");
     all.back() = Pipeline::open((folder / "model").string(), "cpu", "fp32");
     const Plan plan = all.front()->resolve(short_video());
     RankThreads ranks(std::move(all));
@@ -89,7 +85,7 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
 }
 
 TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
-  RankThreads ranks(pipelines_of(2));
+  RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
   const Outcome outcome = ranks.generate(plan, {.decode = false}, {});
   EXPECT_TRUE(outcome.latents.defined());
