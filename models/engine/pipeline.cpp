@@ -35,6 +35,8 @@
 
 namespace sparsereel::models {
 
+namespace {
+
 /// Seconds and peak memory of stages that follow each other; waits for the device at each stage's end.
 class StageMeter {
  public:
@@ -57,8 +59,6 @@ class StageMeter {
   at::Device device_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-namespace {
 
 /// `field`: the option's.
 bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
@@ -302,9 +302,11 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
 }
 
-Conditioning Pipeline::encode_stage(const Plan& plan, const Inputs& inputs, const Run& run, StageMeter& meter,
-                                    Outcome& outcome) {
+Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome) {
+  const c10::InferenceMode guard;
   const Images& images = inputs.images;
+  StageMeter meter(device_);
+  if (run.stage) run.stage("text");
   // What is made of images depends on the memory that is free.
   if (!images.first) begin_transformer(/*resumes=*/inputs.resume != nullptr);
   text_->load();
@@ -371,20 +373,20 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
   outcome.warnings.insert(outcome.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
 
-Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& run) {
+Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& run, Outcome begun) {
   const c10::InferenceMode guard;
   check_init_latents(plan, inputs.init_latents);
   if (run.group != nullptr) check_ranks(plan, run.group->size());
-  Outcome outcome;
+  Outcome outcome = std::move(begun);
   StageMeter meter(device_);
   check_weights(inputs.images.first != nullptr);
   outcome.seconds.check = meter.lap();
   const auto announce = [&](const char* stage) {
     if (run.stage) run.stage(stage);
   };
-  if (!inputs.conditioning.defined()) announce("text");
   const Conditioning conditioning =
-      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs, run, meter, outcome);
+      inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
+  meter.lap();  // which the outcome has
   announce("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);

@@ -106,7 +106,6 @@ struct Cancelled {};
 class Denoising;
 
 class Experts;
-class StageMeter;
 class TextStage;
 struct Loading;
 struct WeightNeed;
@@ -152,7 +151,8 @@ class Pipeline {
   /// To warn of before a video is made: that its steps will take very long on this CPU. Empty: they will not.
   std::string slow_warning(const Plan& plan) const;
   /// `plan` here and below: of resolve(), or one that differs from it in prompts, seed, attention or cache only.
-  Outcome generate(const Plan& plan, const Inputs& inputs = {}, const Run& run = {});
+  /// `begun`: of encode(), where inputs have what that made.
+  Outcome generate(const Plan& plan, const Inputs& inputs = {}, const Run& run = {}, Outcome begun = {});
   /// Resolves the request first.
   Outcome generate(const Request& request, const Inputs& inputs = {}, const Run& run = {}) {
     return generate(resolve(request, inputs.decode), inputs, run);
@@ -167,8 +167,11 @@ class Pipeline {
   /// with_images: also those of what encodes images, which a model that needs one always has.
   void check_weights(bool with_images = false) const;
 
-  /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
-  /// until it is released.
+  /// The first stage of generate(): what the video is made from. `outcome` gets what there is to tell of it. Where
+  /// there are no images, the transformer begins to load beside the text encoder.
+  Conditioning encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome);
+  /// Parts of its stages, for those who measure them one by one or run one for many videos. What is loaded stays until
+  /// it is released.
   TextStage& text_stage() { return *text_; }
   /// Adds what is known of the plan's video from its images. The encoders are loaded for that alone. Frames are encoded
   /// in tiles where memory is short, whatever vae_tiling is, and with a warning then. Of `run` counts what is told
@@ -192,8 +195,6 @@ class Pipeline {
   void warn_of_second_roundings();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  Conditioning encode_stage(const Plan& plan, const Inputs& inputs, const Run& run, StageMeter& meter,
-                            Outcome& outcome);
   Loading loading() const;
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;

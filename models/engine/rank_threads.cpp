@@ -17,7 +17,6 @@
 
 #include "hilbert/error.h"
 #include "models/engine/failure.h"
-#include "models/engine/text_stage.h"
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
@@ -78,15 +77,14 @@ class RankThreads::Video {
     bool told = false;
     try {
       for (int rank = 1; rank < size(); ++rank) others_.emplace_back([this, rank] { follow(rank); });
-      std::vector<std::string> warnings;
+      Outcome begun;
       Inputs inputs = inputs_;
       pipeline(0).check_weights(inputs.images.first != nullptr);
-      if (!inputs.conditioning.defined()) inputs.conditioning = encode(run, warnings);
+      if (!inputs.conditioning.defined())
+        inputs.conditioning = pipeline(0).encode(plan_, inputs, run, begun).to(at::kCPU);
       told_.set_value(inputs.conditioning);
       told = true;
-      Outcome outcome = made(inputs, run);
-      outcome.warnings.insert(outcome.warnings.begin(), warnings.begin(), warnings.end());
-      return outcome;
+      return made(inputs, run, std::move(begun));
     } catch (...) {
       if (!told)
         told_.set_exception(std::current_exception());
@@ -129,21 +127,6 @@ class RankThreads::Video {
     return *own;
   }
 
-  Conditioning encode(const Run& run, std::vector<std::string>& warnings) {
-    Conditioning images;
-    if (inputs_.images.first) {
-      if (run.stage) run.stage("image");
-      pipeline(0).add_images(images, plan_, inputs_.images, &warnings, run);
-    }
-    if (run.stage) run.stage("text");
-    TextStage& text = pipeline(0).text_stage();
-    text.load();
-    Conditioning conditioning = text.encode(plan_, &warnings);
-    text.release();
-    conditioning.take_video(images);
-    return conditioning.to(at::kCPU);
-  }
-
   /// What came of the others counts once they are known to be there, which GPUs do not tell.
   template <typename... Arguments>
   std::function<void(Arguments...)> checked(const std::function<void(Arguments...)>& event) const {
@@ -153,7 +136,7 @@ class RankThreads::Video {
     };
   }
 
-  Outcome made(Inputs inputs, const Run& given) {
+  Outcome made(Inputs inputs, const Run& given, Outcome begun) {
     const ThreadsHere threads(on_cpu() ? threads_ : at::get_num_threads());
     inputs.keep_transformer = true;
     bool stopped = false;  // by the step's watcher; the others stop with this rank, where all ask each other
@@ -175,7 +158,7 @@ class RankThreads::Video {
     run.within = checked(given.within);
     run.decode = checked(given.decode);
     run.latents = checked(given.latents);
-    Outcome outcome = pipeline(0).generate(plan_, inputs, run);
+    Outcome outcome = pipeline(0).generate(plan_, inputs, run, std::move(begun));
     if (stopped) {  // by the last step, with nothing to decode: all are done
       cancelled_together_ = true;
       throw Cancelled{};

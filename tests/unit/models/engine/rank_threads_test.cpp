@@ -2,6 +2,7 @@
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,6 +16,9 @@ namespace sparsereel::models {
 namespace {
 
 using test::pipelines_of;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 
 Request short_video() {
   Request request;
@@ -82,6 +86,26 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
     std::filesystem::rename(away, vae);
     ASSERT_NO_THROW(ranks.generate(plan, {.decode = false}, {})) << turn;
   }
+}
+
+/// Of all that a run tells of.
+TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
+  const auto one = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32");
+  Request request = short_video();
+  request.max_sequence_length = 4;
+  request.prompt = "a red circle moving to the right on a blue background";
+  const Plan plan = one->resolve(request);
+  RankThreads ranks(pipelines_of(2, "cpu"));
+  std::vector<std::string> of_one, of_two;
+  models::Run run;
+  run.stage = [&](const std::string& stage) { of_one.push_back(stage); };
+  const Outcome alone = one->generate(plan, {}, run);
+  run.stage = [&](const std::string& stage) { of_two.push_back(stage); };
+  const Outcome outcome = ranks.generate(plan, {}, run);
+  EXPECT_THAT(of_two, ElementsAreArray(of_one));
+  EXPECT_THAT(outcome.warnings, ElementsAreArray(alone.warnings));
+  EXPECT_THAT(outcome.warnings, ElementsAre(HasSubstr("was cut to 4 tokens")));
+  EXPECT_GT(outcome.seconds.text, 0);
 }
 
 TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
