@@ -1,13 +1,16 @@
 // The transformer that leaves goes before the next one comes where both do not fit.
 #include "models/engine/experts.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "models/weights/device.h"
+#include "models/weights/stoppable_loading.h"
 
 namespace sparsereel::models {
 
@@ -25,12 +28,18 @@ size_t Experts::at(double timestep) const {
   return static_cast<size_t>(std::min(found, specs_.end() - 1) - specs_.begin());
 }
 
+Experts::~Experts() {
+  stop_ = true;
+}
+
 void Experts::begin(size_t expert) {
   if (loaded(expert) != nullptr) return;
   begun_expert_ = expert;
   try {
     begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
-      const c10::InferenceMode guard;  // it is each thread's own
+      const c10::InferenceMode guard;  // these are each thread's own
+      const c10::OptionalDeviceGuard device(device_.is_cpu() ? std::nullopt : std::optional(device_));
+      const StoppableLoading stoppable(stop_);
       return load_(role);
     });
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread to be had, and no head start

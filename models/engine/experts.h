@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
@@ -23,12 +24,15 @@ class Experts {
 
   /// device: where they run.
   Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits);
+  /// Stops what was begun, and waits for it.
+  ~Experts();
+  Experts(const Experts&) = delete;
+  Experts& operator=(const Experts&) = delete;
 
   /// The one that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
-  /// Begins to load it in a thread of its own, where there is one to be had. All that follow wait for its end, and so
-  /// does the destructor.
+  /// Begins to load it in a thread of its own, where there is one to be had. All that follow wait for its end.
   void begin(size_t expert);
   /// Loads it unless it is there. The others stay where memory allows, and go first where it does not.
   Denoiser& load(size_t expert);
@@ -46,6 +50,7 @@ class Experts {
   Load load_;
   Fits fits_;
   std::vector<std::shared_ptr<Denoiser>> denoisers_;
+  std::atomic<bool> stop_{false};  // begun_, whose end is waited for before this goes
   std::future<std::shared_ptr<Denoiser>> begun_;
   size_t begun_expert_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <future>
@@ -20,6 +21,7 @@
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
+#include "models/weights/stoppable_loading.h"
 
 namespace sparsereel::models {
 namespace {
@@ -86,10 +88,12 @@ class RankThreads::Video {
       told = true;
       return made(inputs, run, std::move(begun));
     } catch (...) {
-      if (!told)
-        told_.set_exception(std::current_exception());
-      else
+      if (told) {
         give_up(0);
+      } else {
+        nothing_to_make_ = true;
+        told_.set_exception(std::current_exception());
+      }
       throw;
     }
   }
@@ -173,11 +177,17 @@ class RankThreads::Video {
       const c10::OptionalDeviceGuard device(device_of(pipeline(rank)));
       if (on_cpu()) at::set_num_threads(threads_);
       pipeline(rank).check_weights();
-      pipeline(rank).load_transformer();
+      load(rank);
       make(rank);
+    } catch (const LoadingStopped&) {  // rank 0 says why
     } catch (...) {
       give_up(rank);
     }
+  }
+
+  void load(int rank) {
+    const StoppableLoading stoppable(nothing_to_make_);
+    pipeline(rank).load_transformer();
   }
 
   void make(int rank) {
@@ -204,6 +214,7 @@ class RankThreads::Video {
   const int threads_;  // of each rank on a CPU
   std::promise<Conditioning> told_;
   std::shared_future<Conditioning> conditioning_ = told_.get_future().share();
+  std::atomic<bool> nothing_to_make_{false};  // there will be no conditioning
   std::vector<std::thread> others_;
   bool cancelled_together_ = false;  // rank 0 says so where all ask each other
 };

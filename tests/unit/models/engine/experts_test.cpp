@@ -7,8 +7,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+
 #include "models/engine/denoising.h"
 #include "models/engine/request.h"
+#include "models/weights/stoppable_loading.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -128,6 +132,30 @@ TEST_F(ExpertsTest, WhatFailsAgainIsHeard) {
   fails_ = 2;
   both->begin(0);
   EXPECT_THROW(both->load(0), std::runtime_error);
+}
+
+/// The load goes on for 10 s, unless it is told to stop.
+TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
+  std::promise<void> begun;
+  bool stopped = false;
+  auto both = std::make_shared<Experts>(
+      spec_, at::kCPU,
+      [&](const std::string&) {
+        begun.set_value();
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        try {
+          while (std::chrono::steady_clock::now() < end) StoppableLoading::throw_if_stopped();
+        } catch (const LoadingStopped&) {
+          stopped = true;
+          throw;
+        }
+        return std::make_shared<Constant>(1);
+      },
+      [](const std::string&) { return true; });
+  both->begin(0);
+  begun.get_future().wait();
+  both.reset();
+  EXPECT_TRUE(stopped);
 }
 
 /// Each step adds (next sigma - sigma) x prediction, which guidance makes value x (1 + scale).

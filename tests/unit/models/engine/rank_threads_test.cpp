@@ -108,6 +108,16 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
   EXPECT_GT(outcome.seconds.text, 0);
 }
 
+/// It is told before the text is encoded, while the others load.
+TEST(RankThreads, GoOnAfterAVideoThatHadNoText) {
+  RankThreads ranks(pipelines_of(4, "cpu"));
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
+  models::Run failing;
+  failing.stage = [](const std::string&) { throw run_failure("no text", "begin again"); };
+  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing); }, {"no text"}));
+  EXPECT_TRUE(ranks.generate(plan, {.decode = false}, {}).latents.defined());
+}
+
 TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());

@@ -5,12 +5,15 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <future>
 #include <map>
 
 #include "models/checkpoint/lora.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/layers/linear.h"
+#include "models/weights/stoppable_loading.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -219,6 +222,24 @@ TEST(Weights, FillInWhatALayerLists) {
   EXPECT_EQ(matrix.bias.sizes(), at::IntArrayRef({4}));
   EXPECT_TRUE(weights.contains("conv.bias"));
   EXPECT_FALSE(weights.contains("q.bias"));
+}
+
+TEST(Weights, StopBetweenTwoTensorsInAThreadThatIsToldSo) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({2})}, {"b", at::ones({2})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  at::Tensor a, b;
+  std::atomic<bool> stop = false;
+  {
+    const StoppableLoading stoppable(stop);
+    weights.load(a, parameter("a", {2}));
+    stop = true;
+    EXPECT_THROW(weights.load(b, parameter("b", {2})), LoadingStopped);
+    std::async(std::launch::async, [&] { weights.load(b, parameter("b", {2})); }).get();
+  }
+  EXPECT_TRUE(b.equal(a));
+  EXPECT_NO_THROW(weights.load(b, parameter("b", {2})));
 }
 
 TEST(Weights, WhatLacksOneOfItsPartsIsAStandInOfTheWholeShape) {
