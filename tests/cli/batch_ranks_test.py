@@ -1,0 +1,226 @@
+"""`batch` with --gpus on CPUs: processes that make a set side by side, alone or in teams; what happens when one of them fails."""
+import json
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from ranks_support import SECONDS_TO_END, children_of, children_of_id, lives
+from support import FAMILY, MODEL, PROGRAM, CommandLineTest, floats, read_safetensors
+
+
+class Cards(CommandLineTest):
+    ROWS = 16
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / 'set.txt').write_text(''.join(f'thing {i}\n' for i in range(self.ROWS)))
+
+    def arguments(self, folder, *more, steps=2):
+        return ['batch', 'set.txt', '-o', folder, '-m', MODEL, '--size', '128x128', '--steps', str(steps), '--device', 'cpu', '--format', 'safetensors', '--quiet', *map(str, more)]
+
+    def videos(self, folder):
+        return {path.name: path.read_bytes() for path in (self.folder / folder).glob('*.safetensors')}
+
+    def rows(self, folder):
+        lines = [json.loads(line) for path in (self.folder / folder).glob('manifest.*.jsonl') for line in path.read_text().splitlines()]
+        return sorted(line['row'] for line in lines if line['state'] == 'done')
+
+    def start(self, folder, *more, **options):
+        process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, **options)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        end = time.monotonic() + 60
+        cards = 2 if '--gpus-per-video' in more else 4
+        while len(children_of(process)) < cards and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        return process
+
+    def wait_for_rows(self, folder, count, process):
+        end = time.monotonic() + 120
+        while len(self.rows(folder)) < count and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def test_nothing_is_lost_nothing_twice_and_the_bytes_are_those_of_one_worker(self):
+        self.succeed(self.run_program(*self.arguments('one')))
+        self.succeed(self.run_program(*self.arguments('four', '--gpus', 4)))
+        self.assertEqual(self.videos('four'), self.videos('one'))
+        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
+        again = self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, '--json')))
+        self.assertEqual(json.loads(again.stdout)['set']['skipped'], self.ROWS)
+
+    def test_card_that_ends_gives_its_rows_to_the_others(self):
+        process = self.start('four', '--gpus', 4, steps=60)
+        self.wait_for_rows('four', 1, process)
+        children = children_of(process)
+        if not children:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(max(children), signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn('was killed by signal 9: its rows went to the other cards', errors)
+        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
+        self.succeed(self.run_program(*self.arguments('one', steps=60)))
+        self.assertEqual(self.videos('four'), self.videos('one'))
+
+    def test_set_whose_cards_all_end_says_so_and_goes_on_when_it_is_run_again(self):
+        process = self.start('four', '--gpus', 4, steps=200)
+        self.wait_for_rows('four', 1, process)
+        for child in children_of(process):
+            os.kill(child, signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, errors)
+        self.assertIn('no card is left', errors)
+        self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, steps=200)))
+        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
+
+    def test_interrupt_ends_all_cards(self):
+        process = self.start('four', '--gpus', 4, steps=400)
+        self.wait_for_rows('four', 1, process)
+        children = children_of(process)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - start, SECONDS_TO_END)
+        self.assertFalse([child for child in children if lives(child)])
+
+    def assert_videos_of_one(self, several, one='one'):
+        for path in sorted((self.folder / one).glob('*.safetensors')):
+            left, right = (floats(read_safetensors(each)['frames']) for each in (path, self.folder / several / path.name))
+            self.assertLess(max(abs(a - b) for a, b in zip(left, right, strict=True)), 1e-4)
+
+    def test_videos_of_two_cards_each(self):
+        (self.folder / 'set.txt').write_text(''.join(f'thing {i}\n' for i in range(5)))
+        self.succeed(self.run_program(*self.arguments('one')))
+        result = self.succeed(self.run_program(*self.arguments('teams', '--gpus', 4, '--gpus-per-video', 2)))
+        self.assertEqual(result.stderr, '')
+        self.assertEqual(self.rows('teams'), list(range(5)))
+        self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # of both, and of the set
+        self.assert_videos_of_one('teams')
+
+    def test_row_that_fails_on_cards_together_fails_alone(self):
+        one, wrong, other = self.three_models()
+        process = self.start_team(f'prompt,model\na,{one}\nb,{wrong}\nc,{other}\n')
+        errors = self.end_of_team(process, 1)
+        self.assertIn('set.csv:3', errors)
+        self.assertIn('1 row failed', errors)
+        self.assertNotIn('its rows went', errors)
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def start_team(self, text, *more, program=PROGRAM, **options):
+        """A set on one card, that is a team of two."""
+        (self.folder / 'set.csv').write_text(text)
+        arguments = self.arguments('team', '--gpus', 2, '--gpus-per-video', 2, *more)
+        arguments[1] = 'set.csv'
+        process = subprocess.Popen([program, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.addCleanup(process.kill)
+        return process
+
+    def follower_of(self, process):
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            for card in children_of(process):
+                for follower in children_of_id(card):
+                    return follower
+            time.sleep(0.002)
+        self.fail('no follower')
+
+    def end_of_team(self, process, code):
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, code, errors)
+        return errors
+
+    def test_rank_that_runs_out_of_memory_costs_its_row_alone(self):
+        process = self.start_team('prompt,size,steps\na,64x64,2\nb,512x512,40\nc,64x64,2\n')
+        self.wait_for_rows('team', 1, process)
+        follower = self.follower_of(process)
+        pages = int(Path(f'/proc/{follower}/statm').read_text().split()[0])
+        resource.prlimit(follower, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
+        errors = self.end_of_team(process, 1)
+        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second is oneDNN's word for it
+        self.assertIn('1 row failed', errors)
+        self.assertNotIn('its rows went', errors)
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def test_row_whose_model_cannot_be_loaded_fails_alone(self):
+        model = self.copy_of_the_model()
+        weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
+        name = FAMILY.decoders_last
+        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # as is known once all are looked at
+        process = self.start_team(f'prompt,model\na,{MODEL}\nb,{model}\nc,{MODEL}\n')
+        errors = self.end_of_team(process, 1)
+        self.assertIn('set.csv:3', errors)
+        self.assertIn('1 row failed', errors)
+        self.assertNotIn('its rows went', errors)
+        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # by the card, before the other ranks look
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def test_row_of_another_device_fails_alone(self):
+        process = self.start_team('prompt,device\na,\nb,cuda:63\nc,\n')
+        errors = self.end_of_team(process, 1)
+        self.assertRegex(errors, 'set.csv:3.* cuda:63')
+        self.assertEqual(self.rows('team'), [0, 2])
+
+    def three_models(self):
+        """The second one's videos are NaN, as is known once they are decoded."""
+        return MODEL, self.model_whose_videos_are(math.nan), shutil.copytree(MODEL, self.folder / 'other')
+
+    def test_card_whose_others_cannot_come_again_ends(self):
+        one, wrong, other = self.three_models()
+        program = shutil.copy(PROGRAM, self.folder / 'program')
+        process = self.start_team(f'prompt,model,steps\na,{one},40\nb,{wrong},2\nc,{other},2\n', program=program)
+        self.follower_of(process)
+        os.chmod(program, 0)
+        errors = self.end_of_team(process, 1)
+        self.assertIn('rank 1 (cpu) could not be started: Permission denied', errors)
+        self.assertIn('no card is left', errors)
+        self.assertEqual(self.rows('team'), [0])
+
+    def test_card_of_a_video_that_ends_gives_the_row_to_the_others(self):
+        process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=60)
+        self.wait_for_rows('teams', 1, process)
+        followers = [child for card in children_of(process) for child in children_of_id(card)]
+        if not followers:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(max(followers), signal.SIGKILL)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertRegex(errors, r'rank 1 \(cpu\) was killed by signal 9.*: its rows went to the other cards')
+        self.assertEqual(self.rows('teams'), list(range(self.ROWS)))
+
+    def test_interrupt_ends_all_cards_of_all_videos(self):
+        process = self.start('teams', '--gpus', 4, '--gpus-per-video', 2, steps=400)
+        self.wait_for_rows('teams', 1, process)
+        cards = children_of(process)
+        children = [*cards, *(child for card in cards for child in children_of_id(card))]
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - start, SECONDS_TO_END)
+        end = time.monotonic() + 2
+        while any(map(lives, children)):
+            self.assertLess(time.monotonic(), end, 'a child lives on')
+            time.sleep(0.05)
+
+    def test_cards_that_do_not_make_whole_videos_are_refused(self):
+        for more in (('--gpus', 4, '--gpus-per-video', 3), ('--gpus-per-video', 2), ('--gpus', 2, '--gpus-per-video', 0)):
+            self.fail_with(self.run_program(*self.arguments('teams', *more)), 2, '--gpus-per-video')
+
+    def test_bad_row_fails_alone(self):
+        (self.folder / 'set.csv').write_text('prompt,steps\n' + ''.join(f'thing {i},{100000 if i == 5 else 2}\n' for i in range(8)))
+        arguments = self.arguments('four', '--gpus', 2)
+        arguments[1] = 'set.csv'
+        result = self.run_program(*arguments)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('set.csv:7', result.stderr)
+        self.assertEqual(self.rows('four'), [0, 1, 2, 3, 4, 6, 7])
+
+
+if __name__ == '__main__':
+    unittest.main()

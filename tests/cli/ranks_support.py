@@ -1,0 +1,28 @@
+"""What the tests of several ranks share: the processes that a process started."""
+from pathlib import Path
+
+SECONDS_TO_END = 10  # whatever happens to a rank
+
+
+def lives(process_id):
+    try:
+        return Path(f'/proc/{process_id}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except OSError:
+        return False
+
+
+def children_of(process):
+    """{process id: its arguments} of those that it started and that live."""
+    return children_of_id(process.pid)
+
+
+def children_of_id(process_id):
+    found = {}
+    for status in Path('/proc').glob('[0-9]*/stat'):
+        try:
+            text = status.read_text()
+            if int(text.rpartition(')')[2].split()[1]) == process_id and text.rpartition(')')[2].split()[0] != 'Z':
+                found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
+        except (OSError, IndexError):
+            pass  # it ended meanwhile
+    return found
