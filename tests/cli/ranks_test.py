@@ -321,6 +321,15 @@ class BenchOverRanks(CommandLineTest):
             is_reference = (row['gpus'], row['mode'], row['cache']) == (1, 'full', None)
             self.assertEqual([row[key] is None for key in ('rel_l1', 'psnr')], [is_reference] * 2, row)
 
+    def test_profile_is_its_own_row_and_no_other(self):
+        model = ['-m', MODEL, '--device', 'cpu', '--steps', 2, '--quiet']
+        self.succeed(self.run_program('tune', *model, '-p', PROMPT, '--samples', 1, '--videos', 0, '-o', 'p.yaml'))
+        bench = ['bench', 'pipeline', *model, '--size', '256x256', '--frames', 17, '--gpus', '1,2', '--modes', 'sparse', '--topk', '0.3', '--repetitions', 1, '--warmup', 0, '--no-decode', '--json']
+        alone, beside = (json.loads(self.succeed(self.run_program(*bench, *more)).stdout)['rows'] for more in ([], ['--profile', 'p.yaml']))
+        self.assertEqual([(row['gpus'], row['profile']) for row in beside], [(1, None), (1, 'p.yaml'), (2, None), (2, 'p.yaml')])
+        self.assertGreater(alone[0]['sparsity'], 0.5)
+        self.assertEqual([row['sparsity'] for row in beside if row['profile'] is None], [row['sparsity'] for row in alone])
+
     def test_table_and_steps_alone(self):
         out = self.succeed(self.bench('--gpus', '1,2', '--modes', 'full', '--no-decode')).stdout.splitlines()
         self.assertIn('random weights of tiny.yaml', out[0])

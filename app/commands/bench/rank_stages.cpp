@@ -34,6 +34,7 @@ double sum_of(const std::vector<double>& times) {
 /// The request that resolves to what the combination runs: told to other ranks, it is all that they know.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
   models::Request request = combination.selected(plan.request);
+  request.policy.reset();  // which is that contender's alone that is the profile
   request.attention_mode = combination.mode;
   request.token_order = combination.order;
   request.cache = combination.cache;
