@@ -193,6 +193,7 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
     request.*member = Kind::read(name, text);
   };
   row.text = [member](const Request& request) { return Kind::text(request.*member); };
+  row.copy = [member](Request& request, const Request& other) { request.*member = other.*member; };
   row.save = [plan_value](const Plan& plan) { return saved(std::invoke(plan_value, plan)); };
   if constexpr (requires(const Request& request) { check_number(row, request.*member); })
     if (row.range) row.check = [member, row](const Request& request) { check_number(row, request.*member); };
@@ -357,6 +358,7 @@ Field weights_file(const std::string& role) {
           .recipe = InRecipe::file,
           .read = [role](Request& request, const std::string& text) { request.files[role] = text; },
           .text = [of](const Request& request) { return of(request.files); },
+          .copy = [role, of](Request& request, const Request& other) { request.files[role] = of(other.files); },
           .save =
               [of](const Plan& plan) {
                 const std::string file = std::filesystem::path(of(plan.files)).filename().string();

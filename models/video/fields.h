@@ -89,6 +89,8 @@ struct Field {
   std::function<void(Request&, const std::string&)> read = {};
   /// What read() makes the same of; empty where it is unset, too.
   std::function<std::string(const Request&)> text = {};
+  /// Takes the value of another request, or that it is unset there.
+  std::function<void(Request&, const Request& other)> copy = {};
   /// What a recipe says of it; null where it has no effect.
   std::function<nlohmann::json(const Plan&)> save = {};
   /// Throws Error naming the field where a number is out of its range. Null: it has none.

@@ -15,6 +15,7 @@
 #include "hilbert/exact_text.h"
 #include "hilbert/read_text.h"
 #include "models/engine/request.h"
+#include "models/video/fields.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
@@ -328,15 +329,8 @@ Row fields_of(const Combination& combination) {
 
 models::Request Combination::selected(models::Request request) const {
   if (!sparse()) return request;
-  for (const auto how_many : models::kHowMany) request.*how_many = asked.*how_many;
-  request.similarity = asked.similarity;
-  request.pv_threshold = asked.pv_threshold;
-  request.dropped = asked.dropped;
-  request.ranking = asked.ranking;
-  request.cell = asked.cell;
-  request.arithmetic = asked.arithmetic;
-  request.dense_layers = asked.dense_layers;
-  request.dense_steps = asked.dense_steps;
+  for (const models::Field& field : models::fields())
+    if (std::ranges::count(field.idle, models::Idle::every_block) > 0) field.copy(request, asked);
   return request;
 }
 
