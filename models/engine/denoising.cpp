@@ -117,16 +117,13 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
 }
 
 /// The prediction's kernels were only begun: until they are done, the host has nothing else to do. Those of a reused
-/// step are done too soon for more than its own noise.
+/// step are done too soon for a draw.
 void Denoising::draw_while_busy() {
   const at::Device device = state_.latents.device();
-  if (device.is_cpu()) return;
-  const auto draw = [&] { return sampler_->draw_ahead(done_, state_.latents, state_.generator); };
-  if (sampler_->drawn_ahead() == 0 && !draw()) return;
-  if (cache_ && cache_->reuses()) return;
+  if (device.is_cpu() || (cache_ && cache_->reuses())) return;
   c10::Event predicted(device.type());
   predicted.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  while (!predicted.query() && draw()) continue;
+  while (!predicted.query() && sampler_->draw_ahead(done_, state_.latents, state_.generator)) continue;
 }
 
 /// Leaves the step's own counts in attention_.per_layer.

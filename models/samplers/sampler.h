@@ -33,8 +33,6 @@ class Sampler {
   /// Step after step gets the same noise, and leaves `generator` the same, as without. Returns whether more can be
   /// drawn.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
-  /// Steps whose noise is drawn and not yet used.
-  int64_t drawn_ahead() const { return static_cast<int64_t>(drawn_.size()); }
   /// Latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding counts) and
   /// `sample` share a shape, in whatever order of axes; the result is in the dtype in which the reference returns it
   /// (the pipeline casts to the run's dtype). Noise is drawn from `generator` (CPU) exactly as often, and in the same
