@@ -10,22 +10,15 @@
 #include <vector>
 
 #include "models/checkpoint/name_map.h"
+#include "models/checkpoint/stored_weights.h"
 #include "models/checkpoint/tensor_file.h"
 #include "models/checkpoint/tokenizer_place.h"
 
 namespace sparsereel::models {
 
-/// Reads a JSON file; throws Error naming the file (and the line) when it is missing or malformed. `remedy`: where it
-/// is no part of a checkpoint.
-nlohmann::json read_json(const std::filesystem::path& path, const std::string& remedy = {});
-
 /// Checks the content of a model_index.json and returns its pipeline class: a known family (family.h) that names every
 /// component it needs, each of a supported class. Throws Error naming `file` and the entry.
 std::string check_model_index(const nlohmann::json& index, const std::string& file);
-
-/// weight_map of a *.safetensors.index.json: tensor -> file name of its shard. Throws Error naming `file` and the
-/// entry; a shard must be the plain name of a file in that folder.
-std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
 
 /// What is added to a tensor when it is read: scale x up x down, matrices [out, rank] and [rank, in].
 struct WeightDelta {
@@ -38,10 +31,6 @@ struct WeightDelta {
 
 /// By the tensor's name, each in the order in which they are added.
 using WeightDeltas = std::map<std::string, std::vector<WeightDelta>>;
-
-/// Where each tensor lies, by the name that diffusers gives it: which of the files, and what that says of it, or of the
-/// tensor whose rows these are.
-using TensorTable = std::map<std::string, std::pair<size_t, const TensorEntry*>>;
 
 /// One component (transformer, vae, text_encoder): its config, and its weights in memory-mapped files or made up.
 struct Component {               // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
@@ -66,17 +55,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
 
 struct Part;
 
-/// What lies in one file, or in the shards of a *.index.json, by the names there.
-struct StoredWeights {
-  std::filesystem::path origin;  // the file, or the index
-  std::vector<std::shared_ptr<TensorFile>> files = {};
-  TensorTable tensors = {};
-};
-
-/// Reads headers. Throws Error naming the file where it is damaged; of shards as Checkpoint::component().
-StoredWeights open_weights(const std::filesystem::path& file);
-
-/// The same as a component of this part: no config, and nothing is known of what it holds. Of a file of several
+/// These weights as a component of this part: no config, and nothing is known of what it holds. Of a file of several
 /// components, the tensors under one of the part's prefixes.
 Component component_of(const StoredWeights& weights, const Part& part);
 

@@ -22,11 +22,11 @@ void require_steps(const ConfigFields& fields) {
 }
 
 /// A size is a number, or an object of one number, or of two that are equal.
-int64_t edge(const nlohmann::json& json, const std::string& file, const char* field, const char* of_one) {
+int64_t edge(const nlohmann::json& config, const std::string& file, const char* field, const char* of_one) {
   constexpr int64_t kEdge = 224;
-  const ConfigFields fields(json, file);
-  const auto found = json.find(field);
-  if (found == json.end() || found->is_number()) return fields.integer(field, kEdge, 1, kMaxEdge);
+  const ConfigFields fields(config, file);
+  const auto found = config.find(field);
+  if (found == config.end() || found->is_number()) return fields.integer(field, kEdge, 1, kMaxEdge);
   const std::string path = std::string(field) + ".";
   if (!found->is_object()) fields.fail(field, "is neither a whole number nor an object");
   for (const auto& [name, value] : found->items()) {
