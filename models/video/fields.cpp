@@ -13,149 +13,12 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
-#include "hilbert/read_text.h"
+#include "models/video/field_types.h"
 
 namespace sparsereel::models {
 namespace {
 
-using attention::Dropped, attention::drops_blocks, attention::Mode, attention::Ranking, hilbert::TokenOrder;
-
-/// A member's type: its kind, its choices, how a text becomes one and back. `name`: the field's, for errors.
-template <typename Value>
-struct Type;
-
-template <typename Number>
-Number read_number(const std::string& name, const std::string& text) {
-  if (const auto number = parse_number<Number>(text)) return *number;
-  if (std::is_unsigned_v<Number> && parse_number<int64_t>(text))
-    throw bad_option(name, text + " is below 0", "give a number from 0 to 18446744073709551615");
-  const bool whole = text.find_first_not_of("-0123456789") == std::string::npos && !text.empty();
-  if (whole) throw bad_option(name, text + " is too large", "give a smaller number");
-  throw bad_option(name, text + ": a number is needed", "give one");
-}
-
-template <>
-struct Type<std::string> {
-  static constexpr ValueKind kind = ValueKind::text;
-  static std::string read(const std::string& /*name*/, const std::string& text) { return text; }
-  static std::string text(const std::string& value) { return value; }
-};
-template <>
-struct Type<int64_t> {
-  static constexpr ValueKind kind = ValueKind::whole;
-  static constexpr auto read = read_number<int64_t>;
-  static std::string text(int64_t value) { return std::to_string(value); }
-};
-template <>
-struct Type<uint64_t> {
-  static constexpr ValueKind kind = ValueKind::seed;
-  static constexpr auto read = read_number<uint64_t>;
-  static std::string text(uint64_t value) { return std::to_string(value); }
-};
-template <>
-struct Type<double> {
-  static constexpr ValueKind kind = ValueKind::number;
-  static constexpr auto read = read_number<double>;
-  static std::string text(double value) { return exact_text(value); }
-};
-template <>
-struct Type<bool> {
-  static constexpr ValueKind kind = ValueKind::flag;
-  static bool read(const std::string& name, const std::string& text) {
-    if (const auto flag = parse_flag(text)) return *flag;
-    throw bad_option(name, text + ": one of true, false is needed", "use one of these");
-  }
-  static std::string text(bool value) { return value ? "true" : "false"; }
-};
-template <>
-struct Type<std::vector<double>> {
-  static constexpr ValueKind kind = ValueKind::numbers;
-  static std::vector<double> read(const std::string& name, const std::string& text) {
-    std::vector<double> numbers;
-    for (const std::string& each : split(text, ',')) numbers.push_back(read_number<double>(name, each));
-    return numbers;
-  }
-  static std::string text(const std::vector<double>& numbers) {
-    std::string text;
-    for (const double number : numbers) text += (text.empty() ? "" : ",") + exact_text(number);
-    return text;
-  }
-};
-template <>
-struct Type<std::vector<LoraChoice>> {
-  static constexpr ValueKind kind = ValueKind::loras;
-  static std::vector<LoraChoice> read(const std::string& /*name*/, const std::string& text) {
-    return parse_loras(text);
-  }
-  static std::string text(const std::vector<LoraChoice>& loras) { return text_of(loras, /*whole_paths=*/true); }
-};
-template <>
-struct Type<CacheRule> {
-  static constexpr ValueKind kind = ValueKind::text;
-  static CacheRule read(const std::string& /*name*/, const std::string& text) { return parse_cache_rule(text); }
-  static std::string text(const CacheRule& rule) { return rule.on() ? name(rule) : ""; }
-};
-
-template <>
-struct Type<FirstSteps> {
-  static constexpr ValueKind kind = ValueKind::text;
-  static FirstSteps read(const std::string& name, const std::string& text) { return parse_first_steps(text, name); }
-  static std::string text(const FirstSteps& first) { return name(first); }
-};
-
-template <>
-struct Type<FrameArea> {
-  static constexpr ValueKind kind = ValueKind::size;
-  static FrameArea read(const std::string& name, const std::string& text) {
-    if (const auto area = find_frame_area(text)) return *area;
-    throw bad_option(name, text + " is no area such as 480p or 720p", "give one, or width and height in its place");
-  }
-  static std::string text(const FrameArea& area) { return name(area); }
-};
-
-/// Of a choice with a name() and a parser, which throws what says the choices.
-template <typename Choice, auto Parse>
-struct ChoiceType {
-  static constexpr ValueKind kind = ValueKind::choice;
-  static Choice read(const std::string& /*name*/, const std::string& text) { return Parse(text); }
-  static std::string text(Choice choice) { return std::string(name(choice)); }
-};
-template <>
-struct Type<GuidancePasses> : ChoiceType<GuidancePasses, parse_guidance_passes> {};
-template <>
-struct Type<ResizeRule> : ChoiceType<ResizeRule, parse_resize_rule> {};
-template <>
-struct Type<VaeTiling> : ChoiceType<VaeTiling, parse_vae_tiling> {};
-template <>
-struct Type<Mode> : ChoiceType<Mode, attention::parse_mode> {};
-template <>
-struct Type<Dropped> : ChoiceType<Dropped, attention::parse_dropped> {};
-template <>
-struct Type<Ranking> : ChoiceType<Ranking, attention::parse_ranking> {};
-template <>
-struct Type<TokenOrder> : ChoiceType<TokenOrder, hilbert::parse_token_order> {};
-
-template <typename Value>
-struct Type<std::optional<Value>> {
-  static constexpr ValueKind kind = Type<Value>::kind;
-  static std::optional<Value> read(const std::string& name, const std::string& text) {
-    return Type<Value>::read(name, text);
-  }
-  static std::string text(const std::optional<Value>& value) { return value ? Type<Value>::text(*value) : ""; }
-};
-
-/// What a recipe says of a value; null: nothing.
-template <typename Value>
-nlohmann::json saved(const Value& value) {
-  if constexpr (std::is_enum_v<Value>)
-    return Type<Value>::text(value);
-  else
-    return value;
-}
-template <typename Value>
-nlohmann::json saved(const std::optional<Value>& value) {
-  return value ? saved(*value) : nlohmann::json();
-}
+using attention::Dropped, attention::drops_blocks;
 
 template <typename Number>
 requires std::is_arithmetic_v<Number>
@@ -163,7 +26,7 @@ void check_number(const Field& field, Number number) {
   const auto& [least, most, above, remedy] = *field.range;
   const auto value = static_cast<double>(number);
   if ((above ? value > least : value >= least) && value <= most) return;
-  const std::string text = Type<Number>::text(number);
+  const std::string text = FieldType<Number>::text(number);
   if (std::isinf(most)) throw bad_option(field.name, text + " is below " + exact_text(least), remedy);
   throw bad_option(field.name,
                    text + " is not a number " + (above ? "above " : "from ") + exact_text(least) +
@@ -187,7 +50,7 @@ std::optional<Value> only(bool condition, Value value) {
 /// `row`: the rest of it. `plan_value`: a member of Plan, or what a recipe says of a plan.
 template <typename Value, typename PlanValue>
 Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
-  using Kind = Type<Value>;
+  using Kind = FieldType<Value>;
   if (row.kind == ValueKind::text) row.kind = row.choices.empty() ? Kind::kind : ValueKind::choice;
   row.read = [member, name = row.name](Request& request, const std::string& text) {
     request.*member = Kind::read(name, text);
