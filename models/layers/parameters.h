@@ -94,8 +94,8 @@ inline Visit in_fp8(const Visit& visit) {
 }
 
 /// A parameter that is stored as the module has it.
-inline Parameter parameter(std::string name, std::vector<int64_t> shape, bool fp32 = false) {
-  return {.names = {std::move(name)}, .stored = shape, .shape = std::move(shape), .fp32 = fp32};
+inline Parameter parameter(std::string name, const std::vector<int64_t>& shape, bool fp32 = false) {
+  return {.names = {std::move(name)}, .stored = shape, .shape = shape, .fp32 = fp32};
 }
 
 }  // namespace sparsereel::models
