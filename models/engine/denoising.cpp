@@ -199,6 +199,7 @@ void Denoising::take_step() {
   if (!finished()) return;
   forget_steps();  // gigabytes, of no more use
   forget_context();
+  if (share_.tokens) share_.tokens->close_windows();
 }
 
 bool Denoising::load_expert() {

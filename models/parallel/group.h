@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "models/parallel/windows.h"
+
 namespace sparsereel::models {
 
 /// All ranks make the same calls in the same order. Tensors are contiguous and on the group's device, of fp32, fp16,
@@ -32,6 +34,12 @@ class Group {
 
   /// Groups of the ranks that gave equal colors, in the order of their ranks; called by all.
   virtual std::shared_ptr<Group> split(int64_t color) = 0;
+
+  /// A window of at least `bytes` of each rank, the same ones until a call asks for more; null where ranks do not reach
+  /// each other's memory. Called by all, with the same number, as close_windows(), until which they stay. device: the
+  /// group's.
+  virtual Windows* windows(int64_t bytes, at::Device device) = 0;
+  virtual void close_windows() = 0;
 
   /// Throws Error where the group has ended. Where calls return before they are done, it is to be asked after a wait
   /// for the device and before what came is used: a call that was broken off leaves anything.

@@ -36,6 +36,19 @@ double ExchangeMeter::take() {
   return std::exchange(milliseconds_, 0);
 }
 
+class MeteredGroup::MeteredWindows final : public Windows {
+ public:
+  MeteredWindows(Windows& windows, ExchangeMeter& meter) : windows_(windows), meter_(meter) {}
+  at::Tensor of(int64_t rank) const override { return windows_.of(rank); }
+  void exchange(const std::function<void()>& put) override {
+    meter_.time([&] { windows_.exchange(put); });
+  }
+
+ private:
+  Windows& windows_;
+  ExchangeMeter& meter_;
+};
+
 void MeteredGroup::all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) {
   meter_.time([&] { group_->all_to_all(send, receive); });
 }
@@ -54,6 +67,12 @@ void MeteredGroup::all_reduce_max(const at::Tensor& tensor) {
 
 void MeteredGroup::broadcast(const at::Tensor& tensor, int64_t root) {
   meter_.time([&] { group_->broadcast(tensor, root); });
+}
+
+Windows* MeteredGroup::windows(int64_t bytes, at::Device device) {
+  Windows* windows = group_->windows(bytes, device);
+  windows_ = windows == nullptr ? nullptr : std::make_shared<MeteredWindows>(*windows, meter_);
+  return windows_.get();
 }
 
 std::shared_ptr<Group> MeteredGroup::split(int64_t color) {

@@ -30,7 +30,8 @@ class ExchangeMeter {
   std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
 };
 
-/// Another group, each of whose calls on this rank a meter times, those of its parts too. The meter outlives both.
+/// Another group, each of whose calls on this rank a meter times, those of its parts too; of its windows' exchanges
+/// also what is put. The meter outlives both.
 class MeteredGroup final : public Group {
  public:
   MeteredGroup(std::shared_ptr<Group> group, ExchangeMeter& meter) : group_(std::move(group)), meter_(meter) {}
@@ -43,12 +44,16 @@ class MeteredGroup final : public Group {
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
   std::shared_ptr<Group> split(int64_t color) override;
+  Windows* windows(int64_t bytes, at::Device device) override;
+  void close_windows() override { group_->close_windows(); }
   void check() const override { group_->check(); }
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
  private:
+  class MeteredWindows;
   std::shared_ptr<Group> group_;
   ExchangeMeter& meter_;
+  std::shared_ptr<MeteredWindows> windows_;
 };
 
 }  // namespace sparsereel::models

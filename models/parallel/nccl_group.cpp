@@ -129,6 +129,11 @@ class NcclGroup::Watched {
       require(end, communicator_);
     }
     settle();
+    look_behind(stream);
+  }
+
+  /// Has the watcher see to it that what the stream has now is done in time.
+  void look_behind(const c10::Stream& stream) {
     const std::lock_guard lock(mutex_);
     if (pending_since_) {
       latest_.record(stream);
@@ -433,6 +438,24 @@ void NcclGroup::prepare_calls() {
   broadcast(receive.front(), 0);
   c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).synchronize();
   control_->check();
+}
+
+Windows* NcclGroup::windows(int64_t bytes, [[maybe_unused]] at::Device device) {
+  if (bytes <= window_bytes_) return windows_.get();
+  close_windows();
+  window_bytes_ = bytes;
+#ifdef SPARSEREEL_CUDA
+  windows_ = PeerWindows::make(*control_, device_, bytes, [this] {
+    communicator_->look_behind(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  });
+#endif
+  return windows_.get();
+}
+
+void NcclGroup::close_windows() {
+  if (windows_) windows_->close();
+  windows_.reset();
+  window_bytes_ = 0;
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "models/parallel/nccl_library.h"
+#include "models/parallel/peer_windows.h"
 #include "models/parallel/socket_group.h"
 
 namespace sparsereel::models {
@@ -40,6 +41,8 @@ class NcclGroup final : public Group {
   void broadcast(const at::Tensor& tensor, int64_t root) override;
   /// A group of the same colors that was made before.
   std::shared_ptr<Group> split(int64_t color) override;
+  Windows* windows(int64_t bytes, at::Device device) override;
+  void close_windows() override;
   /// What the first calls would spend time on, for this group and those of splits by these colors of all ranks: NCCL
   /// finds the other GPUs' memory. In a stream of its own; uses the control group's sockets no more than connect().
   void prepare(const std::vector<std::vector<int64_t>>& splits);
@@ -58,6 +61,8 @@ class NcclGroup final : public Group {
   c10::Device device_;
   std::unique_ptr<Watched> communicator_;
   std::map<std::vector<int64_t>, std::shared_ptr<NcclGroup>> parts_;  // by the colors of all ranks
+  int64_t window_bytes_ = 0;                                          // what was asked for, had or not
+  std::unique_ptr<Windows> windows_;
 };
 
 }  // namespace sparsereel::models

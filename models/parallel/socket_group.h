@@ -43,6 +43,8 @@ class SocketGroup final : public Group {
   void broadcast(const at::Tensor& tensor, int64_t root) override;
   /// Of the same sockets: what ends a part ends the whole.
   std::shared_ptr<Group> split(int64_t color) override;
+  Windows* windows(int64_t /*bytes*/, at::Device /*device*/) override { return nullptr; }
+  void close_windows() override {}
   /// Its two halves: what all ranks gave, and the group of those that gave the same as this one, without any exchange.
   std::vector<int64_t> colors(int64_t color);
   std::shared_ptr<SocketGroup> part(std::span<const int64_t> colors) const;

@@ -36,6 +36,7 @@ struct Meeting {
   std::vector<int64_t> names;                   // of the ranks in the group that all others were split off
   std::vector<const void*> shown;               // by rank
   std::vector<uint8_t> here;                    // by rank: waits for the others
+  std::vector<at::Tensor> windows;              // by rank
   int64_t round = 0;                            // how often all have come
   std::vector<std::shared_ptr<Meeting>> split;  // by rank: what it belongs to next
 
@@ -55,6 +56,7 @@ std::shared_ptr<Meeting> make_meeting(std::shared_ptr<Fate> fate, std::chrono::m
   meeting->limit = limit;
   meeting->shown.resize(names.size());
   meeting->here.resize(names.size());
+  meeting->windows.resize(names.size());
   meeting->split.resize(names.size());
   meeting->names = std::move(names);
   return meeting;
@@ -111,12 +113,33 @@ class ThreadGroup final : public Group {
                                          /*is_whole=*/false);
   }
 
+  Windows* windows(int64_t bytes, at::Device device) override {
+    const at::Tensor& own = meeting_->windows[rank_];
+    if (!own.defined() || own.numel() < bytes)
+      exchange(nullptr, [&] { meeting_->windows[rank_] = at::empty({bytes}, at::device(device).dtype(at::kByte)); });
+    return &windows_;
+  }
+  void close_windows() override { meeting_->windows[rank_].reset(); }
+
   void abort(const std::string& reason) noexcept override {
     const std::lock_guard lock(fate().mutex);
     end(meeting_->name(rank_) + ": " + reason);
   }
 
  private:
+  class MemoryOfAll final : public Windows {
+   public:
+    explicit MemoryOfAll(ThreadGroup& group) : group_(group) {}
+    at::Tensor of(int64_t rank) const override { return group_.meeting_->windows.at(static_cast<size_t>(rank)); }
+    void exchange(const std::function<void()>& put) override {
+      put();
+      group_.meet(nullptr);
+    }
+
+   private:
+    ThreadGroup& group_;
+  };
+
   static at::Tensor& tensor_of(const at::Tensor& tensor) { return const_cast<at::Tensor&>(tensor); }
   Fate& fate() const { return *meeting_->fate; }
 
@@ -203,6 +226,7 @@ class ThreadGroup final : public Group {
   std::shared_ptr<Meeting> meeting_;
   size_t rank_;
   bool is_whole_;  // split off no other one
+  MemoryOfAll windows_{*this};
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/layers/strided_copies.h"
 #include "models/layers/unpack.h"
 #include "models/weights/device.h"
 #include "tests/support/golden.h"
@@ -433,6 +434,35 @@ TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
           << static_cast<int>(dtype) << " to " << to;
     }
   }
+}
+
+// Shapes of heads that ranks exchange: runs from 16 bytes to whole rows, one word beside many, more than one launch
+// has.
+TEST_F(LayersOnGpu, CopiesAtOnceWhatCopiesOneAfterAnother) {
+  for (const int64_t head_dim : {8, 64, 128}) {
+    const at::Tensor from = at::randn({2, 501, 3, 30, head_dim}).to(at::kCUDA, at::kBFloat16);
+    const at::Tensor to = at::zeros({501, 2, 3 * 30 * head_dim + 8}, from.options()), expected = to.clone();
+    std::vector<StridedCopy> copies;
+    for (int64_t part = 0; part < 3; ++part) {
+      for (const auto& [head, count] : {std::pair<int64_t, int64_t>{0, 1}, {1, 14}, {15, 15}}) {
+        const auto place = [&, first = (part * 30 + head) * head_dim, n = count](const at::Tensor& x) {
+          return x.narrow(2, first, n * head_dim).unflatten(2, {n, head_dim});
+        };
+        copies.push_back({.to = place(to), .from = from.select(2, part).narrow(2, head, count).transpose(0, 1)});
+        place(expected).copy_(copies.back().from);
+      }
+    }
+    const at::Tensor one = from.flatten(2).narrow(2, 0, 8).transpose(0, 1);
+    for (int64_t token = 0; token < 60; ++token)
+      copies.push_back({.to = to.narrow(0, token, 1).narrow(2, 90 * head_dim, 8), .from = one.narrow(0, token, 1)});
+    expected.narrow(0, 0, 60).narrow(2, 90 * head_dim, 8).copy_(one.narrow(0, 0, 60));
+    EXPECT_TRUE(copy_on_cuda(copies));
+    EXPECT_TRUE(to.equal(expected)) << head_dim;
+  }
+  const at::Tensor odd = at::randn({7, 5}).to(at::kCUDA), copied = at::zeros_like(odd);
+  EXPECT_FALSE(copy_on_cuda(std::vector<StridedCopy>{{.to = copied, .from = odd}}));
+  copy_all(std::vector<StridedCopy>{{.to = copied, .from = odd}});
+  EXPECT_TRUE(copied.equal(odd));
 }
 
 }  // namespace

@@ -32,6 +32,24 @@ void exchanges_until_the_end(Group& group, at::Device device) {
   test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
 }
 
+/// The same, where the others' GPUs wait for what it puts.
+void puts_until_the_end(Group& group, at::Device device) {
+  test::require(group.windows(8, device) != nullptr, "windows");
+  try {
+    for (;;) {
+      group.windows(8, device)->exchange([] {});
+      synchronize(device);
+    }
+  } catch (const Error& error) {
+    test::require(std::string(error.what()).find("rank 1 (cuda:1) ended") != std::string::npos, error.what());
+  }
+}
+
+void puts_into_windows(Group& group, at::Device device) {
+  test::require(test::puts_into_windows(group, device), "windows");
+  test::require(test::puts_into_windows(*group.split(group.rank() % 2), device), "a part's windows");
+}
+
 /// A piece of the height of each family's frames.
 void decodes_as_one_rank(Group& group, at::Device device) {
   const c10::InferenceMode inference;
@@ -61,7 +79,7 @@ void is_prepared(Group& group, at::Device device) {
   test::reduces_to_the_same_bits(group, device);
 }
 
-const std::array<std::pair<const char*, Check>, 10> kChecks = {{
+const std::array<std::pair<const char*, Check>, 11> kChecks = {{
     {"prepared", is_prepared},
     {"uneven", test::exchanges_uneven_pieces},
     {"large", test::exchanges_large_pieces},
@@ -69,6 +87,7 @@ const std::array<std::pair<const char*, Check>, 10> kChecks = {{
     {"reduce", test::reduces_to_the_same_bits},
     {"broadcast", test::broadcasts_from_every_root},
     {"split", test::splits_by_color},
+    {"windows", puts_into_windows},
     {"decode", decodes_as_one_rank},
     {"abort", test::aborts_for_all},
     {"left", test::names_who_left},
@@ -136,6 +155,7 @@ TEST(NcclGroup, IsARankOfAnother) {
   {
     const auto group = NcclGroup::connect(control, device);
     if (std::string(name) == "forever") exchanges_until_the_end(*group, device);
+    if (std::string(name) == "windows-forever") puts_until_the_end(*group, device);
     for (const auto& [each, check] : kChecks)
       if (std::string(each) == name) check(*group, device);
   }
@@ -152,12 +172,14 @@ TEST_P(NcclContract, Holds) {
 INSTANTIATE_TEST_SUITE_P(Nccl, NcclContract, ::testing::ValuesIn(kChecks),
                          [](const auto& each) { return std::string(each.param.first); });
 
-TEST(NcclGroup, KilledRankEndsTheOthersThoughTheirGpusWait) {
+class KilledRank : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KilledRank, EndsTheOthersThoughTheirGpusWait) {
   if (cards() < 2) GTEST_SKIP() << "there are no two GPUs here";
   const auto links = local_links(2);
   std::vector<pid_t> ranks;
   for (int64_t rank = 0; rank < 2; ++rank)
-    ranks.push_back(start_rank(rank, links[static_cast<size_t>(rank)], "forever"));
+    ranks.push_back(start_rank(rank, links[static_cast<size_t>(rank)], GetParam()));
   for (const auto& row : links) close_links(row);
   sleep(8);  // they have met, and exchange
   kill(ranks[1], SIGKILL);
@@ -168,6 +190,8 @@ TEST(NcclGroup, KilledRankEndsTheOthersThoughTheirGpusWait) {
   EXPECT_EQ(status, 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
+
+INSTANTIATE_TEST_SUITE_P(Nccl, KilledRank, ::testing::Values("forever", "windows-forever"));
 
 }  // namespace
 }  // namespace sparsereel::models

@@ -113,6 +113,31 @@ inline void splits_by_color(Group& group, at::Device device) {
   alone->all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));
 }
 
+/// What each rank puts into the others' windows is there, round after round, in windows that grow and are made again.
+/// Whether there are any: all ranks hear the same.
+inline bool puts_into_windows(Group& group, at::Device device) {
+  const int64_t size = group.size(), own = group.rank();
+  for (const int64_t count : {10, 100'000, 100'000}) {
+    for (int64_t round = 0; round < 6; ++round) {
+      models::Windows* windows = group.windows(2 * size * count * 8, device);
+      if (windows == nullptr) return false;
+      const auto from = [&](int64_t rank, int64_t maker) {  // of one window's two halves in turn
+        return windows->of(rank).view(at::kLong).narrow(0, (round % 2 * size + maker) * count, count);
+      };
+      windows->exchange([&] {
+        for (int64_t rank = 0; rank < size; ++rank)
+          from(rank, own).copy_(told(own, rank, count, at::TensorOptions().device(device).dtype(at::kLong)) + round);
+      });
+      for (int64_t rank = 0; rank < size; ++rank)
+        require(at::equal(from(own, rank),
+                          told(rank, own, count, at::TensorOptions().device(device).dtype(at::kLong)) + round),
+                "what rank " + std::to_string(rank) + " put is there");
+    }
+    if (count > 10) group.close_windows();
+  }
+  return true;
+}
+
 /// Calls until one throws, and says what.
 inline std::string end_of(Group& group, at::Device device) {
   try {

@@ -121,6 +121,26 @@ struct AddGated {
 
 const char* add_gated(const AddGated& p, Stream stream);
 
+constexpr int kMaxCopies = 48, kMaxCopyDims = 5;
+
+/// Of words of 16 bytes, on 16 bytes; strides in words. The first dimension is the innermost one.
+struct StridedCopy {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int sizes[kMaxCopyDims] = {1, 1, 1, 1, 1};
+  int64_t from_strides[kMaxCopyDims]{};
+  int64_t to_strides[kMaxCopyDims]{};
+  int64_t words = 0;  // all sizes multiplied
+};
+
+/// Copies beside each other.
+struct StridedCopies {
+  StridedCopy copies[kMaxCopies]{};
+  int count = 0;
+};
+
+const char* copy_strided(const StridedCopies& p, Stream stream);
+
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;
 
 /// out = x weight^T + bias.

@@ -125,6 +125,10 @@ TEST(MeteredGroup, TimesTheCallsOfItsPartsAndWaitingForOthers) {
   });
 }
 
+TEST(SocketGroup, HasNoWindows) {
+  as_processes(2, [](Group& group) { test::require(!test::puts_into_windows(group, at::kCPU), "no windows"); });
+}
+
 TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     const auto ranks = start_processes(3, {}, [](Group& group) {

@@ -10,8 +10,10 @@
 #include <stdexcept>
 
 #include "hilbert/error.h"
+#include "models/parallel/metered_group.h"
 #include "models/parallel/share.h"
 #include "tests/support/golden.h"
+#include "tests/support/group_contract.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -99,6 +101,19 @@ TEST(ThreadGroup, NobodyWaitsForWhoHasLeftOrDoesNotCome) {
   EXPECT_TRUE(test::throws_error([&] { exchange(*groups[0]); }, {"rank 1: it did not come within 20 ms"}));
 }
 
+TEST(ThreadGroup, RanksPutIntoEachOthersWindows) {
+  for (const int64_t size : {1, 2, 3}) {
+    run_in_threads(size, [](Group& group) {
+      EXPECT_TRUE(test::puts_into_windows(group, at::kCPU));
+      const auto part = group.split(group.rank() % 2);
+      ExchangeMeter meter(at::kCPU);
+      MeteredGroup metered(part, meter);
+      EXPECT_TRUE(test::puts_into_windows(metered, at::kCPU));
+      EXPECT_GT(meter.take(), 0);
+    });
+  }
+}
+
 TEST(Share, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
   run_in_threads(4, [](Group& group) {
     const Share share = share_of(&group, 2);
@@ -136,6 +151,8 @@ class BrokenOff final : public Group {
   void all_reduce_max(const at::Tensor&) override {}
   void broadcast(const at::Tensor&, int64_t) override {}
   std::shared_ptr<Group> split(int64_t) override { return nullptr; }
+  Windows* windows(int64_t, at::Device) override { return nullptr; }
+  void close_windows() override {}
   void abort(const std::string&) noexcept override {}
   void check() const override { throw run_failure("rank 1 is gone", "start it again"); }
 };

@@ -1,0 +1,81 @@
+// Each copy has blocks of its own, as many as its part of all words, and all of them run at once: those that wait for a
+// link leave the GPU's own memory to the others.
+#include <algorithm>
+
+#include "attention/cuda/launched.cuh"
+#include "models/layers/cuda/launch.h"
+
+namespace sparsereel::models::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWordsInFlight = 4;  // of a thread
+constexpr int kBlocks = 1056;                      // that an H100 has room for
+
+struct Work {
+  StridedCopies all;
+  int first_block[kMaxCopies + 1];
+};
+
+struct Places {
+  int64_t from, to;
+};
+
+/// Of word `index` of a copy.
+__device__ Places places_of(const StridedCopy& copy, int index) {
+  Places places{};
+#pragma unroll
+  for (int dim = 0; dim < kMaxCopyDims; ++dim) {
+    const int above = copy.sizes[dim] == 1 ? index : index / copy.sizes[dim];  // the same branch for all threads
+    const int here = index - above * copy.sizes[dim];
+    places.from += here * copy.from_strides[dim];
+    places.to += here * copy.to_strides[dim];
+    index = above;
+  }
+  return places;
+}
+
+__global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ Work p) {
+  int which = 0;
+  while (static_cast<int>(blockIdx.x) >= p.first_block[which + 1]) ++which;
+  const StridedCopy& copy = p.all.copies[which];
+  const int first = p.first_block[which];
+  const int64_t step = static_cast<int64_t>(p.first_block[which + 1] - first) * kThreads;
+  const uint4* from = static_cast<const uint4*>(copy.from);
+  uint4* to = static_cast<uint4*>(copy.to);
+  int64_t index = static_cast<int64_t>(static_cast<int>(blockIdx.x) - first) * kThreads + threadIdx.x;
+  for (; index < copy.words; index += step * kWordsInFlight) {
+    uint4 held[kWordsInFlight];
+    int64_t place[kWordsInFlight];
+#pragma unroll
+    for (int i = 0; i < kWordsInFlight; ++i) {
+      if (index + i * step >= copy.words) break;
+      const Places places = places_of(copy, static_cast<int>(index + i * step));
+      held[i] = from[places.from];
+      place[i] = places.to;
+    }
+#pragma unroll
+    for (int i = 0; i < kWordsInFlight; ++i) {
+      if (index + i * step >= copy.words) break;
+      to[place[i]] = held[i];
+    }
+  }
+}
+
+}  // namespace
+
+const char* copy_strided(const StridedCopies& p, Stream stream) {
+  Work work = {.all = p, .first_block = {}};
+  int64_t all = 0;
+  for (int i = 0; i < p.count; ++i) all += p.copies[i].words;
+  if (all == 0) return nullptr;
+  for (int i = 0; i < p.count; ++i) {
+    const int64_t words = p.copies[i].words, most = (words + kThreads - 1) / kThreads;
+    work.first_block[i + 1] =
+        work.first_block[i] + static_cast<int>(std::min(most, std::max<int64_t>(1, kBlocks * words / all)));
+  }
+  return attention::cuda::launched([&] {
+    attention::cuda::start(copy_kernel, static_cast<unsigned>(work.first_block[p.count]), kThreads, 0, stream, work);
+  });
+}
+
+}  // namespace sparsereel::models::cuda

@@ -1,0 +1,105 @@
+// Legacy allocations, whose handles any process of the host can open, and a kernel of one warp that waits.
+#include "attention/cuda/launched.cuh"
+#include "models/parallel/cuda/peer_memory.h"
+
+namespace sparsereel::models::cuda {
+namespace {
+
+using attention::cuda::launched;
+using attention::cuda::note;
+using attention::cuda::start;
+
+constexpr int kSpinsBetweenLooks = 256;  // at the host's memory, which is far
+
+__device__ void store_release(uint32_t* to, uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+__device__ uint32_t load_acquire(const uint32_t* from) {
+  uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+
+/// A thread for each of the other ranks. Rounds are compared as they come round.
+__global__ void meet_kernel(const __grid_constant__ Meeting p) {
+  const int other = static_cast<int>(threadIdx.x);
+  if (other >= p.ranks || other == p.rank) return;
+  __threadfence_system();
+  store_release(p.signals[other] + p.rank, p.round);
+  const uint32_t* signal = p.signals[p.rank] + other;
+  for (int spin = 1; static_cast<int32_t>(load_acquire(signal) - p.round) < 0; ++spin)
+    if (spin % kSpinsBetweenLooks == 0 && *static_cast<const volatile int*>(p.ended) != 0) return;
+}
+
+static_assert(sizeof(MemoryHandle) == sizeof(cudaIpcMemHandle_t));
+
+}  // namespace
+
+const char* allocate_for_peers(size_t bytes, void** memory, MemoryHandle* handle) {
+  return launched([&] {
+    void* room = nullptr;
+    cudaError_t status = cudaMalloc(&room, bytes);
+    if (status == cudaSuccess) status = cudaMemset(room, 0, bytes);
+    if (status == cudaSuccess) status = cudaDeviceSynchronize();
+    if (status == cudaSuccess) status = cudaIpcGetMemHandle(reinterpret_cast<cudaIpcMemHandle_t*>(handle), room);
+    if (status != cudaSuccess && room != nullptr) cudaFree(room);
+    *memory = status == cudaSuccess ? room : nullptr;
+    note(status);
+  });
+}
+
+const char* open_memory_of_peer(const MemoryHandle& handle, void** memory) {
+  return launched([&] {
+    note(cudaIpcOpenMemHandle(memory, reinterpret_cast<const cudaIpcMemHandle_t&>(handle),
+                              cudaIpcMemLazyEnablePeerAccess));
+  });
+}
+
+const char* reach_device(int device) {
+  return launched([&] {
+    int own = 0, can = 0;
+    note(cudaGetDevice(&own));
+    note(cudaDeviceCanAccessPeer(&can, own, device));
+    const cudaError_t status = can != 0 ? cudaDeviceEnablePeerAccess(device, 0) : cudaErrorPeerAccessUnsupported;
+    if (status == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else
+      note(status);
+  });
+}
+
+void close_memory_of_peer(void* memory) {
+  launched([&] { note(cudaIpcCloseMemHandle(memory)); });
+}
+
+void free_memory_for_peers(void* memory) {
+  launched([&] { note(cudaFree(memory)); });
+}
+
+void wait_for_device(int device) {
+  launched([&] {
+    int own = 0;
+    note(cudaGetDevice(&own));
+    note(cudaSetDevice(device));
+    note(cudaDeviceSynchronize());
+    note(cudaSetDevice(own));
+  });
+}
+
+int* allocate_host_word() {
+  void* word = nullptr;
+  launched([&] { note(cudaHostAlloc(&word, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped)); });
+  if (word != nullptr) *static_cast<int*>(word) = 0;
+  return static_cast<int*>(word);
+}
+
+void free_host_word(int* word) {
+  launched([&] { note(cudaFreeHost(word)); });
+}
+
+const char* meet(const Meeting& p, Stream stream) {
+  return launched([&] { start(meet_kernel, 1, 32, 0, stream, p); });
+}
+
+}  // namespace sparsereel::models::cuda

@@ -1,0 +1,55 @@
+// Windows of ranks with a GPU each on one host: kernels write to the others' memory by themselves, over NVLink or PCIe.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "models/parallel/socket_group.h"
+#include "models/parallel/windows.h"
+
+namespace sparsereel::models {
+
+/// Ranks are processes, or threads of one. A rank that dies lets the others' GPUs go on, with windows that hold
+/// anything, as soon as the control group has ended.
+class PeerWindows final : public Windows {
+ public:
+  /// Called by all ranks, which get a window of `bytes` each, or none of them does: where one cannot reach another's
+  /// memory, or has too little. waited: is called behind each wait for the others that was enqueued.
+  static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes,
+                                           std::function<void()> waited);
+  /// Waits for the device.
+  ~PeerWindows() override;
+  PeerWindows(const PeerWindows&) = delete;
+  PeerWindows& operator=(const PeerWindows&) = delete;
+
+  at::Tensor of(int64_t rank) const override;
+  void exchange(const std::function<void()>& put) override;
+  void close() override;
+
+ private:
+  struct Offer;
+  struct Peer {
+    std::byte* memory = nullptr;
+    int device = -1;      // where it is this process's, too; -1: it is not
+    bool opened = false;  // as another process's
+  };
+  PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, std::function<void()> waited);
+  bool offer(Offer& own);
+  bool reach(const std::vector<Offer>& offers);
+  void leave_others();
+  void meet();
+
+  SocketGroup& control_;
+  c10::Device device_;
+  int64_t bytes_;
+  std::function<void()> waited_;
+  std::vector<Peer> peers_;  // by rank, this one among them
+  int* ended_;               // in the host's memory, for the kernel that waits
+  int64_t end_call_ = -1;
+  uint32_t round_ = 0;
+};
+
+}  // namespace sparsereel::models
