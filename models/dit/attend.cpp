@@ -14,6 +14,25 @@
 namespace sparsereel::models {
 namespace {
 
+/// What each layer makes of its tokens [B, N, outputs]. Both kinds are projected into one tensor: putting them together
+/// afterwards would move it once more.
+at::Tensor project(const AttentionInput& tokens, const AttentionInput& text, int64_t outputs) {
+  const Activation& x = tokens.x.value();
+  if (!text.x) return linear(x, *tokens.qkv);
+  const int64_t own = x.sizes()[1], others = text.x->sizes()[1];
+  const at::Tensor rows = at::empty({x.sizes()[0], own + others, outputs}, x.values.options().dtype(x.dtype));
+  linear_out(rows.narrow(1, 0, own), x, *tokens.qkv);
+  linear_out(rows.narrow(1, own, others), *text.x, *text.qkv);
+  return rows;
+}
+
+/// The same of `part` of queries, keys and values alone: 0, 1 or 2.
+at::Tensor project_part(const AttentionInput& tokens, const AttentionInput& text, int64_t part, int64_t outputs) {
+  const Linear of_tokens = tokens.qkv->outputs(part * outputs, outputs);
+  const Linear of_text = text.x ? text.qkv->outputs(part * outputs, outputs) : Linear{};
+  return project({.x = tokens.x, .qkv = &of_tokens}, {.x = text.x, .qkv = &of_text}, outputs);
+}
+
 /// The rows of a call's output, of run dtype `dtype`.
 Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
   const at::Tensor rows = result.out.flatten(2);
@@ -83,18 +102,30 @@ void Attend::narrow_to(const Slice& heads, int64_t all) {
   context_.part = attention::HeadPart{.first = heads.first, .all = all, .alike = alike, .sum = {}};
 }
 
-/// q, k and v of this rank's tokens with all heads; what attention gives for them [B, N, heads, head_dim].
-at::Tensor Attend::run_own_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  AttentionRows rows{.q = q, .k = k, .v = v};
+/// What attention gives for this rank's tokens [B, N, heads, head_dim].
+at::Tensor Attend::run_own_heads(AttentionInput tokens, AttentionInput text, const Heads& heads) {
+  const at::TensorOptions options = tokens.x->values.options().dtype(tokens.x->dtype);
+  const Linear of_tokens = tokens.qkv->in(tokens.x->dtype), of_text = text.x ? text.qkv->in(text.x->dtype) : Linear{};
+  tokens.qkv = &of_tokens;
+  text.qkv = &of_text;
   attention::Prologue& prologue = context_.prologue;
-  if (prologue.across_heads && prologue.norm != attention::Prologue::Norm::none) {
-    rows.q_moments = attention::token_moments(prologue, q);
-    rows.k_moments = attention::token_moments(prologue, k);
-  }
-  const HeadExchange exchange(*plan_.group, rows, plan_.grid.size(), context_.text_tokens);
-  const AttentionRows own = exchange.to_heads(rows);
-  narrow_to(exchange.heads(), q.size(2));
-  context_.part->sum = [group = plan_.group, device = q.device()](int64_t* counts, int64_t count) {
+  const HeadExchange exchange(*plan_.group,
+                              {.batch = tokens.x->sizes()[0],
+                               .video_tokens = plan_.grid.size(),
+                               .text_tokens = context_.text_tokens,
+                               .heads = heads.count,
+                               .head_dim = heads.dim,
+                               .has_moments = prologue.across_heads && prologue.norm != attention::Prologue::Norm::none,
+                               .options = options});
+  const AttentionRows own = exchange.to_heads(
+      [&](int64_t part) {
+        return project_part(tokens, text, part, heads.count * heads.dim).unflatten(2, {heads.count, heads.dim});
+      },
+      [&](const at::Tensor& x) { return attention::token_moments(prologue, x); });
+  tokens.x.reset();
+  text.x.reset();
+  narrow_to(exchange.heads(), heads.count);
+  context_.part->sum = [group = plan_.group, device = options.device()](int64_t* counts, int64_t count) {
     group->all_reduce_sum(at::from_blob(counts, {count}, at::TensorOptions().dtype(at::kLong).device(device)));
   };
   prologue.q_moments = own.q_moments;
@@ -104,11 +135,14 @@ at::Tensor Attend::run_own_heads(const at::Tensor& q, const at::Tensor& k, const
   return exchange.to_tokens(result.out);
 }
 
-Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              attention::Prologue prologue, const Linear& reader) {
+Activation Attend::operator()(AttentionInput tokens, const Heads& heads, attention::Prologue prologue,
+                              const Linear& reader, AttentionInput text) {
   place(std::move(prologue));
-  if (plan_.group != nullptr) return run_own_heads(q, k, v).flatten(2);
-  return rows_of(run(q, k, v, reader), q.scalar_type());
+  if (plan_.group != nullptr) return run_own_heads(std::move(tokens), std::move(text), heads).flatten(2);
+  const at::Tensor qkv = project(tokens, text, 3 * heads.count * heads.dim).unflatten(2, {3, heads.count, heads.dim});
+  tokens.x.reset();
+  text.x.reset();
+  return rows_of(run(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), reader), qkv.scalar_type());
 }
 
 at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ struct AttentionCall {
   const attention::Context& context;
   const hilbert::Grid& grid;  // of the video tokens
   int64_t layer = 0, step = 0;
+};
+
+/// Tokens, and the layer [3 x heads x head_dim, C] that makes their queries, keys and values.
+struct AttentionInput {
+  std::optional<Activation> x;  // [B, tokens, C]; nothing: there are none
+  const Linear* qkv = nullptr;
+};
+
+struct Heads {
+  int64_t count = 0, dim = 0;
 };
 
 /// How attention runs in one forward, and what it reported.
@@ -55,12 +66,13 @@ class Attend {
          const at::Tensor& key_lengths = {});
 
   void begin_layer(size_t layer);
-  /// q, k, v [B, N, heads, head_dim]: the plan's slice of the video tokens in its order, then text; any strides with
-  /// contiguous head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has
-  /// 8-bit weights and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions
-  /// are added here. Where ranks share the tokens, each attends with some of the heads.
-  Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                        const Linear& reader = {});
+  /// Of the plan's slice of the video tokens in its order, then text: `tokens` are both, or the video's, where a layer
+  /// of its own projects the text. They are let go of before attention, which needs the most memory of a block.
+  /// Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights and the
+  /// kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added here. Where
+  /// ranks share the tokens, each attends with some of the heads.
+  Activation operator()(AttentionInput tokens, const Heads& heads, attention::Prologue prologue,
+                        const Linear& reader = {}, AttentionInput text = {});
   /// linear(cross-attention, out), without any exchange: k and v [B, L, heads, head_dim] of a context, with the bias of
   /// its padding (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
@@ -73,7 +85,7 @@ class Attend {
  private:
   void place(attention::Prologue prologue);
   attention::Result run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Linear& reader);
-  at::Tensor run_own_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+  at::Tensor run_own_heads(AttentionInput tokens, AttentionInput text, const Heads& heads);
   void narrow_to(const Slice& heads, int64_t all);
 
   AttentionRun& run_;

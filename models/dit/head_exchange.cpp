@@ -1,5 +1,5 @@
 // One exchange there and one back. What a rank gets of a token is one row: its heads of q, of k and of v, and the
-// token's moments. Rows arrive where they stay; where ranks reach each other's memory, one launch puts them there.
+// token's moments. Rows arrive where they stay.
 #include "models/dit/head_exchange.h"
 
 #include <ATen/ATen.h>
@@ -18,76 +18,71 @@ namespace {
 constexpr int64_t kMomentBytes = 16;  // mean and 1 / deviation of q and of k in fp32; rows stay aligned for the kernels
 constexpr int64_t kAlignment = 256;   // of what a window holds
 
-int64_t window_bytes(const std::vector<int64_t>& sizes, int64_t element) {
-  const int64_t bytes = c10::multiply_integers(sizes) * element;
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+int64_t element_size(const at::TensorOptions& options) {
+  return static_cast<int64_t>(options.dtype().itemsize());
 }
 
-/// [N, B, the bytes of both in the dtype of q]; undefined where there are none.
-at::Tensor packed_moments(const AttentionRows& rows) {
-  if (!rows.q_moments.defined()) return {};
-  return at::cat({rows.q_moments, rows.k_moments}, 2).view(rows.q.scalar_type()).transpose(0, 1);
+int64_t bytes_of(const std::vector<int64_t>& sizes, const at::TensorOptions& options) {
+  return c10::multiply_integers(sizes) * element_size(options);
 }
 
 }  // namespace
 
-HeadExchange::HeadExchange(Group& group, const AttentionRows& like, int64_t video_tokens, int64_t text_tokens)
+HeadExchange::HeadExchange(Group& group, const Shape& shape)
     : group_(group),
-      batch_(like.q.size(0)),
-      video_tokens_(video_tokens),
-      text_tokens_(text_tokens),
-      heads_(like.q.size(2)),
-      head_dim_(like.q.size(3)),
-      moment_elements_(like.q_moments.defined() ? kMomentBytes / like.q.element_size() : 0),
-      options_(like.q.options().memory_format(at::MemoryFormat::Contiguous)) {
-  if (heads_ < group.size())
-    throw bad_input(std::to_string(group.size()) + " ranks share the tokens of a video of " + std::to_string(heads_) +
-                        " attention heads",
+      shape_(shape),
+      moment_elements_(shape.has_moments ? kMomentBytes / element_size(shape.options) : 0) {
+  if (shape.heads < group.size())
+    throw bad_input(std::to_string(group.size()) + " ranks share the tokens of a video of " +
+                        std::to_string(shape.heads) + " attention heads",
                     "use at most as many ranks");
-  if (like.k.size(2) != heads_)
-    throw bad_input("several ranks and attention whose keys have fewer heads than its queries", "use one rank");
-  int64_t there = 0, back = 0;  // bytes of the rank that needs the most
+  int64_t there = 0, back = 0;  // of the rank that needs the most
   for (int64_t rank = 0; rank < group.size(); ++rank) {
-    there = std::max(there, window_bytes(rows_of_heads(rank), like.q.element_size()));
-    back = std::max(back, window_bytes(rows_of_tokens(rank), like.q.element_size()));
+    there = std::max(there, bytes_of(rows_of_heads(rank), shape.options));
+    back = std::max(back, bytes_of(rows_of_tokens(rank), shape.options));
   }
-  tokens_offset_ = there;
-  windows_ = group.windows(there + back, like.q.device());
+  tokens_offset_ = (there + kAlignment - 1) / kAlignment * kAlignment;
+  windows_ = group.windows(tokens_offset_ + back, shape.options.device());
 }
 
 std::vector<int64_t> HeadExchange::rows_of_heads(int64_t rank) const {
-  return {video_tokens_ + text_tokens_, batch_, 3 * heads(rank).count * head_dim_ + moment_elements_};
+  return {shape_.video_tokens + shape_.text_tokens, shape_.batch,
+          3 * heads(rank).count * shape_.head_dim + moment_elements_};
 }
 
 std::vector<int64_t> HeadExchange::rows_of_tokens(int64_t rank) const {
-  return {batch_, tokens(rank).count + text_tokens_, heads_, head_dim_};
+  return {shape_.batch, tokens(rank).count + shape_.text_tokens, shape_.heads, shape_.head_dim};
 }
 
-at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset) const {
-  return windows_ != nullptr ? deliver_by_windows(whole, offset) : deliver_by_messages(whole);
+at::Tensor HeadExchange::in_window(int64_t rank, const std::vector<int64_t>& sizes, int64_t offset) const {
+  return windows_->of(rank)
+      .narrow(0, offset, bytes_of(sizes, shape_.options))
+      .view(c10::typeMetaToScalarType(shape_.options.dtype()))
+      .view(sizes);
 }
 
 /// What stays with this rank comes last: links have begun by then, and each rank begins with another one.
-at::Tensor HeadExchange::deliver_by_windows(const Whole& whole, int64_t offset) const {
-  const auto in_window = [&](int64_t rank) {
-    const std::vector<int64_t> sizes = whole.sizes(rank);
-    const int64_t bytes = c10::multiply_integers(sizes) * static_cast<int64_t>(options_.dtype().itemsize());
-    return windows_->of(rank).narrow(0, offset, bytes).view(c10::typeMetaToScalarType(options_.dtype())).view(sizes);
-  };
+at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const {
+  if (windows_ == nullptr) return deliver_by_messages(whole);
   Copies copies;
+  at::Tensor own;
   for (int64_t i = 1; i <= group_.size(); ++i) {
     const int64_t rank = (group_.rank() + i) % group_.size();
-    whole.fill(whole.part(in_window(rank), group_.rank()), rank, copies);
+    own = in_window(rank, whole.sizes(rank), offset);
+    whole.fill(whole.part(own, group_.rank()), rank, copies);
   }
-  const at::Tensor own = in_window(group_.rank());
   if (whole.fill_own) whole.fill_own(own, copies);
-  windows_->exchange([&] { copy_all(copies); });
+  windows_->exchange([&] {
+    copy_all(copies);
+    beside.join();
+  });
   return own;
 }
 
 /// Parts that lie apart in the whole are copied there once they have come.
 at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
-  const at::Tensor own = at::empty(whole.sizes(group_.rank()), options_), nothing = at::empty({0}, options_);
+  const at::TensorOptions& options = shape_.options;
+  const at::Tensor own = at::empty(whole.sizes(group_.rank()), options), nothing = at::empty({0}, options);
   std::vector<at::Tensor> send, receive;
   Copies before, after;
   for (int64_t rank = 0; rank < group_.size(); ++rank) {
@@ -98,10 +93,10 @@ at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
       receive.push_back(nothing);
       continue;
     }
-    const at::Tensor theirs = at::empty(whole.sizes(rank), options_.device(at::kMeta));
-    send.push_back(at::empty(whole.part(theirs, group_.rank()).sizes(), options_));
+    const at::Tensor theirs = at::empty(whole.sizes(rank), options.device(at::kMeta));
+    send.push_back(at::empty(whole.part(theirs, group_.rank()).sizes(), options));
     whole.fill(send.back(), rank, before);
-    receive.push_back(part.is_contiguous() ? part : at::empty(part.sizes(), options_));
+    receive.push_back(part.is_contiguous() ? part : at::empty(part.sizes(), options));
     if (!part.is_contiguous()) after.push_back({.to = part, .from = receive.back()});
   }
   if (whole.fill_own) whole.fill_own(own, before);
@@ -111,46 +106,63 @@ at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
   return own;
 }
 
-/// What `rank` gets of some tokens' rows to [N, B, row].
-void HeadExchange::put(const at::Tensor& to, const AttentionRows& rows, const at::Tensor& moments, int64_t rank,
-                       Copies& copies) const {
+/// To rows [n, B, row] of `rank`: its heads of x [B, N, heads, head_dim], which is `part` of queries, keys and values,
+/// of tokens from `first` on.
+StridedCopy HeadExchange::piece(const at::Tensor& rows, const at::Tensor& x, int64_t part, int64_t first,
+                                int64_t rank) const {
   const Slice some = heads(rank);
-  const int64_t each = some.count * head_dim_;
-  int64_t first = 0;
-  for (const at::Tensor* x : {&rows.q, &rows.k, &rows.v}) {
-    copies.push_back({.to = to.narrow(2, first, each).unflatten(2, {some.count, head_dim_}),
-                      .from = x->narrow(2, some.first, some.count).transpose(0, 1)});
-    first += each;
+  const int64_t width = some.count * shape_.head_dim;
+  return {.to = rows.narrow(2, part * width, width).unflatten(2, {some.count, shape_.head_dim}),
+          .from = x.narrow(1, first, rows.size(0)).narrow(2, some.first, some.count).transpose(0, 1)};
+}
+
+at::Tensor HeadExchange::made_by(const at::Tensor& rows, int64_t maker) const {
+  return rows.narrow(0, tokens(maker).first, tokens(maker).count);
+}
+
+AttentionRows HeadExchange::to_heads(const std::function<at::Tensor(int64_t part)>& project,
+                                     const std::function<at::Tensor(const at::Tensor& x)>& moments) const {
+  const int64_t own = group_.rank(), count = tokens(own).count;
+  CopiesBeside beside(shape_.options.device());
+  std::vector<at::Tensor> made;
+  for (int64_t part = 0; part < 3; ++part) {
+    made.push_back(project(part));
+    Copies copies;
+    for (int64_t i = 1; i < group_.size() && windows_ != nullptr; ++i) {
+      const int64_t rank = (own + i) % group_.size();
+      const at::Tensor rows = made_by(in_window(rank, rows_of_heads(rank), 0), own);
+      copies.push_back(piece(rows, made.back(), part, 0, rank));
+    }
+    beside.begin(copies);
   }
-  if (moments.defined()) copies.push_back({.to = to.narrow(2, first, moment_elements_), .from = moments});
-}
-
-AttentionRows HeadExchange::to_heads(const AttentionRows& rows) const {
-  const at::Tensor moments = packed_moments(rows);
-  const auto put_from = [&](int64_t first, const at::Tensor& to, int64_t rank, Copies& copies) {
-    const auto some = [&](const at::Tensor& x) { return x.narrow(1, first, to.size(0)); };
-    put(to, {.q = some(rows.q), .k = some(rows.k), .v = some(rows.v)},
-        moments.defined() ? moments.narrow(0, first, to.size(0)) : moments, rank, copies);
+  at::Tensor packed;  // [N, B, the bytes of both in the dtype of q]
+  if (shape_.has_moments)
+    packed = at::cat({moments(made[0]), moments(made[1])}, 2).view(made[0].scalar_type()).transpose(0, 1);
+  const auto fill = [&](const at::Tensor& rows, int64_t first, int64_t rank, Copies& copies) {
+    if (windows_ == nullptr || rank == own)  // the others have it, or will
+      for (int64_t part = 0; part < 3; ++part)
+        copies.push_back(piece(rows, made[static_cast<size_t>(part)], part, first, rank));
+    if (packed.defined())
+      copies.push_back({.to = rows.narrow(2, rows.size(2) - moment_elements_, moment_elements_),
+                        .from = packed.narrow(0, first, rows.size(0))});
   };
-  const int64_t own = group_.rank();
-  return rows_in(
-      deliver({.sizes = [this](int64_t rank) { return rows_of_heads(rank); },
-               .part = [this](const at::Tensor& all,
-                              int64_t maker) { return all.narrow(0, tokens(maker).first, tokens(maker).count); },
-               .fill = [&](const at::Tensor& part, int64_t rank, Copies& copies) { put_from(0, part, rank, copies); },
-               .fill_own =
-                   [&](const at::Tensor& all, Copies& copies) {
-                     put_from(tokens(own).count, all.narrow(0, video_tokens_, text_tokens_), own, copies);
-                   }},
-              0));
+  const Whole whole = {
+      .sizes = [this](int64_t rank) { return rows_of_heads(rank); },
+      .part = [this](const at::Tensor& all, int64_t maker) { return made_by(all, maker); },
+      .fill = [&](const at::Tensor& part, int64_t rank, Copies& copies) { fill(part, 0, rank, copies); },
+      .fill_own =
+          [&](const at::Tensor& all, Copies& copies) {
+            fill(all.narrow(0, shape_.video_tokens, shape_.text_tokens), count, own, copies);
+          }};
+  return views_of(deliver(whole, 0, beside));
 }
 
-/// Views of all [N, B, row], but for the moments.
-AttentionRows HeadExchange::rows_in(const at::Tensor& all) const {
-  const int64_t size = 3 * heads().count * head_dim_;
-  const at::Tensor qkv = all.narrow(2, 0, size).unflatten(2, {3, -1, head_dim_}).transpose(0, 1);
+/// Of all [N, B, row], but for the moments.
+AttentionRows HeadExchange::views_of(const at::Tensor& all) const {
+  const int64_t size = all.size(2) - moment_elements_;
+  const at::Tensor qkv = all.narrow(2, 0, size).unflatten(2, {3, -1, shape_.head_dim}).transpose(0, 1);
   AttentionRows rows{.q = qkv.select(2, 0), .k = qkv.select(2, 1), .v = qkv.select(2, 2)};
-  if (moment_elements_ == 0) return rows;
+  if (!shape_.has_moments) return rows;
   const at::Tensor moments =
       all.narrow(2, size, moment_elements_).unflatten(2, {2, -1}).permute({2, 1, 0, 3}).contiguous().view(at::kFloat);
   rows.q_moments = moments[0];
@@ -159,18 +171,20 @@ AttentionRows HeadExchange::rows_in(const at::Tensor& all) const {
 }
 
 at::Tensor HeadExchange::to_tokens(const at::Tensor& x) const {
-  const at::Tensor text = x.narrow(1, video_tokens_, text_tokens_);
-  return deliver({.sizes = [this](int64_t rank) { return rows_of_tokens(rank); },
-                  .part = [this](const at::Tensor& all,
-                                 int64_t maker) { return all.narrow(2, heads(maker).first, heads(maker).count); },
-                  .fill =
-                      [&](const at::Tensor& part, int64_t rank, Copies& copies) {
-                        const auto [first, count] = tokens(rank);
-                        copies.push_back({.to = part.narrow(1, 0, count), .from = x.narrow(1, first, count)});
-                        copies.push_back({.to = part.narrow(1, count, text_tokens_), .from = text});
-                      },
-                  .fill_own = {}},
-                 tokens_offset_);
+  const int64_t text = shape_.text_tokens;
+  const Whole whole = {
+      .sizes = [this](int64_t rank) { return rows_of_tokens(rank); },
+      .part = [this](const at::Tensor& all,
+                     int64_t maker) { return all.narrow(2, heads(maker).first, heads(maker).count); },
+      .fill =
+          [&](const at::Tensor& part, int64_t rank, Copies& copies) {
+            const auto [first, count] = tokens(rank);
+            copies.push_back({.to = part.narrow(1, 0, count), .from = x.narrow(1, first, count)});
+            copies.push_back({.to = part.narrow(1, count, text), .from = x.narrow(1, shape_.video_tokens, text)});
+          },
+      .fill_own = {}};
+  CopiesBeside nothing(shape_.options.device());
+  return deliver(whole, tokens_offset_, nothing);
 }
 
 }  // namespace sparsereel::models

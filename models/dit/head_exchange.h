@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -25,12 +26,22 @@ struct AttentionRows {
 /// and to_tokens() in turn: where they reach each other's memory, what one returns is overwritten by its next call.
 class HeadExchange {
  public:
-  /// video_tokens: of all ranks. Throws Error where there are fewer heads than ranks, or k has fewer than q.
-  HeadExchange(Group& group, const AttentionRows& like, int64_t video_tokens, int64_t text_tokens);
+  struct Shape {
+    int64_t batch = 1;
+    int64_t video_tokens = 0, text_tokens = 0;  // of all ranks, and of each
+    int64_t heads = 0, head_dim = 0;            // of all ranks
+    bool has_moments = false;
+    at::TensorOptions options{};  // of queries, keys and values
+  };
+  /// Throws Error where there are fewer heads than ranks.
+  HeadExchange(Group& group, const Shape& shape);
 
   Slice heads() const { return heads(group_.rank()); }
-  /// Of a slice of the tokens with all heads -> of all tokens with this rank's heads: views of one tensor.
-  AttentionRows to_heads(const AttentionRows& rows) const;
+  /// project: makes the queries (0), keys (1) and values (2) of this rank's tokens with all heads, one after another;
+  /// where ranks reach each other's memory, one goes there while the next is made. moments: of queries or keys, where
+  /// the shape has them. Returns those of all tokens with this rank's heads: views of one tensor.
+  AttentionRows to_heads(const std::function<at::Tensor(int64_t part)>& project,
+                         const std::function<at::Tensor(const at::Tensor& x)>& moments) const;
   /// x [B, N, this rank's heads, head_dim] of all tokens -> of this rank's tokens with all heads, contiguous.
   at::Tensor to_tokens(const at::Tensor& x) const;
 
@@ -44,23 +55,21 @@ class HeadExchange {
     std::function<void(const at::Tensor& part, int64_t rank, Copies& copies)> fill;
     std::function<void(const at::Tensor& whole, Copies& copies)> fill_own;  // empty: nothing
   };
-  at::Tensor deliver(const Whole& whole, int64_t offset) const;
-  at::Tensor deliver_by_windows(const Whole& whole, int64_t offset) const;
+  at::Tensor deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const;
   at::Tensor deliver_by_messages(const Whole& whole) const;
-  void put(const at::Tensor& to, const AttentionRows& rows, const at::Tensor& moments, int64_t rank,
-           Copies& copies) const;
-
-  Slice tokens(int64_t rank) const { return slice_of(video_tokens_, group_.size(), rank); }
-  Slice heads(int64_t rank) const { return slice_of(heads_, group_.size(), rank); }
+  at::Tensor in_window(int64_t rank, const std::vector<int64_t>& sizes, int64_t offset) const;
+  StridedCopy piece(const at::Tensor& rows, const at::Tensor& x, int64_t part, int64_t first, int64_t rank) const;
   std::vector<int64_t> rows_of_heads(int64_t rank) const;
   std::vector<int64_t> rows_of_tokens(int64_t rank) const;
-  AttentionRows rows_in(const at::Tensor& all) const;
+  at::Tensor made_by(const at::Tensor& rows, int64_t maker) const;
+  AttentionRows views_of(const at::Tensor& all) const;
+
+  Slice tokens(int64_t rank) const { return slice_of(shape_.video_tokens, group_.size(), rank); }
+  Slice heads(int64_t rank) const { return slice_of(shape_.heads, group_.size(), rank); }
 
   Group& group_;
-  int64_t batch_, video_tokens_, text_tokens_;
-  int64_t heads_, head_dim_;
-  int64_t moment_elements_;  // of a token in the dtype of q; 0: there are none
-  at::TensorOptions options_;
+  Shape shape_;
+  int64_t moment_elements_;     // of a token, as elements of q; 0: there are none
   int64_t tokens_offset_ = 0;   // in windows, of what to_tokens() makes
   Windows* windows_ = nullptr;  // null: ranks send messages
 };

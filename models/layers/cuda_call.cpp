@@ -5,8 +5,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "attention/cuda_binding.h"
@@ -237,61 +235,6 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
   }
   check_launch(cuda::project_few_rows(call, current_stream(x.device())), "projection");
   return results;
-}
-
-namespace {
-
-constexpr int64_t kWord = 16;  // bytes
-
-/// Dimensions that lie together in both tensors become one, so that a kernel counts through few of them.
-std::optional<cuda::StridedCopy> in_words(const at::Tensor& to, const at::Tensor& from) {
-  const int64_t each = kWord / from.element_size();  // elements
-  cuda::StridedCopy copy = {.from = from.const_data_ptr(), .to = to.mutable_data_ptr(), .words = from.numel() / each};
-  if (!from.is_cuda() || !on_16_bytes(from) || !on_16_bytes(to) || copy.words > std::numeric_limits<int>::max())
-    return std::nullopt;
-  int dims = 0;
-  for (int64_t dim = from.dim() - 1; dim >= 0; --dim) {
-    const int64_t size = from.size(dim), last = dims - 1;
-    if (size == 1) continue;
-    const int64_t steps[] = {from.stride(dim), to.stride(dim)};
-    if (dims == 0) {
-      if (steps[0] != 1 || steps[1] != 1 || size % each != 0) return std::nullopt;
-      copy.sizes[dims] = static_cast<int>(size / each);
-      copy.from_strides[dims] = copy.to_strides[dims] = 1;
-      ++dims;
-    } else if (steps[0] % each != 0 || steps[1] % each != 0) {
-      return std::nullopt;
-    } else if (steps[0] / each == copy.from_strides[last] * copy.sizes[last] &&
-               steps[1] / each == copy.to_strides[last] * copy.sizes[last]) {
-      copy.sizes[last] *= static_cast<int>(size);
-    } else {
-      if (dims == cuda::kMaxCopyDims) return std::nullopt;
-      copy.sizes[dims] = static_cast<int>(size);
-      copy.from_strides[dims] = steps[0] / each;
-      copy.to_strides[dims] = steps[1] / each;
-      ++dims;
-    }
-  }
-  return dims > 0 ? std::optional(copy) : std::nullopt;
-}
-
-}  // namespace
-
-bool copy_on_cuda(std::span<const StridedCopy> copies) {
-  std::vector<cuda::StridedCopies> calls;
-  for (const auto& [to, from] : copies) {
-    if (from.numel() == 0) continue;
-    const auto copy = in_words(to, from);
-    if (!copy) return false;
-    if (calls.empty() || calls.back().count == cuda::kMaxCopies) calls.emplace_back();
-    calls.back().copies[calls.back().count++] = *copy;
-  }
-  if (calls.empty()) return true;
-  const at::Device device = copies.front().from.device();
-  const c10::DeviceGuard guard(device);
-  for (const cuda::StridedCopies& call : calls)
-    check_launch(cuda::copy_strided(call, current_stream(device)), "copying");
-  return true;
 }
 
 namespace {

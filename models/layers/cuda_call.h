@@ -3,13 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <span>
 #include <vector>
 
 #include "models/layers/cuda/launch.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
-#include "models/layers/strided_copies.h"
 
 namespace sparsereel::models {
 
@@ -52,9 +50,6 @@ bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> laye
 
 /// fp32 [B, out] of each layer.
 std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
-
-/// See copy_all(). False, and nothing is copied, where one is not of a GPU's runs of 16 bytes.
-bool copy_on_cuda(std::span<const StridedCopy> copies);
 
 /// bytes of the rows -> out [rows, columns] in fp32, fp16 or bf16, the deltas added. See unpack().
 void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out);

@@ -91,6 +91,11 @@ Linear Linear::in(at::ScalarType dtype) const {
   return {.weight = unpack(weight, rows, scale, dtype), .bias = bias};
 }
 
+Linear Linear::outputs(int64_t first, int64_t count) const {
+  const auto some = [&](const at::Tensor& x) { return x.defined() ? x.narrow(0, first, count) : x; };
+  return {.weight = some(weight), .bias = some(bias), .scale = some(scale)};
+}
+
 at::Tensor linear(const Activation& x, const Linear& layer) {
   if (!layer.rows.empty()) return linear(x, layer.in(x.dtype));
   if (layer.is_fp8())

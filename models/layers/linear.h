@@ -22,6 +22,8 @@ struct Linear {
   bool is_fp8() const { return rows.empty() && scale.defined(); }
   /// Itself, or with the weight unpacked.
   Linear in(at::ScalarType dtype) const;
+  /// Of neighbours among its outputs; of a weight that is not packed.
+  Linear outputs(int64_t first, int64_t count) const;
 
   /// Stored as `name`.weight and `name`.bias; stored_weight: in another shape than [out, in], such as a convolution's.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias = true,

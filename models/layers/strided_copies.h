@@ -1,8 +1,10 @@
-// Many copies at once, of strided tensors.
+// Copies of strided tensors: many at once, and beside other work.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
+#include <optional>
 #include <span>
 
 namespace sparsereel::models {
@@ -15,5 +17,19 @@ struct StridedCopy {
 /// On a GPU one launch, of tensors that consist of runs of 16 bytes: copies that go over a link to another GPU then
 /// stand beside those within the GPU's own memory. None may write what another one reads or writes.
 void copy_all(std::span<const StridedCopy> copies);
+
+/// Of one device, on a GPU by its copy engines beside what the current stream gets meanwhile; elsewhere at once.
+class CopiesBeside {
+ public:
+  explicit CopiesBeside(at::Device device);
+  /// Behind what the current stream has. The tensors stay until join().
+  void begin(std::span<const StridedCopy> copies);
+  /// What the current stream gets from here on is behind all that was begun.
+  void join();
+
+ private:
+  at::Device device_;
+  std::optional<c10::Stream> stream_;  // once begun
+};
 
 }  // namespace sparsereel::models

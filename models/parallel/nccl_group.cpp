@@ -67,6 +67,7 @@ class NcclGroup::Watched {
  public:
   Watched(SocketGroup& control, c10::Device device)
       : library_(nccl::library()), control_(control), device_(device), event_(device.type()), latest_(device.type()) {
+    ended_ = at::zeros({1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
     watcher_ = std::thread([this] { watch(); });
   }
   ~Watched() {
@@ -131,6 +132,9 @@ class NcclGroup::Watched {
     settle();
     look_behind(stream);
   }
+
+  /// int32 [1] of the host's memory, which a GPU reads: not 0 once nobody is to wait for others any more.
+  const at::Tensor& ended() const { return ended_; }
 
   /// Has the watcher see to it that what the stream has now is done in time.
   void look_behind(const c10::Stream& stream) {
@@ -253,6 +257,7 @@ class NcclGroup::Watched {
 
   /// What waits for the GPU goes on.
   void take_apart() {
+    *static_cast<volatile int*>(ended_.mutable_data_ptr<int>()) = 1;
     if (communicator_ != nullptr) library_.abort(std::exchange(communicator_, nullptr));
     pending_since_.reset();
   }
@@ -276,6 +281,7 @@ class NcclGroup::Watched {
   const nccl::Library& library_;
   SocketGroup& control_;
   c10::Device device_;
+  at::Tensor ended_;
   std::mutex sleep_mutex_;  // of quit_
   std::condition_variable woken_;
   bool quit_ = false;
@@ -445,7 +451,7 @@ Windows* NcclGroup::windows(int64_t bytes, [[maybe_unused]] at::Device device) {
   close_windows();
   window_bytes_ = bytes;
 #ifdef SPARSEREEL_CUDA
-  windows_ = PeerWindows::make(*control_, device_, bytes, [this] {
+  windows_ = PeerWindows::make(*control_, device_, bytes, communicator_->ended(), [this] {
     communicator_->look_behind(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   });
 #endif

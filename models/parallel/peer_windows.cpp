@@ -39,16 +39,14 @@ struct PeerWindows::Offer {
   cuda::MemoryHandle handle;
 };
 
-PeerWindows::PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, std::function<void()> waited)
+PeerWindows::PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
+                         std::function<void()> waited)
     : control_(control),
       device_(device),
       bytes_(bytes),
+      ended_(std::move(ended)),
       waited_(std::move(waited)),
-      peers_(static_cast<size_t>(control.size())),
-      ended_(cuda::allocate_host_word()) {
-  if (ended_ == nullptr) return;
-  end_call_ = control_.when_ended([ended = ended_] { *static_cast<volatile int*>(ended) = 1; });
-}
+      peers_(static_cast<size_t>(control.size())) {}
 
 PeerWindows::~PeerWindows() {
   const c10::DeviceGuard guard(device_);
@@ -57,15 +55,13 @@ PeerWindows::~PeerWindows() {
   for (const Peer& peer : peers_)
     if (peer.device >= 0 && control_.ended()) cuda::wait_for_device(peer.device);
   cuda::free_memory_for_peers(peers_[static_cast<size_t>(control_.rank())].memory);
-  if (ended_ == nullptr) return;
-  control_.forget(end_call_);
-  cuda::free_host_word(ended_);
 }
 
 std::unique_ptr<PeerWindows> PeerWindows::make(SocketGroup& control, c10::Device device, int64_t bytes,
-                                               std::function<void()> waited) {
+                                               at::Tensor ended, std::function<void()> waited) {
   const c10::DeviceGuard guard(device);
-  auto windows = std::unique_ptr<PeerWindows>(new PeerWindows(control, device, bytes, std::move(waited)));
+  auto windows =
+      std::unique_ptr<PeerWindows>(new PeerWindows(control, device, bytes, std::move(ended), std::move(waited)));
   Offer own;
   own.is_good = windows->offer(own) ? 1 : 0;
   const auto as_tensor = [](Offer& offer) { return at::from_blob(&offer, {sizeof(Offer)}, at::kByte); };
@@ -97,7 +93,7 @@ bool PeerWindows::offer(Offer& own) {
   own.process = getpid();
   own.device = device_.index();
   own.boot = this_boot();
-  if (ended_ == nullptr || std::ssize(peers_) > cuda::kMaxPeers) return false;
+  if (std::ssize(peers_) > cuda::kMaxPeers) return false;
   void* memory = nullptr;
   const auto bytes = static_cast<size_t>(kSignalBytes + bytes_);
   const char* problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
@@ -147,7 +143,7 @@ void PeerWindows::meet() {
   cuda::Meeting call = {.ranks = static_cast<int>(control_.size()),
                         .rank = static_cast<int>(control_.rank()),
                         .round = ++round_,
-                        .ended = ended_};
+                        .ended = ended_.const_data_ptr<int>()};
   for (size_t rank = 0; rank < peers_.size(); ++rank)
     call.signals[rank] = reinterpret_cast<uint32_t*>(peers_[rank].memory);
   attention::check_launch(cuda::meet(call, attention::current_stream(device_)), "meeting");

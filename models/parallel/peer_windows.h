@@ -12,13 +12,13 @@
 
 namespace sparsereel::models {
 
-/// Ranks are processes, or threads of one. A rank that dies lets the others' GPUs go on, with windows that hold
-/// anything, as soon as the control group has ended.
+/// Ranks are processes, or threads of one.
 class PeerWindows final : public Windows {
  public:
   /// Called by all ranks, which get a window of `bytes` each, or none of them does: where one cannot reach another's
-  /// memory, or has too little. waited: is called behind each wait for the others that was enqueued.
-  static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes,
+  /// memory, or has too little. ended: int32 [1] in page-locked memory; once it is not 0, GPUs that wait for others go
+  /// on, with windows that hold anything. waited: is called behind each such wait that was enqueued.
+  static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
   /// Waits for the device.
   ~PeerWindows() override;
@@ -36,7 +36,7 @@ class PeerWindows final : public Windows {
     int device = -1;      // where it is this process's, too; -1: it is not
     bool opened = false;  // as another process's
   };
-  PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, std::function<void()> waited);
+  PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended, std::function<void()> waited);
   bool offer(Offer& own);
   bool reach(const std::vector<Offer>& offers);
   void leave_others();
@@ -45,10 +45,9 @@ class PeerWindows final : public Windows {
   SocketGroup& control_;
   c10::Device device_;
   int64_t bytes_;
+  at::Tensor ended_;
   std::function<void()> waited_;
   std::vector<Peer> peers_;  // by rank, this one among them
-  int* ended_;               // in the host's memory, for the kernel that waits
-  int64_t end_call_ = -1;
   uint32_t round_ = 0;
 };
 

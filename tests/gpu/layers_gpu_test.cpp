@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "attention/prologue.h"
+#include "models/layers/copy_call.h"
 #include "models/layers/cuda_call.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
-#include "models/layers/strided_copies.h"
 #include "models/layers/unpack.h"
 #include "models/weights/device.h"
 #include "tests/support/golden.h"
@@ -457,6 +457,11 @@ TEST_F(LayersOnGpu, CopiesAtOnceWhatCopiesOneAfterAnother) {
       copies.push_back({.to = to.narrow(0, token, 1).narrow(2, 90 * head_dim, 8), .from = one.narrow(0, token, 1)});
     expected.narrow(0, 0, 60).narrow(2, 90 * head_dim, 8).copy_(one.narrow(0, 0, 60));
     EXPECT_TRUE(copy_on_cuda(copies));
+    EXPECT_TRUE(to.equal(expected)) << head_dim;
+    to.zero_();
+    CopiesBeside beside(to.device());
+    beside.begin(copies);
+    beside.join();
     EXPECT_TRUE(to.equal(expected)) << head_dim;
   }
   const at::Tensor odd = at::randn({7, 5}).to(at::kCUDA), copied = at::zeros_like(odd);

@@ -110,11 +110,8 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
   return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = embed_time(input)};
 }
 
-// x [B, N, C] -> the heads' outputs side by side [B, N, C]. x is let go of before attention, which needs the most
-// memory of a block.
+// x [B, N, C] -> the heads' outputs side by side [B, N, C].
 Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const {
-  const at::Tensor qkv = linear(Activation(std::move(x)), block.qkv)
-                             .unflatten(2, {3, config_.num_attention_heads, config_.attention_head_dim});
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::layer;
   prologue.eps = kQkNormEps;
@@ -122,7 +119,8 @@ Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, 
   prologue.q_bias = block.norm_q.bias;
   prologue.k_weight = block.norm_k.weight;
   prologue.k_bias = block.norm_k.bias;
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue), block.to_out);
+  return attend({.x = std::move(x), .qkv = &block.qkv}, {config_.num_attention_heads, config_.attention_head_dim},
+                std::move(prologue), block.to_out);
 }
 
 void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {

@@ -93,13 +93,8 @@ class Mochi final : public Dit {
 
  private:
   PatchSize patch() const { return {.frames = 1, .height = config_.patch_size, .width = config_.patch_size}; }
-  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
-  at::Tensor split_heads(const at::Tensor& x) const {
-    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
-  }
   at::Tensor pool(const at::Tensor& text, const at::Tensor& mask) const;
-  at::Tensor project(const MochiBlock& block, const Activation& video, const std::optional<Activation>& text) const;
-  at::Tensor attended(const MochiBlock& block, const at::Tensor& rows, Attend& attend) const;
+  at::Tensor attended(const MochiBlock& block, Activation video, std::optional<Activation> text, Attend& attend) const;
 
   MochiConfig config_;
   std::string config_file_;
@@ -161,21 +156,9 @@ Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
   return tokens;
 }
 
-// video [B, N, C] and text [B, L, W], if any -> [B, N + L, 3 x width]. Both are projected into one tensor: putting them
-// together afterwards would move it once more.
-at::Tensor Mochi::project(const MochiBlock& block, const Activation& video,
-                          const std::optional<Activation>& text) const {
-  const int64_t videos = video.sizes()[1], texts = text ? text->sizes()[1] : 0;
-  const at::Tensor rows =
-      at::empty({video.sizes()[0], videos + texts, 3 * config_.width()}, video.values.options().dtype(video.dtype));
-  linear_out(rows.narrow(1, 0, videos), video, block.video.qkv);
-  if (text) linear_out(rows.narrow(1, videos, texts), *text, block.text.qkv);
-  return rows;
-}
-
-// rows of project() -> the heads' outputs side by side [B, N + L, C].
-at::Tensor Mochi::attended(const MochiBlock& block, const at::Tensor& rows, Attend& attend) const {
-  const at::Tensor qkv = split_heads(rows);
+// video [B, N, C] and text [B, L, W], if any -> the heads' outputs side by side [B, N + L, C].
+at::Tensor Mochi::attended(const MochiBlock& block, Activation video, std::optional<Activation> text,
+                           Attend& attend) const {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
   prologue.eps = kMochiQkEps;
@@ -183,7 +166,10 @@ at::Tensor Mochi::attended(const MochiBlock& block, const at::Tensor& rows, Atte
   prologue.k_weight = block.video.norm_k;
   prologue.text_q_weight = block.text.norm_q;
   prologue.text_k_weight = block.text.norm_k;
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue)).values;
+  return attend({.x = std::move(video), .qkv = &block.video.qkv},
+                {config_.num_attention_heads, config_.attention_head_dim}, std::move(prologue), {},
+                {.x = std::move(text), .qkv = &block.text.qkv})
+      .values;
 }
 
 void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
@@ -192,17 +178,12 @@ void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
       linear_few_rows(tokens.time, {&block.video.modulation, &block.text.modulation});
   const StreamModulation of_video = modulation_of(projected[0], /*ends=*/false),
                          of_text = modulation_of(projected[1], block.ends_text);
-  // What a step has read is let go of before the next, which needs its memory.
-  std::optional<Activation> video =
-                                tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale, block.video.qkv),
-                            text;
+  Activation video = tokens.hidden.rms_norm_modulate(kMochiEps, of_video.attention_scale, block.video.qkv);
+  std::optional<Activation> text;
   if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale, block.text.qkv);
-  const int64_t video_tokens = video->sizes()[1];
-  at::Tensor rows = project(block, *video, text);
-  video.reset();
-  text.reset();
-  at::Tensor heads = attended(block, rows, attend);
-  rows.reset();
+  const int64_t video_tokens = video.sizes()[1];
+  // What a step has read is let go of before the next, which needs its memory.
+  at::Tensor heads = attended(block, std::move(video), std::move(text), attend);
   const bool text_goes_on = tokens.text && !block.ends_text;
   add_attention(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video_tokens));
   if (text_goes_on) add_attention(*tokens.text, block.text, of_text, heads.narrow(1, video_tokens, tokens.text_tokens));

@@ -111,8 +111,8 @@ Tokens OpenSoraPlan::embed(const DitInput& input, const TokenPlan& plan) const {
 }
 
 Activation OpenSoraPlan::self_attention(const OpenSoraPlanBlock& block, Activation x, Attend& attend) const {
-  const at::Tensor qkv = split_heads(linear(Activation(std::move(x)), block.qkv));
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), {}, block.to_out);
+  return attend({.x = std::move(x), .qkv = &block.qkv}, {config_.num_attention_heads, config_.attention_head_dim}, {},
+                block.to_out);
 }
 
 at::Tensor OpenSoraPlan::cross_attention(const OpenSoraPlanBlock& block, const at::Tensor& x, const Tokens& tokens,

@@ -184,11 +184,9 @@ KeysAndValues Wan::keys_of_images(const WanBlock& block, const at::Tensor& conte
   return {.k = heads(k), .v = heads(kv.select(2, 1).contiguous())};
 }
 
-// x is let go of before attention, which needs the most memory of a block.
 Activation Wan::self_attention(const WanBlock& block, Activation x, Attend& attend) const {
-  const at::Tensor qkv = split_heads(linear(Activation(std::move(x)), block.qkv));
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps),
-                block.to_out);
+  return attend({.x = std::move(x), .qkv = &block.qkv}, {config_.num_attention_heads, config_.attention_head_dim},
+                norms_of(block.norm_q, block.norm_k, config_.eps), block.to_out);
 }
 
 at::Tensor Wan::cross_attention(size_t layer, Activation x, const Tokens& tokens, Attend& attend) const {

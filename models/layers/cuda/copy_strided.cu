@@ -61,7 +61,28 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ 
   }
 }
 
+/// Rows of the first dimension, those of the second dimension in one call; `dim` and those below it are counted
+/// through.
+cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, cudaStream_t stream) {
+  constexpr size_t kWord = sizeof(uint4);
+  if (dim > 1) {
+    cudaError_t status = cudaSuccess;
+    for (int64_t i = 0; i < p.sizes[dim] && status == cudaSuccess; ++i)
+      status = copy_rows(p, dim - 1, from + i * p.from_strides[dim], to + i * p.to_strides[dim], stream);
+    return status;
+  }
+  const size_t width = static_cast<size_t>(p.sizes[0]) * kWord, rows = static_cast<size_t>(p.sizes[1]);
+  const auto pitch = [&](int64_t stride) { return rows > 1 ? static_cast<size_t>(stride) * kWord : width; };
+  return cudaMemcpy2DAsync(static_cast<uint4*>(p.to) + to, pitch(p.to_strides[1]),
+                           static_cast<const uint4*>(p.from) + from, pitch(p.from_strides[1]), width, rows,
+                           cudaMemcpyDefault, stream);
+}
+
 }  // namespace
+
+const char* copy_by_engine(const StridedCopy& p, Stream stream) {
+  return attention::cuda::launched([&] { attention::cuda::note(copy_rows(p, kMaxCopyDims - 1, 0, 0, stream)); });
+}
 
 const char* copy_strided(const StridedCopies& p, Stream stream) {
   Work work = {.all = p, .first_block = {}};

@@ -141,6 +141,9 @@ struct StridedCopies {
 
 const char* copy_strided(const StridedCopies& p, Stream stream);
 
+/// By a copy engine, rows of the first dimension: for few rows of rows.
+const char* copy_by_engine(const StridedCopy& p, Stream stream);
+
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;
 
 /// out = x weight^T + bias.

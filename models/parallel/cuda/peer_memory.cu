@@ -87,17 +87,6 @@ void wait_for_device(int device) {
   });
 }
 
-int* allocate_host_word() {
-  void* word = nullptr;
-  launched([&] { note(cudaHostAlloc(&word, sizeof(int), cudaHostAllocPortable | cudaHostAllocMapped)); });
-  if (word != nullptr) *static_cast<int*>(word) = 0;
-  return static_cast<int*>(word);
-}
-
-void free_host_word(int* word) {
-  launched([&] { note(cudaFreeHost(word)); });
-}
-
 const char* meet(const Meeting& p, Stream stream) {
   return launched([&] { start(meet_kernel, 1, 32, 0, stream, p); });
 }

@@ -29,10 +29,6 @@ void free_memory_for_peers(void* memory);
 /// Waits for all that was enqueued on a device.
 void wait_for_device(int device);
 
-/// A word of the host's memory that kernels can read; null: there is none.
-int* allocate_host_word();
-void free_host_word(int* word);
-
 /// Ranks that wait for each other. `signals`, of each rank, lie in its own GPU's memory: one for each rank.
 struct Meeting {
   uint32_t* signals[kMaxPeers]{};
