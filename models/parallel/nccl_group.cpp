@@ -392,6 +392,9 @@ void NcclGroup::all_reduce(const at::Tensor& tensor, nccl::Operation operation) 
 }
 
 void NcclGroup::all_reduce_sum(const at::Tensor& tensor) {
+#ifdef SPARSEREEL_CUDA
+  if (windows_ && static_cast<PeerWindows&>(*windows_).add_up(tensor)) return;
+#endif
   all_reduce(tensor, nccl::Operation::sum);
 }
 

@@ -1,4 +1,5 @@
-// Ranks tell each other by the control group where their memory is. Each begins with the signals of all.
+// Ranks tell each other by the control group where their memory is. Each begins with the signals of all, and with what
+// they add up: in two places in turn, since others may still read the last numbers.
 #include "models/parallel/peer_windows.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +20,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kSignalBytes = 256;  // windows stay aligned
+constexpr int64_t kSignalBytes = 256;  // what follows stays aligned
 static_assert(kSignalBytes >= cuda::kMaxPeers * static_cast<int64_t>(sizeof(uint32_t)));
 
 /// The same in all processes of this host until it starts again; zeros: unknown.
@@ -95,7 +96,7 @@ bool PeerWindows::offer(Offer& own) {
   own.boot = this_boot();
   if (std::ssize(peers_) > cuda::kMaxPeers) return false;
   void* memory = nullptr;
-  const auto bytes = static_cast<size_t>(kSignalBytes + bytes_);
+  const auto bytes = static_cast<size_t>(kSignalBytes + 2 * bytes_of_slots() + bytes_);
   const char* problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
   if (problem != nullptr) {  // libtorch may have kept it
     give_back_kept_memory(device_);
@@ -103,6 +104,11 @@ bool PeerWindows::offer(Offer& own) {
   }
   own.memory = peers_[static_cast<size_t>(control_.rank())].memory = static_cast<std::byte*>(memory);
   return problem == nullptr;
+}
+
+/// Of what all ranks add up.
+int64_t PeerWindows::bytes_of_slots() const {
+  return control_.size() * cuda::kMaxAdded * static_cast<int64_t>(sizeof(int64_t));
 }
 
 bool PeerWindows::reach(const std::vector<Offer>& offers) {
@@ -127,7 +133,7 @@ bool PeerWindows::reach(const std::vector<Offer>& offers) {
 at::Tensor PeerWindows::of(int64_t rank) const {
   // Of this rank's device, whose kernels alone use it.
   return at::from_blob(
-      peers_.at(static_cast<size_t>(rank)).memory + kSignalBytes, {bytes_}, [](void*) {},
+      peers_.at(static_cast<size_t>(rank)).memory + kSignalBytes + 2 * bytes_of_slots(), {bytes_}, [](void*) {},
       at::TensorOptions().dtype(at::kByte).device(device_), device_);
 }
 
@@ -135,18 +141,35 @@ void PeerWindows::exchange(const std::function<void()>& put) {
   control_.check();
   put();
   const c10::DeviceGuard guard(device_);
-  meet();
+  attention::check_launch(cuda::meet(next_round(), attention::current_stream(device_)), "meeting");
   waited_();
 }
 
-void PeerWindows::meet() {
-  cuda::Meeting call = {.ranks = static_cast<int>(control_.size()),
+bool PeerWindows::add_up(const at::Tensor& numbers) {
+  if (numbers.scalar_type() != at::kLong || numbers.numel() > cuda::kMaxAdded) return false;
+  control_.check();
+  const c10::DeviceGuard guard(device_);
+  cuda::Addition call = {.meeting = next_round(),
+                         .slots = {},
+                         .numbers = numbers.mutable_data_ptr<int64_t>(),
+                         .count = static_cast<int>(numbers.numel())};
+  const int64_t place = kSignalBytes + additions_++ % 2 * bytes_of_slots();
+  for (size_t rank = 0; rank < peers_.size(); ++rank)
+    call.slots[rank] = reinterpret_cast<int64_t*>(peers_[rank].memory + place);
+  attention::check_launch(cuda::add_up(call, attention::current_stream(device_)), "addition");
+  waited_();
+  return true;
+}
+
+cuda::Meeting PeerWindows::next_round() {
+  cuda::Meeting call = {.signals = {},
+                        .ranks = static_cast<int>(control_.size()),
                         .rank = static_cast<int>(control_.rank()),
                         .round = ++round_,
                         .ended = ended_.const_data_ptr<int>()};
   for (size_t rank = 0; rank < peers_.size(); ++rank)
     call.signals[rank] = reinterpret_cast<uint32_t*>(peers_[rank].memory);
-  attention::check_launch(cuda::meet(call, attention::current_stream(device_)), "meeting");
+  return call;
 }
 
 }  // namespace sparsereel::models

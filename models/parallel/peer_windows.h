@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/parallel/cuda/peer_memory.h"
 #include "models/parallel/socket_group.h"
 #include "models/parallel/windows.h"
 
@@ -28,6 +29,8 @@ class PeerWindows final : public Windows {
   at::Tensor of(int64_t rank) const override;
   void exchange(const std::function<void()>& put) override;
   void close() override;
+  /// Group's all_reduce_sum() of a few whole numbers, in one launch. False, and nothing is done, of anything else.
+  bool add_up(const at::Tensor& numbers);
 
  private:
   struct Offer;
@@ -40,7 +43,8 @@ class PeerWindows final : public Windows {
   bool offer(Offer& own);
   bool reach(const std::vector<Offer>& offers);
   void leave_others();
-  void meet();
+  int64_t bytes_of_slots() const;
+  cuda::Meeting next_round();
 
   SocketGroup& control_;
   c10::Device device_;
@@ -48,7 +52,7 @@ class PeerWindows final : public Windows {
   at::Tensor ended_;
   std::function<void()> waited_;
   std::vector<Peer> peers_;  // by rank, this one among them
-  uint32_t round_ = 0;
+  uint32_t round_ = 0, additions_ = 0;
 };
 
 }  // namespace sparsereel::models

@@ -132,6 +132,12 @@ inline bool puts_into_windows(Group& group, at::Device device) {
         require(at::equal(from(own, rank),
                           told(rank, own, count, at::TensorOptions().device(device).dtype(at::kLong)) + round),
                 "what rank " + std::to_string(rank) + " put is there");
+      for (int64_t numbers : {1, 3000, 5000}) {
+        const at::Tensor sum = told(own, round, numbers, at::TensorOptions().device(device).dtype(at::kLong));
+        group.all_reduce_sum(sum);
+        require(at::equal(sum, told(0, round, numbers, sum.options()) * size + 10 * size * (size - 1) / 2),
+                "sums while there are windows");
+      }
     }
     if (count > 10) group.close_windows();
   }

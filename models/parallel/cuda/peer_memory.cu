@@ -21,8 +21,10 @@ __device__ uint32_t load_acquire(const uint32_t* from) {
   return value;
 }
 
-/// A thread for each of the other ranks. Rounds are compared as they come round.
-__global__ void meet_kernel(const __grid_constant__ Meeting p) {
+constexpr int kAdders = 1024;
+
+/// By a thread for each of the other ranks. Rounds are compared as they come round.
+__device__ void meet_others(const Meeting& p) {
   const int other = static_cast<int>(threadIdx.x);
   if (other >= p.ranks || other == p.rank) return;
   __threadfence_system();
@@ -30,6 +32,27 @@ __global__ void meet_kernel(const __grid_constant__ Meeting p) {
   const uint32_t* signal = p.signals[p.rank] + other;
   for (int spin = 1; static_cast<int32_t>(load_acquire(signal) - p.round) < 0; ++spin)
     if (spin % kSpinsBetweenLooks == 0 && *static_cast<const volatile int*>(p.ended) != 0) return;
+}
+
+__global__ void meet_kernel(const __grid_constant__ Meeting p) {
+  meet_others(p);
+}
+
+__global__ void __launch_bounds__(kAdders) add_up_kernel(const __grid_constant__ Addition p) {
+  const int ranks = p.meeting.ranks, rank = p.meeting.rank;
+  for (int i = static_cast<int>(threadIdx.x); i < p.count; i += kAdders) {
+    const int64_t own = p.numbers[i];
+    for (int other = 0; other < ranks; ++other) p.slots[other][rank * kMaxAdded + i] = own;
+  }
+  __threadfence_system();
+  __syncthreads();
+  meet_others(p.meeting);
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < p.count; i += kAdders) {
+    int64_t sum = 0;
+    for (int other = 0; other < ranks; ++other) sum += __ldcv(p.slots[rank] + other * kMaxAdded + i);
+    p.numbers[i] = sum;
+  }
 }
 
 static_assert(sizeof(MemoryHandle) == sizeof(cudaIpcMemHandle_t));
@@ -85,6 +108,10 @@ void wait_for_device(int device) {
     note(cudaDeviceSynchronize());
     note(cudaSetDevice(own));
   });
+}
+
+const char* add_up(const Addition& p, Stream stream) {
+  return launched([&] { start(add_up_kernel, 1, kAdders, 0, stream, p); });
 }
 
 const char* meet(const Meeting& p, Stream stream) {

@@ -40,4 +40,16 @@ struct Meeting {
 /// What was enqueued before it is done for the others once they are through; what is enqueued behind it waits for them.
 const char* meet(const Meeting& p, Stream stream);
 
+/// In place, numbers [count] become the sums of all ranks': in one launch, for which they are to be few.
+struct Addition {
+  Meeting meeting{};
+  int64_t* slots[kMaxPeers]{};  // of each rank, in its own GPU's memory: [ranks, kMaxAdded]
+  int64_t* numbers = nullptr;
+  int count = 0;  // at most kMaxAdded
+};
+
+constexpr int kMaxAdded = 4096;
+
+const char* add_up(const Addition& p, Stream stream);
+
 }  // namespace sparsereel::models::cuda
