@@ -34,8 +34,7 @@ std::array<char, 40> this_boot() {
 
 struct PeerWindows::Offer {
   int64_t is_good = 0;
-  int64_t process = 0, device = 0;
-  std::byte* memory = nullptr;  // of that process
+  int64_t process = 0;
   std::array<char, 40> boot{};
   cuda::MemoryHandle handle;
 };
@@ -52,9 +51,6 @@ PeerWindows::PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes
 PeerWindows::~PeerWindows() {
   const c10::DeviceGuard guard(device_);
   leave_others();
-  // Where the ranks did not end together, those of this process may still be at this one's window.
-  for (const Peer& peer : peers_)
-    if (peer.device >= 0 && control_.ended()) cuda::wait_for_device(peer.device);
   cuda::free_memory_for_peers(peers_[static_cast<size_t>(control_.rank())].memory);
 }
 
@@ -76,7 +72,7 @@ std::unique_ptr<PeerWindows> PeerWindows::make(SocketGroup& control, c10::Device
 }
 
 void PeerWindows::leave_others() {
-  cuda::wait_for_device(device_.index());
+  cuda::wait_for_device();
   for (Peer& peer : peers_)
     if (std::exchange(peer.opened, false)) cuda::close_memory_of_peer(peer.memory);
 }
@@ -92,7 +88,6 @@ void PeerWindows::close() {
 /// False where this rank has no memory for others.
 bool PeerWindows::offer(Offer& own) {
   own.process = getpid();
-  own.device = device_.index();
   own.boot = this_boot();
   if (std::ssize(peers_) > cuda::kMaxPeers) return false;
   void* memory = nullptr;
@@ -102,7 +97,7 @@ bool PeerWindows::offer(Offer& own) {
     give_back_kept_memory(device_);
     problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
   }
-  own.memory = peers_[static_cast<size_t>(control_.rank())].memory = static_cast<std::byte*>(memory);
+  peers_[static_cast<size_t>(control_.rank())].memory = static_cast<std::byte*>(memory);
   return problem == nullptr;
 }
 
@@ -118,14 +113,10 @@ bool PeerWindows::reach(const std::vector<Offer>& offers) {
   for (size_t rank = 0; rank < offers.size(); ++rank) {
     Peer& peer = peers_[rank];
     if (static_cast<int64_t>(rank) == control_.rank()) continue;
-    if (offers[rank].process == own.process) {
-      peer = {.memory = offers[rank].memory, .device = static_cast<int>(offers[rank].device)};
-      if (cuda::reach_device(peer.device) != nullptr) return false;
-    } else {
-      void* memory = nullptr;
-      if (cuda::open_memory_of_peer(offers[rank].handle, &memory) != nullptr) return false;
-      peer = {.memory = static_cast<std::byte*>(memory), .opened = true};
-    }
+    void* memory = nullptr;
+    if (offers[rank].process == own.process || cuda::open_memory_of_peer(offers[rank].handle, &memory) != nullptr)
+      return false;
+    peer = {.memory = static_cast<std::byte*>(memory), .opened = true};
   }
   return true;
 }

@@ -13,12 +13,14 @@
 
 namespace sparsereel::models {
 
-/// Ranks are processes, or threads of one.
+/// Ranks are processes: GPUs of one wait for each other, too, where it allocates or frees memory that all of them
+/// reach.
 class PeerWindows final : public Windows {
  public:
   /// Called by all ranks, which get a window of `bytes` each, or none of them does: where one cannot reach another's
-  /// memory, or has too little. ended: int32 [1] in page-locked memory; once it is not 0, GPUs that wait for others go
-  /// on, with windows that hold anything. waited: is called behind each such wait that was enqueued.
+  /// memory, is a thread of its process, or has too little. ended: int32 [1] in page-locked memory; once it is not 0,
+  /// GPUs that wait for others go on, with windows that hold anything. waited: is called behind each such wait that was
+  /// enqueued.
   static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
   /// Waits for the device.
@@ -36,8 +38,7 @@ class PeerWindows final : public Windows {
   struct Offer;
   struct Peer {
     std::byte* memory = nullptr;
-    int device = -1;      // where it is this process's, too; -1: it is not
-    bool opened = false;  // as another process's
+    bool opened = false;  // another process's
   };
   PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended, std::function<void()> waited);
   bool offer(Offer& own);

@@ -436,6 +436,7 @@ TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
   }
 }
 
+#ifdef SPARSEREEL_CUDA
 // Shapes of heads that ranks exchange: runs from 16 bytes to whole rows, one word beside many, more than one launch
 // has.
 TEST_F(LayersOnGpu, CopiesAtOnceWhatCopiesOneAfterAnother) {
@@ -469,6 +470,7 @@ TEST_F(LayersOnGpu, CopiesAtOnceWhatCopiesOneAfterAnother) {
   copy_all(std::vector<StridedCopy>{{.to = copied, .from = odd}});
   EXPECT_TRUE(copied.equal(odd));
 }
+#endif
 
 }  // namespace
 }  // namespace sparsereel::models

@@ -24,7 +24,7 @@ inline void require(bool holds, const std::string& what) {
 
 /// Numbers that tell who sent them to whom.
 inline at::Tensor told(int64_t from, int64_t to, int64_t count, const at::TensorOptions& options) {
-  return (at::arange(count, at::kLong) + (10 * from + to)).to(options);
+  return (at::arange(count, options.dtype(at::kLong)) + (10 * from + to)).to(options);
 }
 
 /// all_to_all of sizes that differ by pair, some of them nothing.

@@ -67,10 +67,12 @@ class ToyDit final : public models::Dit {
     const Block& block = blocks_[layer];
     const models::JointModulation timed = modulation(config_.width(), tokens.time, tokens.row_of_token);
     const models::JointModulation plain = modulation(config_.text_width, at::zeros_like(tokens.time), {});
-    const at::Tensor video = tokens.hidden.norm_modulate({}, 1e-5, timed), heads = split_heads(video).unsqueeze(2);
-    const at::Tensor text = split_heads(models::linear(tokens.text->norm_modulate({}, 1e-5, plain), block.text_qkv));
-    const at::Tensor qkv = at::cat({heads.expand({-1, -1, 3, -1, -1}), text.unflatten(2, {3, -1})}, 1);
-    const at::Tensor out = attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), {}).values;
+    const at::Tensor video = tokens.hidden.norm_modulate({}, 1e-5, timed);
+    const at::Tensor text = tokens.text->norm_modulate({}, 1e-5, plain);
+    const models::Linear thrice = {.weight = at::eye(config_.width(), video.options()).repeat({3, 1})};
+    const at::Tensor out = attend({.x = video, .qkv = &thrice}, {config_.heads, config_.head_dim}, {}, {},
+                                  {.x = text, .qkv = &block.text_qkv})
+                               .values;
     tokens.hidden.add(out.narrow(1, 0, video.size(1)), timed);
     tokens.text->add(models::linear(out.narrow(1, video.size(1), text.size(1)), block.text_out), plain);
     tokens.hidden.add(models::linear(models::linear(video, block.inner), block.outer), timed);
@@ -84,7 +86,6 @@ class ToyDit final : public models::Dit {
     models::Linear text_qkv, text_out, inner, outer;
   };
 
-  at::Tensor split_heads(const at::Tensor& x) const { return x.unflatten(2, {-1, config_.head_dim}); }
   /// The norm and the gate are enlarged by time.
   static models::JointModulation modulation(int64_t width, const at::Tensor& time, const at::Tensor& row_of_token) {
     const at::Tensor scale = time.expand({-1, width});

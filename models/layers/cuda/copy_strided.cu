@@ -1,6 +1,7 @@
 // Each copy has blocks of its own, as many as its part of all words, and all of them run at once: those that wait for a
 // link leave the GPU's own memory to the others.
 #include <algorithm>
+#include <utility>
 
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/launch.h"
@@ -61,8 +62,7 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ 
   }
 }
 
-/// Rows of the first dimension, those of the second dimension in one call; `dim` and those below it are counted
-/// through.
+/// Rows of the first dimension, those of the second in one call; `dim` and those below it are counted through.
 cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, cudaStream_t stream) {
   constexpr size_t kWord = sizeof(uint4);
   if (dim > 1) {
@@ -80,7 +80,12 @@ cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, c
 
 }  // namespace
 
-const char* copy_by_engine(const StridedCopy& p, Stream stream) {
+const char* copy_by_engine(const StridedCopy& given, Stream stream) {
+  StridedCopy p = given;
+  const int longest = static_cast<int>(std::max_element(p.sizes + 1, p.sizes + kMaxCopyDims) - p.sizes);
+  std::swap(p.sizes[1], p.sizes[longest]);  // one call is for as many rows as there are
+  std::swap(p.from_strides[1], p.from_strides[longest]);
+  std::swap(p.to_strides[1], p.to_strides[longest]);
   return attention::cuda::launched([&] { attention::cuda::note(copy_rows(p, kMaxCopyDims - 1, 0, 0, stream)); });
 }
 

@@ -141,8 +141,8 @@ struct StridedCopies {
 
 const char* copy_strided(const StridedCopies& p, Stream stream);
 
-/// By a copy engine, rows of the first dimension: for few rows of rows.
-const char* copy_by_engine(const StridedCopy& p, Stream stream);
+/// By a copy engine, a call for the first dimension and the longest other one: the rest are to be few.
+const char* copy_by_engine(const StridedCopy& given, Stream stream);
 
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;
 

@@ -79,19 +79,6 @@ const char* open_memory_of_peer(const MemoryHandle& handle, void** memory) {
   });
 }
 
-const char* reach_device(int device) {
-  return launched([&] {
-    int own = 0, can = 0;
-    note(cudaGetDevice(&own));
-    note(cudaDeviceCanAccessPeer(&can, own, device));
-    const cudaError_t status = can != 0 ? cudaDeviceEnablePeerAccess(device, 0) : cudaErrorPeerAccessUnsupported;
-    if (status == cudaErrorPeerAccessAlreadyEnabled)
-      cudaGetLastError();
-    else
-      note(status);
-  });
-}
-
 void close_memory_of_peer(void* memory) {
   launched([&] { note(cudaIpcCloseMemHandle(memory)); });
 }
@@ -100,14 +87,8 @@ void free_memory_for_peers(void* memory) {
   launched([&] { note(cudaFree(memory)); });
 }
 
-void wait_for_device(int device) {
-  launched([&] {
-    int own = 0;
-    note(cudaGetDevice(&own));
-    note(cudaSetDevice(device));
-    note(cudaDeviceSynchronize());
-    note(cudaSetDevice(own));
-  });
+void wait_for_device() {
+  launched([&] { note(cudaDeviceSynchronize()); });
 }
 
 const char* add_up(const Addition& p, Stream stream) {

@@ -22,12 +22,10 @@ struct MemoryHandle {
 const char* allocate_for_peers(size_t bytes, void** memory, MemoryHandle* handle);
 /// Of another process, for the current device.
 const char* open_memory_of_peer(const MemoryHandle& handle, void** memory);
-/// Lets the current device use memory of another one, by this process's number for that.
-const char* reach_device(int device);
 void close_memory_of_peer(void* memory);
 void free_memory_for_peers(void* memory);
-/// Waits for all that was enqueued on a device.
-void wait_for_device(int device);
+/// Waits for all that was enqueued on the current device.
+void wait_for_device();
 
 /// Ranks that wait for each other. `signals`, of each rank, lie in its own GPU's memory: one for each rank.
 struct Meeting {
