@@ -105,7 +105,7 @@ void Attend::narrow_to(const Slice& heads, int64_t all) {
 /// What attention gives for this rank's tokens [B, N, heads, head_dim].
 at::Tensor Attend::run_own_heads(AttentionInput tokens, AttentionInput text, const Heads& heads) {
   const at::TensorOptions options = tokens.x->values.options().dtype(tokens.x->dtype);
-  const Linear of_tokens = tokens.qkv->in(tokens.x->dtype), of_text = text.x ? text.qkv->in(text.x->dtype) : Linear{};
+  Linear of_tokens = tokens.qkv->in(tokens.x->dtype), of_text = text.x ? text.qkv->in(text.x->dtype) : Linear{};
   tokens.qkv = &of_tokens;
   text.qkv = &of_text;
   attention::Prologue& prologue = context_.prologue;
@@ -124,6 +124,7 @@ at::Tensor Attend::run_own_heads(AttentionInput tokens, AttentionInput text, con
       [&](const at::Tensor& x) { return attention::token_moments(prologue, x); });
   tokens.x.reset();
   text.x.reset();
+  of_tokens = of_text = {};
   narrow_to(exchange.heads(), heads.count);
   context_.part->sum = [group = plan_.group, device = options.device()](int64_t* counts, int64_t count) {
     group->all_reduce_sum(at::from_blob(counts, {count}, at::TensorOptions().dtype(at::kLong).device(device)));

@@ -22,7 +22,7 @@ namespace sparsereel::models {
 /// watcher's call.
 struct AttentionCall {
   const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text; where ranks
-                                // share the heads, this one's
+                                // share the heads, this one's, until the next call overwrites them
   const attention::Context& context;
   const hilbert::Grid& grid;  // of the video tokens
   int64_t layer = 0, step = 0;
@@ -70,7 +70,7 @@ class Attend {
   /// of its own projects the text. They are let go of before attention, which needs the most memory of a block.
   /// Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights and the
   /// kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added here. Where
-  /// ranks share the tokens, each attends with some of the heads.
+  /// ranks share the tokens, each attends with some of the heads, and the next call overwrites what is returned.
   Activation operator()(AttentionInput tokens, const Heads& heads, attention::Prologue prologue,
                         const Linear& reader = {}, AttentionInput text = {});
   /// linear(cross-attention, out), without any exchange: k and v [B, L, heads, head_dim] of a context, with the bias of

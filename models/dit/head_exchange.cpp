@@ -36,13 +36,15 @@ HeadExchange::HeadExchange(Group& group, const Shape& shape)
     throw bad_input(std::to_string(group.size()) + " ranks share the tokens of a video of " +
                         std::to_string(shape.heads) + " attention heads",
                     "use at most as many ranks");
-  int64_t there = 0, back = 0;  // of the rank that needs the most
+  int64_t there = 0, back = 0;  // bytes of the rank that needs the most
   for (int64_t rank = 0; rank < group.size(); ++rank) {
     there = std::max(there, bytes_of(rows_of_heads(rank), shape.options));
     back = std::max(back, bytes_of(rows_of_tokens(rank), shape.options));
   }
-  tokens_offset_ = (there + kAlignment - 1) / kAlignment * kAlignment;
-  windows_ = group.windows(tokens_offset_ + back, shape.options.device());
+  const auto aligned = [](int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  windows_ = group.windows(aligned(there) + aligned(back), shape.options.device());
+  // At the end, whatever the shape: a longer text's call does not touch what a shorter one's has left there.
+  if (windows_ != nullptr) tokens_offset_ = windows_->of(group.rank()).numel() - aligned(back);
 }
 
 std::vector<int64_t> HeadExchange::rows_of_heads(int64_t rank) const {

@@ -191,6 +191,7 @@ void Denoising::take_step() {
   next = with_known(next.to(state_.latents.scalar_type()));
   if (share_.all != nullptr)
     add_up_ranks(attention_.per_layer, attention_.kept_by_rank, *share_.all, state_.latents.device());
+  if (done_ + 1 == steps() && share_.tokens) share_.tokens->close_windows();
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
   add_up_layers();
@@ -199,7 +200,6 @@ void Denoising::take_step() {
   if (!finished()) return;
   forget_steps();  // gigabytes, of no more use
   forget_context();
-  if (share_.tokens) share_.tokens->close_windows();
 }
 
 bool Denoising::load_expert() {

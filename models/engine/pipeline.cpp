@@ -386,7 +386,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   };
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
-  meter.lap();  // which the outcome has
+  meter.lap();  // encode() has measured its own time
   announce("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);

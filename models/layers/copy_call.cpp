@@ -48,8 +48,10 @@ std::optional<cuda::StridedCopy> in_words(const at::Tensor& to, const at::Tensor
   const int64_t each = kWord / from.element_size();  // elements
   cuda::StridedCopy copy = {.from = from.const_data_ptr(), .to = to.mutable_data_ptr(), .words = from.numel() / each};
   const int64_t last = from.dim() - 1;
-  if (!from.is_cuda() || !on_16_bytes(from) || !on_16_bytes(to) || copy.words > std::numeric_limits<int>::max() ||
-      last < 0 || from.stride(last) != 1 || to.stride(last) != 1 || from.size(last) % each != 0)
+  if (!from.is_cuda() || to.device() != from.device() || to.scalar_type() != from.scalar_type() ||
+      to.sizes() != from.sizes() || !on_16_bytes(from) || !on_16_bytes(to) ||
+      copy.words > std::numeric_limits<int>::max() || last < 0 || from.stride(last) != 1 || to.stride(last) != 1 ||
+      from.size(last) % each != 0)
     return std::nullopt;
   Dimensions dimensions(copy);
   dimensions.add(from.size(last) / each, 1, 1);

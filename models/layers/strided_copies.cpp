@@ -28,9 +28,15 @@ void copy_all(std::span<const StridedCopy> copies) {
   for (const auto& [to, from] : copies) to.copy_(from);
 }
 
-CopiesBeside::CopiesBeside(at::Device device) : device_(device) {}
+CopiesBeside::~CopiesBeside() {
+  try {
+    join();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost reads nothing more
+  }
+}
 
 void CopiesBeside::begin(std::span<const StridedCopy> copies) {
+  if (copies.empty()) return;
 #ifdef SPARSEREEL_CUDA
   if (device_.is_cuda()) {
     const c10::impl::VirtualGuardImpl gpu(device_.type());
@@ -43,7 +49,9 @@ void CopiesBeside::begin(std::span<const StridedCopy> copies) {
 }
 
 void CopiesBeside::join() {
-  if (stream_) put_behind(*stream_, c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  if (!stream_) return;
+  put_behind(*stream_, c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  stream_.reset();
 }
 
 }  // namespace sparsereel::models

@@ -21,10 +21,13 @@ void copy_all(std::span<const StridedCopy> copies);
 /// Of one device, on a GPU by its copy engines beside what the current stream gets meanwhile; elsewhere at once.
 class CopiesBeside {
  public:
-  explicit CopiesBeside(at::Device device);
+  explicit CopiesBeside(at::Device device) : device_(device) {}
+  ~CopiesBeside();
+  CopiesBeside(const CopiesBeside&) = delete;
+  CopiesBeside& operator=(const CopiesBeside&) = delete;
   /// Behind what the current stream has. The tensors stay until join().
   void begin(std::span<const StridedCopy> copies);
-  /// What the current stream gets from here on is behind all that was begun.
+  /// What the current stream gets from here on is behind all that was begun, as it is from the end of this object on.
   void join();
 
  private:

@@ -39,6 +39,7 @@ double ExchangeMeter::take() {
 class MeteredGroup::MeteredWindows final : public Windows {
  public:
   MeteredWindows(Windows& windows, ExchangeMeter& meter) : windows_(windows), meter_(meter) {}
+  bool are_of(const Windows& windows) const { return &windows_ == &windows; }
   at::Tensor of(int64_t rank) const override { return windows_.of(rank); }
   void exchange(const std::function<void()>& put) override {
     meter_.time([&] { windows_.exchange(put); });
@@ -71,8 +72,14 @@ void MeteredGroup::broadcast(const at::Tensor& tensor, int64_t root) {
 
 Windows* MeteredGroup::windows(int64_t bytes, at::Device device) {
   Windows* windows = group_->windows(bytes, device);
-  windows_ = windows == nullptr ? nullptr : std::make_shared<MeteredWindows>(*windows, meter_);
+  if (windows == nullptr) return nullptr;
+  if (!windows_ || !windows_->are_of(*windows)) windows_ = std::make_shared<MeteredWindows>(*windows, meter_);
   return windows_.get();
+}
+
+void MeteredGroup::close_windows() {
+  windows_.reset();
+  group_->close_windows();
 }
 
 std::shared_ptr<Group> MeteredGroup::split(int64_t color) {

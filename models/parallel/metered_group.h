@@ -31,7 +31,7 @@ class ExchangeMeter {
 };
 
 /// Another group, each of whose calls on this rank a meter times, those of its parts too; of its windows' exchanges
-/// also what is put. The meter outlives both.
+/// also what is put there and then, not what began before. The meter outlives both.
 class MeteredGroup final : public Group {
  public:
   MeteredGroup(std::shared_ptr<Group> group, ExchangeMeter& meter) : group_(std::move(group)), meter_(meter) {}
@@ -45,7 +45,7 @@ class MeteredGroup final : public Group {
   void broadcast(const at::Tensor& tensor, int64_t root) override;
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t bytes, at::Device device) override;
-  void close_windows() override { group_->close_windows(); }
+  void close_windows() override;
   void check() const override { group_->check(); }
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 

@@ -67,6 +67,7 @@ class NcclGroup::Watched {
  public:
   Watched(SocketGroup& control, c10::Device device)
       : library_(nccl::library()), control_(control), device_(device), event_(device.type()), latest_(device.type()) {
+    const c10::DeviceGuard guard(device);  // page-locked memory begins to use the thread's card
     ended_ = at::zeros({1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
     watcher_ = std::thread([this] { watch(); });
   }
@@ -345,6 +346,7 @@ NcclGroup::~NcclGroup() {
     for (auto& part : parts_) farewells.push_back(std::async(std::launch::async, [&part] { part.second.reset(); }));
   } catch (const std::system_error&) {  // no thread: what is left goes with the map
   }
+  windows_.reset();  // which may wait for a rank that is gone, until the communicator's watcher has heard of it
   communicator_.reset();
 }
 
@@ -393,6 +395,7 @@ void NcclGroup::all_reduce(const at::Tensor& tensor, nccl::Operation operation) 
 
 void NcclGroup::all_reduce_sum(const at::Tensor& tensor) {
 #ifdef SPARSEREEL_CUDA
+  check_tensors(std::vector<at::Tensor>(static_cast<size_t>(size()), tensor));
   if (windows_ && static_cast<PeerWindows&>(*windows_).add_up(tensor)) return;
 #endif
   all_reduce(tensor, nccl::Operation::sum);
@@ -452,19 +455,19 @@ void NcclGroup::prepare_calls() {
 Windows* NcclGroup::windows(int64_t bytes, [[maybe_unused]] at::Device device) {
   if (bytes <= window_bytes_) return windows_.get();
   close_windows();
-  window_bytes_ = bytes;
 #ifdef SPARSEREEL_CUDA
   windows_ = PeerWindows::make(*control_, device_, bytes, communicator_->ended(), [this] {
     communicator_->look_behind(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   });
 #endif
+  window_bytes_ = bytes;
   return windows_.get();
 }
 
 void NcclGroup::close_windows() {
-  if (windows_) windows_->close();
-  windows_.reset();
+  const std::unique_ptr<Windows> old = std::exchange(windows_, nullptr);
   window_bytes_ = 0;
+  if (old) old->close();
 }
 
 void NcclGroup::abort(const std::string& reason) noexcept {

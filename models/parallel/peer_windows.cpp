@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -23,19 +24,43 @@ namespace {
 constexpr int64_t kSignalBytes = 256;  // what follows stays aligned
 static_assert(kSignalBytes >= cuda::kMaxPeers * static_cast<int64_t>(sizeof(uint32_t)));
 
-/// The same in all processes of this host until it starts again; zeros: unknown.
-std::array<char, 40> this_boot() {
-  std::array<char, 40> name{};
-  std::ifstream("/proc/sys/kernel/random/boot_id").read(name.data(), name.size() - 1);
-  return name;
+/// Where a rank is.
+struct Place {
+  std::array<char, 40> boot{};  // the same on one host until it starts again; zeros: unknown
+  int64_t process = 0;
+};
+
+Place this_place() {
+  Place here{.boot = {}, .process = getpid()};
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(here.boot.data(), here.boot.size() - 1);
+  return here;
+}
+
+/// By rank. T: of bytes alone.
+template <typename T>
+std::vector<T> gathered(T own, SocketGroup& control) {
+  const auto as_tensor = [](T& each) { return at::from_blob(&each, {sizeof(T)}, at::kByte); };
+  std::vector<T> all(static_cast<size_t>(control.size()));
+  std::vector<at::Tensor> received;
+  for (T& each : all) received.push_back(as_tensor(each));
+  control.all_gather(as_tensor(own), received);
+  return all;
+}
+
+/// Whether each is a process of its own of one host.
+bool are_processes_of_a_host(const std::vector<Place>& places) {
+  std::set<int64_t> processes;
+  for (const Place& each : places) {
+    processes.insert(each.process);
+    if (each.boot != places.front().boot || each.boot == Place{}.boot) return false;
+  }
+  return processes.size() == places.size();
 }
 
 }  // namespace
 
 struct PeerWindows::Offer {
   int64_t is_good = 0;
-  int64_t process = 0;
-  std::array<char, 40> boot{};
   cuda::MemoryHandle handle;
 };
 
@@ -51,24 +76,24 @@ PeerWindows::PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes
 PeerWindows::~PeerWindows() {
   const c10::DeviceGuard guard(device_);
   leave_others();
-  cuda::free_memory_for_peers(peers_[static_cast<size_t>(control_.rank())].memory);
+  std::byte* own = peers_[static_cast<size_t>(control_.rank())].memory;
+  if (own == nullptr || !are_others_gone_) return;
+  cuda::free_memory_for_peers(own);
+  count_memory_of_driver(device_, -all_bytes());
 }
 
 std::unique_ptr<PeerWindows> PeerWindows::make(SocketGroup& control, c10::Device device, int64_t bytes,
                                                at::Tensor ended, std::function<void()> waited) {
+  if (control.size() > cuda::kMaxPeers || !are_processes_of_a_host(gathered(this_place(), control))) return nullptr;
   const c10::DeviceGuard guard(device);
   auto windows =
       std::unique_ptr<PeerWindows>(new PeerWindows(control, device, bytes, std::move(ended), std::move(waited)));
-  Offer own;
-  own.is_good = windows->offer(own) ? 1 : 0;
-  const auto as_tensor = [](Offer& offer) { return at::from_blob(&offer, {sizeof(Offer)}, at::kByte); };
-  std::vector<Offer> offers(static_cast<size_t>(control.size()));
-  std::vector<at::Tensor> received;
-  for (Offer& each : offers) received.push_back(as_tensor(each));
-  control.all_gather(as_tensor(own), received);
+  const std::vector<Offer> offers = gathered(windows->offer(), control);
   int64_t fails = windows->reach(offers) ? 0 : 1;
   control.all_reduce_max(at::from_blob(&fails, {1}, at::kLong));
-  return fails == 0 ? std::move(windows) : nullptr;
+  if (fails == 0) return windows;
+  windows->close();
+  return nullptr;
 }
 
 void PeerWindows::leave_others() {
@@ -77,28 +102,28 @@ void PeerWindows::leave_others() {
     if (std::exchange(peer.opened, false)) cuda::close_memory_of_peer(peer.memory);
 }
 
-/// What another process has opened is not to be freed.
+/// What another process has opened is not to be freed: without this it goes with the process.
 void PeerWindows::close() {
   const c10::DeviceGuard guard(device_);
   leave_others();
   int64_t nothing = 0;
   control_.all_reduce_max(at::from_blob(&nothing, {1}, at::kLong));
+  are_others_gone_ = true;
 }
 
-/// False where this rank has no memory for others.
-bool PeerWindows::offer(Offer& own) {
-  own.process = getpid();
-  own.boot = this_boot();
-  if (std::ssize(peers_) > cuda::kMaxPeers) return false;
+PeerWindows::Offer PeerWindows::offer() {
+  Offer own;
   void* memory = nullptr;
-  const auto bytes = static_cast<size_t>(kSignalBytes + 2 * bytes_of_slots() + bytes_);
+  const auto bytes = static_cast<size_t>(all_bytes());
   const char* problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
   if (problem != nullptr) {  // libtorch may have kept it
     give_back_kept_memory(device_);
     problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
   }
   peers_[static_cast<size_t>(control_.rank())].memory = static_cast<std::byte*>(memory);
-  return problem == nullptr;
+  own.is_good = problem == nullptr ? 1 : 0;
+  if (problem == nullptr) count_memory_of_driver(device_, all_bytes());
+  return own;
 }
 
 /// Of what all ranks add up.
@@ -106,16 +131,18 @@ int64_t PeerWindows::bytes_of_slots() const {
   return control_.size() * cuda::kMaxAdded * static_cast<int64_t>(sizeof(int64_t));
 }
 
+/// Of this rank's memory for others.
+int64_t PeerWindows::all_bytes() const {
+  return kSignalBytes + 2 * bytes_of_slots() + bytes_;
+}
+
 bool PeerWindows::reach(const std::vector<Offer>& offers) {
-  const Offer& own = offers[static_cast<size_t>(control_.rank())];
-  if (!std::ranges::all_of(offers, [&](const Offer& each) { return each.is_good != 0 && each.boot == own.boot; }))
-    return false;
+  if (!std::ranges::all_of(offers, [](const Offer& each) { return each.is_good != 0; })) return false;
   for (size_t rank = 0; rank < offers.size(); ++rank) {
     Peer& peer = peers_[rank];
     if (static_cast<int64_t>(rank) == control_.rank()) continue;
     void* memory = nullptr;
-    if (offers[rank].process == own.process || cuda::open_memory_of_peer(offers[rank].handle, &memory) != nullptr)
-      return false;
+    if (cuda::open_memory_of_peer(offers[rank].handle, &memory) != nullptr) return false;
     peer = {.memory = static_cast<std::byte*>(memory), .opened = true};
   }
   return true;

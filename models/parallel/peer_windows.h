@@ -13,14 +13,13 @@
 
 namespace sparsereel::models {
 
-/// Ranks are processes: GPUs of one wait for each other, too, where it allocates or frees memory that all of them
-/// reach.
+/// Ranks are processes of one host. In one process, memory that is allocated or freed waits for all GPUs that reach it,
+/// and one of these may wait for the rank that does so.
 class PeerWindows final : public Windows {
  public:
   /// Called by all ranks, which get a window of `bytes` each, or none of them does: where one cannot reach another's
-  /// memory, is a thread of its process, or has too little. ended: int32 [1] in page-locked memory; once it is not 0,
-  /// GPUs that wait for others go on, with windows that hold anything. waited: is called behind each such wait that was
-  /// enqueued.
+  /// memory, or has too little. ended: int32 [1] in page-locked memory; once it is not 0, GPUs that wait for others go
+  /// on, with windows that hold anything. waited: is called behind each such wait that was enqueued.
   static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
   /// Waits for the device.
@@ -41,10 +40,11 @@ class PeerWindows final : public Windows {
     bool opened = false;  // another process's
   };
   PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended, std::function<void()> waited);
-  bool offer(Offer& own);
+  Offer offer();
   bool reach(const std::vector<Offer>& offers);
   void leave_others();
   int64_t bytes_of_slots() const;
+  int64_t all_bytes() const;
   cuda::Meeting next_round();
 
   SocketGroup& control_;
@@ -52,6 +52,7 @@ class PeerWindows final : public Windows {
   int64_t bytes_;
   at::Tensor ended_;
   std::function<void()> waited_;
+  bool are_others_gone_ = false;
   std::vector<Peer> peers_;  // by rank, this one among them
   uint32_t round_ = 0, additions_ = 0;
 };

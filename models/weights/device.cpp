@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "hilbert/error.h"
@@ -114,6 +116,20 @@ uint64_t free_gpu_memory(c10::Device device) {
   return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
 }
 
+/// By count_memory_of_driver().
+struct MemoryOfDriver {
+  struct Bytes {
+    int64_t now = 0, most = 0;
+  };
+  std::mutex mutex;
+  std::map<c10::DeviceIndex, Bytes> by_device;
+};
+
+MemoryOfDriver& memory_of_driver() {
+  static MemoryOfDriver memory;
+  return memory;
+}
+
 }  // namespace
 
 bool cuda_available(std::string* reason) {
@@ -195,16 +211,30 @@ void give_back_kept_memory(c10::Device device) {
   if (unclaimed < all / 8) allocator->emptyCache();
 }
 
+void count_memory_of_driver(c10::Device device, int64_t bytes) {
+  MemoryOfDriver& memory = memory_of_driver();
+  const std::lock_guard lock(memory.mutex);
+  auto& [now, most] = memory.by_device[index_of(device)];
+  now += bytes;
+  most = std::max(most, now);
+}
+
 uint64_t peak_memory(c10::Device device) {
   if (device.is_cpu()) return 0;
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index_of(device));
-  return static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).peak);
+  MemoryOfDriver& memory = memory_of_driver();
+  const std::lock_guard lock(memory.mutex);
+  return static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).peak + memory.by_device[index_of(device)].most);
 }
 
 void reset_peak_memory(c10::Device device) {
   if (device.is_cpu()) return;
   at::globalContext().lazyInitDevice(device.type());
   c10::getDeviceAllocator(device.type())->resetPeakStats(index_of(device));
+  MemoryOfDriver& memory = memory_of_driver();
+  const std::lock_guard lock(memory.mutex);
+  auto& [now, most] = memory.by_device[index_of(device)];
+  most = now;
 }
 
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored) {

@@ -41,7 +41,11 @@ void synchronize(c10::Device device);
 /// that are loaded, and communicators, take theirs there.
 void give_back_kept_memory(c10::Device device);
 
-/// Bytes of a GPU that libtorch's allocator has given out at most since the last reset; 0 on a CPU.
+/// Counts bytes of a GPU that are taken from the driver, past libtorch's allocator; negative: given back.
+void count_memory_of_driver(c10::Device device, int64_t bytes);
+
+/// Bytes of a GPU that libtorch's allocator has given out at most since the last reset, and the most that was counted
+/// beside it; 0 on a CPU.
 uint64_t peak_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 

@@ -6,7 +6,7 @@
 
 namespace sparsereel::models {
 
-/// Thrown by what loads weights, once it is to stop.
+/// Thrown by what loads weights, once it is to stop: to whoever has said so, and to nobody else.
 struct LoadingStopped {};
 
 /// While one lives, what its thread loads by a WeightReader looks at `stop` before each tensor.

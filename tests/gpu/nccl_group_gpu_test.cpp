@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/dit/head_exchange.h"
 #include "models/engine/components.h"
 #include "models/parallel/nccl_group.h"
 #include "models/vae/row_split.h"
@@ -34,10 +35,11 @@ void exchanges_until_the_end(Group& group, at::Device device) {
 
 /// The same, where the others' GPUs wait for what it puts.
 void puts_until_the_end(Group& group, at::Device device) {
-  test::require(group.windows(8, device) != nullptr, "windows");
+  Windows* windows = group.windows(64 << 20, device);
+  test::require(windows != nullptr, "windows");
   try {
     for (;;) {
-      group.windows(8, device)->exchange([] {});
+      windows->exchange([&] { windows->of(1 - group.rank()).fill_(1); });
       synchronize(device);
     }
   } catch (const Error& error) {
@@ -48,6 +50,38 @@ void puts_until_the_end(Group& group, at::Device device) {
 void puts_into_windows(Group& group, at::Device device) {
   test::require(test::puts_into_windows(group, device), "windows");
   test::require(test::puts_into_windows(*group.split(group.rank() % 2), device), "a part's windows");
+}
+
+/// Round after round without a wait, of texts of two lengths in turn.
+void exchanges_heads(Group& group, at::Device device) {
+  constexpr int64_t kVideo = 1000, kHeads = 9, kHeadDim = 64;
+  const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
+  const Slice own = slice_of(kVideo, &group), heads = slice_of(kHeads, &group);
+  at::Tensor right = at::ones({}, options.dtype(at::kBool));
+  for (int64_t round = 0; round < 50; ++round) {
+    const int64_t text = round % 2 == 0 ? 20 : 33, tokens = kVideo + text;
+    const at::Tensor all = (at::arange(2 * tokens * kHeads, options) * 0.25 + round)
+                               .view({2, tokens, kHeads, 1})
+                               .repeat({1, 1, 1, kHeadDim});
+    const auto mine = [&](const at::Tensor& x) {
+      return at::cat({x.narrow(1, own.first, own.count), x.narrow(1, kVideo, text)}, 1);
+    };
+    const HeadExchange exchange(group, {.batch = 2,
+                                        .video_tokens = kVideo,
+                                        .text_tokens = text,
+                                        .heads = kHeads,
+                                        .head_dim = kHeadDim,
+                                        .has_moments = false,
+                                        .options = options});
+    const AttentionRows got = exchange.to_heads([&](int64_t part) { return mine(all + part); }, {});
+    const auto seen = [&](const at::Tensor& x, int64_t part) {
+      return x.eq((all + part).narrow(2, heads.first, heads.count)).all();
+    };
+    right = right.logical_and(seen(got.q, 0)).logical_and(seen(got.k, 1)).logical_and(seen(got.v, 2));
+    right = right.logical_and(exchange.to_tokens(got.q.contiguous()).eq(mine(all)).all());
+  }
+  test::require(right.item<bool>(), "heads and tokens came");
+  group.close_windows();
 }
 
 /// A piece of the height of each family's frames.
@@ -79,7 +113,7 @@ void is_prepared(Group& group, at::Device device) {
   test::reduces_to_the_same_bits(group, device);
 }
 
-const std::array<std::pair<const char*, Check>, 11> kChecks = {{
+const std::array<std::pair<const char*, Check>, 12> kChecks = {{
     {"prepared", is_prepared},
     {"uneven", test::exchanges_uneven_pieces},
     {"large", test::exchanges_large_pieces},
@@ -88,6 +122,7 @@ const std::array<std::pair<const char*, Check>, 11> kChecks = {{
     {"broadcast", test::broadcasts_from_every_root},
     {"split", test::splits_by_color},
     {"windows", puts_into_windows},
+    {"heads", exchanges_heads},
     {"decode", decodes_as_one_rank},
     {"abort", test::aborts_for_all},
     {"left", test::names_who_left},

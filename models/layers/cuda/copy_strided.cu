@@ -10,7 +10,7 @@ namespace sparsereel::models::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWordsInFlight = 4;  // of a thread
-constexpr int kBlocks = 1056;                      // that an H100 has room for
+constexpr int kBlocks = 396;  // three on each multiprocessor of an H100: what its registers are enough for
 
 struct Work {
   StridedCopies all;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ 
   }
 }
 
-/// Rows of the first dimension, those of the second in one call; `dim` and those below it are counted through.
+/// Rows of the first dimension, those of the second in one call for each place in dimensions 2 to `dim`.
 cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, cudaStream_t stream) {
   constexpr size_t kWord = sizeof(uint4);
   if (dim > 1) {

@@ -1,4 +1,5 @@
-// Legacy allocations, whose handles any process of the host can open, and a kernel of one warp that waits.
+// Legacy allocations, whose handles any process of the host can open, and kernels that wait for other GPUs: one warp,
+// or one block that adds up.
 #include "attention/cuda/launched.cuh"
 #include "models/parallel/cuda/peer_memory.h"
 
@@ -10,6 +11,7 @@ using attention::cuda::note;
 using attention::cuda::start;
 
 constexpr int kSpinsBetweenLooks = 256;  // at the host's memory, which is far
+constexpr int kAdders = 1024;
 
 __device__ void store_release(uint32_t* to, uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
@@ -21,9 +23,7 @@ __device__ uint32_t load_acquire(const uint32_t* from) {
   return value;
 }
 
-constexpr int kAdders = 1024;
-
-/// By a thread for each of the other ranks. Rounds are compared as they come round.
+/// By a thread for each of the other ranks. Rounds are told apart by their difference: they wrap.
 __device__ void meet_others(const Meeting& p) {
   const int other = static_cast<int>(threadIdx.x);
   if (other >= p.ranks || other == p.rank) return;

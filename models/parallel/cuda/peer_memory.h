@@ -38,6 +38,8 @@ struct Meeting {
 /// What was enqueued before it is done for the others once they are through; what is enqueued behind it waits for them.
 const char* meet(const Meeting& p, Stream stream);
 
+constexpr int kMaxAdded = 4096;
+
 /// In place, numbers [count] become the sums of all ranks': in one launch, for which they are to be few.
 struct Addition {
   Meeting meeting{};
@@ -45,8 +47,6 @@ struct Addition {
   int64_t* numbers = nullptr;
   int count = 0;  // at most kMaxAdded
 };
-
-constexpr int kMaxAdded = 4096;
 
 const char* add_up(const Addition& p, Stream stream);
 

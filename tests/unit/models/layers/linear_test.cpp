@@ -42,6 +42,15 @@ TEST_F(LinearLayer, MatchesDoublePrecisionInEveryDtype) {
   }
 }
 
+TEST_F(LinearLayer, SomeOutputsAreThoseOfAll) {
+  const at::Tensor x = at::randn({2, 33, 64});
+  const at::Tensor weight = at::randn({96, 64}), bias = at::randn({96});
+  const Activation rows = quantize_rows(weight);
+  const Linear fp8{.weight = rows.values, .bias = bias, .scale = rows.scale.flatten()};
+  for (const Linear& layer : {Linear{weight, bias}, Linear{weight, {}}, fp8})
+    EXPECT_TRUE(close_to(linear(x, layer.outputs(32, 48)), linear(x, layer).narrow(2, 32, 48), 1e-5));
+}
+
 TEST_F(LinearLayer, GeluMatchesDoublePrecisionFromTailToTail) {
   const at::Tensor x = at::linspace(-12, 12, 4001).unsqueeze(1);
   const Linear identity = {at::ones({1, 1}), at::zeros({1})};
