@@ -1,4 +1,5 @@
-# Warnings, sanitizers, ccache; every target of ours links sparsereel_options.
+# Warnings, sanitizers, ccache; every target of ours links sparsereel_options. A warning is an error only with CMake's own
+# -DCMAKE_COMPILE_WARNING_AS_ERROR=ON, which .ci/run sets: the next compiler or library must not break a user's build.
 # ccache is looked for once: found only later, it would change every command, and everything would be compiled again.
 if(NOT DEFINED SPARSEREEL_CCACHE)
   find_program(SPARSEREEL_CCACHE ccache)
@@ -13,9 +14,6 @@ endif()
 add_library(sparsereel_options INTERFACE)
 target_include_directories(sparsereel_options INTERFACE ${CMAKE_SOURCE_DIR})
 set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
-if(SPARSEREEL_WERROR)
-  list(APPEND warnings -Werror)
-endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND warnings -Wno-subobject-linkage)  # takes a joined source for a header, in which a private type as a member would be a mistake
 endif()
@@ -32,9 +30,14 @@ endif()
 find_package(Threads REQUIRED)
 target_link_libraries(sparsereel_options INTERFACE Threads::Threads)
 
-# sparsereel_pch(target): give a target that includes torch the precompiled headers of sparsereel_pch_host (torch.cmake).
+# sparsereel_pch(target): gives a target that includes torch the precompiled headers of torch.cmake. Comes after sparsereel_no_hot_loops(target).
 function(sparsereel_pch target)
-  target_precompile_headers(${target} REUSE_FROM sparsereel_pch_host)
+  get_target_property(no_hot_loops ${target} SPARSEREEL_NO_HOT_LOOPS)
+  set(host sparsereel_pch_host)
+  if(no_hot_loops)
+    set(host sparsereel_pch_host_no_hot_loops)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${host})
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)  # CMake compiles programs with -fPIE, for which GCC would want a precompiled header of its own
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -45,5 +48,6 @@ endfunction()
 # sparsereel_no_hot_loops(target): options, tables, reports and tests, where no loop runs over pixels or weights, compile in two thirds of the time.
 # Of two -O the last counts, and this one comes after CMake's -O3.
 function(sparsereel_no_hot_loops target)
+  set_target_properties(${target} PROPERTIES SPARSEREEL_NO_HOT_LOOPS ON)
   target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
 endfunction()

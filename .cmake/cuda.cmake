@@ -1,8 +1,9 @@
 # Finds nvcc (on the PATH, in /usr/local/cuda, or from PyPI in .venv) and sets SPARSEREEL_HAS_CUDA. Without one the build is CPU only.
 set(SPARSEREEL_HAS_CUDA OFF)
-if(NOT SPARSEREEL_CUDA STREQUAL "OFF")
+if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 89 90a-real)
+    # GeForce RTX 30 series (86), 40 series (89) and 50 series (120), A100 (80), H100 and H200 (90a). Any other GPU gets 89's PTX.
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89 90a-real 120-real)
   endif()
   if(NOT CMAKE_CUDA_COMPILER)
     file(GLOB wheel ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu13)
@@ -21,7 +22,7 @@ if(NOT SPARSEREEL_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17)  # CMake 3.25 does not know CUDA 13's C++20
     set(SPARSEREEL_HAS_CUDA ON)
-  elseif(SPARSEREEL_CUDA STREQUAL "ON")
+  elseif(NOT SPARSEREEL_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "SPARSEREEL_CUDA=ON, but no nvcc was found. Run ./app/quickstart, or set CMAKE_CUDA_COMPILER.")
   endif()
 endif()

@@ -26,21 +26,28 @@ message(STATUS "libtorch ${SPARSEREEL_TORCH_VERSION} in ${SPARSEREEL_TORCH_DIR}"
 add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE ${SPARSEREEL_TORCH_DIR}/include
                                                      ${SPARSEREEL_TORCH_DIR}/include/torch/csrc/api/include)
-target_link_libraries(libtorch INTERFACE ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so ${SPARSEREEL_TORCH_DIR}/lib/libc10.so)
-target_link_options(libtorch INTERFACE -Wl,-rpath,${SPARSEREEL_TORCH_DIR}/lib)
-# at::parallel_for is a header: without -fopenmp it runs on one thread. Linked to libtorch's own OpenMP runtime, since a second one in the process
-# would fight it for the cores.
-target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+# at::parallel_for is a header: without -fopenmp it runs on one thread. One OpenMP runtime serves our code and libtorch's: two would fight for the cores.
+# GCC's code uses the one that comes with libtorch. Clang's needs LLVM's, which also answers libtorch's calls because it is linked before libtorch.
 file(GLOB libtorch_openmp ${SPARSEREEL_TORCH_DIR}/lib/libgomp*.so*)
-if(libtorch_openmp)
-  target_link_libraries(libtorch INTERFACE ${libtorch_openmp})
+if(libtorch_openmp AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
 else()
-  find_package(OpenMP REQUIRED)
-  target_link_libraries(libtorch INTERFACE OpenMP::OpenMP_CXX)
+  find_package(OpenMP)
+  if(NOT OpenMP_CXX_FOUND)
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no OpenMP. Install its runtime: for Debian's clang-16 the package libomp-16-dev.")
+  endif()
+  set(libtorch_openmp OpenMP::OpenMP_CXX)
+  target_link_libraries(libtorch INTERFACE ${libtorch_openmp})
 endif()
+target_link_libraries(libtorch INTERFACE ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so ${SPARSEREEL_TORCH_DIR}/lib/libc10.so ${libtorch_openmp})
+target_link_options(libtorch INTERFACE -Wl,-rpath,${SPARSEREEL_TORCH_DIR}/lib)
 
-# ATen's header costs 6-8 s a file; compiled once, every torch file of ours reuses it, and JSON's with it.
+# ATen's header costs 6-8 s a file. It is compiled once for each level of optimisation, with JSON's, and every torch file of ours reuses it.
+# GCC 13 and later refuse a precompiled header of another level.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled headers that the torch targets reuse.\n")
-add_library(sparsereel_pch_host OBJECT ${CMAKE_BINARY_DIR}/pch_host.cpp)
-target_link_libraries(sparsereel_pch_host PUBLIC libtorch sparsereel_options)
-target_precompile_headers(sparsereel_pch_host PUBLIC <ATen/ATen.h> <nlohmann/json.hpp>)
+foreach(host sparsereel_pch_host sparsereel_pch_host_no_hot_loops)
+  add_library(${host} OBJECT ${CMAKE_BINARY_DIR}/pch_host.cpp)
+  target_link_libraries(${host} PUBLIC libtorch sparsereel_options)
+  target_precompile_headers(${host} PUBLIC <ATen/ATen.h> <nlohmann/json.hpp>)
+endforeach()
+sparsereel_no_hot_loops(sparsereel_pch_host_no_hot_loops)

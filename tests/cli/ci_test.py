@@ -1,5 +1,6 @@
 """What .ci/run promises: it builds what a newcomer builds, and the tests' build is the same one. In a copy of this tree, whose compiler only looks for the
 word BROKEN and whose tests only say that they ran."""
+import json
 import os
 import re
 import shutil
@@ -65,6 +66,8 @@ class CleanClone(unittest.TestCase):
         compiler = cls.folder / 'bin' / 'c++'
         script(compiler, COMPILER.replace('REAL', re.search(r'^CMAKE_CXX_COMPILER:\w+=(.*)', cache, re.M)[1]).replace('TREE', str(cls.tree)))
         script(cls.tree / 'tests' / 'run', '#!/bin/sh\necho "the tests ran"\n')
+        script(cls.tree / '.ci' / 'newest-debian', '#!/bin/sh\necho "the newest Debian"\n')
+        os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration's own
         cls.environment = {**os.environ, 'CCACHE_DISABLE': '1', 'CXX': str(compiler), 'PATH': f'{cls.folder / "bin"}:{os.environ["PATH"]}'}
 
     def setUp(self):
@@ -88,7 +91,17 @@ class CleanClone(unittest.TestCase):
         result = self.ci()
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue((self.tree / 'made').exists())
-        self.assertIn('the tests ran', result.stdout)
+        self.assertIn('the newest Debian\nthe tests ran', result.stdout)
+
+    def test_takes_warnings_for_errors_and_a_user_does_not(self):
+        def kinds_of_warnings(*command):
+            shutil.rmtree(self.tree / 'build', ignore_errors=True)
+            self.assertEqual(self.run_in_tree(*command).returncode, 0)
+            commands = json.loads((self.tree / 'build' / 'compile_commands.json').read_text())
+            return {'-Werror' in entry['command'] for entry in commands}
+
+        self.assertEqual(kinds_of_warnings('.ci/run'), {True})
+        self.assertEqual(kinds_of_warnings('./app/quickstart'), {False})
 
     def test_fails_at_a_source_that_does_not_compile(self):
         source = self.tree / 'models' / 'layers' / 'norm.cpp'

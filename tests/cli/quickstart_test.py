@@ -73,6 +73,11 @@ class Quickstart(unittest.TestCase):
             self.assertNotIn(unwanted, calls[0])
             log.unlink()
 
+    def test_passes_further_flags_to_cmake_at_the_first_build(self):
+        self.environment['SPARSEREEL_CMAKE_FLAGS'] = '-DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DCMAKE_CXX_COMPILER=clang++'
+        self.run_quickstart('--cpu')
+        self.assertTrue(self.configured()[0].endswith(self.environment['SPARSEREEL_CMAKE_FLAGS']))
+
     def test_configures_once(self):
         self.run_quickstart('--cpu')
         self.assertEqual(len(self.configured()), 1)
@@ -118,10 +123,10 @@ class Quickstart(unittest.TestCase):
     def test_the_proof_in_a_bare_debian_refuses_a_part_that_it_does_not_have(self):
         folder = self.folder / 'debian'
         self.script(self.folder / 'bin' / 'debootstrap', 'exit 1')
-        for arguments in ([], [folder, 'test'], [folder, '']):
+        for arguments in ([], [folder, 'test'], [folder, ''], [folder, 'trixi'], [folder, 'trixie', 'quick']):
             result = subprocess.run([ROOT / 'tests' / 'fresh-debian', *arguments], capture_output=True, text=True, env=self.environment)
             self.assertNotEqual(result.returncode, 0)
-            self.assertIn('usage: tests/fresh-debian DIR [quickstart|tests|all|gpu]', result.stderr)
+            self.assertIn('usage: tests/fresh-debian DIR [SUITE] [quickstart|tests|all|gpu]', result.stderr)
         self.assertFalse(folder.exists())
 
 

@@ -64,6 +64,17 @@ std::string message(int code) {
   return reason(code) + (last_log.empty() ? "" : " (" + last_log + ")");
 }
 
+const AVPixelFormat* pixel_formats(const AVCodec& encoder) {
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(61, 13, 100)  // FFmpeg 7.1, which deprecates AVCodec::pix_fmts
+  const void* formats = nullptr;
+  const int code =
+      avcodec_get_supported_config(nullptr, &encoder, AV_CODEC_CONFIG_PIX_FORMAT, /*flags=*/0, &formats, nullptr);
+  return code < 0 ? nullptr : static_cast<const AVPixelFormat*>(formats);
+#else
+  return encoder.pix_fmts;
+#endif
+}
+
 int require(int code, const std::filesystem::path& target) {
   if (code >= 0) return code;
   const std::string cause = target.string() + " could not be written: " + message(code);

@@ -37,6 +37,9 @@ void capture_log();
 /// FFmpeg's text for an error code, with the last thing it logged.
 std::string message(int code);
 
+/// The pixel formats that an encoder takes, ending with AV_PIX_FMT_NONE; null where it names none.
+const AVPixelFormat* pixel_formats(const AVCodec& encoder);
+
 /// Returns `code`, or throws Error naming the file when it is negative.
 int require(int code, const std::filesystem::path& target);
 

@@ -49,7 +49,8 @@ std::vector<const AVCodec*> encoders_of(const Container& container) {
 }
 
 bool makes_yuv420p(const AVCodec& codec) {
-  for (const AVPixelFormat* format = codec.pix_fmts; format != nullptr && *format != AV_PIX_FMT_NONE; ++format)
+  for (const AVPixelFormat* format = ffmpeg::pixel_formats(codec); format != nullptr && *format != AV_PIX_FMT_NONE;
+       ++format)
     if (*format == AV_PIX_FMT_YUV420P) return true;
   return false;
 }
