@@ -15,6 +15,7 @@
 #include "app/job/progress.h"
 #include "app/job/write.h"
 #include "models/engine/frames.h"
+#include "models/files/json_text.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -22,7 +23,7 @@ namespace {
 
 /// The recipe saved with the latents; an object of its own where there is none.
 nlohmann::json saved_recipe(const std::string& text) {
-  nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json recipe = models::parse_json_if_valid(text);
   if (!recipe.is_object()) recipe = {{"version", SPARSEREEL_VERSION}};
   return recipe;
 }

@@ -23,6 +23,7 @@
 #include "models/engine/components.h"
 #include "models/engine/memory_need.h"
 #include "models/files/config_fields.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::app {
 namespace {
@@ -213,7 +214,7 @@ void inspect_tensors(const fs::path& path, bool json) {
 
 void inspect_video(const fs::path& path, bool json) {
   const std::string text = read_recipe(path);
-  const nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json recipe = models::parse_json_if_valid(text);
   if (!is_recipe(recipe))
     throw bad_input(path.string() + " carries no recipe",
                     "only videos of this program have one, unless made with --no-metadata");

@@ -7,6 +7,7 @@
 #include "app/job/outputs.h"
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
+#include "models/files/json_text.h"
 #include "models/files/regular_file.h"
 
 namespace sparsereel::app {
@@ -50,7 +51,7 @@ bool is_free(const fs::path& path) {
   constexpr uint64_t kMostBytes = 256 << 20;
   const models::AtomicFile probe(path);
   if (!fs::exists(path) || fs::is_empty(path)) return true;
-  const auto json = nlohmann::json::parse(models::read_regular_file(path, kMostBytes, ""), nullptr, false);
+  const auto json = models::parse_json_if_valid(models::read_regular_file(path, kMostBytes, ""));
   return json.is_object() && json.contains("version") && json.contains("exit");
 }
 

@@ -16,6 +16,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/files/atomic_file.h"
+#include "models/files/json_text.h"
 #include "models/files/regular_file.h"
 
 namespace sparsereel::app {
@@ -82,8 +83,7 @@ constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts as long as may b
 bool holds_recipe(const fs::path& place) {
   std::error_code ignored;
   if (!fs::is_regular_file(place, ignored) || fs::file_size(place, ignored) > kMostRecipeBytes) return false;
-  std::ifstream file(place, std::ios::binary);
-  return is_recipe(nlohmann::json::parse(file, nullptr, false));
+  return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
 }
 
 /// Nobody named this file: it may replace an older video's recipe, but nothing else.
@@ -101,7 +101,7 @@ std::string text_in(const fs::path& path) {
 /// A report's recipe, or the text itself. A report of several videos is none of one's.
 std::string recipe_in(const fs::path& path) {
   const std::string text = text_in(path);
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = models::parse_json_if_valid(text);
   if (!json.is_object()) return text;
   if (const auto recipe = json.find("recipe"); recipe != json.end()) return recipe->dump();
   if (const auto videos = json.find("videos"); videos != json.end() && videos->is_array() && !videos->empty()) {

@@ -10,6 +10,7 @@
 #include "attention/policies/policy.h"
 #include "hilbert/error.h"
 #include "models/configs/data_folder.h"
+#include "models/files/json_text.h"
 #include "models/video/request.h"
 
 namespace sparsereel::app {
@@ -41,7 +42,7 @@ const std::map<std::string, const char*, std::less<>> kHashes = {
 
 nlohmann::json read_fields(const fs::path& video) {
   const std::string text = read_recipe(video);
-  nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
+  nlohmann::json recipe = models::parse_json_if_valid(text);
   if (recipe.is_discarded() && text.starts_with('{'))
     throw bad_option("from", video.string() + ": its recipe is no JSON: it was cut off or changed",
                      "give the options one by one");

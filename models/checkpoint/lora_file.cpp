@@ -187,8 +187,7 @@ class Reader {
   void read_metadata() {
     const auto& metadata = result_.file->metadata();
     if (const auto found = metadata.find(kArguments); found != metadata.end())
-      arguments_ =
-          json::parse(found->second, nullptr, /*allow_exceptions=*/false);  // others may mean other things by it
+      arguments_ = parse_json_if_valid(found->second);  // others may mean other things by it
     const auto found = metadata.find(kMetadata);
     if (found == metadata.end()) return;
     metadata_ = parse_json(found->second, path_ + ": " + kMetadata, kExportAgain);

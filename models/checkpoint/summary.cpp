@@ -6,6 +6,7 @@
 
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::models {
 namespace {
@@ -31,7 +32,7 @@ ComponentSummary summarize_component(const Checkpoint& checkpoint, const std::st
 
 /// Paths may hold any bytes; JSON text may not.
 std::string as_utf8(const std::string& text) {
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+  return parse_json_if_valid(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }
 
 }  // namespace

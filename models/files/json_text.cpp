@@ -1,7 +1,7 @@
-// Guards around nlohmann's parser: depth, duplicate keys, error messages of bounded length.
+// A value from the events of nlohmann's parser, with limits: depth, duplicate keys, error messages of bounded length.
 #include "models/files/json_text.h"
 
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "hilbert/error.h"
@@ -12,30 +12,6 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kLongestQuote = 120;
-
-/// Watches the parser's events and throws Error at the first one that breaks a limit.
-class Guard {
- public:
-  Guard(const std::string& source, const std::string& remedy) : source_(source), remedy_(remedy) {}
-
-  bool operator()(int depth, json::parse_event_t event, const json& value) {
-    // The parser counts the outermost container as depth 0.
-    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      if (depth >= kMaxJsonDepth)
-        throw bad_file(source_, "nested deeper than " + std::to_string(kMaxJsonDepth) + " levels", remedy_);
-    }
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key && !keys_.back().insert(value.get_ref<const std::string&>()).second)
-      throw bad_file(source_, "the key " + in_quotes(value.get_ref<const std::string&>()) + " appears twice", remedy_);
-    return true;
-  }
-
- private:
-  const std::string& source_;
-  const std::string& remedy_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-};
 
 /// nlohmann's message without its "[json.exception...] " tag, and without the unbounded excerpt of the input.
 std::string brief(const std::string& what) {
@@ -49,15 +25,83 @@ std::string brief(const std::string& what) {
   return text;
 }
 
+/// Builds the value from the parser's events, and throws Error at the first one that breaks a limit. nlohmann's own
+/// callback looks through all members of an object again after each of them, which takes minutes for large headers.
+class Builder final : public nlohmann::json_sax<json> {
+ public:
+  Builder(const std::string& source, const std::string& remedy) : source_(source), remedy_(remedy) {}
+
+  json& value() { return value_; }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override { return add(std::move(value)); }
+
+  bool start_object(size_t) override { return open(json::object()); }
+  bool start_array(size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    const auto [member, is_new] = open_.back()->get_ref<json::object_t&>().emplace(std::move(name), nullptr);
+    if (!is_new) throw bad_file(source_, "the key " + in_quotes(member->first) + " appears twice", remedy_);
+    member_ = &member->second;
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const json::exception& error) override {
+    throw bad_file(source_, "not valid JSON: " + brief(error.what()), remedy_);
+  }
+
+ private:
+  template <typename Value>
+  bool add(Value&& value) {
+    place(std::forward<Value>(value));
+    return true;
+  }
+
+  bool open(json container) {
+    if (open_.size() >= kMaxJsonDepth)
+      throw bad_file(source_, "nested deeper than " + std::to_string(kMaxJsonDepth) + " levels", remedy_);
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  /// Puts a value where the parser is: at the root, behind the last element of an array, or at the last key.
+  json& place(json value) {
+    if (open_.empty()) return value_ = std::move(value);
+    if (open_.back()->is_array()) return open_.back()->get_ref<json::array_t&>().emplace_back(std::move(value));
+    return *member_ = std::move(value);
+  }
+
+  const std::string& source_;
+  const std::string& remedy_;
+  json value_;
+  std::vector<json*> open_;  // the containers around the parser's place; none of them moves while one inside is open
+  json* member_ = nullptr;   // of the innermost object, which waits for its value
+};
+
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& source, const std::string& remedy) {
+  Builder builder(source, remedy);
+  json::sax_parse(text, &builder);
+  return std::move(builder.value());
+}
+
+json parse_json_if_valid(std::string_view text) {
   try {
-    Guard guard(source, remedy);
-    return json::parse(text,
-                       [&](int depth, json::parse_event_t event, json& value) { return guard(depth, event, value); });
-  } catch (const json::exception& error) {
-    throw bad_file(source, "not valid JSON: " + brief(error.what()), remedy);
+    return parse_json(text, "", "");
+  } catch (const Error&) {
+    return json(json::value_t::discarded);
   }
 }
 

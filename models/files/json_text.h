@@ -15,6 +15,9 @@ inline constexpr int kMaxJsonDepth = 32;
 /// that Error.
 nlohmann::json parse_json(std::string_view text, const std::string& source, const std::string& remedy);
 
+/// The same for text that need not be JSON: returns a value of which is_discarded() is true in place of throwing.
+nlohmann::json parse_json_if_valid(std::string_view text);
+
 /// A name from outside for an error message: quoted, control characters escaped, cut to a readable length.
 std::string in_quotes(std::string_view name);
 

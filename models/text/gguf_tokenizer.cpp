@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::models {
 namespace {
@@ -36,7 +37,7 @@ class GgufKeys {
   json read(const std::string& name) const {
     const auto found = metadata_.find("tokenizer.ggml." + name);
     if (found == metadata_.end()) throw bad(name, "is missing");
-    return json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+    return parse_json_if_valid(found->second);
   }
 
   const std::map<std::string, std::string>& metadata_;

@@ -26,6 +26,7 @@
 #include "app/ranks/world.h"
 #include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
+#include "models/files/json_text.h"
 #include "models/files/temporary.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
@@ -54,7 +55,7 @@ class LineSocket {
   nlohmann::json receive() {
     for (;;) {
       if (const size_t end = text_.find('\n'); end != std::string::npos) {
-        nlohmann::json message = nlohmann::json::parse(text_.substr(0, end), nullptr, /*allow_exceptions=*/false);
+        nlohmann::json message = models::parse_json_if_valid(std::string_view(text_).substr(0, end));
         text_.erase(0, end + 1);
         return message;
       }

@@ -11,6 +11,7 @@
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::app::tuning {
 namespace {
@@ -141,7 +142,7 @@ std::optional<TuneState> load(const fs::path& path, const std::string& key, cons
     const models::TensorFile file(path);
     const auto found = file.metadata().find("search");
     if (found == file.metadata().end()) throw damaged(path);
-    const json text = json::parse(found->second);
+    const json text = models::parse_json(found->second, path.string(), "");
     if (text.at("key") != key) return std::nullopt;
     return read(file, text, new_head, limits);
   } catch (const json::exception&) {
