@@ -21,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;
-constexpr const char* kRemedy = "name a PNG, JPEG, WebP or PPM file, or a video to go on from";
 
 std::string first_bytes(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -46,7 +45,7 @@ class PnmHeader {
     const size_t begin = place_;
     for (; place_ < file_.size() && std::isdigit(static_cast<unsigned char>(file_[place_])) != 0; ++place_)
       value = std::min<int64_t>(value * 10 + (file_[place_] - '0'), 1'000'000'000);
-    if (place_ == begin) throw bad_file(path_, "is no PPM: a number of its header is missing", kRemedy);
+    if (place_ == begin) throw bad_file(path_, "is no PPM: a number of its header is missing", kImageRemedy);
     return value;
   }
   /// Behind the one white space that follows the header.
@@ -71,18 +70,18 @@ class PnmHeader {
 
 /// P5, grey, or P6, of 8 or 16 bits.
 Image read_pnm(const fs::path& path) {
-  const std::string file = models::read_regular_file(path, kMostFileBytes, kRemedy);
+  const std::string file = models::read_regular_file(path, kMostFileBytes, kImageRemedy);
   PnmHeader header(path, file);
   Image image;
   image.width = header.number();
   image.height = header.number();
   const int64_t most = header.number();
   check_image_size(path, image.height, image.width);
-  if (most < 1 || most > 65535) throw bad_file(path, "is no PPM: its largest value is not 1 to 65535", kRemedy);
+  if (most < 1 || most > 65535) throw bad_file(path, "is no PPM: its largest value is not 1 to 65535", kImageRemedy);
   const size_t bytes = most > 255 ? 2 : 1, channels = file[1] == '6' ? 3 : 1;
   const auto pixels = static_cast<size_t>(image.height * image.width);
   const std::string_view data = header.rest();
-  if (data.size() < pixels * channels * bytes) throw bad_file(path, "is truncated: pixels are missing", kRemedy);
+  if (data.size() < pixels * channels * bytes) throw bad_file(path, "is truncated: pixels are missing", kImageRemedy);
   const auto value = [&](size_t index) {
     const auto byte = [&](size_t place) { return static_cast<int64_t>(static_cast<unsigned char>(data[place])); };
     const int64_t stored = bytes == 1 ? byte(index) : byte(2 * index) << 8 | byte(2 * index + 1);
@@ -120,7 +119,7 @@ Image read_tensor(const fs::path& path) {
 }
 
 Image read_still(const fs::path& path, ImageFormat format) {
-  const std::string file = models::read_regular_file(path, kMostFileBytes, kRemedy);
+  const std::string file = models::read_regular_file(path, kMostFileBytes, kImageRemedy);
   const ImageHeader header = read_image_header(format, as_bytes(file));
   check_image_size(path, header.height, header.width);
   if (format == ImageFormat::jpeg && header.components == 4)
@@ -133,7 +132,7 @@ Image read_still(const fs::path& path, ImageFormat format) {
 }  // namespace
 
 void check_image_size(const fs::path& path, int64_t height, int64_t width) {
-  if (height < 1 || width < 1) throw bad_file(path, "cannot be read as an image: it has no size", kRemedy);
+  if (height < 1 || width < 1) throw bad_file(path, "cannot be read as an image: it has no size", kImageRemedy);
   if (height > kMostImagePixels / width)
     throw bad_file(path,
                    "is a picture of " + std::to_string(width) + "x" + std::to_string(height) + ", more than " +
@@ -174,11 +173,19 @@ void refuse_sequence(const fs::path& path) {
     throw bad_file(path, "is the pattern of a sequence, and an image is one picture", remedy);
 }
 
+/// A pipe may be waited for, and a device read for ever.
+void require_regular_file(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) throw bad_file(path, "is no regular file", kImageRemedy);
+}
+
 Image read_image(const fs::path& path) {
   refuse_sequence(path);
   std::string extension = path.extension().string();
   std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return std::tolower(c); });
   if (extension == ".safetensors") return read_tensor(path);
+  require_regular_file(path);
   const std::string begin = first_bytes(path);
   if (begin.starts_with("P6") || begin.starts_with("P5")) return read_pnm(path);
   if (const auto format = image_format(as_bytes(begin))) return read_still(path, *format);

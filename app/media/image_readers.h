@@ -9,6 +9,8 @@
 
 namespace sparsereel::app {
 
+inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file, or a video to go on from";
+
 /// The pixels as they lie in the file. Throws Error, in a build without media libraries, too.
 Image decode_image(const std::filesystem::path& path, ImageFormat format, std::span<const std::byte> file);
 

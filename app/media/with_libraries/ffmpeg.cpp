@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -49,6 +50,14 @@ AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, in
   stream->avg_frame_rate = encoder.framerate;
   *code = avcodec_parameters_from_context(stream->codecpar, &encoder);
   return stream;
+}
+
+/// QuickTime, Safari and iOS play H.265 in MP4 and MOV under the tag hvc1 only, and FFmpeg's own choice is hev1.
+void use_apple_tag(AVFormatContext& context) {
+  const std::string_view format = context.oformat->name;
+  AVCodecParameters& stream = *context.streams[0]->codecpar;
+  if (stream.codec_id == AV_CODEC_ID_HEVC && (format == "mp4" || format == "mov"))
+    stream.codec_tag = MKTAG('h', 'v', 'c', '1');
 }
 
 }  // namespace
@@ -121,6 +130,7 @@ int try_header(const AVCodecContext& encoder, const char* format) {
   const std::unique_ptr<AVFormatContext, Free> context(opened);
   int code = 0;
   add_stream(*context, encoder, &code);
+  use_apple_tag(*context);
   if (code >= 0) code = avio_open_dyn_buf(&context->pb);
   if (code < 0) return code;
   code = avformat_write_header(context.get(), nullptr);
@@ -147,6 +157,7 @@ void Muxer::begin(const AVCodecContext& encoder, const std::vector<std::pair<con
   int code = 0;
   stream_ = add_stream(*context_, encoder, &code);
   require(code, file_.target());
+  use_apple_tag(*context_);
   require(avio_open(&context_->pb, context_->url, AVIO_FLAG_WRITE), file_.target());
   AVDictionary* dictionary = nullptr;
   for (const auto& [name, value] : options) av_dict_set(&dictionary, name, value, 0);

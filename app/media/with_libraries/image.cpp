@@ -1,12 +1,16 @@
 // Pictures through FFmpeg's decoders: PNG, JPEG and WebP by themselves, and the last frame of what else it knows.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fstream>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 
 extern "C" {
+#include <libavutil/avstring.h>
 #include <libavutil/display.h>
 #include <libavutil/pixdesc.h>
 }
@@ -21,9 +25,24 @@ namespace {
 namespace fs = std::filesystem;
 
 Error unreadable(const fs::path& path, int code) {
-  return bad_file(path, "cannot be read as an image: " + ffmpeg::message(code),
-                  "name a PNG, JPEG, WebP or PPM file, or a video to go on from");
+  return bad_file(path, "cannot be read as an image: " + ffmpeg::message(code), kImageRemedy);
 }
+
+/// Options of FFmpeg's, which may take some of them out and free them.
+class Options {
+ public:
+  explicit Options(std::initializer_list<std::pair<const char*, const char*>> options) {
+    for (const auto& [name, value] : options) av_dict_set(&dictionary_, name, value, 0);
+  }
+  Options(Options&& other) noexcept : dictionary_(std::exchange(other.dictionary_, nullptr)) {}
+  Options& operator=(Options&&) = delete;
+  ~Options() { av_dict_free(&dictionary_); }
+
+  AVDictionary** get() { return &dictionary_; }
+
+ private:
+  AVDictionary* dictionary_ = nullptr;
+};
 
 int require_image(int code, const fs::path& path) {
   if (code < 0) throw unreadable(path, code);
@@ -156,14 +175,46 @@ AVCodecID codec_of(ImageFormat format) {
   return format == ImageFormat::png ? AV_CODEC_ID_PNG : AV_CODEC_ID_WEBP;
 }
 
-/// A file that is open for reading.
+/// FFmpeg's readers of pictures and videos that lie in one file, as a picture of a stranger may be any of them.
+/// Playlists (hls, dash, concat), patterns of names (image2), drawings that take minutes to compute (svg) and devices
+/// are not here.
+constexpr const char* kReaders =
+    "png_pipe,apng,jpeg_pipe,mjpeg,mpjpeg,webp_pipe,gif,bmp_pipe,tiff_pipe,exr_pipe,hdr_pipe,jpegxl_pipe,jpegxl_anim,"
+    "j2k_pipe,jpegls_pipe,qoi_pipe,sgi_pipe,dds_pipe,dpx_pipe,pam_pipe,pbm_pipe,pgm_pipe,pgmyuv_pipe,ppm_pipe,pfm_pipe,"
+    "phm_pipe,pcx_pipe,psd_pipe,qdraw_pipe,sunrast_pipe,xbm_pipe,xpm_pipe,xwd_pipe,cri_pipe,gem_pipe,photocd_pipe,"
+    "pictor_pipe,vbn_pipe,ico,mov,matroska,avi,flv,live_flv,ivf,obu,av1,yuv4mpegpipe,nut,ogg,mpeg,mpegts,mpegvideo,"
+    "m4v,h263,h264,hevc,vvc,vc1,dv,asf,mxf,swf,rm,roq,flic,smk,bink";
+
+/// The reader of a file by its content. A name must not decide: "x%03d.bmp" would be read as a pattern.
+const AVInputFormat* reader_of(const fs::path& path) {
+  constexpr size_t kMostProbed = 1 << 20;
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw unreadable(path, AVERROR(errno != 0 ? errno : EIO));
+  std::string begin(kMostProbed, '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  const auto bytes = static_cast<int>(file.gcount());
+  begin.resize(static_cast<size_t>(bytes));
+  begin.append(AVPROBE_PADDING_SIZE, '\0');
+  const AVProbeData probe = {
+      .filename = "", .buf = reinterpret_cast<unsigned char*>(begin.data()), .buf_size = bytes, .mime_type = nullptr};
+  const AVInputFormat* reader = av_probe_input_format(&probe, /*is_opened=*/1);
+  if (reader == nullptr) throw unreadable(path, AVERROR_INVALIDDATA);
+  if (av_match_list(reader->name, kReaders, ',') <= 0)
+    throw bad_file(path, std::string("is no picture and no video in one file, but ") + reader->name, kImageRemedy);
+  return reader;
+}
+
+/// A file that is open for reading. It opens no other file.
 class Source {
  public:
   explicit Source(const fs::path& path) : path_(path) {
+    const AVInputFormat* reader = reader_of(path);
+    Options options({{"protocol_whitelist", "file"}, {"format_whitelist", kReaders}});
     AVFormatContext* opened = nullptr;
-    require_image(avformat_open_input(&opened, ("file:" + path.string()).c_str(), nullptr, nullptr), path);
+    require_image(avformat_open_input(&opened, ("file:" + path.string()).c_str(), reader, options.get()), path);
     context_.reset(opened);
-    require_image(avformat_find_stream_info(context_.get(), nullptr), path_);
+    find_streams();
     index_ = require_image(av_find_best_stream(context_.get(), AVMEDIA_TYPE_VIDEO, -1, -1, &codec_, 0), path_);
     check_image_size(path, stream().codecpar->height, stream().codecpar->width);
   }
@@ -198,6 +249,17 @@ class Source {
   AVStream& stream() const { return *context_->streams[index_]; }
   int64_t end() const {
     return context_->duration + (context_->start_time == AV_NOPTS_VALUE ? 0 : context_->start_time);
+  }
+  /// Some pictures say their size only to a decoder, which must not decode them where it is too large.
+  void find_streams() {
+    const std::string most = std::to_string(kMostImagePixels);
+    std::vector<Options> owned;
+    std::vector<AVDictionary*> options;
+    for (unsigned i = 0; i < context_->nb_streams; ++i)
+      options.push_back(*owned.emplace_back(Options({{"max_pixels", most.c_str()}})).get());
+    const int code = avformat_find_stream_info(context_.get(), options.empty() ? nullptr : options.data());
+    for (size_t i = 0; i < options.size(); ++i) *owned[i].get() = options[i];
+    require_image(code, path_);
   }
   const int32_t* display_matrix() const {
 #if LIBAVFORMAT_VERSION_INT >= AV_VERSION_INT(60, 15, 100)

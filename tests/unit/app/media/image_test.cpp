@@ -2,6 +2,8 @@
 #include "app/media/image.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -89,6 +91,75 @@ TEST(Image, TooManyPixelsAreRefusedBeforeTheyAreDecoded) {
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "large.ppm"); }, {"large.ppm", "30000x30000"}));
   const std::string jpeg = models::read_regular_file(kPictures / "grey.jpg", 1 << 20, "");
   with("grey.jpg", jpeg.find(std::string("\xff\xc0", 2)) + 5, "\x75\x30\x75\x30");
+}
+
+TEST(Image, ListsOfOtherFilesAreNone) {
+  const test::TemporaryFolder folder;
+  write_video(folder / "clip.mp4",
+              {.data = std::vector<float>(32 * 32 * 3).data(), .frames = 1, .height = 32, .width = 32}, {});
+  const std::map<std::string, std::string> lists = {
+      {"hls", "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nclip.mp4\n"},
+      {"concat", "ffconcat version 1.0\nfile clip.mp4\n"},
+      {"dash",
+       "<?xml version=\"1.0\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" type=\"dynamic\" "
+       "profiles=\"urn:mpeg:dash:profile:isoff-live:2011\"></MPD>"},
+      {"svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"8\" height=\"8\"/>"}};
+  for (const auto& [kind, text] : lists) {
+    std::ofstream(folder / (kind + ".png")) << text;
+    EXPECT_TRUE(test::throws_error([&] { read_image(folder / (kind + ".png")); }, {kind + ".png"})) << kind;
+  }
+}
+
+TEST(Image, APipeIsNotWaitedFor) {
+  const test::TemporaryFolder folder;
+  const fs::path pipe = folder / "pipe.png";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(test::throws_error([&] { read_image(pipe); }, {"pipe.png", "is no regular file"}));
+  EXPECT_TRUE(test::throws_error([&] { read_image("/dev/zero"); }, {"/dev/zero", "is no regular file"}));
+}
+
+std::string little(uint32_t number, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(number >> 8 * i);
+  return text;
+}
+
+/// A BMP of one colour.
+std::string bmp(int width, int height, const std::string& bgr) {
+  std::string pixels;
+  for (int i = 0; i < width * height; ++i) pixels += bgr;
+  const auto length = static_cast<uint32_t>(pixels.size());
+  return "BM" + little(54 + length, 4) + little(0, 4) + little(54, 4) + little(40, 4) +
+         little(static_cast<uint32_t>(width), 4) + little(static_cast<uint32_t>(height), 4) + little(1, 2) +
+         little(24, 2) + little(0, 4) + little(length, 4) + std::string(16, '\0') + pixels;
+}
+
+TEST(Image, ANameWithAPercentSignIsOneFile) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "x001.bmp", std::ios::binary) << bmp(8, 8, {'\0', '\0', '\xff'});
+  for (const char* name : {"x%03d.bmp", "100%done.bmp", "x*.bmp"}) {
+    std::ofstream(folder / name, std::ios::binary) << bmp(8, 8, {'\xff', '\0', '\0'});
+    const Image image = read_image(folder / name);
+    EXPECT_EQ(image.width, 8) << name;
+    EXPECT_EQ((std::vector<uint8_t>(image.pixels.begin(), image.pixels.begin() + 3)), (std::vector<uint8_t>{0, 0, 255}))
+        << name;
+  }
+}
+
+// Only a decoder finds the size of these, and it must not take gigabytes for it.
+TEST(Image, TooManyPixelsAreRefusedByTheDecoderToo) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "large.pam") << "P7\nWIDTH 30000\nHEIGHT 30000\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n"
+                                      << std::string(100, 'x');
+  std::string sgi("\x01\xda\0\x01\0\x03\x75\x30\x75\x30\0\x03", 12);
+  std::ofstream(folder / "large.sgi", std::ios::binary) << sgi + std::string(1024, '\0');
+  for (const char* name : {"large.pam", "large.sgi"}) {
+    rusage before{}, after{};
+    getrusage(RUSAGE_SELF, &before);
+    EXPECT_TRUE(test::throws_error([&] { read_image(folder / name); }, {name})) << name;
+    getrusage(RUSAGE_SELF, &after);
+    EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 200 << 10) << name;  // KiB
+  }
 }
 
 TEST(Image, HeadersSaySizes) {

@@ -45,6 +45,17 @@ TEST_F(Mp4, IsH264Yuv420pWithAllFourColourTags) {
   EXPECT_EQ(written.note, "");
 }
 
+// Apple's players refuse FFmpeg's own choice, hev1.
+TEST_F(Mp4, H265HasTheTagThatApplesPlayersTake) {
+  if (avcodec_find_encoder_by_name("libx265") == nullptr) GTEST_SKIP() << "this FFmpeg has no libx265";
+  for (const char* name : {"clip.mp4", "clip.mov"}) {
+    write_video(folder / name, clip.view, {.codec = "libx265"});
+    const std::string bytes = read_bytes(folder / name);
+    EXPECT_NE(bytes.find("hvc1"), std::string::npos) << name;
+    EXPECT_EQ(bytes.find("hev1"), std::string::npos) << name;
+  }
+}
+
 TEST_F(Mp4, HasItsIndexInFrontOfTheFrames) {
   write_video(path, clip.view, {});
   const std::string bytes = read_bytes(path);
