@@ -102,7 +102,9 @@ void tell_video(World& world, const Video& video, const models::Inputs& inputs, 
                          {"decode", inputs.decode},
                          {"keep_transformer", inputs.keep_transformer},
                          {"checkpoints", run.checkpoint != nullptr},
-                         {"checkpoint_every", run.checkpoint_every}});
+                         {"checkpoint_every", run.checkpoints.every},
+                         {"checkpoint_last", run.checkpoints.last},
+                         {"checkpoint_cancelled", run.checkpoints.cancelled}});
   for (const auto member : models::Conditioning::tensors()) {
     const at::Tensor& tensor = inputs.conditioning.*member;
     tell_tensor(world.control(), tensor.defined() ? tensor.to(at::kCPU) : tensor);
@@ -150,7 +152,7 @@ class Follower {
   void compare_given(const nlohmann::json& rank_0) const {
     if (!world_.given() || rank_0.is_null()) return;
     nlohmann::json own = *world_.given(), others = rank_0;
-    for (const char* name : {"device", "threads", "quiet", "json", "report"}) {  // of a process
+    for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // of a process
       own.erase(name);
       others.erase(name);
     }
@@ -221,7 +223,9 @@ class Follower {
     run.frames = &frames;
     // States that rank 0 keeps are made by all of them.
     if (message.at("checkpoints").get<bool>()) run.checkpoint = [](const models::DenoisingState&) {};
-    run.checkpoint_every = message.at("checkpoint_every").get<int64_t>();
+    run.checkpoints = {.every = message.at("checkpoint_every").get<int64_t>(),
+                       .last = message.at("checkpoint_last").get<bool>(),
+                       .cancelled = message.at("checkpoint_cancelled").get<bool>()};
     if (world_.given()) run.cancelled = interrupted;  // a launcher's signals come to all
     make_over_ranks(run, world_);
     try {
