@@ -180,12 +180,14 @@ void add_generate(CommandLine& line) {
   command->callback([&line] {
     if (line.is_silent) return follow_rank_0(line);
     line.collect();
+    const bool output_is_named = line.settings.has("output");
     line.reservations = choose_output(line.settings, video_count(line.settings));
     const std::vector<Settings> videos = settings_of_videos(line.settings);
     check_files(videos, line.config, {});
     line.start("generate");
     const std::unique_ptr<World> world = World::find(line.settings, line.given());
-    generate(videos, line.settings.text("output", kDefaultOutput), world.get(), line.report);
+    const GivenOutput output{.path = line.settings.text("output", kDefaultOutput), .is_named = output_is_named};
+    generate(videos, output, world.get(), line.report);
   });
 }
 

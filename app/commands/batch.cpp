@@ -16,6 +16,7 @@
 #include "app/counted.h"
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
+#include "app/job/last_line.h"
 #include "app/job/outputs.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
@@ -174,12 +175,15 @@ std::string summary(const Tally& tally, const BatchOptions& options, const std::
                     double seconds) {
   std::string text = options.folder.string() + ": " + counted(tally.share, "row");
   if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
-  text += ", " + std::to_string(tally.rendered) + " rendered, " + std::to_string(tally.skipped) +
-          " were finished before" + (tally.moved > 0 ? " (" + std::to_string(tally.moved) + " renamed)" : "") + ", " +
-          std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
+  text += ", " + std::to_string(tally.rendered) + " rendered";
+  if (tally.skipped > 0) text += ", " + std::to_string(tally.skipped) + " were finished before";
+  if (tally.moved > 0) text += " (" + std::to_string(tally.moved) + " renamed)";
+  if (!tally.failed.empty()) text += ", " + std::to_string(tally.failed.size()) + " failed";
+  text += ", in " + duration_text(seconds);
   const auto render = tally.seconds.find("render");
   if (tally.rendered > 0 && render != tally.seconds.end())
-    text += " (" + fixed(render->second / static_cast<double>(tally.rendered), 2) + " s a video)";
+    text += " (" + duration_text(render->second / static_cast<double>(tally.rendered)) + " a video)";
+  if (const std::string preset = tally.presets.common_name(); !preset.empty()) text += ", " + preset;
   constexpr size_t kMostNames = 5;
   for (size_t i = 0; i < std::min(left_over.size(), kMostNames); ++i)
     text += (i == 0 ? ", of no row any more: " : ", ") + left_over[i];
@@ -314,13 +318,19 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   progress.clear();
   tally.told = early_warnings(left);
   print_warnings(tally.told);
-  if (!cards.empty() && !left.empty())
-    render_on_cards(cards, options, groups, manifest, progress, tally);
-  else
-    for (Group& group : groups) {
-      renderer.render(group.rows, *group.pipeline);
-      group.pipeline.reset();  // its weights make room for the next one's
-    }
+  try {
+    if (!cards.empty() && !left.empty())
+      render_on_cards(cards, options, groups, manifest, progress, tally);
+    else
+      for (Group& group : groups) {
+        renderer.render(group.rows, *group.pipeline);
+        group.pipeline.reset();  // its weights make room for the next one's
+      }
+  } catch (const models::Cancelled&) {
+    progress.clear();
+    print_warnings(tally.warnings);
+    throw;
+  }
   progress.clear();
   report.recovery.clear();
   const double seconds = seconds_since(start);
@@ -329,6 +339,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   report.content["set"]["left_over"] = left_over;
   report.last_line = summary(tally, options, left_over, seconds);
   report_failures(tally, report.last_line);
+  if (!set.merged.flag("verbose")) return;
   for (const std::string& line : tally.presets.lines()) report.last_line += "\n" + line;
 }
 

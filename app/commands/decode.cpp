@@ -10,6 +10,7 @@
 #include "app/counted.h"
 #include "app/job/frame_writer.h"
 #include "app/job/interrupt.h"
+#include "app/job/last_line.h"
 #include "app/job/latents.h"
 #include "app/job/outputs.h"
 #include "app/job/progress.h"
@@ -115,8 +116,9 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   add_output_report(report.content, run, shape, written);
   report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});
   print_warnings(warnings);
-  report.last_line =
-      output_summary(run, shape) + ", " + fixed(seconds, 1) + " s, " + memory_summary(report.content["memory"]);
+  report.last_line = video_text(run, shape) + ", decoded in " + duration_text(seconds);
+  if (run.verbose)
+    report.last_line += "\n  " + counted(shape.frames, "frame") + ", " + memory_summary(report.content["memory"]);
 }
 
 }  // namespace sparsereel::app

@@ -226,6 +226,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.threads = settings.whole("threads");
   if (run.threads) models::check_threads(*run.threads);
   run.quiet = settings.flag("quiet");
+  run.verbose = settings.flag("verbose");
   return run;
 }
 

@@ -37,7 +37,7 @@ struct RunOptions {
   VideoOptions video;                   // without the recipe, which is known at the end
   bool metadata = true;
   std::optional<int64_t> threads;
-  bool quiet = false;
+  bool quiet = false, verbose = false;
 };
 
 struct GenerateOptions {

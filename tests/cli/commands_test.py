@@ -80,7 +80,9 @@ class Commands(CommandLineTest):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors', '--seed', 11))
         result = self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--fps', 12,
                                                '--vae-tiling', 'on', '--contact-sheet', 'sheet.png'))
-        self.assertIn(f'b.mp4: {FAMILY.frames} frames 64x64', result.stdout)
+        self.assertRegex(result.stdout, rf'\Ab\.mp4: {FAMILY.frames / 12:.1f} s of video, 64x64, decoded in [0-9.]+ s\n\Z')
+        again = ('decode', 'latents.safetensors', '-m', MODEL, '-o', 'c.safetensors', '--verbose')
+        self.assertRegex(self.succeed(self.run_program(*again)).stdout, rf'\n  {FAMILY.frames} frames, peak memory')
         recipe = json.loads(self.succeed(self.run_program('inspect', 'b.mp4', '--json')).stdout)['recipe']
         self.assertEqual((recipe['seed'], recipe['fps'], recipe['vae_tiling']), (11, 12, 'on'))
         self.assertIn('sheet.png', self.names())

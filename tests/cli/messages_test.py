@@ -161,7 +161,7 @@ class Errors(CommandLineTest):
                 self.assertRegex(text, f'warning: {words}[0-9]+ (minutes|hours|days) on this CPU')
 
     def test_one_is_not_many(self):
-        self.assertIn('video.mp4: 1 frame 64x64', self.succeed(self.generate('--frames', 1)).stdout)
+        self.assertIn('video.mp4: 1 frame, 64x64', self.succeed(self.generate('--frames', 1)).stdout)
         (self.folder / 'set.txt').write_text('a\n')
         usual = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--steps', 1, '--frames', 1, '--device', 'cpu']
         self.assertIn('out: 1 row, 1 rendered', self.succeed(self.run_program(*usual)).stdout)
