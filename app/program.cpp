@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 
+#include "app/called_program.h"
 #include "app/clock.h"
 #include "app/commands/batch.h"
 #include "app/commands/bench.h"
@@ -25,6 +26,7 @@
 #include "app/job/early_report.h"
 #include "app/job/interrupt.h"
 #include "app/job/outputs.h"
+#include "app/options/choice_commands.h"
 #include "app/options/command_tree.h"
 #include "app/options/several.h"
 #include "app/ranks/children.h"
@@ -312,7 +314,7 @@ void add_inspect_and_config(CommandLine& line) {
       line.program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
   inspect_command
       ->add_option("PATH", line.path,
-                   "checkpoint folder, .safetensors, video, folder of PNGs, or recipe or report as .json")
+                   "checkpoint, folder of models, .safetensors, video, folder of PNGs, or recipe or report as .json")
       ->type_name("FILE")
       ->required();
   inspect_command->add_flag("--json", line.json, "print one JSON object");
@@ -401,12 +403,16 @@ void run(int argc, char** argv, bool is_silent, RunReport& report) {
   }
 }
 
-/// Prints cause and remedy, a line each, and ends the report; a report that cannot be written changes nothing about the
-/// exit code.
-int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy) {
+/// Prints cause and remedy, a line each, and the choices as commands, made of the `words` of this one. Ends the report;
+/// a report that cannot be written changes nothing about the exit code.
+int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy,
+         const std::vector<ErrorChoice>& choices, const std::vector<std::string>& words) {
+  if (!choices.empty()) remedy = "run one of these commands";
   if (!report.recovery.empty()) remedy += (remedy.empty() ? "" : "; ") + report.recovery;
   std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause) << "\n  remedy: " << one_line(remedy)
             << "\n";
+  print_choices(std::cerr, choices, words);
+  if (!choices.empty()) report.content["choices"] = choices_report(choices, words);
   try {
     return finish(report, exit_code, cause, remedy);
   } catch (const Error& error) {
@@ -433,7 +439,8 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
     const bool resumable = error.kind() == ErrorKind::cancelled && !report.recovery.empty();
-    return fail(report, models::exit_code(error.kind()), error.what(), resumable ? "" : error.remedy());
+    return fail(report, models::exit_code(error.kind()), error.what(), resumable ? "" : error.remedy(), error.choices(),
+                {argv + 1, argv + argc});
   }
 }
 
@@ -455,6 +462,7 @@ int run_silently(int argc, char** argv, bool last_words) {
 int run_program(int argc, char** argv, const Additions& additions) {
   try {
     seconds_before_main();
+    remember_call(argc > 0 ? argv[0] : nullptr);
     const auto started = find_started_rank(process_environment);
     if (started) live_no_longer_than(started->parent);
     for (const models::Family& family : additions.families) models::add_family(family);

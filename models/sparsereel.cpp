@@ -36,6 +36,17 @@ static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPA
 namespace sparsereel {
 namespace {
 
+/// ": some-model, fp16, 28.6 GB (transformer a.safetensors); ...": the ways out of an error that has several.
+std::string listed(const std::vector<ErrorChoice>& choices) {
+  std::string text;
+  for (const ErrorChoice& choice : choices) {
+    text += (text.empty() ? ": " : "; ") + choice.group + (choice.group.empty() ? "" : ", ") + choice.title + " (";
+    for (const auto& [field, value] : choice.values) text += (text.back() == '(' ? "" : ", ") + field + " " + value;
+    text += ")";
+  }
+  return text;
+}
+
 /// Runs `action` in inference mode; what it throws leaves as a Failure.
 template <typename Action>
 auto guarded(const Action& action) {
@@ -44,7 +55,8 @@ auto guarded(const Action& action) {
     return action();
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
-    throw Failure(models::exit_code(error.kind()), error.what(), error.remedy(), error.field());
+    throw Failure(models::exit_code(error.kind()), error.what(), error.remedy() + listed(error.choices()),
+                  error.field());
   }
 }
 

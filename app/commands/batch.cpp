@@ -17,6 +17,7 @@
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
 #include "app/job/outputs.h"
+#include "app/job/used_files.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "app/options/several.h"
@@ -96,7 +97,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
   }
   std::shared_ptr<models::Pipeline> pipeline;
   renderer.prepare(rows, [&] {
-    pipeline = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
+    pipeline = models::Pipeline::open(open_and_say(rows.front()->options.run), rows.front()->options.request);
   });
   return pipeline;
 }

@@ -10,6 +10,7 @@
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/rank_stages.h"
 #include "app/commands/bench/rows.h"
+#include "app/job/used_files.h"
 #include "app/links.h"
 #include "app/measure/ranks_cost.h"
 #include "hilbert/error.h"
@@ -117,7 +118,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::Checkpoint folder = open_model(plan.run);
+  const models::Checkpoint folder = open_and_say(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
   choose_steps(pipeline->spec(), plan);
   begin_report(settings, plan, folder, *pipeline, report, bench::fewest(counts));

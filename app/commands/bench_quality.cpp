@@ -9,6 +9,7 @@
 #include "app/commands/bench.h"
 #include "app/commands/bench/quality_runs.h"
 #include "app/counted.h"
+#include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "hilbert/error.h"
@@ -130,7 +131,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   TableOutput output(options.table);
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::Checkpoint folder = open_model(plan.run);
+  const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
   // Of one kind of weights for all rows, its own: what it says of the run holds for each.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;

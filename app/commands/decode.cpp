@@ -13,6 +13,7 @@
 #include "app/job/latents.h"
 #include "app/job/outputs.h"
 #include "app/job/progress.h"
+#include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "models/engine/frames.h"
 #include "models/weights/device.h"
@@ -77,7 +78,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   request.dtype = dtype_of(settings, recipe, request);
   check_outputs(settings, run, latents);
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
-  const auto pipeline = models::Pipeline::open(open_model(run), request);
+  const auto pipeline = models::Pipeline::open(open_and_say(run), request);
   const auto& stride = pipeline->spec().stride;
   check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video);
   report.content["model"] = std::filesystem::canonical(run.model).string();

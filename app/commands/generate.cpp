@@ -14,6 +14,7 @@
 #include "app/job/job.h"
 #include "app/job/preset_lines.h"
 #include "app/job/progress.h"
+#include "app/job/used_files.h"
 #include "app/links.h"
 #include "app/ranks/shared_video.h"
 #include "attention/attention.h"
@@ -129,7 +130,7 @@ void Generation::open() {
   models::start_device(videos_.front().options.request.device);
   if (world_ != nullptr) meet();
   begun_ = {.start = seconds_before_main(), .libraries = seconds_since(before)};
-  pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
+  pipeline_ = models::Pipeline::open(open_and_say(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
   LoadedFiles files;
   const int64_t ranks = world_ == nullptr ? 1 : world_->size();

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "app/commands/inspect_folder.h"
 #include "app/counted.h"
 #include "app/job/report.h"
 #include "app/media/video.h"
@@ -76,7 +77,8 @@ std::string fp8_options(const models::CheckpointSummary& summary) {
   return text;
 }
 
-void inspect_checkpoint(const fs::path& path, bool json) {
+/// `inventory`: of the folder that it was found in; null: it is what the user named.
+void inspect_checkpoint(const fs::path& path, bool json, const FolderInventory* inventory = nullptr) {
   Settings settings;
   collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
@@ -89,6 +91,7 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   if (json) {
     nlohmann::json content = models::to_json(summary);
     if (!files.empty()) content["files"] = models::shown(files);
+    if (inventory != nullptr) content.update(inventory_report(*inventory));
     std::cout << dump(content, 2) << "\n";
     return;
   }
@@ -107,6 +110,18 @@ void inspect_checkpoint(const fs::path& path, bool json) {
                 << human_bytes(bytes);
     std::cout << "\n";
   }
+  if (inventory != nullptr) print_rest_of_inventory(*inventory);
+}
+
+/// A folder of one model is that model; of others, all that is there is listed.
+void inspect_folder(const fs::path& path, bool json) {
+  const FolderInventory inventory = take_inventory(path);
+  if (inventory.is_empty()) return inspect_checkpoint(path, json);  // says what it lacks
+  if (inventory.only_model() != nullptr) return inspect_checkpoint(path, json, &inventory);
+  if (json)
+    std::cout << dump(inventory_report(inventory), 2) << "\n";
+  else
+    print_inventory(inventory);
 }
 
 /// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"
@@ -230,8 +245,8 @@ void inspect_video(const fs::path& path, bool json) {
 }  // namespace
 
 void inspect(const fs::path& path, bool json) {
-  const bool checkpoint = fs::exists(path / "model_index.json");  // whatever stands beside it
-  if (checkpoint || (fs::is_directory(path) && !fs::exists(recipe_beside(path)))) return inspect_checkpoint(path, json);
+  if (fs::exists(path / "model_index.json")) return inspect_checkpoint(path, json);  // whatever stands beside it
+  if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, json);
   if (path.empty()) throw bad_input("PATH is empty", "name a file or a folder");
   if (!fs::exists(path)) throw bad_file(path, "no such file or folder", "check the path");
   for (const char* extension : {".safetensors", ".gguf", ".pth", ".pt"})

@@ -11,6 +11,7 @@
 #include "app/commands/tune/result.h"
 #include "app/commands/tune/session.h"
 #include "app/job/image.h"
+#include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "app/options/option_group.h"
@@ -158,7 +159,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::Checkpoint folder = open_model(plan.run);
+  const models::Checkpoint folder = open_and_say(plan.run);
   const tuning::Pipelines pipelines = open_pipelines(plan, folder);
   const auto& pipeline = pipelines.begin()->second;
   check_sparse_runs(*pipeline);

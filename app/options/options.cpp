@@ -91,6 +91,12 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   return files;
 }
 
+/// Whether the video begins with an image. Unknown beside no prompt: the rows of a set may have images of their own.
+std::optional<bool> gives_images(const Settings& settings) {
+  if (settings.has("image") || settings.has("last_image")) return true;
+  return lacks_prompt(settings) ? std::nullopt : std::optional(false);
+}
+
 /// What is known beforehand of the model that the settings name.
 struct KnownModel {
   models::ModelConfig config;  // without defaults where no file fits
@@ -137,7 +143,8 @@ fs::path model_path(const Settings& settings) {
     return *model;
   }
   if (const auto file = settings.text("random_weights")) return *file;
-  if (const auto file = settings.text("transformer")) return *file;
+  for (const char* expert : {"transformer", "transformer_2"})
+    if (const auto file = settings.text(expert)) return *file;
   fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
@@ -146,7 +153,7 @@ fs::path model_path(const Settings& settings) {
 
 models::Checkpoint open_model(const RunOptions& run) {
   if (run.random_weights) return folder_of(models::read_architecture(run.model));
-  return models::open_model(run.model, run.files, models::data_folder() / "configs");
+  return models::open_model(run.model, run.files, models::data_folder() / "configs", run.with_images);
 }
 
 models::Checkpoint open_model(const Settings& settings) {
@@ -154,6 +161,7 @@ models::Checkpoint open_model(const Settings& settings) {
   run.model = model_path(settings);
   run.files = files_of_parts(settings);
   run.random_weights = settings.has("random_weights");
+  run.with_images = gives_images(settings);
   return open_model(run);
 }
 
@@ -216,6 +224,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.model = model_path(settings);
   run.files = files_of_parts(settings);
   run.random_weights = settings.has("random_weights");
+  run.with_images = gives_images(settings);
   run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");

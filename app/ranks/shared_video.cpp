@@ -171,6 +171,7 @@ class Follower {
     run.model = message.at("model").get<std::string>();
     run.files = message.at("files").get<std::map<std::string, std::string>>();
     run.random_weights = message.at("random_weights").get<bool>();
+    if (!message.at("with_images").is_null()) run.with_images = message.at("with_images").get<bool>();
     pipeline_ = models::Pipeline::open(open_model(run), request_of(message.at("request"), world_));
     pipeline_->check_weights();
     pipeline_->load_transformer();
@@ -254,15 +255,17 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
   // Of the model nothing is read yet: where the scale is left open it counts as guided. Splits that no video uses cost
   // some memory; those that are missing are made when a video begins.
   const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;
-  tell(world.control(), {{"what", "model"},
-                         {"given", given},
-                         {"group", std::vector<char>(group.begin(), group.end())},
-                         {"passes", passes},
-                         {"model", options.run.model.string()},
-                         {"files", options.run.files},
-                         {"random_weights", options.run.random_weights},
-                         {"threads", threads},
-                         {"request", json_of(options.request)}});
+  tell(world.control(),
+       {{"what", "model"},
+        {"given", given},
+        {"group", std::vector<char>(group.begin(), group.end())},
+        {"passes", passes},
+        {"model", options.run.model.string()},
+        {"files", options.run.files},
+        {"random_weights", options.run.random_weights},
+        {"with_images", options.run.with_images ? nlohmann::json(*options.run.with_images) : nlohmann::json()},
+        {"threads", threads},
+        {"request", json_of(options.request)}});
   world.begin_group(group, passes);
 }
 

@@ -241,6 +241,7 @@ Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, cons
                                 const json& architecture, const std::map<std::string, fs::path>& files) {
   Checkpoint checkpoint = with_random_weights(file, transformer_class, architecture);
   checkpoint.path_ = path;
+  checkpoint.is_of_files_ = true;
   checkpoint.places_.clear();
   for (const auto& [role, place] : files) {
     checkpoint.places_.push_back(place);

@@ -53,6 +53,14 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::string name_in_file(const std::string& name) const;
 };
 
+/// A file that was chosen for a part, and how.
+struct ChosenFile {
+  std::string role;
+  std::filesystem::path path;
+  size_t found = 1;         // how many files could have been this part
+  bool is_partner = false;  // of the other expert, which the user named
+};
+
 struct Part;
 
 /// These weights as a component of this part: no config, and nothing is known of what it holds. Of a file of several
@@ -84,6 +92,11 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   /// What names its components: model_index.json, or the file of the architecture.
   const std::filesystem::path& index_file() const { return index_file_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
+  /// Whether open_model() made it of files, those included that the user named for single parts.
+  bool is_of_files() const { return is_of_files_; }
+  /// Which files were chosen where the user did not name them all.
+  const std::vector<ChosenFile>& choices() const { return choices_; }
+  void set_choices(std::vector<ChosenFile> choices) { choices_ = std::move(choices); }
   /// What it is read from: the index and the folder of each component that this names; the file of the architecture;
   /// the files of the weights.
   const std::vector<std::filesystem::path>& places() const { return places_; }
@@ -131,6 +144,8 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   std::vector<std::filesystem::path> places_;
   std::map<std::string, Source> sources_;  // by role
   std::filesystem::path tokenizer_;        // in place of the others
+  bool is_of_files_ = false;
+  std::vector<ChosenFile> choices_;
   mutable std::map<std::string, Component> opened_;
 };
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/format_name.h"
 #include "models/checkpoint/model_hash.h"
-#include "models/checkpoint/quantization.h"
 #include "models/files/sha256.h"
 
 namespace sparsereel::models {
@@ -19,16 +19,8 @@ bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
 }
 
-bool is_scale(const std::string& name) {
-  return is_about_quantization(name) || name.ends_with(".scale_weight") || name.ends_with(".weight_scale");
-}
-
-bool has_scale(const TensorTable& tensors, const std::string& name) {
-  return std::ranges::any_of(scale_names(name), [&](const std::string& scale) { return tensors.contains(scale); });
-}
-
 /// The most frequent type first.
-std::string format_of(const Component& component) {
+std::string types_of(const Component& component) {
   std::map<std::string, int64_t> counts;
   for (const auto& [tensor, place] : component.tensors)
     if (!is_scale(tensor))
@@ -61,7 +53,7 @@ std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
     const Component& component = checkpoint.component(role);
     if (!component.by_itself) continue;
     PartFile file{
-        .role = role, .path = component.origin, .format = format_of(component), .sha256 = weights_hash(component)};
+        .role = role, .path = component.origin, .format = types_of(component), .sha256 = weights_hash(component)};
     for (const auto& each : component.files) file.bytes += std::filesystem::file_size(each->path());
     files.push_back(std::move(file));
   }

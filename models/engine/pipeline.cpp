@@ -112,7 +112,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       spec_(describe(folder_)) {
   drop_idle_fp8();
   for (const auto& [role, file] : files_)
-    if (!file.empty()) folder_.replace(role, file);
+    if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
