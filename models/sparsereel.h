@@ -136,7 +136,8 @@ using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 class SPARSEREEL_API TextToVideo {
  public:
   /// `model`: a checkpoint in diffusers' layout, or a folder of single files, or one file of all parts; empty: the
-  /// files that the options name. Where a folder holds several models, the Failure's remedy lists their files. Only headers are read here; weights are loaded while a video is made.
+  /// files that the options name. Where a folder holds several models, the Failure's remedy lists their files. Only
+  /// headers are read here; weights are loaded while a video is made.
   explicit TextToVideo(const std::string& model, const ModelOptions& options = {});
   ~TextToVideo();
   TextToVideo(TextToVideo&&) noexcept;

@@ -9,8 +9,8 @@ namespace sparsereel::models {
 /// The other one of "high" and "low".
 std::string other_expert(const std::string& expert);
 
-/// The name without the word for its expert, in small letters and with one kind of separator: "wan-A14B_HIGH_fp8" and
-/// "wan-A14B-LOW_fp8" have the same one.
+/// The name without the word for its expert, in small letters and with one kind of separator: "video-14b_HIGH_fp8" and
+/// "video-14b-LOW_fp8" have the same one.
 std::string name_without_expert(const std::filesystem::path& file);
 
 }  // namespace sparsereel::models

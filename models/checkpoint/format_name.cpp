@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// "Q4_K_M" of "wan2.1-t2v-14b-q4_k_m.gguf"; empty where the name has nothing like it.
+/// "Q4_K_M" of "video-14b-q4_k_m.gguf"; empty where the name has nothing like it.
 std::string mixture_in(const std::filesystem::path& file) {
   static const std::regex kMixture("[-_.](q[2-8]_(k(_[sml])?|[01]))[-_.]", std::regex::icase);
   std::smatch found;

@@ -2,6 +2,9 @@
 #include "models/checkpoint/found_parts.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <system_error>
 
@@ -53,16 +56,39 @@ bool is_lora(const StoredWeights& weights) {
   return 2 * std::ranges::count_if(weights.tensors, is_of_lora) > std::ssize(weights.tensors);
 }
 
+/// What a file is, and the state of it that was looked at.
+struct KnownFile {
+  std::optional<std::pair<dev_t, ino_t>> identity;
+  fs::file_time_type changed;
+  uintmax_t bytes = 0;
+  bool is_lora = false;
+  std::vector<FoundPart> parts;
+};
+
+/// A run opens its model several times: a file that did not change is read once.
+KnownFile known_file(const fs::path& file) {
+  static std::mutex mutex;
+  static std::map<fs::path, KnownFile> known;
+  const std::lock_guard lock(mutex);
+  std::error_code ignored;
+  const auto identity = identity_of(file);
+  const auto changed = fs::last_write_time(file, ignored);
+  const uintmax_t bytes = fs::file_size(file, ignored);
+  const auto found = known.find(file);
+  if (found != known.end() && found->second.identity == identity && found->second.changed == changed &&
+      found->second.bytes == bytes)
+    return found->second;
+  const StoredWeights weights = open_weights(file);
+  KnownFile read{.identity = identity, .changed = changed, .bytes = bytes, .is_lora = is_lora(weights)};
+  if (!read.is_lora) read.parts = parts_in(weights);
+  return known[file] = std::move(read);
+}
+
 void add_file(FoundParts& found, const fs::path& file) {
   try {
-    const StoredWeights weights = open_weights(file);
-    if (is_lora(weights)) {
-      found.loras.push_back(file);
-      return;
-    }
-    std::vector<FoundPart> parts = parts_in(weights);
-    if (parts.empty()) found.others.push_back(file);
-    std::ranges::move(parts, std::back_inserter(found.parts));
+    const KnownFile known = known_file(file);
+    if (known.parts.empty()) (known.is_lora ? found.loras : found.others).push_back(file);
+    found.parts.insert(found.parts.end(), known.parts.begin(), known.parts.end());
   } catch (const Error& error) {
     found.unread.emplace_back(error.what());
   }

@@ -162,14 +162,15 @@ Candidate of_pipeline(const fs::path& folder, const fs::path& configs) {
 
 }  // namespace
 
+bool Candidate::is(const Candidate& other) const {
+  return model == other.model && values_of(*this) == values_of(other);
+}
+
 std::vector<std::string> Candidate::roles() const {
   std::vector<std::string> roles;
   for (const auto& [role, part] : parts) roles.push_back(role);
-  if (known == nullptr) return roles;
-  const auto place = [&](const std::string& role) {
-    return std::ranges::find(known->family->parts, role, &Part::role) - known->family->parts.begin();
-  };
-  std::ranges::sort(roles, {}, place);
+  std::ranges::stable_partition(
+      roles, [](const std::string& role) { return role == kTransformer || role == kSecondTransformer; });
   return roles;
 }
 

@@ -43,8 +43,10 @@ struct Candidate {
 
   bool lacks_tokenizer = false;
 
-  /// Of its parts, in the family's order: the transformer first.
+  /// Of its parts: the transformers first.
   std::vector<std::string> roles() const;
+  /// Whether it is the same model of the same files.
+  bool is(const Candidate& other) const;
   bool is_complete() const { return missing.empty(); }
 };
 

@@ -137,7 +137,8 @@ std::vector<ErrorChoice> choices_among(const std::vector<Candidate>& candidates)
   return choices;
 }
 
-Error several_models(const fs::path& model, const std::vector<Candidate>& candidates) {
+Error several_models(const fs::path& model, const std::vector<Candidate>& candidates,
+                     const std::vector<Candidate>& all) {
   std::set<std::string> names;
   std::set<std::vector<std::pair<std::string, std::string>>> values;
   for (const Candidate& candidate : candidates) {
@@ -147,7 +148,13 @@ Error several_models(const fs::path& model, const std::vector<Candidate>& candid
   if (values.size() == 1)
     return bad_input(model.string() + ": fits " + list_of({names.begin(), names.end()}),
                      "make the sizes of their architectures differ");
-  return bad_file(model, "could be run in " + std::to_string(candidates.size()) + " ways",
+  std::vector<std::string> others;
+  for (const Candidate& candidate : all)
+    if (std::ranges::none_of(candidates, [&](const Candidate& each) { return each.is(candidate); }))
+      others.push_back(candidate.model + " " + candidate.format);
+  const std::string more =
+      others.empty() ? "" : ", without those that lack a part or do not fit the request: " + first_of(others);
+  return bad_file(model, "could be run in " + std::to_string(candidates.size()) + " ways" + more,
                   "choose one of these, by the files that it names")
       .with_choices(choices_among(candidates));
 }

@@ -12,8 +12,10 @@ namespace sparsereel::models {
 /// No candidate is complete. `all`: those that are not.
 Error no_model(const std::filesystem::path& model, const Offered& offered, const std::vector<Candidate>& all);
 
-/// Several could run. The error's choices name each, by model and format, with its size.
-Error several_models(const std::filesystem::path& model, const std::vector<Candidate>& candidates);
+/// Several could run. The error's choices name each, by model and format, with its size. `all`: these, and those that
+/// could not.
+Error several_models(const std::filesystem::path& model, const std::vector<Candidate>& candidates,
+                     const std::vector<Candidate>& all);
 
 Error several_tokenizers(const std::vector<std::filesystem::path>& folders);
 
