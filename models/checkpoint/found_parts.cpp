@@ -28,7 +28,7 @@ bool holds_a_tokenizer(const StoredWeights& weights, const Family& family) {
 }
 
 std::vector<FoundPart> parts_in(const StoredWeights& weights) {
-  std::vector<FoundPart> parts;
+  std::vector<FoundPart> parts = {};
   for (const Family& family : families()) {
     for (const Part& part : family.parts) {
       if (part.sizes_by_tensors == nullptr || first_of_its_kind(family, part.role) != part.role) continue;
@@ -62,7 +62,7 @@ struct KnownFile {
   fs::file_time_type changed;
   uintmax_t bytes = 0;
   bool is_lora = false;
-  std::vector<FoundPart> parts;
+  std::vector<FoundPart> parts = {};
 };
 
 /// A run opens its model several times: a file that did not change is read once.
