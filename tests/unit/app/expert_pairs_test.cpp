@@ -10,7 +10,10 @@ namespace sparsereel::models {
 namespace {
 
 FoundPart part(const std::string& file, const std::string& format = "fp16") {
-  return {.file = file, .format = {.name = format}};
+  FoundPart part;
+  part.file = file;
+  part.format.name = format;
+  return part;
 }
 
 std::vector<std::pair<std::string, std::string>> paired(std::vector<FoundPart> high, std::vector<FoundPart> low) {
