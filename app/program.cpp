@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 
+#include "app/called_program.h"
 #include "app/clock.h"
 #include "app/commands/batch.h"
 #include "app/commands/bench.h"
@@ -404,6 +405,7 @@ void run(int argc, char** argv, bool is_silent, RunReport& report) {
 /// Prints cause and remedy, a line each, and ends the report; a report that cannot be written changes nothing about the
 /// exit code.
 int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy) {
+  remedy = as_called(remedy);
   if (!report.recovery.empty()) remedy += (remedy.empty() ? "" : "; ") + report.recovery;
   std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause) << "\n  remedy: " << one_line(remedy)
             << "\n";
@@ -455,6 +457,7 @@ int run_silently(int argc, char** argv, bool last_words) {
 int run_program(int argc, char** argv, const Additions& additions) {
   try {
     seconds_before_main();
+    remember_call(argc > 0 ? argv[0] : nullptr);
     const auto started = find_started_rank(process_environment);
     if (started) live_no_longer_than(started->parent);
     for (const models::Family& family : additions.families) models::add_family(family);

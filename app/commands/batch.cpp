@@ -9,6 +9,7 @@
 #include <iostream>
 #include <set>
 
+#include "app/called_program.h"
 #include "app/clock.h"
 #include "app/commands/batch/cards.h"
 #include "app/commands/batch/render.h"
@@ -159,7 +160,7 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
     failures.push_back({{"row", row->index},
                         {"place", row->place},
                         {"cause", row->failure->what()},
-                        {"remedy", row->failure->remedy()}});
+                        {"remedy", as_called(row->failure->remedy())}});
   report.content["set"] = {{"rows", tally.rows},   {"share", tally.share},          {"rank", share.rank},
                            {"shares", share.size}, {"rendered", tally.rendered},    {"skipped", tally.skipped},
                            {"moved", tally.moved}, {"failed", tally.failed.size()}, {"failures", failures}};
@@ -191,7 +192,8 @@ void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
   for (const Video* row : tally.failed)
-    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(row->failure->remedy()) << "\n";
+    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(as_called(row->failure->remedy()))
+              << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }

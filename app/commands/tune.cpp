@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <set>
 
+#include "app/called_program.h"
 #include "app/commands/tune/result.h"
 #include "app/commands/tune/session.h"
 #include "app/job/image.h"
@@ -111,7 +112,7 @@ tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folde
 
 /// "sparsereel generate -m folder -p "..." --profile profile.yaml": what uses it.
 std::string command_with(const Settings& settings, const fs::path& profile) {
-  std::string command = "sparsereel generate";
+  std::string command = called_program() + " generate";
   for (const OptionSpec& option : option_table()) {
     const Setting* setting = takes(Command::tune, option) ? settings.find(option.key) : nullptr;
     const bool given = setting != nullptr && setting->source == Source::command_line;

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <set>
 
+#include "app/called_program.h"
 #include "app/counted.h"
 #include "app/terminal.h"
 #include "models/engine/frames.h"
@@ -28,7 +29,7 @@ std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept) 
 }
 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
-  std::string command = "sparsereel decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
+  std::string command = called_program() + " decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
   // How the run is watched and reported is left out, and what the checkpoint's own config says again.
   static const std::set<std::string> left_out = {"model", "random_weights", "output", "report", "quiet", "json"};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "app/called_program.h"
 #include "app/job/report.h"
 #include "app/options/nearest.h"
 #include "hilbert/read_text.h"
@@ -51,7 +52,7 @@ std::string row(const std::string& term, const std::string& explanation) {
 }
 
 std::string with_choices(const OptionInfo& option) {
-  std::string text = option.help;
+  std::string text = as_called(option.help);
   for (size_t i = 0; i < option.choices.size(); ++i)
     text += (i == 0 ? " [" : ", ") + option.choices[i] + (i + 1 == option.choices.size() ? "]" : "");
   return text;
@@ -120,7 +121,7 @@ std::string help_text(const CommandInfo& command) {
   for (const OptionInfo& option : command.options)
     if (option.positional) text += " " + option.names.front();
   text += command.commands.empty() ? " [options]\n" : " COMMAND [options]\n";
-  if (!command.example.empty()) text += "e.g.   " + command.example + "\n";
+  if (!command.example.empty()) text += "e.g.   " + command_as_called(command.example) + "\n";
   if (!command.commands.empty()) text += "\nCommands\n";
   for (const CommandInfo& below : command.commands) text += row(below.name(), below.help);
 
@@ -136,7 +137,7 @@ std::string help_text(const CommandInfo& command) {
     text += "\n" + group + "\n";
     for (const auto& alike : of_group(command, group)) text += row(term_of(alike), with_choices(alike.front()));
   }
-  return text + "\n'sparsereel reference' explains every command, option and file.\n";
+  return text + "\n'" + called_program() + " reference' explains every command, option and file.\n";
 }
 
 std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise) {

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <utility>
 
+#include "app/called_program.h"
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
 #include "app/ranks/messages.h"
@@ -240,7 +241,7 @@ void connect_or_say(World& world) {
     world.connect();
   } catch (const Error& error) {
     std::cerr << "error: rank " << world.rank() << ": " << one_line(error.what())
-              << "\n  remedy: " << one_line(error.remedy()) << std::endl;
+              << "\n  remedy: " << one_line(as_called(error.remedy())) << std::endl;
     throw;
   }
 }
