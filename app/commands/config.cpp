@@ -61,7 +61,7 @@ std::string images_taken(const models::ImageSpec& spec) {
 
 /// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
 /// elsewhere. What a preset may give is told where nothing was chosen, too.
-nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
+nlohmann::json other_values(const Settings& settings, const GenerateOptions& options, const models::Plan& plan) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
       {"output", std::filesystem::absolute(options.run.output).string()},
@@ -71,7 +71,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
-  if (std::vector<models::LoraChoice> loras = options.request.loras; !loras.empty()) {
+  if (std::vector<models::LoraChoice> loras = plan.loras; !loras.empty()) {
     for (models::LoraChoice& lora : loras) lora.file = std::filesystem::absolute(lora.file);
     values["lora"] = models::text_of(loras, /*whole_paths=*/true);
   }
@@ -105,7 +105,7 @@ void show_config(const Settings& settings) {
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
   nlohmann::json values = make_recipe(options, plan, *pipeline, pictures);
   values.erase("model");
-  values.update(other_values(settings, options));
+  values.update(other_values(settings, options, plan));
   values["device"] = pipeline->device().str();
   const std::set<std::string> hidden = left_out(settings, options);
   for (const OptionSpec& spec : option_table()) {

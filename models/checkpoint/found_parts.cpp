@@ -10,6 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/tokenizer_place.h"
 #include "models/files/config_fields.h"
 
@@ -29,28 +30,9 @@ std::string lowered(std::string text) {
   return text;
 }
 
-/// Whether "high_noise", "HighNoise" or "-high" is in the name, which is in small letters.
-bool says(const std::string& name, const std::string& expert) {
-  for (const std::string noise : {"noise", "_noise", "-noise"})
-    if (name.find(expert + noise) != std::string::npos) return true;
-  for (const char before : {'-', '_'}) {
-    const size_t place = name.find(before + expert);
-    const size_t end = place + 1 + expert.size();
-    if (place != std::string::npos && (end == name.size() || std::isalpha(static_cast<unsigned char>(name[end])) == 0))
-      return true;
-  }
-  return false;
-}
-
-std::string expert_in(const fs::path& path) {
-  const std::string name = lowered(path.filename().string());
-  const bool high = says(name, "high"), low = says(name, "low");
-  return high == low ? "" : high ? "high" : "low";
-}
-
 bool is_searched(const fs::path& folder) {
   const std::string name = lowered(folder.filename().string());
-  return std::ranges::find(kFolders, name) != kFolders.end() || !expert_in(folder).empty();
+  return std::ranges::find(kFolders, name) != kFolders.end() || !expert_in_name(name).empty();
 }
 
 bool ends_with_one_of(const fs::path& file, std::initializer_list<const char*> endings) {
@@ -118,8 +100,7 @@ std::string first_of_its_kind(const Family& family, const std::string& role) {
 
 std::vector<FoundPart> parts_of(const fs::path& file) {
   const StoredWeights weights = open_weights(file);
-  std::string expert = expert_in(file);
-  if (expert.empty()) expert = expert_in(file.parent_path());
+  const std::string expert = expert_of_file(file);
   std::vector<FoundPart> parts;
   for (const Family& family : families()) {
     for (const Part& part : family.parts) {

@@ -114,6 +114,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   for (const auto& [role, file] : files_)
     if (!file.empty()) folder_.replace(role, file);
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
+  loras_ = with_experts(std::move(loras_), spec_);  // as recipes hold them
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
