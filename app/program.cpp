@@ -47,6 +47,7 @@ struct CommandLine {
   std::string config;                         // --config
   std::string path;                           // the file that a command names without an option
   bool json = false;                          // of inspect and doctor
+  bool tensors = false;                       // of inspect
   std::string plot_output = "bench.png", reference_format = "text";
   sets::BatchOptions batch;
   bench::AttentionOptions attention;
@@ -310,14 +311,17 @@ void add_tune(CommandLine& line) {
 /// The commands that look at things: what a file holds, what would run, what the program and the machine offer.
 void add_inspect_and_config(CommandLine& line) {
   CLI::App* inspect_command =
-      line.program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
+      line.program.add_subcommand("inspect", "what a checkpoint, a file of weights, a model's YAML or a video holds");
   inspect_command
       ->add_option("PATH", line.path,
-                   "checkpoint folder, .safetensors, video, folder of PNGs, or recipe or report as .json")
+                   "checkpoint folder, .safetensors, .gguf or .pth, a .yaml of configs/, video, folder of PNGs, or "
+                   "recipe or report as "
+                   ".json")
       ->type_name("FILE")
       ->required();
   inspect_command->add_flag("--json", line.json, "print one JSON object");
-  inspect_command->callback([&line] { inspect(line.path, line.json); });
+  inspect_command->add_flag("--tensors", line.tensors, "list each tensor of a file");
+  inspect_command->callback([&line] { inspect(line.path, {.json = line.json, .tensors = line.tensors}); });
 
   CLI::App* config_command = line.program.add_subcommand("config", "settings");
   config_command->require_subcommand(1);
@@ -407,8 +411,8 @@ void run(int argc, char** argv, bool is_silent, RunReport& report) {
 int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy) {
   remedy = as_called(remedy);
   if (!report.recovery.empty()) remedy += (remedy.empty() ? "" : "; ") + report.recovery;
-  std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause) << "\n  remedy: " << one_line(remedy)
-            << "\n";
+  std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause)
+            << "\n  remedy: " << indented_lines(remedy) << "\n";
   try {
     return finish(report, exit_code, cause, remedy);
   } catch (const Error& error) {

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "app/counted.h"
+#include "app/options/published_models.h"
 #include "app/options/recipe.h"
 #include "app/options/several.h"
 #include "app/options/text_file.h"
@@ -17,6 +19,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/foreign_model.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
@@ -146,7 +149,13 @@ fs::path model_path(const Settings& settings) {
 
 models::Checkpoint open_model(const RunOptions& run) {
   if (run.random_weights) return folder_of(models::read_architecture(run.model));
-  return models::open_model(run.model, run.files, models::data_folder() / "configs");
+  try {
+    return models::open_model(run.model, run.files, models::data_folder() / "configs");
+  } catch (const Error& error) {
+    std::error_code ignored;
+    if (!fs::exists(run.model, ignored)) throw missing_model(run.model.string(), error);
+    throw models::or_foreign(error, run.model, run.files);
+  }
 }
 
 models::Checkpoint open_model(const Settings& settings) {

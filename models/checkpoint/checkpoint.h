@@ -42,10 +42,11 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   TensorTable tensors;
   std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // of files' tensors, that the table points to
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
-  WeightDeltas deltas = {};                  // to its tensors
-  std::string prefix = {};                   // of every name in the file
-  const NameMap* names = nullptr;            // diffusers', and those of the file; null: the same
-  bool by_itself = false;                    // its weights are named by themselves, not as a folder of diffusers'
+  std::shared_ptr<std::map<std::string, uint64_t>> counted = {};  // gets the elements of each one that is asked for
+  WeightDeltas deltas = {};                                       // to its tensors
+  std::string prefix = {};                                        // of every name in the file
+  const NameMap* names = nullptr;                                 // diffusers', and those of the file; null: the same
+  bool by_itself = false;  // its weights are named by themselves, not as a folder of diffusers'
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;

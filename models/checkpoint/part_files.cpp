@@ -27,12 +27,13 @@ bool has_scale(const TensorTable& tensors, const std::string& name) {
   return std::ranges::any_of(scale_names(name), [&](const std::string& scale) { return tensors.contains(scale); });
 }
 
-/// The most frequent type first.
-std::string format_of(const Component& component) {
+}  // namespace
+
+std::string format_of(const TensorTable& tensors) {
   std::map<std::string, int64_t> counts;
-  for (const auto& [tensor, place] : component.tensors)
+  for (const auto& [tensor, place] : tensors)
     if (!is_scale(tensor))
-      ++counts[std::string(name(place.second->dtype)) + (has_scale(component.tensors, tensor) ? " with scales" : "")];
+      ++counts[std::string(name(place.second->dtype)) + (has_scale(tensors, tensor) ? " with scales" : "")];
   std::vector<std::pair<int64_t, std::string>> types;
   for (const auto& [type, count] : counts) types.emplace_back(-count, type);
   std::ranges::sort(types);
@@ -40,8 +41,6 @@ std::string format_of(const Component& component) {
   for (const auto& [count, type] : types) text += (text.empty() ? "" : ", ") + type + " " + std::to_string(-count);
   return text;
 }
-
-}  // namespace
 
 std::string weights_hash(const Component& component) {
   Sha256 hash;
@@ -60,8 +59,10 @@ std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
     if (!has_weights(role)) continue;
     const Component& component = checkpoint.component(role);
     if (!component.by_itself) continue;
-    PartFile file{
-        .role = role, .path = component.origin, .format = format_of(component), .sha256 = weights_hash(component)};
+    PartFile file{.role = role,
+                  .path = component.origin,
+                  .format = format_of(component.tensors),
+                  .sha256 = weights_hash(component)};
     for (const auto& each : component.files) file.bytes += std::filesystem::file_size(each->path());
     files.push_back(std::move(file));
   }

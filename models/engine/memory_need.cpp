@@ -189,6 +189,12 @@ namespace {
 /// What the program and libtorch's libraries take before anything is loaded, on a CPU.
 constexpr uint64_t kProcess = 190 << 20;
 
+/// Of random weights by the config.
+uint64_t vae_parameters(const Checkpoint& checkpoint) {
+  const Component& vae = checkpoint.component("vae");
+  return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
+}
+
 /// Of encoding images, for which the VAE's encoder is there in fp32, alone.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
@@ -197,7 +203,7 @@ MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& s
   const auto given = static_cast<uint64_t>(kColours * static_cast<double>(frames * height * width));
   const auto vae = describe_vae(checkpoint, at::kFloat);
   return {.dtype = name,
-          .weights = checkpoint.component("vae").parameter_count() * sizeof(float),
+          .weights = vae_parameters(checkpoint) * sizeof(float),
           .activations = given * sizeof(float) + vae->untiled_encode_bytes(frames, height, width),
           .process = kProcess};
 }
@@ -220,7 +226,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
   const int64_t rows = piece_of_height(size.height, ranks);
   const double decoding = static_cast<double>(vae->untiled_bytes(size.frames, rows, size.width)) + frames;
-  const uint64_t vae_weights = checkpoint.component("vae").parameter_count() * c10::elementSize(vae_dtype);
+  const uint64_t vae_weights = vae_parameters(checkpoint) * c10::elementSize(vae_dtype);
   MemoryEstimate video = {.dtype = name,
                           .weights = transformer + vae_weights,
                           .activations = static_cast<uint64_t>(std::min(std::max(block, decoding), 1e18)),

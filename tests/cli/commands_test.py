@@ -50,7 +50,7 @@ class Commands(CommandLineTest):
         shown = json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)
         tensors = {tensor['name']: tensor for tensor in shown['tensors']}
         self.assertIn(FAMILY.decoders_last, tensors)
-        self.assertIn(f'{FAMILY.decoders_last}  F16 [', self.succeed(self.run_program('inspect', file)).stdout)
+        self.assertIn(f'{FAMILY.decoders_last}  F16 [', self.succeed(self.run_program('inspect', file, '--tensors')).stdout)
 
     def test_inspect_a_video(self):
         self.succeed(self.generate('-o', 'clip.gif', '--seed', 7))
