@@ -31,6 +31,8 @@ std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, con
   if (!value) return {};
   std::vector<std::string> all;
   if (value.IsScalar()) all.push_back(value.Scalar());
+  if (value.IsMap())
+    throw bad_yaml(file, value.Mark(), std::string(key) + " is a map", "write a text, or a list of them");
   for (const auto& item : value) {
     if (!item.IsScalar()) throw bad_yaml(file, value.Mark(), std::string(key) + " is not a list of texts", "write one");
     all.push_back(item.Scalar());
@@ -98,6 +100,8 @@ std::vector<Published> parse_published(const YAML::Node& node, const fs::path& f
     published.gigabytes = parse_gigabytes(entry, file);
     published.use = text(entry, file, "use");
     if (published.use.empty()) published.use = "-m " + name_of_repository(own);
+    if (entry["with"] && !entry["with"].IsSequence())
+      throw bad_yaml(file, entry["with"].Mark(), "with is not a list", "write '[{repository: ORG/NAME}]'");
     for (const auto& more : entry["with"]) {
       check_map(more, file, {"repository", "files", "pattern", "folder"});
       published.downloads.push_back(parse_download(more, file));

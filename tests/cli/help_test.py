@@ -56,7 +56,6 @@ class Help(CommandLineTest):
             self.assertIn(f'e.g.   {called} generate -p ', run('generate', '--help').stdout)
             self.assertIn(f"'{called} reference' explains", run('bench', '--help').stdout)
             self.assertIn(f'source <({called} completion bash)', run('completion', '--help').stdout)
-            self.assertIn(f"'{called} tune'", ' '.join(run('generate', '--help').stdout.split()))
             self.assertIn(f"see '{called} generate --help'", run('generate', 'a', '--qqq').stderr + run('generate', '--qqqqqqqq').stderr)
             self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # said by the library
             self.assertIn('sparsereel generate', run('reference').stdout)

@@ -37,7 +37,8 @@ TEST(Published, CommandsNameWhatIsNeeded) {
 
 TEST(Published, WrongEntriesAreNamed) {
   for (const char* text : {"  a\n", "  - b\n", "  - {repository: b}\n", "  - {repository: a/b, gigabyte: 1}\n",
-                           "  - {repository: a/b, gigabytes: -1}\n", "  - {repository: a/b, with: [{files: x}]}\n"})
+                           "  - {repository: a/b, gigabytes: -1}\n", "  - {repository: a/b, with: [{files: x}]}\n",
+                           "  - {repository: a/b, with: {a: b}}\n", "  - {repository: a/b, files: {a: b}}\n"})
     EXPECT_TRUE(throws_error([&] { parsed(text); }, {"a.yaml:"})) << text;
 }
 

@@ -65,10 +65,14 @@ TEST(ForeignModel, ALoraIsToldByItsLayers) {
 
 TEST(ForeignModel, FilesThatAreOursOrDamagedAreNot) {
   const fs::path data = SPARSEREEL_TEST_DATA;
-  for (const char* folder : {"pipeline", "wan/pipeline", "wan_i2v/pipeline", "mochi/pipeline"})
-    for (const char* role : {"transformer", "vae"})
-      for (const auto& entry : fs::directory_iterator(data / folder / role))
-        if (entry.path().extension() == ".safetensors") EXPECT_EQ(foreign_model(entry.path()), "") << entry.path();
+  for (const char* folder : {"pipeline", "wan/pipeline", "wan_i2v/pipeline", "mochi/pipeline"}) {
+    for (const char* role : {"transformer", "vae"}) {
+      for (const auto& entry : fs::directory_iterator(data / folder / role)) {
+        if (entry.path().extension() != ".safetensors") continue;
+        EXPECT_EQ(foreign_model(entry.path()), "") << entry.path();
+      }
+    }
+  }
   for (const char* lora : {"lora/metadata.safetensors", "wan/lora/kohya.safetensors", "wan/lora/diffusers.safetensors"})
     EXPECT_EQ(foreign_model(data / lora), "") << lora;
   const test::TemporaryFolder folder;
