@@ -83,6 +83,7 @@ struct VideoRequest {
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
   std::string size = {};  // 480p, 720p: an area in place of width and height, in the image's shape, or 16:9
+  std::optional<double> seconds = {};  // in place of frames: the nearest number at the model's frame rate
   /// What the video begins and ends with, for models that take it, of any size. With neither width nor height, the
   /// video has the first one's shape, and the area of `size`, or of the model's own.
   ImageView image = {}, last_image = {};

@@ -43,8 +43,11 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
-/// Of a video's side that nobody gave: the area that was asked for, and the image that it has the shape of.
+/// A number of frames may come from a length in seconds. A side that nobody gave comes from the area that was asked for
+/// and from the image whose shape the video has.
 std::string source_of(const Settings& settings, const models::Plan& plan, const std::string& key) {
+  if (const auto seconds = settings.text("seconds"); seconds && key == "frames")
+    return "seconds " + *seconds + " of " + source_name(settings, "seconds");
   const std::string shape = shape_note(plan);
   const auto area = settings.text("size");
   if ((key != "width" && key != "height") || (shape.empty() && !area)) return source_name(settings, key);
@@ -86,7 +89,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
 /// Options that say nothing of this run, or are shown as what they stand for.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
   std::set<std::string> keys = idle_options(options.idle);
-  keys.insert({"size", "prompt_file", "from", "preset"});
+  keys.insert({"size", "seconds", "prompt_file", "from", "preset"});
   if (!settings.has("prompt") && !settings.has("prompt_file")) keys.insert("prompt");
   return keys;
 }

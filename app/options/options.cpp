@@ -248,6 +248,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
                      "give a number of steps, or 0 for none");
   models::Request& request = options.request = read_request(settings);
   request.prompt = read_prompt(settings, prompt_needed);
+  request.fps = options.run.video.fps;
   options.random_seed = is_random_seed(settings.text("seed", ""));
   if (options.random_seed) {
     request.seed = std::random_device{}();  // short, since people copy it

@@ -87,7 +87,9 @@ void ask_first(std::function<void(Arguments...)>& event, World& world) {
 
 /// Before Pipeline::generate() with these inputs; `run` is what that gets.
 void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
-  const models::Request& request = video.options.request;
+  models::Request request = video.options.request;
+  request.num_frames = video.plan.num_frames;  // counted by a frame rate that the others do not know
+  request.seconds.reset();
   const bool by_head = video.options.profile && video.options.profile->by_head();
   world.need_others(true);
   nlohmann::json size;

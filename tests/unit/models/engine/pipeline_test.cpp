@@ -41,9 +41,10 @@ TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
 TEST(Pipeline, NamesTheStepOfTheFrames) {
   const json halves = {{"temporal_compression_ratio", 2}};
   Request request;
-  request.num_frames = 4;
-  EXPECT_TRUE(throws_error([&] { open(halves, halves)->resolve(request); },
-                           {"frames 4 is impossible for this model: it must be 1 more than a multiple of 2"}));
+  request.num_frames = 6;
+  EXPECT_TRUE(throws_error(
+      [&] { open(halves, halves)->resolve(request); },
+      {"frames 6 is impossible for this model: it must be 1 more than a multiple of 4, or a multiple of 4"}));
 }
 
 TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
@@ -61,8 +62,8 @@ TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
   };
   EXPECT_THAT(message([](auto& r) { r.width = 100; }), AllOf(HasSubstr("width 100"), HasSubstr("96 or 112")));
   EXPECT_THAT(message([](auto& r) { r.height = 8; }), HasSubstr("16 or 32"));
-  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }), AllOf(HasSubstr("frames 10"), HasSubstr("9 or 13")));
-  EXPECT_THAT(message([](auto& r) { r.num_frames = 0; }), HasSubstr("1 or 5"));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }), AllOf(HasSubstr("frames 10"), HasSubstr("9 or 16")));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 0; }), HasSubstr("1 or 8"));
   EXPECT_THAT(message([](auto& r) { r.num_inference_steps = 2000; }), HasSubstr("steps 2000"));
   EXPECT_THAT(message([](auto& r) { r.max_sequence_length = 300; }), HasSubstr("at most 16"));
   EXPECT_THAT(message([](auto& r) { r.scheduler = "euler"; }), HasSubstr("scheduler euler"));
