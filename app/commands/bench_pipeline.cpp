@@ -135,8 +135,10 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   report.content["rows"] = rows;
   const auto deliver = [&](const std::string& table, const Columns& columns) {
     progress.clear();
-    if (!plan.options.heat_map.empty()) write_heat_maps(plan.options.heat_map, heat_maps(rows));
     output.deliver(bench::run_summary(report.content) + "\n\n" + table, columns, rows, report);
+    if (plan.options.heat_map.empty()) return;
+    show_last_line(report);  // whatever becomes of what is drawn
+    write_heat_maps(plan.options.heat_map, heat_maps(rows));
   };
   if (bench::any_together(counts)) {
     bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far) {

@@ -106,6 +106,18 @@ void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipe
     plan.warnings.push_back("--weights fp8 has no effect " + why);
 }
 
+/// Throws Error where no row has a time and a PSNR.
+CurvesData curves_to_draw(const std::string& plot, const Rows& rows, const RunReport& report) {
+  const auto is_drawn = [](const Row& row) { return number_of(row, "denoise_seconds") && number_of(row, "psnr"); };
+  if (std::ranges::none_of(rows, is_drawn)) {
+    const std::string note = text_of(rows.front(), "note");
+    throw run_failure(
+        "--plot " + plot + " is not drawn: no row has both a time and a PSNR" + (note.empty() ? "" : " (" + note + ")"),
+        "the table is complete; give more --timed-steps, or --times of a 'bench pipeline'");
+  }
+  return curves_of(report.content, "this run");
+}
+
 Rows measure(bench::QualityRuns& runs, RunReport& report) {
   using bench::QualityRuns;
   Rows rows;
@@ -138,6 +150,10 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   pipeline->check_weights(!plan.request.image.empty());
   add_weights_warning(options.lists, pipelines, plan);
   begin_report(settings, plan, folder, *pipeline, report);
+  if (const std::string untimed = bench::check_times(plan); !untimed.empty()) {
+    print_warnings({untimed});
+    report.content["warnings"].push_back(untimed);
+  }
   report.content["settings"].update({{"prompts", plan.prompts.size()},
                                      {"dense_layers", plan.video.attention_policy.dense_layers},
                                      {"judge", judge ? nlohmann::json(plan.options.judge) : nlohmann::json()},
@@ -150,13 +166,15 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   bench::QualityRuns runs(plan, pipelines, progress, judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
   progress.clear();
-  if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_of(report.content, "this run"));
-  write_pictures(plan.options.pictures, runs.pictures());
   output.deliver(bench::run_summary(report.content) + ", means over " +
                      counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" +
                      sources_of_figures(plan, rows) + full_summary(report.content["full"], !plan.times) + "\n" +
                      markdown(bench::quality_columns(), rows, output.aligned()),
                  bench::quality_columns(), rows, report);
+  if (plan.options.plot.empty() && plan.options.pictures.empty()) return;
+  show_last_line(report);  // whatever becomes of what is drawn
+  if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_to_draw(plan.options.plot, rows, report));
+  write_pictures(plan.options.pictures, runs.pictures());
 }
 
 }  // namespace sparsereel::app

@@ -198,9 +198,8 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(own.path, ignored);
   std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
-  if (!plan.heat_map.empty() && found.heads) write_heat_maps(plan.heat_map, {tuning::heat_map(profile)});
   if (!plan.heat_map.empty() && !found.heads)
-    warnings.push_back("--heat-map draws nothing: no head has blocks of its own (" + found.no_heads + ")");
+    warnings.push_back("--heat-map draws nothing, since heads have no blocks of their own: " + found.no_heads);
   print_warnings(warnings);
   warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
   report.content["tune"] = tuning::found_report(plan, found, profile, own.state);
@@ -211,6 +210,10 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   report.content["warnings"] = warnings;
   report.last_line = tuning::summary(plan, found, profile, output, deadline.elapsed()) + "\n" +
                      report.content["use"].get<std::string>();
+  if (!plan.heat_map.empty() && found.heads) {
+    if (missed.empty()) show_last_line(report);  // whatever becomes of what is drawn
+    write_heat_maps(plan.heat_map, {tuning::heat_map(profile)});
+  }
   if (missed.empty()) return;
   report.recovery.clear();  // said here
   throw run_failure(plan.output.string() + " is not written: " + missed,
