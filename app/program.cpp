@@ -17,6 +17,7 @@
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
+#include "app/commands/dry_run.h"
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
 #include "app/commands/reference.h"
@@ -160,6 +161,7 @@ void follow_rank_0(CommandLine& line) {
   std::exception_ptr failure;
   try {
     line.collect();
+    if (line.settings.flag("dry_run")) return;  // rank 0 does it alone
   } catch (const Error&) {
     failure = std::current_exception();
   }
@@ -182,6 +184,11 @@ void add_generate(CommandLine& line) {
     line.collect();
     line.reservations = choose_output(line.settings, video_count(line.settings));
     const std::vector<Settings> videos = settings_of_videos(line.settings);
+    if (line.settings.flag("dry_run")) {
+      check_distinct(videos, line.config);
+      line.start("generate");
+      return show_generation(videos, line.report);
+    }
     check_files(videos, line.config, {});
     line.start("generate");
     const std::unique_ptr<World> world = World::find(line.settings, line.given());
@@ -361,12 +368,9 @@ void parse(CommandLine& line, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
-    const bool no_command = line.program.get_subcommands().empty() && argc > 1;
-    const bool option = no_command && words.front().starts_with("-");
-    const bool unused = option || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    const std::string cause = unused       ? unused_words(line.program)
-                              : no_command ? words.front() + " is no command"
-                                           : error.what();
+    const std::string missing = missing_command(line.program, words);
+    const bool unused = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::string cause = unused ? unused_words(line.program) : missing.empty() ? error.what() : missing;
     throw bad_input(cause, command_line_remedy(line.program, words));
   }
 }

@@ -11,6 +11,7 @@
 
 #include "app/clock.h"
 #include "app/commands/batch/cards.h"
+#include "app/commands/batch/dry_run.h"
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
@@ -70,22 +71,6 @@ void make_folder(const std::filesystem::path& folder) {
   if (error || !std::filesystem::is_directory(folder))
     throw bad_input("cannot make the folder " + folder.string() + (error ? ": " + error.message() : ""),
                     "choose another with -o");
-}
-
-/// Rows that one pipeline serves, in their order.
-std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
-  std::vector<std::string> keys;
-  std::vector<std::vector<Video*>> groups;
-  for (Video& row : rows) {
-    const std::string key = pipeline_key(row);
-    const auto place = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
-    if (place == keys.size()) {
-      keys.push_back(key);
-      groups.emplace_back();
-    }
-    groups[place].push_back(&row);
-  }
-  return groups;
 }
 
 /// Null where rows name a model or device of their own that cannot be had: they have failed then.
@@ -276,6 +261,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (card) return render_as_card(set, options, rows, *card);
   SetPlan plan = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
+  if (set.merged.flag("dry_run")) return show_set(plan, options, share, static_cast<int64_t>(rows.size()), report);
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
   remove_leftovers(plan.rows);  // under the manifest's lock

@@ -55,15 +55,20 @@ std::string blocks_text(const Video& video) {
 
 }  // namespace
 
-std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
-  const models::PresetChoice& preset = video.settings.preset();
+std::string chosen_text(const Video& video) {
   std::string text = name_of(video);
+  if (text.empty()) return {};
+  if (video.settings.preset().few_steps)
+    text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
+  return text + ": " + blocks_text(video);
+}
+
+std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
+  std::string text = chosen_text(video);
   if (text.empty()) return {};
   const models::Plan& plan = video.plan;
   const std::string steps = counted(plan.num_inference_steps, "step");
-  if (preset.few_steps)
-    text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
-  text += ": " + blocks_text(video) + "; ";
+  text += "; ";
   if (plan.cache.on())
     text += models::name(plan.cache) + " computed " + std::to_string(fewest) +
             (most > fewest ? " to " + std::to_string(most) : "") + " of " + steps;

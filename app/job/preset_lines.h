@@ -9,6 +9,10 @@
 
 namespace sparsereel::app {
 
+/// "preset balanced: 10 of 50 steps with every block, then topk 0.3": what is known before the video is made. Empty:
+/// neither a preset nor a profile holds.
+std::string chosen_text(const Video& video);
+
 /// "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15 of 50 steps; --preset
 /// exact for full attention", after the name what was given beside it, likewise of a profile. Empty: neither held.
 /// `fewest`, `most`: steps computed, of several videos.

@@ -193,6 +193,12 @@ Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const
   return plan;
 }
 
+std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ranks) const {
+  const RunFormat format = {
+      .transformer = loading(), .text = {dtype_, fp8_text_weights_}, .vae = vae_dtype_, .encoder = encoder_dtype_};
+  return models::likely_stages(folder_, spec_, plan, format, ranks);
+}
+
 void Pipeline::check_init_latents(const Plan& plan, const at::Tensor& latents) const {
   const std::vector<int64_t> shape = latents_shape(spec_, plan.latent);
   if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;

@@ -109,6 +109,7 @@ class Experts;
 class TextStage;
 struct Loading;
 struct WeightNeed;
+struct StageEstimate;
 struct LatentDistribution;
 struct Decoder;
 class Vae;
@@ -144,6 +145,9 @@ class Pipeline {
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// The same without the question whether there is memory for it: to be shown, or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
+  /// What each stage of making the plan's video is likely to take, and what would help where memory is short; see
+  /// memory_need.h. Loads nothing.
+  std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
   /// Throws Error where they are not of the plan's shape; undefined ones pass.
   void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
   /// Throws Error where so many ranks cannot make the video together.

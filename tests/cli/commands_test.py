@@ -117,6 +117,16 @@ class Commands(CommandLineTest):
         self.fail_with(self.run_program('decode', 'a.safetensors', '--steps', 3), 2, '--steps')
         self.assertNotIn('b.mp4', self.names())
 
+    def test_doctor_lists_the_encoders_of_every_format(self):
+        found = json.loads(self.succeed(self.run_program('doctor', '--json')).stdout)
+        self.assertEqual(list(found['encoders_of']), ['.mkv', '.mov', '.mp4', '.webm'])
+        for encoders in found['encoders_of'].values():
+            self.assertLessEqual(set(encoders), set(found['encoders']))
+        self.assertEqual(found['encoders_of']['.webm'][:1] == ['libvpx-vp9'], not any('libvpx-vp9' in gap['what'] for gap in found['missing']))
+        text = self.succeed(self.run_program('doctor')).stdout
+        self.assertRegex(text, r'(?m)^encoders +\.mp4, \.mov, \.mkv: \w')
+        self.assertRegex(text, r'(?m)^ +\.webm: ')
+
     def test_doctor(self):
         text = self.succeed(self.run_program('doctor')).stdout
         for word in ('sparsereel', 'libtorch', 'CUDA', 'CPU', 'GPU', 'FFmpeg', 'encoders'):
