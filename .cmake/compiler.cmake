@@ -17,9 +17,12 @@ set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND warnings -Wno-subobject-linkage)  # takes a joined source for a header, in which a private type as a member would be a mistake
 endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False alarms of GCC 12 on std::string's operator+ (GCC bugs 105329, 105651), and on the vectors of a joined source.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  # False alarms of GCC 12 and 13 on std::string's operator+ (GCC bugs 105329, 105651), and on the vectors of a joined source.
   list(APPEND warnings -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  list(APPEND warnings -Wno-dangling-reference)  # takes a function's reference to what it keeps for one to its arguments
 endif()
 target_compile_options(sparsereel_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
 if(SPARSEREEL_SANITIZE)

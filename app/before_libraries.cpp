@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
+#include "app/clock.h"
 #include "app/early_cuda.h"
 
 namespace sparsereel::app {
@@ -66,18 +69,57 @@ bool is_chosen(const Setting& setting, char** environment) {
   return false;
 }
 
-/// The environment with what is lacking in it; null where that is nothing, or memory ended.
-char** completed(char** environment) {
+/// Hands the program's start over to the program that is started again: "PID:NANOSECONDS". The process is the same one.
+constexpr std::string_view kStarted = "SPARSEREEL_STARTED=";
+
+/// Takes the variable out of the environment, so that no child inherits it. Returns its time, or 0 where there is none
+/// of this process.
+int64_t take_start(char** environment) {
+  int64_t start = 0;
+  char** kept = environment;
+  for (; *environment != nullptr; ++environment) {
+    std::string_view entry = *environment;
+    if (!entry.starts_with(kStarted)) {
+      *kept++ = *environment;
+      continue;
+    }
+    entry.remove_prefix(kStarted.size());
+    pid_t process = 0;
+    const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), process);
+    if (error == std::errc() && process == getpid() && *end == ':')
+      std::from_chars(end + 1, entry.data() + entry.size(), start);
+  }
+  *kept = nullptr;
+  return start > 0 && start <= boot_nanoseconds() ? start : 0;
+}
+
+/// The variable for this process, in storage that lives until execve().
+char* start_entry(int64_t start) {
+  static constinit std::array<char, 64> text{};  // zeros end it
+  char* const last = text.data() + text.size() - 1;
+  char* end = std::ranges::copy(kStarted, text.data()).out;
+  end = std::to_chars(end, last, getpid()).ptr;
+  *end++ = ':';
+  std::to_chars(end, last, start);
+  return text.data();
+}
+
+/// Whether a variable is lacking in the environment.
+bool lacks_settings(char** environment) {
+  return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
+}
+
+/// The environment with what is lacking in it and the program's start; null where memory ended.
+char** completed(char** environment, int64_t start) {
   size_t size = 0;
   while (environment[size] != nullptr) ++size;
-  auto** all = static_cast<char**>(std::calloc(size + kSettings.size() + 1, sizeof(char*)));
+  auto** all = static_cast<char**>(std::calloc(size + kSettings.size() + 2, sizeof(char*)));
   if (all == nullptr) return nullptr;
   char** end = std::copy_n(environment, size, all);
   for (const Setting& setting : kSettings)
     if (!is_chosen(setting, environment)) *end++ = setting.entry;
-  if (end != all + size) return all;
-  std::free(all);
-  return nullptr;
+  *end = start_entry(start);
+  return all;
 }
 
 /// Comes back only where the program cannot be started again: it then runs as it is.
@@ -89,11 +131,15 @@ void start_again(char** arguments, char** environment) {
 }
 
 void before_libraries(int, char** arguments, char** environment) {
+  const int64_t now = boot_nanoseconds(), handed_over = take_start(environment),
+                start = handed_over > 0 ? handed_over : now;
+  set_program_start(start);
   require_working_directory();
-  const bool raised = raise_stack_limit();
-  char** const changed = completed(environment);
-  if (raised || changed != nullptr) start_again(arguments, changed != nullptr ? changed : environment);
-  std::free(changed);
+  if (const bool raised = raise_stack_limit(); raised || lacks_settings(environment)) {
+    char** const changed = completed(environment, start);
+    if (changed != nullptr) start_again(arguments, changed);
+    std::free(changed);
+  }
 #ifndef __SANITIZE_ADDRESS__  // it is one of those libraries
   start_cuda_early(arguments, environment);
 #endif

@@ -1,40 +1,22 @@
-// The system counts a process's start in ticks since the machine's.
+// The program's start is known before its libraries are loaded, and told from there.
 #include "app/clock.h"
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 namespace sparsereel::app {
 namespace {
 
-/// Seconds from the machine's start to the process's; `now` where /proc does not say.
-double started_at(double now) {
-  constexpr int kStartTime = 22;  // the field, see proc(5)
-  std::ifstream file("/proc/self/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  const size_t name_end = text.rfind(')');  // the second field may hold spaces
-  if (name_end == std::string::npos) return now;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string field;
-  for (int i = 2; i < kStartTime && fields >> field; ++i) continue;
-  return fields ? std::stod(field) / static_cast<double>(sysconf(_SC_CLK_TCK)) : now;
-}
+constinit int64_t program_start = 0;  // 0: nobody has set it
 
 struct Start {
   std::chrono::steady_clock::time_point main = std::chrono::steady_clock::now();
   double before = 0;
 
   Start() {
-    timespec time{};
-    clock_gettime(CLOCK_BOOTTIME, &time);
     constexpr double kNano = 1e-9;
-    const double now = static_cast<double>(time.tv_sec) + kNano * static_cast<double>(time.tv_nsec);
-    before = std::max(0.0, now - started_at(now));
+    if (program_start > 0)
+      before = kNano * static_cast<double>(std::max<int64_t>(0, boot_nanoseconds() - program_start));
   }
 };
 
@@ -44,6 +26,17 @@ const Start& start() {
 }
 
 }  // namespace
+
+int64_t boot_nanoseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_BOOTTIME, &time);
+  constexpr int64_t kSecond = 1'000'000'000;
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+void set_program_start(int64_t boot_nanoseconds) {
+  program_start = boot_nanoseconds;
+}
 
 double seconds_before_main() {
   return start().before;

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 
+#include "app/called_program.h"
 #include "app/clock.h"
 #include "app/commands/batch.h"
 #include "app/commands/bench.h"
@@ -17,6 +18,7 @@
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
+#include "app/commands/dry_run.h"
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
 #include "app/commands/reference.h"
@@ -25,6 +27,7 @@
 #include "app/job/early_report.h"
 #include "app/job/interrupt.h"
 #include "app/job/outputs.h"
+#include "app/options/choice_commands.h"
 #include "app/options/command_tree.h"
 #include "app/options/several.h"
 #include "app/ranks/children.h"
@@ -46,6 +49,7 @@ struct CommandLine {
   std::string config;                         // --config
   std::string path;                           // the file that a command names without an option
   bool json = false;                          // of inspect and doctor
+  bool tensors = false;                       // of inspect
   std::string plot_output = "bench.png", reference_format = "text";
   sets::BatchOptions batch;
   bench::AttentionOptions attention;
@@ -160,6 +164,7 @@ void follow_rank_0(CommandLine& line) {
   std::exception_ptr failure;
   try {
     line.collect();
+    if (line.settings.flag("dry_run")) return;  // rank 0 does it alone
   } catch (const Error&) {
     failure = std::current_exception();
   }
@@ -180,12 +185,19 @@ void add_generate(CommandLine& line) {
   command->callback([&line] {
     if (line.is_silent) return follow_rank_0(line);
     line.collect();
+    const bool output_is_named = line.settings.has("output");
     line.reservations = choose_output(line.settings, video_count(line.settings));
     const std::vector<Settings> videos = settings_of_videos(line.settings);
+    if (line.settings.flag("dry_run")) {
+      check_distinct(videos, line.config);
+      line.start("generate");
+      return show_generation(videos, line.report);
+    }
     check_files(videos, line.config, {});
     line.start("generate");
     const std::unique_ptr<World> world = World::find(line.settings, line.given());
-    generate(videos, line.settings.text("output", kDefaultOutput), world.get(), line.report);
+    const GivenOutput output{.path = line.settings.text("output", kDefaultOutput), .is_named = output_is_named};
+    generate(videos, output, world.get(), line.report);
   });
 }
 
@@ -309,14 +321,17 @@ void add_tune(CommandLine& line) {
 /// The commands that look at things: what a file holds, what would run, what the program and the machine offer.
 void add_inspect_and_config(CommandLine& line) {
   CLI::App* inspect_command =
-      line.program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
+      line.program.add_subcommand("inspect", "what a checkpoint, a file of weights, a model's YAML or a video holds");
   inspect_command
-      ->add_option("PATH", line.path,
-                   "checkpoint folder, .safetensors, video, folder of PNGs, or recipe or report as .json")
+      ->add_option(
+          "PATH", line.path,
+          "checkpoint, folder of models, .safetensors, .gguf or .pth, a .yaml of configs/, video, folder of PNGs, "
+          "or recipe or report as .json")
       ->type_name("FILE")
       ->required();
   inspect_command->add_flag("--json", line.json, "print one JSON object");
-  inspect_command->callback([&line] { inspect(line.path, line.json); });
+  inspect_command->add_flag("--tensors", line.tensors, "list each tensor of a file");
+  inspect_command->callback([&line] { inspect(line.path, {.json = line.json, .tensors = line.tensors}); });
 
   CLI::App* config_command = line.program.add_subcommand("config", "settings");
   config_command->require_subcommand(1);
@@ -361,12 +376,9 @@ void parse(CommandLine& line, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
-    const bool no_command = line.program.get_subcommands().empty() && argc > 1;
-    const bool option = no_command && words.front().starts_with("-");
-    const bool unused = option || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    const std::string cause = unused       ? unused_words(line.program)
-                              : no_command ? words.front() + " is no command"
-                                           : error.what();
+    const std::string missing = missing_command(line.program, words);
+    const bool unused = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::string cause = unused ? unused_words(line.program) : missing.empty() ? error.what() : missing;
     throw bad_input(cause, command_line_remedy(line.program, words));
   }
 }
@@ -401,12 +413,16 @@ void run(int argc, char** argv, bool is_silent, RunReport& report) {
   }
 }
 
-/// Prints cause and remedy, a line each, and ends the report; a report that cannot be written changes nothing about the
-/// exit code.
-int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy) {
+/// Prints cause and remedy, a line each, and the choices as commands, made of the `words` of this one. Ends the report;
+/// a report that cannot be written changes nothing about the exit code.
+int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy,
+         const std::vector<ErrorChoice>& choices, const std::vector<std::string>& words) {
+  remedy = choices.empty() ? as_called(remedy) : "run one of these commands";
   if (!report.recovery.empty()) remedy += (remedy.empty() ? "" : "; ") + report.recovery;
-  std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause) << "\n  remedy: " << one_line(remedy)
-            << "\n";
+  std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause)
+            << "\n  remedy: " << indented_lines(remedy) << "\n";
+  print_choices(std::cerr, choices, words);
+  if (!choices.empty()) report.content["choices"] = choices_report(choices, words);
   try {
     return finish(report, exit_code, cause, remedy);
   } catch (const Error& error) {
@@ -433,7 +449,8 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
     const bool resumable = error.kind() == ErrorKind::cancelled && !report.recovery.empty();
-    return fail(report, models::exit_code(error.kind()), error.what(), resumable ? "" : error.remedy());
+    return fail(report, models::exit_code(error.kind()), error.what(), resumable ? "" : error.remedy(), error.choices(),
+                {argv + 1, argv + argc});
   }
 }
 
@@ -455,6 +472,7 @@ int run_silently(int argc, char** argv, bool last_words) {
 int run_program(int argc, char** argv, const Additions& additions) {
   try {
     seconds_before_main();
+    remember_call(argc > 0 ? argv[0] : nullptr);
     const auto started = find_started_rank(process_environment);
     if (started) live_no_longer_than(started->parent);
     for (const models::Family& family : additions.families) models::add_family(family);

@@ -60,6 +60,15 @@ std::string one_line(std::string_view text) {
   return result;
 }
 
+std::string indented_lines(std::string_view text) {
+  std::string result;
+  for (size_t end = 0; end != std::string_view::npos; text.remove_prefix(end == std::string_view::npos ? 0 : end + 1)) {
+    end = text.find('\n');
+    result += (result.empty() ? "" : "\n    ") + one_line(text.substr(0, end));
+  }
+  return result;
+}
+
 PrintableOnly::~PrintableOnly() {
   put(std::exchange(begun_, {}));
   stream_.rdbuf(target_);

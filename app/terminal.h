@@ -15,6 +15,9 @@ std::string printable(std::string_view text);
 /// The same with line feeds and tabs too: a name cannot begin a line of its own.
 std::string one_line(std::string_view text);
 
+/// Each line of the text by one_line(), those behind the first below it, indented: what is to be copied stands alone.
+std::string indented_lines(std::string_view text);
+
 /// While it lives, all that goes to the stream passes through printable().
 class PrintableOnly : private std::streambuf {
  public:

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace sparsereel {
 
@@ -11,6 +12,12 @@ namespace sparsereel {
 /// ("frames"), or a file by its path. Who gave either knows by which option; messages are for people only.
 struct ErrorSubject {
   std::string field = {}, file = {};
+};
+
+/// One of several ways out of an error: what the caller may ask for in addition.
+struct ErrorChoice {
+  std::string group = {}, title = {};                            // for people; choices of one group stand together
+  std::vector<std::pair<std::string, std::string>> values = {};  // by the fields' names, as ErrorSubject::field
 };
 
 enum class ErrorKind {
@@ -34,6 +41,13 @@ class Error : public std::runtime_error {
   const std::string& remedy() const { return remedy_; }
   const std::string& field() const { return subject_.field; }
   const std::string& file() const { return subject_.file; }
+  const std::vector<ErrorChoice>& choices() const { return choices_; }
+  /// The same error with these ways out.
+  Error with_choices(std::vector<ErrorChoice> choices) const {
+    Error error = *this;
+    error.choices_ = std::move(choices);
+    return error;
+  }
   /// The cause without the field's name: "8 is impossible".
   std::string problem() const { return field().empty() ? what() : what() + field().size() + 1; }
 
@@ -41,6 +55,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
   std::string remedy_;
   ErrorSubject subject_;
+  std::vector<ErrorChoice> choices_;
 };
 
 /// The caller's arguments or files are wrong.

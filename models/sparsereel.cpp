@@ -14,6 +14,7 @@
 
 #include "attention/attention.h"
 #include "hilbert/exact_text.h"
+#include "hilbert/read_text.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
@@ -36,6 +37,17 @@ static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPA
 namespace sparsereel {
 namespace {
 
+/// ": some-model, fp16, 28.6 GB (transformer a.safetensors); ...": the ways out of an error that has several.
+std::string listed(const std::vector<ErrorChoice>& choices) {
+  std::string text;
+  for (const ErrorChoice& choice : choices) {
+    text += (text.empty() ? ": " : "; ") + choice.group + (choice.group.empty() ? "" : ", ") + choice.title + " (";
+    for (const auto& [field, value] : choice.values) text += (text.back() == '(' ? "" : ", ") + field + " " + value;
+    text += ")";
+  }
+  return text;
+}
+
 /// Runs `action` in inference mode; what it throws leaves as a Failure.
 template <typename Action>
 auto guarded(const Action& action) {
@@ -44,7 +56,8 @@ auto guarded(const Action& action) {
     return action();
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
-    throw Failure(models::exit_code(error.kind()), error.what(), error.remedy(), error.field());
+    throw Failure(models::exit_code(error.kind()), error.what(), error.remedy() + listed(error.choices()),
+                  error.field());
   }
 }
 
@@ -84,6 +97,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "height", request.height);
   add(texts, "size", request.size);
   add(texts, "frames", request.frames);
+  add(texts, "seconds", request.seconds);
   add(texts, "resize", request.resize);
   add(texts, "max_sequence_length", request.max_sequence_length);
   add(texts, "cfg_scale", request.cfg_scale);
@@ -161,6 +175,7 @@ models::Request request_of(const Texts& given, const std::optional<HeldProfile>&
     stronger.insert(options.begin(), options.end());
   }
   const Texts defaults = file_defaults(config, models::choose_preset(config, given, spec.defaults.steps));
+  if (const auto fps = defaults.find("fps"); fps != defaults.end()) request.fps = parse_number<double>(fps->second);
   try {
     models::refuse_contradictions(defaults);
     for (const auto& [name, value] : defaults) read_weaker(name, value, stronger, request);
@@ -272,7 +287,7 @@ class Watcher {
   std::exception_ptr thrown_;
 };
 
-Video video_of(const models::Outcome& result, const models::Plan& plan) {
+Video video_of(const models::Outcome& result, const models::Plan& plan, const models::ModelSpec& spec) {
   const at::Tensor frames = result.frames.contiguous();
   Video video{.frames = frames.size(0), .height = frames.size(1), .width = frames.size(2)};
   const auto* pixels = frames.const_data_ptr<float>();
@@ -281,7 +296,8 @@ Video video_of(const models::Outcome& result, const models::Plan& plan) {
   video.mean_share = result.attention.statistics.mean_share();
   video.defect = models::defect(result.facts);
   video.warnings = result.warnings;
-  if (const std::string other = models::frame_count_warning(plan); !other.empty()) video.warnings.push_back(other);
+  if (const std::string other = models::frame_count_warning(plan, spec); !other.empty())
+    video.warnings.push_back(other);
   if (!video.defect.empty()) video.warnings.push_back("the video " + video.defect);
   return video;
 }
@@ -383,7 +399,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       const models::Inputs inputs = {.images = images, .keep_transformer = true};
       models::Outcome made = state_->ranks ? state_->ranks->generate(plan, inputs, watcher.run())
                                            : pipeline.generate(plan, inputs, watcher.run());
-      Video video = video_of(made, plan);
+      Video video = video_of(made, plan, pipeline.spec());
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;
     });

@@ -83,6 +83,7 @@ struct VideoRequest {
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
   std::string size = {};  // 480p, 720p: an area in place of width and height, in the image's shape, or 16:9
+  std::optional<double> seconds = {};  // in place of frames: the nearest number at the model's frame rate
   /// What the video begins and ends with, for models that take it, of any size. With neither width nor height, the
   /// video has the first one's shape, and the area of `size`, or of the model's own.
   ImageView image = {}, last_image = {};
@@ -136,7 +137,8 @@ using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 class SPARSEREEL_API TextToVideo {
  public:
   /// `model`: a checkpoint in diffusers' layout, or a folder of single files, or one file of all parts; empty: the
-  /// files that the options name. Only headers are read here; weights are loaded while a video is made.
+  /// files that the options name. Where a folder holds several models, the Failure's remedy lists their files. Only
+  /// headers are read here; weights are loaded while a video is made.
   explicit TextToVideo(const std::string& model, const ModelOptions& options = {});
   ~TextToVideo();
   TextToVideo(TextToVideo&&) noexcept;

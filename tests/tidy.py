@@ -36,7 +36,7 @@ for entry in of_one_source():
             skip = False
         elif word == "-include":  # the precompiled header of another compiler
             skip = True
-        elif word not in ("-fpch-preprocess", "-Winvalid-pch", "-fopenmp", "-Wno-restrict", "-Wno-stringop-overflow", "-Wno-array-bounds", "-Wno-subobject-linkage"):
+        elif word not in ("-fpch-preprocess", "-Winvalid-pch", "-fopenmp", "-Wno-restrict", "-Wno-stringop-overflow", "-Wno-array-bounds", "-Wno-subobject-linkage", "-Wno-dangling-reference"):
             kept.append(word)
     commands.append({**entry, "command": " ".join(kept)})
 with tempfile.TemporaryDirectory() as folder:

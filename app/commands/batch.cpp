@@ -9,14 +9,18 @@
 #include <iostream>
 #include <set>
 
+#include "app/called_program.h"
 #include "app/clock.h"
 #include "app/commands/batch/cards.h"
+#include "app/commands/batch/dry_run.h"
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
+#include "app/job/last_line.h"
 #include "app/job/outputs.h"
+#include "app/job/used_files.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "app/options/several.h"
@@ -72,22 +76,6 @@ void make_folder(const std::filesystem::path& folder) {
                     "choose another with -o");
 }
 
-/// Rows that one pipeline serves, in their order.
-std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
-  std::vector<std::string> keys;
-  std::vector<std::vector<Video*>> groups;
-  for (Video& row : rows) {
-    const std::string key = pipeline_key(row);
-    const auto place = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
-    if (place == keys.size()) {
-      keys.push_back(key);
-      groups.emplace_back();
-    }
-    groups[place].push_back(&row);
-  }
-  return groups;
-}
-
 /// Null where rows name a model or device of their own that cannot be had: they have failed then.
 std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Renderer& renderer) {
   if (std::all_of(rows.begin(), rows.end(), [](const Video* row) { return row->failure.has_value(); })) {
@@ -96,7 +84,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
   }
   std::shared_ptr<models::Pipeline> pipeline;
   renderer.prepare(rows, [&] {
-    pipeline = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
+    pipeline = models::Pipeline::open(open_and_say(rows.front()->options.run), rows.front()->options.request);
   });
   return pipeline;
 }
@@ -159,7 +147,7 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
     failures.push_back({{"row", row->index},
                         {"place", row->place},
                         {"cause", row->failure->what()},
-                        {"remedy", row->failure->remedy()}});
+                        {"remedy", as_called(row->failure->remedy())}});
   report.content["set"] = {{"rows", tally.rows},   {"share", tally.share},          {"rank", share.rank},
                            {"shares", share.size}, {"rendered", tally.rendered},    {"skipped", tally.skipped},
                            {"moved", tally.moved}, {"failed", tally.failed.size()}, {"failures", failures}};
@@ -174,12 +162,15 @@ std::string summary(const Tally& tally, const BatchOptions& options, const std::
                     double seconds) {
   std::string text = options.folder.string() + ": " + counted(tally.share, "row");
   if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
-  text += ", " + std::to_string(tally.rendered) + " rendered, " + std::to_string(tally.skipped) +
-          " were finished before" + (tally.moved > 0 ? " (" + std::to_string(tally.moved) + " renamed)" : "") + ", " +
-          std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
+  text += ", " + std::to_string(tally.rendered) + " rendered";
+  if (tally.skipped > 0) text += ", " + std::to_string(tally.skipped) + " were finished before";
+  if (tally.moved > 0) text += " (" + std::to_string(tally.moved) + " renamed)";
+  if (!tally.failed.empty()) text += ", " + std::to_string(tally.failed.size()) + " failed";
+  text += ", in " + duration_text(seconds);
   const auto render = tally.seconds.find("render");
   if (tally.rendered > 0 && render != tally.seconds.end())
-    text += " (" + fixed(render->second / static_cast<double>(tally.rendered), 2) + " s a video)";
+    text += " (" + duration_text(render->second / static_cast<double>(tally.rendered)) + " a video)";
+  if (const std::string preset = tally.presets.common_name(); !preset.empty()) text += ", " + preset;
   constexpr size_t kMostNames = 5;
   for (size_t i = 0; i < std::min(left_over.size(), kMostNames); ++i)
     text += (i == 0 ? ", of no row any more: " : ", ") + left_over[i];
@@ -191,7 +182,8 @@ void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
   for (const Video* row : tally.failed)
-    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(row->failure->remedy()) << "\n";
+    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(as_called(row->failure->remedy()))
+              << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }
@@ -276,6 +268,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (card) return render_as_card(set, options, rows, *card);
   SetPlan plan = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
+  if (set.merged.flag("dry_run")) return show_set(plan, options, share, static_cast<int64_t>(rows.size()), report);
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
   remove_leftovers(plan.rows);  // under the manifest's lock
@@ -314,13 +307,19 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   progress.clear();
   tally.told = early_warnings(left);
   print_warnings(tally.told);
-  if (!cards.empty() && !left.empty())
-    render_on_cards(cards, options, groups, manifest, progress, tally);
-  else
-    for (Group& group : groups) {
-      renderer.render(group.rows, *group.pipeline);
-      group.pipeline.reset();  // its weights make room for the next one's
-    }
+  try {
+    if (!cards.empty() && !left.empty())
+      render_on_cards(cards, options, groups, manifest, progress, tally);
+    else
+      for (Group& group : groups) {
+        renderer.render(group.rows, *group.pipeline);
+        group.pipeline.reset();  // its weights make room for the next one's
+      }
+  } catch (const models::Cancelled&) {
+    progress.clear();
+    print_warnings(tally.warnings);
+    throw;
+  }
   progress.clear();
   report.recovery.clear();
   const double seconds = seconds_since(start);
@@ -329,6 +328,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   report.content["set"]["left_over"] = left_over;
   report.last_line = summary(tally, options, left_over, seconds);
   report_failures(tally, report.last_line);
+  if (!set.merged.flag("verbose")) return;
   for (const std::string& line : tally.presets.lines()) report.last_line += "\n" + line;
 }
 

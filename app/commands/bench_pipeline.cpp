@@ -10,6 +10,7 @@
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/rank_stages.h"
 #include "app/commands/bench/rows.h"
+#include "app/job/used_files.h"
 #include "app/links.h"
 #include "app/measure/ranks_cost.h"
 #include "hilbert/error.h"
@@ -117,7 +118,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::Checkpoint folder = open_model(plan.run);
+  const models::Checkpoint folder = open_and_say(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
   choose_steps(pipeline->spec(), plan);
   begin_report(settings, plan, folder, *pipeline, report, bench::fewest(counts));
@@ -135,8 +136,10 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   report.content["rows"] = rows;
   const auto deliver = [&](const std::string& table, const Columns& columns) {
     progress.clear();
-    if (!plan.options.heat_map.empty()) write_heat_maps(plan.options.heat_map, heat_maps(rows));
     output.deliver(bench::run_summary(report.content) + "\n\n" + table, columns, rows, report);
+    if (plan.options.heat_map.empty()) return;
+    show_last_line(report);  // whatever becomes of what is drawn
+    write_heat_maps(plan.options.heat_map, heat_maps(rows));
   };
   if (bench::any_together(counts)) {
     bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far) {

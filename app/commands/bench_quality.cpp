@@ -9,6 +9,7 @@
 #include "app/commands/bench.h"
 #include "app/commands/bench/quality_runs.h"
 #include "app/counted.h"
+#include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "hilbert/error.h"
@@ -106,6 +107,18 @@ void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipe
     plan.warnings.push_back("--weights fp8 has no effect " + why);
 }
 
+/// Throws Error where no row has a time and a PSNR.
+CurvesData curves_to_draw(const std::string& plot, const Rows& rows, const RunReport& report) {
+  const auto is_drawn = [](const Row& row) { return number_of(row, "denoise_seconds") && number_of(row, "psnr"); };
+  if (std::ranges::none_of(rows, is_drawn)) {
+    const std::string note = text_of(rows.front(), "note");
+    throw run_failure(
+        "--plot " + plot + " is not drawn: no row has both a time and a PSNR" + (note.empty() ? "" : " (" + note + ")"),
+        "the table is complete; give more --timed-steps, or --times of a 'bench pipeline'");
+  }
+  return curves_of(report.content, "this run");
+}
+
 Rows measure(bench::QualityRuns& runs, RunReport& report) {
   using bench::QualityRuns;
   Rows rows;
@@ -130,7 +143,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   TableOutput output(options.table);
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::Checkpoint folder = open_model(plan.run);
+  const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
   // Of one kind of weights for all rows, its own: what it says of the run holds for each.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
@@ -138,6 +151,10 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   pipeline->check_weights(!plan.request.image.empty());
   add_weights_warning(options.lists, pipelines, plan);
   begin_report(settings, plan, folder, *pipeline, report);
+  if (const std::string untimed = bench::check_times(plan); !untimed.empty()) {
+    print_warnings({untimed});
+    report.content["warnings"].push_back(untimed);
+  }
   report.content["settings"].update({{"prompts", plan.prompts.size()},
                                      {"dense_layers", plan.video.attention_policy.dense_layers},
                                      {"judge", judge ? nlohmann::json(plan.options.judge) : nlohmann::json()},
@@ -150,13 +167,15 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   bench::QualityRuns runs(plan, pipelines, progress, judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
   progress.clear();
-  if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_of(report.content, "this run"));
-  write_pictures(plan.options.pictures, runs.pictures());
   output.deliver(bench::run_summary(report.content) + ", means over " +
                      counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" +
                      sources_of_figures(plan, rows) + full_summary(report.content["full"], !plan.times) + "\n" +
                      markdown(bench::quality_columns(), rows, output.aligned()),
                  bench::quality_columns(), rows, report);
+  if (plan.options.plot.empty() && plan.options.pictures.empty()) return;
+  show_last_line(report);  // whatever becomes of what is drawn
+  if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_to_draw(plan.options.plot, rows, report));
+  write_pictures(plan.options.pictures, runs.pictures());
 }
 
 }  // namespace sparsereel::app

@@ -43,8 +43,11 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
-/// Of a video's side that nobody gave: the area that was asked for, and the image that it has the shape of.
+/// A number of frames may come from a length in seconds. A side that nobody gave comes from the area that was asked for
+/// and from the image whose shape the video has.
 std::string source_of(const Settings& settings, const models::Plan& plan, const std::string& key) {
+  if (const auto seconds = settings.text("seconds"); seconds && key == "frames")
+    return "seconds " + *seconds + " of " + source_name(settings, "seconds");
   const std::string shape = shape_note(plan);
   const auto area = settings.text("size");
   if ((key != "width" && key != "height") || (shape.empty() && !area)) return source_name(settings, key);
@@ -61,7 +64,7 @@ std::string images_taken(const models::ImageSpec& spec) {
 
 /// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
 /// elsewhere. What a preset may give is told where nothing was chosen, too.
-nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
+nlohmann::json other_values(const Settings& settings, const GenerateOptions& options, const models::Plan& plan) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
       {"output", std::filesystem::absolute(options.run.output).string()},
@@ -71,7 +74,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
-  if (std::vector<models::LoraChoice> loras = options.request.loras; !loras.empty()) {
+  if (std::vector<models::LoraChoice> loras = plan.loras; !loras.empty()) {
     for (models::LoraChoice& lora : loras) lora.file = std::filesystem::absolute(lora.file);
     values["lora"] = models::text_of(loras, /*whole_paths=*/true);
   }
@@ -86,7 +89,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
 /// Options that say nothing of this run, or are shown as what they stand for.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
   std::set<std::string> keys = idle_options(options.idle);
-  keys.insert({"size", "prompt_file", "from", "preset"});
+  keys.insert({"size", "seconds", "prompt_file", "from", "preset"});
   if (!settings.has("prompt") && !settings.has("prompt_file")) keys.insert("prompt");
   return keys;
 }
@@ -105,7 +108,7 @@ void show_config(const Settings& settings) {
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
   nlohmann::json values = make_recipe(options, plan, *pipeline, pictures);
   values.erase("model");
-  values.update(other_values(settings, options));
+  values.update(other_values(settings, options, plan));
   values["device"] = pipeline->device().str();
   const std::set<std::string> hidden = left_out(settings, options);
   for (const OptionSpec& spec : option_table()) {

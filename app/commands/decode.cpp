@@ -10,9 +10,11 @@
 #include "app/counted.h"
 #include "app/job/frame_writer.h"
 #include "app/job/interrupt.h"
+#include "app/job/last_line.h"
 #include "app/job/latents.h"
 #include "app/job/outputs.h"
 #include "app/job/progress.h"
+#include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "models/engine/frames.h"
 #include "models/files/json_text.h"
@@ -78,7 +80,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   request.dtype = dtype_of(settings, recipe, request);
   check_outputs(settings, run, latents);
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
-  const auto pipeline = models::Pipeline::open(open_model(run), request);
+  const auto pipeline = models::Pipeline::open(open_and_say(run), request);
   const auto& stride = pipeline->spec().stride;
   check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video);
   report.content["model"] = std::filesystem::canonical(run.model).string();
@@ -116,8 +118,9 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   add_output_report(report.content, run, shape, written);
   report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});
   print_warnings(warnings);
-  report.last_line =
-      output_summary(run, shape) + ", " + fixed(seconds, 1) + " s, " + memory_summary(report.content["memory"]);
+  report.last_line = video_text(run, shape) + ", decoded in " + duration_text(seconds);
+  if (run.verbose)
+    report.last_line += "\n  " + counted(shape.frames, "frame") + ", " + memory_summary(report.content["memory"]);
 }
 
 }  // namespace sparsereel::app

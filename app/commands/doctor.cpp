@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -130,20 +131,42 @@ void find_gpus(Findings& findings) {
   findings.set("sparse_on_gpu", why.empty());
 }
 
+/// Every encoder once, and those of each format.
+void find_encoders(Findings& findings, const std::vector<FormatEncoders>& formats) {
+  nlohmann::json all = nlohmann::json::array(), of_formats = nlohmann::json::object();
+  for (const FormatEncoders& format : formats) {
+    of_formats[format.ending] = format.found;
+    for (const std::string& name : format.found)
+      if (std::ranges::find(all, nlohmann::json(name)) == all.end()) all.push_back(name);
+  }
+  findings.set("encoders", all);
+  findings.set("encoders_of", of_formats);
+}
+
+/// A line for the formats that share their encoders, and what is missing of these.
+void show_encoders(Findings& findings, const std::vector<FormatEncoders>& formats) {
+  for (size_t i = 0; i < formats.size();) {
+    const FormatEncoders& format = formats[i];
+    std::string endings, names;
+    for (; i < formats.size() && formats[i].best == format.best; ++i)
+      endings += (endings.empty() ? "" : ", ") + formats[i].ending;
+    for (const std::string& name : format.found) names += (names.empty() ? "" : ", ") + name;
+    findings.line(&format == &formats.front() ? "encoders" : "", endings + ": " + (names.empty() ? "none" : names));
+    if (format.found.empty() || format.found.front() != format.best)
+      findings.missing(format.best + ", the best encoder for " + endings,
+                       "install an FFmpeg built with " + format.best + " (Debian's and Ubuntu's libavcodec has it)");
+  }
+}
+
 void find_media(Findings& findings) {
   const MediaReport media = media_report();
   findings.set("media", media.libraries);
-  findings.set("encoders", media.video_encoders);
+  find_encoders(findings, media.formats);
   if (media.libraries.empty())
     return findings.missing("media libraries: output is .y4m and .safetensors only",
                             "install FFmpeg's and OpenCV's development packages and build with -DSPARSEREEL_MEDIA=ON");
   findings.line("media", media.libraries);
-  std::string encoders;
-  for (const std::string& name : media.video_encoders) encoders += (encoders.empty() ? "" : ", ") + name;
-  findings.line("encoders", encoders.empty() ? "none for MP4" : encoders);
-  if (media.video_encoders.empty() || media.video_encoders.front() != "libx264")
-    findings.missing("libx264, the best encoder for MP4",
-                     "install an FFmpeg built with libx264 (Debian's and Ubuntu's libavcodec has it)");
+  show_encoders(findings, media.formats);
 }
 
 void find_model(Findings& findings) {

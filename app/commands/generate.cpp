@@ -12,8 +12,10 @@
 #include "app/counted.h"
 #include "app/job/interrupt.h"
 #include "app/job/job.h"
+#include "app/job/last_line.h"
 #include "app/job/preset_lines.h"
 #include "app/job/progress.h"
+#include "app/job/used_files.h"
 #include "app/links.h"
 #include "app/ranks/shared_video.h"
 #include "attention/attention.h"
@@ -61,37 +63,47 @@ std::string cache_summary(const models::CacheRule& rule, const models::Attention
          " computed";
 }
 
-std::string summary(const Video& video, const models::Outcome& result, const EndSeconds& ends,
+/// "star.mp4: 4.1 s of video, 256x256, made in 16 s, preset balanced"; the seed where `tells_seed`.
+std::string last_line(const Video& video, const models::VideoShape& shape, double seconds, bool tells_seed) {
+  const std::string note = shape_note(video.plan), preset = preset_name(video);
+  std::string text = video_text(video.options.run, shape) + (note.empty() ? "" : " " + note);
+  text += ", made in " + duration_text(seconds);
+  if (video.resumed_at_step > 0) text += " from step " + std::to_string(video.resumed_at_step + 1) + " on";
+  if (!preset.empty()) text += ", " + preset;
+  return text + (tells_seed ? ", seed " + std::to_string(video.plan.seed) : "");
+}
+
+/// What --verbose adds to it.
+std::string details(const Video& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
-  const std::string shape = shape_note(video.plan);
-  return output_summary(video.options.run, result.facts.shape) + (shape.empty() ? "" : " " + shape) + ", " +
-         fixed(ends.total, 1) + " s (text " + fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) +
-         ", denoise " + fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
-         fixed(ends.write, 1) + "), " + attention_summary(result.attention) +
-         cache_summary(video.plan.cache, result.attention) + ", " + memory_summary(memory) +
-         (video.options.random_seed ? ", seed " + std::to_string(video.plan.seed) : "");
+  return counted(result.facts.shape.frames, "frame") + ", " + fixed(ends.total, 1) + " s (text " +
+         fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " + fixed(seconds.denoise, 1) +
+         ", decode " + fixed(seconds.decode, 1) + ", write " + fixed(ends.write, 1) + "), " +
+         attention_summary(result.attention) + cache_summary(video.plan.cache, result.attention) + ", " +
+         memory_summary(memory);
 }
 
 /// The videos of a command line, and what is reported of them.
 class Generation : private JobUser {
  public:
-  Generation(const std::vector<Settings>& settings, fs::path output, World* world, RunReport& report);
+  Generation(const std::vector<Settings>& settings, GivenOutput output, World* world, RunReport& report);
   void run();
 
  private:
   bool several() const { return videos_.size() > 1; }
   void open();
   void meet();
-  models::Run watch(const Video& video) override { return observe(progress_, video.plan.num_inference_steps); }
+  models::Run watch(const Video& video) override;
   void begin(const Video& video) override;
   void warn(const Video& video, const std::string& warning) override;
   void kept_checkpoint(const Video& video, int64_t step) override;
   void kept_latents(const Video& video, const fs::path& latents) override;
   void written(const Video& video, const Made& made) override;
   void show();
+  bool is_verbose() const { return videos_.front().options.run.verbose; }
 
-  const fs::path output_;
+  const GivenOutput output_;
   World* const world_;
   RunReport& report_;
   std::vector<Video> videos_;
@@ -101,13 +113,15 @@ class Generation : private JobUser {
   EndSeconds begun_;                        // of this video
   std::vector<std::string> early_;
   std::set<std::string> told_;  // warnings
+  int64_t steps_done_ = 0;      // by this run, of this video
+  fs::path current_;            // this video's file
   Progress progress_;
   PresetLines presets_;
   const nlohmann::json head_;                              // of the report
   nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
 };
 
-Generation::Generation(const std::vector<Settings>& settings, fs::path output, World* world, RunReport& report)
+Generation::Generation(const std::vector<Settings>& settings, GivenOutput output, World* world, RunReport& report)
     : output_(std::move(output)),
       world_(world),
       report_(report),
@@ -129,7 +143,7 @@ void Generation::open() {
   models::start_device(videos_.front().options.request.device);
   if (world_ != nullptr) meet();
   begun_ = {.start = seconds_before_main(), .libraries = seconds_since(before)};
-  pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
+  pipeline_ = models::Pipeline::open(open_and_say(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
   LoadedFiles files;
   const int64_t ranks = world_ == nullptr ? 1 : world_->size();
@@ -157,7 +171,18 @@ void Generation::begin(const Video& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
+  steps_done_ = 0;  // texts are steps of their stage
+  current_ = video.options.run.output;
   show();
+}
+
+models::Run Generation::watch(const Video& video) {
+  models::Run run = observe(progress_, video.plan.num_inference_steps);
+  run.step = [this, shown = std::move(run.step)](int64_t step, int64_t steps, double seconds) {
+    ++steps_done_;
+    shown(step, steps, seconds);
+  };
+  return run;
 }
 
 /// What several videos share comes once.
@@ -181,14 +206,16 @@ void Generation::written(const Video& video, const Made& made) {
   video_["attention"] = attention_report(result.attention, pipeline_->device());
   video_["memory"] = memory_report(pipeline_->device(), result.memory);
   show();
-  const std::string line = summary(video, result, ends, video_.at("memory"));
+  std::string line =
+      last_line(video, result.facts.shape, ends.total, /*tells_seed=*/several() || video.options.random_seed);
+  if (is_verbose()) line += "\n  " + details(video, result, ends, video_.at("memory"));
   made.latents.check();
   presets_.add(video, models::computed_steps(result.attention));
   if (!several()) {
     report_.last_line = line;
     return;
   }
-  report_.last_line += (made_.empty() ? "" : "\n") + line + ", seed " + std::to_string(video.plan.seed);
+  report_.last_line += (made_.empty() ? "" : "\n") + line;
   made_.push_back(std::exchange(video_, nlohmann::json::object()));
   show();
   start_ = Clock::now();
@@ -196,10 +223,12 @@ void Generation::written(const Video& video, const Made& made) {
 }
 
 void Generation::kept_checkpoint(const Video& video, int64_t step) {
-  // Where nobody named an output, the videos that are there would take the name from those that are not.
-  const std::string under_its_name = made_.empty() ? "" : " with -o " + shell_quoted(output_);
-  report_.recovery = "run the same command again" + under_its_name + ": it goes on from step " + std::to_string(step) +
-                     " in " + video.checkpoint.string();
+  // Where nobody named an output, videos that are there by then would take the name.
+  std::string options;
+  if (!output_.is_named) options += " -o " + shell_quoted(output_.path);
+  if (video.options.random_seed) options += " --seed " + std::to_string(video.plan.seed);
+  report_.recovery = "run the same command again" + (options.empty() ? "" : " with" + options) +
+                     ": it goes on from step " + std::to_string(step) + " in " + video.checkpoint.string();
 }
 
 void Generation::kept_latents(const Video& video, const fs::path& latents) {
@@ -218,15 +247,23 @@ void Generation::run() {
       early_.push_back(std::move(warning));
   for (const std::string& warning : early_) warn(videos_.front(), warning);
   Job job(*this, interrupted, {.world = [this] { return world_; }});
-  job.load(videos, *pipeline_);
-  job.run(videos, *pipeline_);
+  try {
+    job.load(videos, *pipeline_);
+    job.run(videos, *pipeline_);
+  } catch (const models::Cancelled&) {
+    if (steps_done_ > 0 || !report_.recovery.empty()) throw;
+    const std::string of = several() ? " of " + current_.string() : "";
+    throw Error(ErrorKind::cancelled, "no step" + of + " was done, so there is nothing to keep",
+                "run the same command again");
+  }
   if (world_ != nullptr) world_->finish();
+  if (!is_verbose()) return;
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
 }  // namespace
 
-void generate(const std::vector<Settings>& settings, const fs::path& output, World* world, RunReport& report) {
+void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();
   } catch (...) {

@@ -7,9 +7,14 @@ namespace sparsereel::app {
 
 class World;
 
-/// videos: the settings of each; output: theirs before it was numbered. The report of one is the run's; that of several
+/// The output of all videos before it was numbered.
+struct GivenOutput {
+  std::filesystem::path path;
+  bool is_named = true;  // by the user
+};
+
+/// videos: the settings of each. The report of one is the run's; that of several
 /// has them as `videos`. `world`: of the ranks that make them together, of which this is rank 0; null: there are none.
-void generate(const std::vector<Settings>& videos, const std::filesystem::path& output, World* world,
-              RunReport& report);
+void generate(const std::vector<Settings>& videos, const GivenOutput& output, World* world, RunReport& report);
 
 }  // namespace sparsereel::app

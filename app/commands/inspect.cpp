@@ -9,17 +9,15 @@
 #include <set>
 #include <vector>
 
+#include "app/commands/inspect_folder.h"
 #include "app/counted.h"
 #include "app/job/report.h"
 #include "app/media/video.h"
+#include "app/options/published_models.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
-#include "models/checkpoint/lora.h"
 #include "models/checkpoint/summary.h"
-#include "models/checkpoint/tensor_file.h"
-#include "models/configs/data_folder.h"
-#include "models/configs/model_of_files.h"
 #include "models/engine/components.h"
 #include "models/engine/memory_need.h"
 #include "models/files/config_fields.h"
@@ -48,6 +46,8 @@ void print_component(const models::ComponentSummary& component) {
       first = false;
     }
     std::cout << ")";
+  } else if (component.parameters > 0) {
+    std::cout << "  " << component.parameters << " parameters, " << human_bytes(component.bytes) << " in 16 bits";
   }
   std::cout << "\n";
   for (const models::FileSummary& file : component.files)
@@ -77,12 +77,60 @@ std::string fp8_options(const models::CheckpointSummary& summary) {
   return text;
 }
 
-void inspect_checkpoint(const fs::path& path, bool json) {
+/// Of a model without files: what its weights take in 16 bits.
+void count_weights(models::CheckpointSummary& summary, const models::Checkpoint& checkpoint) {
+  for (models::ComponentSummary& component : summary.components) {
+    if (!models::has_weights(component.name)) continue;
+    component.parameters = component.name == "vae"
+                               ? models::vae_weight_count(checkpoint)
+                               : static_cast<uint64_t>(models::weight_count(checkpoint, component.name));
+    component.bytes = 2 * component.parameters;
+  }
+}
+
+/// How a model of configs/ makes a video unless the user says otherwise: options by their keys.
+nlohmann::json defaults_of(const Settings& settings) {
+  nlohmann::json defaults = nlohmann::json::object();
+  for (const char* key :
+       {"size", "width", "height", "frames", "fps", "steps", "cfg_scale", "cfg_scale_2", "flow_shift"})
+    if (const auto value = settings.text(key)) defaults[key] = *value;
+  return defaults;
+}
+
+nlohmann::json published_as(const models::Architecture& architecture) {
+  nlohmann::json all = nlohmann::json::array();
+  const std::vector<DownloadAdvice> advice = download_advice(architecture);
+  for (size_t i = 0; i < advice.size(); ++i) {
+    const models::Published& published = architecture.published[i];
+    all.push_back({{"repository", published.names.front()}, {"commands", advice[i].commands}});
+    if (!published.holds.empty()) all.back()["holds"] = published.holds;
+    if (published.gigabytes) all.back()["gigabytes"] = *published.gigabytes;
+  }
+  return all;
+}
+
+void print_downloads(const models::Architecture& architecture, const Settings& settings) {
+  std::cout << "  by default";
+  const nlohmann::json defaults = defaults_of(settings);
+  for (const auto& [key, value] : defaults.items())
+    std::cout << " " << option_name(key) << " " << value.get<std::string>();
+  std::cout << "\n";
+  for (const DownloadAdvice& advice : download_advice(architecture)) {
+    std::cout << "  to download" << (advice.title.empty() ? "" : " (" + advice.title + ")") << "\n";
+    for (const std::string& command : advice.commands) std::cout << "    " << command << "\n";
+  }
+}
+
+/// `architecture`: of a model's YAML; null for a folder. `inventory`: of the folder that the model was found in; null:
+/// it is what the user named.
+void inspect_model(const fs::path& path, bool json, const models::Architecture* architecture = nullptr,
+                   const FolderInventory* inventory = nullptr) {
   Settings settings;
-  collect_settings(settings, {{"model", path.string()}}, "");
+  collect_settings(settings, {{architecture == nullptr ? "model" : "random_weights", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
   const models::Checkpoint folder = open_model(settings);
   models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
+  if (architecture != nullptr) count_weights(summary, folder);
   const models::ModelSpec spec = models::describe(folder);
   summary.memory =
       models::likely_memory(folder, spec, models::latent_size(spec, summary.frames, summary.height, summary.width));
@@ -90,6 +138,9 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   if (json) {
     nlohmann::json content = models::to_json(summary);
     if (!files.empty()) content["files"] = models::shown(files);
+    if (architecture != nullptr) content["defaults"] = defaults_of(settings);
+    if (architecture != nullptr) content["published"] = published_as(*architecture);
+    if (inventory != nullptr) content.update(inventory_report(*inventory));
     std::cout << dump(content, 2) << "\n";
     return;
   }
@@ -108,108 +159,19 @@ void inspect_checkpoint(const fs::path& path, bool json) {
                 << human_bytes(bytes);
     std::cout << "\n";
   }
+  if (architecture != nullptr) print_downloads(*architecture, settings);
+  if (inventory != nullptr) print_rest_of_inventory(*inventory);
 }
 
-/// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"
-std::string in_any_block(std::string name) {
-  constexpr const char* kDigits = "0123456789";
-  const size_t begin = name.find_first_of(kDigits);
-  if (begin == std::string::npos) return name;
-  return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
-}
-
-bool may_be_lora(const models::TensorFile& file) {
-  return std::ranges::any_of(file.entries(), [](const models::TensorEntry& entry) {
-    const auto has = [&](const char* part) { return entry.name.find(part) != std::string::npos; };
-    return has("lora_") || has(".diff") || has("hada_w") || has("lokr_w");
-  });
-}
-
-/// What a LoRA is for; "problem" in place of it where it cannot be used.
-nlohmann::json describe_lora(const fs::path& path) {
-  try {
-    const models::LoraFile lora = models::read_lora(path);
-    const models::LoraOrigin origin = models::origin_of(lora);
-    std::set<int64_t> ranks;
-    std::set<double> scales;
-    std::map<std::string, int64_t> targets;
-    for (const models::LoraLayer& layer : lora.layers) {
-      if (layer.down != nullptr) {
-        ranks.insert(layer.rank());
-        scales.insert(layer.strength);
-      }
-      ++targets[(layer.part.empty() ? "" : layer.part + ".") + in_any_block(layer.name)];
-    }
-    return {{"family", origin.family == nullptr ? "" : origin.family->name},
-            {"naming", origin.naming},
-            {"width", origin.width},
-            {"blocks", origin.blocks},
-            {"expert", origin.expert},
-            {"layers", lora.layers.size()},
-            {"ranks", ranks},
-            {"scales", scales},
-            {"targets", targets}};
-  } catch (const Error& error) {
-    return {{"problem", error.what()}, {"remedy", error.remedy()}};
-  }
-}
-
-void print_lora(const nlohmann::json& lora) {
-  if (lora.contains("problem")) {
-    std::cout << "  LoRA that cannot be used: " << one_line(lora["problem"].get<std::string>()) << "\n";
-    return;
-  }
-  const auto text = [&](const char* key) { return lora[key].get<std::string>(); };
-  const auto number = [&](const char* key) { return lora[key].get<int64_t>(); };
-  const auto list = [&](const char* key) {
-    const std::string all = dump(lora[key]);
-    return all.substr(1, all.size() - 2);
-  };
-  std::cout << "  LoRA of " << counted(number("layers"), "layer") << " for "
-            << (text("family").empty() ? "no model that is known" : text("family")) << ", " << text("naming")
-            << " naming\n";
-  if (number("width") > 0)
-    std::cout << "  made for inner width " << number("width") << " and " << counted(number("blocks"), "block") << "\n";
-  if (!text("expert").empty())
-    std::cout << "  by its file name for the transformer of " << text("expert") << " noise\n";
-  if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
-  for (const auto& [target, count] : lora["targets"].items())
-    std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
-}
-
-/// By role the configs of the known models of which the file may be that part: "some-model.yaml".
-std::map<std::string, std::vector<std::string>> parts_in(const fs::path& path) {
-  std::map<std::string, std::vector<std::string>> parts;
-  try {
-    for (const auto& [role, configs] : models::models_of_file(models::data_folder() / "configs", path))
-      for (const fs::path& config : configs) parts[role].push_back(config.filename().string());
-  } catch (const Error&) {
-    return {};  // names that no model's file has
-  }
-  return parts;
-}
-
-void inspect_tensors(const fs::path& path, bool json) {
-  const models::TensorFile file(path);
-  const std::map<std::string, std::vector<std::string>> parts = parts_in(path);
-  nlohmann::json tensors = nlohmann::json::array();
-  for (const models::TensorEntry& entry : file.entries())
-    tensors.push_back({{"name", entry.name}, {"dtype", models::name(entry.dtype)}, {"shape", entry.shape}});
-  if (json) {
-    nlohmann::json summary = {{"path", path.string()}, {"metadata", file.metadata()}, {"tensors", tensors}};
-    if (may_be_lora(file)) summary["lora"] = describe_lora(path);
-    for (const auto& [role, configs] : parts) summary[role + "_of"] = configs;
-    std::cout << dump(summary, 2) << "\n";
-    return;
-  }
-  std::cout << path.string() << ": " << counted(static_cast<int64_t>(tensors.size()), "tensor") << "\n";
-  if (may_be_lora(file)) print_lora(describe_lora(path));
-  for (const auto& [role, configs] : parts) std::cout << "  " << role << " of " << models::list_of(configs) << "\n";
-  for (const nlohmann::json& tensor : tensors)
-    std::cout << "  " << one_line(tensor["name"].get<std::string>()) << "  " << tensor["dtype"].get<std::string>()
-              << " " << dump(tensor["shape"]) << "\n";
-  for (const auto& [key, value] : file.metadata())
-    std::cout << "  " << one_line(key) << ": " << one_line(value) << "\n";
+/// A folder of one model is that model; of others, all that is there is listed.
+void inspect_folder(const fs::path& path, bool json) {
+  const FolderInventory inventory = take_inventory(path);
+  if (inventory.is_empty()) return inspect_model(path, json);  // says what it lacks
+  if (inventory.only_model() != nullptr) return inspect_model(path, json, nullptr, &inventory);
+  if (json)
+    std::cout << dump(inventory_report(inventory), 2) << "\n";
+  else
+    print_inventory(inventory);
 }
 
 void inspect_video(const fs::path& path, bool json) {
@@ -230,14 +192,18 @@ void inspect_video(const fs::path& path, bool json) {
 
 }  // namespace
 
-void inspect(const fs::path& path, bool json) {
-  const bool checkpoint = fs::exists(path / "model_index.json");  // whatever stands beside it
-  if (checkpoint || (fs::is_directory(path) && !fs::exists(recipe_beside(path)))) return inspect_checkpoint(path, json);
+void inspect(const fs::path& path, const InspectOptions& options) {
+  if (fs::exists(path / "model_index.json")) return inspect_model(path, options.json);  // whatever stands beside it
+  if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options.json);
   if (path.empty()) throw bad_input("PATH is empty", "name a file or a folder");
-  if (!fs::exists(path)) throw bad_file(path, "no such file or folder", "check the path");
-  for (const char* extension : {".safetensors", ".gguf", ".pth", ".pt"})
-    if (path.extension() == extension) return inspect_tensors(path, json);
-  return inspect_video(path, json);
+  if (!fs::exists(path)) throw missing_model(path.string(), bad_file(path, "no such file or folder", "check the path"));
+  if (path.extension() == ".yaml" || path.extension() == ".yml") {
+    const models::Architecture architecture = models::read_architecture(path);
+    return inspect_model(path, options.json, &architecture);
+  }
+  for (const char* ending : {".safetensors", ".gguf", ".pth", ".pt", ".bin", ".ckpt", ".index.json"})
+    if (path.filename().string().ends_with(ending)) return inspect_weights(path, options);
+  return inspect_video(path, options.json);
 }
 
 }  // namespace sparsereel::app

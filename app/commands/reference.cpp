@@ -132,7 +132,7 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"", "F.mp4, F.gif.json",
        "A video's recipe: the comment tag of .mp4, .mov, .mkv and .webm, a file beside GIF, Y4M and folders of PNGs."},
       {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
-      {"", "F.checkpoint.safetensors", "Where a denoising cut short goes on: --checkpoint-every, and batch."},
+      {"", "F.checkpoint.safetensors", "Where a denoising cut short goes on, after Ctrl-C too."},
       {"", "manifest.<rank>.jsonl", "In the folder of batch: a line a video, by which a run goes on."},
       {"", "F.txt, F.jsonl, F.csv, F.yaml",
        "A prompt set. Standard input is known by how it begins: with {, with names of options (prompt,seed), with a "

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <set>
 
+#include "app/called_program.h"
 #include "app/commands/tune/result.h"
 #include "app/commands/tune/session.h"
 #include "app/job/image.h"
+#include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "app/options/option_group.h"
@@ -111,7 +113,7 @@ tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folde
 
 /// "sparsereel generate -m folder -p "..." --profile profile.yaml": what uses it.
 std::string command_with(const Settings& settings, const fs::path& profile) {
-  std::string command = "sparsereel generate";
+  std::string command = called_program() + " generate";
   for (const OptionSpec& option : option_table()) {
     const Setting* setting = takes(Command::tune, option) ? settings.find(option.key) : nullptr;
     const bool given = setting != nullptr && setting->source == Source::command_line;
@@ -158,7 +160,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::Checkpoint folder = open_model(plan.run);
+  const models::Checkpoint folder = open_and_say(plan.run);
   const tuning::Pipelines pipelines = open_pipelines(plan, folder);
   const auto& pipeline = pipelines.begin()->second;
   check_sparse_runs(*pipeline);
@@ -198,9 +200,8 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(own.path, ignored);
   std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
-  if (!plan.heat_map.empty() && found.heads) write_heat_maps(plan.heat_map, {tuning::heat_map(profile)});
   if (!plan.heat_map.empty() && !found.heads)
-    warnings.push_back("--heat-map draws nothing: no head has blocks of its own (" + found.no_heads + ")");
+    warnings.push_back("--heat-map draws nothing, since heads have no blocks of their own: " + found.no_heads);
   print_warnings(warnings);
   warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
   report.content["tune"] = tuning::found_report(plan, found, profile, own.state);
@@ -211,6 +212,10 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   report.content["warnings"] = warnings;
   report.last_line = tuning::summary(plan, found, profile, output, deadline.elapsed()) + "\n" +
                      report.content["use"].get<std::string>();
+  if (!plan.heat_map.empty() && found.heads) {
+    if (missed.empty()) show_last_line(report);  // whatever becomes of what is drawn
+    write_heat_maps(plan.heat_map, {tuning::heat_map(profile)});
+  }
   if (missed.empty()) return;
   report.recovery.clear();  // said here
   throw run_failure(plan.output.string() + " is not written: " + missed,

@@ -15,6 +15,7 @@
 #include "app/ranks/shared_video.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
+#include "models/engine/unless_cancelled.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
 
@@ -65,6 +66,14 @@ void Job::warn(Video& video, const std::string& warning) {
 }
 
 size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
+  size_t count = 0;
+  // A set has a report to end with; of a command's own videos nothing is lost: a signal ends the process at once.
+  models::do_unless_cancelled(policy_.go_on_after_failure ? cancelled_ : nullptr,
+                              [&] { count = load_all(videos, pipeline); });
+  return count;
+}
+
+size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline) {
   const auto begun = Clock::now();
   pipeline.check_weights(std::ranges::any_of(videos, [](const Video* video) { return !video->plan.image.empty(); }));
   videos.front()->text_cost.check = seconds_since(begun);
@@ -77,8 +86,7 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
   // What stays loaded begins with the first transformer in any case.
   const Video& first = *videos.front();
-  pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && uses_checkpoints(first) &&
-                             may_have_checkpoint(first.options.run.output));
+  pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && may_have_checkpoint(first.options.run.output));
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
@@ -123,7 +131,6 @@ size_t Job::encode(std::span<Video* const> videos, const models::Run& run, model
   for (size_t i = 0; i < videos.size(); ++i) {
     const bool full = texts.bytes >= policy_.texts.bytes || seconds_since(start) >= most_seconds;
     if (full && !texts.encoded.contains(models::text_key(videos[i]->plan)) && i > 0) return i;
-    // A set has a report to end with; of a command's own videos nothing is lost: a signal ends the process at once.
     if (policy_.go_on_after_failure && cancelled_()) throw models::Cancelled{};
     if (videos[i]->failure) continue;  // of its images
     const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
@@ -223,28 +230,28 @@ models::Run Job::run_of(Video& video, KeptLatents& kept) {
   return run;
 }
 
-bool Job::uses_checkpoints(const Video& video) const {
-  return policy_.resume || video.options.checkpoint_every > 0;
+bool Job::keeps_last(const Video& video) const {
+  return policy_.keep_last || video.options.checkpoint_every > 0;
 }
 
 /// Goes on from the checkpoint that an earlier run left, and writes new ones.
 void Job::use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run) {
-  if (!uses_checkpoints(video)) return;
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
-  if (!policy_.resume)  // what is resumed unasked may have changed since
+  if (!policy_.go_on_after_failure)  // rows of a set change, and a set's last line lists the checkpoints of old ones
     for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
   video.checkpoint = own.path;
   inputs.resume = std::move(own.state);
   if (inputs.resume) video.resumed_at_step = inputs.resume->step;
-  run.checkpoint_every = video.options.checkpoint_every;
+  run.checkpoints = {.every = video.options.checkpoint_every, .last = keeps_last(video), .cancelled = true};
   // One that cannot be written only costs time, and only where the run is cut short.
-  run.checkpoint = [this, &video, warned = false](const models::DenoisingState& state) mutable {
+  run.checkpoint = [this, &video, kept = video.resumed_at_step,
+                    warned = false](const models::DenoisingState& state) mutable {
     try {
-      save_checkpoint(video.checkpoint, state, video.identity);
+      if (state.step != kept) save_checkpoint(video.checkpoint, state, video.identity);
+      kept = state.step;
       user_.kept_checkpoint(video, state.step);
     } catch (const Error& error) {
-      if (!std::exchange(warned, true))
-        warn(video, std::string("the denoising is not kept while it runs: ") + error.what());
+      if (!std::exchange(warned, true)) warn(video, std::string("the denoising is not kept: ") + error.what());
     }
   };
 }
@@ -276,7 +283,7 @@ std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& 
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, files.latents, start});
   // While the latents that were asked for are missing, the checkpoint is their nearest.
-  if (uses_checkpoints(video)) remove_checkpoints({{run.output, video.identity}});
+  remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }
 

@@ -20,6 +20,7 @@
 #include "app/job/write.h"
 #include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::app {
 
@@ -61,6 +62,8 @@ std::optional<Error> failure_of_part(const Part& part) {
     part();
   } catch (const models::Cancelled&) {
     throw;
+  } catch (const models::WorkStopped&) {
+    throw;
   } catch (const models::DiskError&) {
     throw;
   } catch (...) {
@@ -77,12 +80,14 @@ struct TextLimit {
 };
 
 /// How a job treats its videos. Without any of it each is made as if alone (a denoiser that stayed might make the
-/// decoder work in tiles), and a failure is thrown.
+/// decoder work in tiles), and a failure is thrown. A video that is cancelled keeps the steps that are done, and the
+/// next job goes on from them.
 struct JobPolicy {
   bool keep_loaded = false;            // denoiser and decoder, from video to video
   bool write_behind = false;           // a video is written while the next one is denoised
   bool go_on_after_failure = false;    // one that fails leaves the others alone
-  bool resume = false;                 // from what a killed run had denoised, without --checkpoint-every too
+  bool keep_last = false;              // the state after the last step too, without --checkpoint-every too: a killed
+                                       // run then goes on with its decoding
   std::function<World*()> world = {};  // of the ranks that make a video together; empty, null: this process alone does
   TextLimit texts = {};
 };
@@ -115,6 +120,7 @@ class Job {
     uint64_t bytes = 0;
   };
 
+  size_t load_all(std::span<Video* const> videos, models::Pipeline& pipeline);
   template <typename Part>
   std::optional<Error> attempt(const Part& part) const;
   void fail(Video& video, const Error& error, const std::filesystem::path& latents);
@@ -134,7 +140,7 @@ class Job {
   std::shared_ptr<Files> files_of(Video& video) const;
   models::Outcome render(Video& video, models::Pipeline& pipeline, Files& files);
   models::Run run_of(Video& video, KeptLatents& kept);
-  bool uses_checkpoints(const Video& video) const;
+  bool keeps_last(const Video& video) const;
   void use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run);
   Written finish(Video& video, const models::Outcome& result, Files& files);
   std::vector<std::string> finish_files(Video& video, const models::Outcome& result, Files& files);

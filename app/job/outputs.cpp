@@ -129,14 +129,28 @@ void check_files(const std::vector<NamedFile>& files, const Settings& settings) 
   check_rest(files, settings);
 }
 
-void check_files(const std::vector<Settings>& videos, const fs::path& config, const fs::path& decoded) {
+namespace {
+
+/// Those of all videos, which are distinct within each.
+std::vector<NamedFile> distinct_files(const std::vector<Settings>& videos, const fs::path& config,
+                                      const fs::path& decoded) {
   std::vector<NamedFile> all;
   for (const Settings& video : videos) {
     const std::vector<NamedFile> files = files_of(video, config, decoded);
     check_distinct(files);
     all.insert(all.end(), files.begin(), files.end());
   }
-  check_rest(all, videos.front());
+  return all;
+}
+
+}  // namespace
+
+void check_distinct(const std::vector<Settings>& videos, const fs::path& config) {
+  check_model_is_untouched(distinct_files(videos, config, {}), files_of_model(videos.front()));
+}
+
+void check_files(const std::vector<Settings>& videos, const fs::path& config, const fs::path& decoded) {
+  check_rest(distinct_files(videos, config, decoded), videos.front());
 }
 
 void check_video(const RunOptions& run) {

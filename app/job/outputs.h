@@ -36,6 +36,9 @@ models::ModelFiles files_of_model(const Settings& settings);
 /// Throws Error when one that is written is the model's, or would lie among its weights and configs.
 void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model);
 
+/// Both, for the videos of `generate`; removes nothing. `config`: as below.
+void check_distinct(const std::vector<Settings>& videos, const std::filesystem::path& config);
+
 /// Both, for a run with these settings; then what killed runs left of its files goes.
 void check_files(const std::vector<NamedFile>& files, const Settings& settings);
 

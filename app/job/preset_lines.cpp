@@ -2,6 +2,7 @@
 #include "app/job/preset_lines.h"
 
 #include <algorithm>
+#include <set>
 
 #include "app/counted.h"
 #include "hilbert/exact_text.h"
@@ -27,14 +28,6 @@ std::string given_beside(const Video& video, Source least) {
   return text;
 }
 
-/// "preset fast, with --topk 0.5"; empty: neither a preset nor a profile holds.
-std::string name_of(const Video& video) {
-  const std::string& preset = video.settings.preset().name;
-  if (const auto& profile = video.options.profile)
-    return "profile " + profile->file.filename().string() + given_beside(video, Source::config_file);
-  return preset.empty() ? preset : "preset " + preset + given_beside(video, Source::recipe);
-}
-
 /// "topk 0.3"
 std::string selection_text(const Video& video) {
   const auto& profile = video.options.profile;
@@ -55,15 +48,27 @@ std::string blocks_text(const Video& video) {
 
 }  // namespace
 
+std::string preset_name(const Video& video) {
+  const std::string& preset = video.settings.preset().name;
+  if (const auto& profile = video.options.profile)
+    return "profile " + profile->file.filename().string() + given_beside(video, Source::config_file);
+  return preset.empty() ? preset : "preset " + preset + given_beside(video, Source::recipe);
+}
+
+std::string chosen_text(const Video& video) {
+  std::string text = preset_name(video);
+  if (text.empty()) return {};
+  if (video.settings.preset().few_steps)
+    text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
+  return text + ": " + blocks_text(video);
+}
+
 std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
-  const models::PresetChoice& preset = video.settings.preset();
-  std::string text = name_of(video);
+  std::string text = chosen_text(video);
   if (text.empty()) return {};
   const models::Plan& plan = video.plan;
   const std::string steps = counted(plan.num_inference_steps, "step");
-  if (preset.few_steps)
-    text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
-  text += ": " + blocks_text(video) + "; ";
+  text += "; ";
   if (plan.cache.on())
     text += models::name(plan.cache) + " computed " + std::to_string(fewest) +
             (most > fewest ? " to " + std::to_string(most) : "") + " of " + steps;
@@ -91,6 +96,12 @@ std::vector<std::string> PresetLines::lines() const {
     lines.push_back((settings_.size() > 1 ? counted(each.videos, "video") + ": " : "") +
                     preset_line(*each.video, each.fewest, each.most));
   return lines;
+}
+
+std::string PresetLines::common_name() const {
+  std::set<std::string> names;
+  for (const Setting& each : settings_) names.insert(preset_name(*each.video));
+  return names.size() == 1 ? *names.begin() : "";
 }
 
 }  // namespace sparsereel::app

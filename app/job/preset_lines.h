@@ -9,6 +9,13 @@
 
 namespace sparsereel::app {
 
+/// "preset fast, with --topk 0.5": what was given beside it; likewise of a profile. Empty: neither holds.
+std::string preset_name(const Video& video);
+
+/// "preset balanced: 10 of 50 steps with every block, then topk 0.3": what is known before the video is made. Empty:
+/// neither a preset nor a profile holds.
+std::string chosen_text(const Video& video);
+
 /// "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15 of 50 steps; --preset
 /// exact for full attention", after the name what was given beside it, likewise of a profile. Empty: neither held.
 /// `fewest`, `most`: steps computed, of several videos.
@@ -20,6 +27,8 @@ class PresetLines {
   void add(const Video& video, int64_t computed_steps);
   /// "3 videos: preset balanced: ...", one a setting; the number where there are several settings.
   std::vector<std::string> lines() const;
+  /// preset_name() of all videos; empty where they differ.
+  std::string common_name() const;
 
  private:
   struct Setting {

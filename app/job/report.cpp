@@ -216,6 +216,11 @@ nlohmann::json memory_report(at::Device device, const models::StageMemory& stage
   return report;
 }
 
+void show_last_line(RunReport& report) {
+  const std::string line = std::exchange(report.last_line, {});
+  if (!report.print && !line.empty()) std::cout << line << std::endl;
+}
+
 int finish(RunReport& report, int exit_code, const std::string& cause, const std::string& remedy) {
   report.content["exit"] = {{"code", exit_code}, {"state", exit_state(exit_code)}};
   if (!cause.empty()) report.content["exit"].update({{"cause", cause}, {"remedy", remedy}});

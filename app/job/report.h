@@ -69,6 +69,9 @@ nlohmann::json memory_report(at::Device device, const models::StageMemory& stage
 /// Returns exit_code. Throws Error when the report cannot be written; the next call only prints it.
 int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
 
+/// Prints the last line now, where people read it, and not again at the end: what follows may fail.
+void show_last_line(RunReport& report);
+
 using models::human_bytes;
 std::string shell_quoted(const std::filesystem::path& path);
 

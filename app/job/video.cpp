@@ -43,7 +43,7 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& 
   video.recipe = make_recipe(options, video.plan, pipeline, *video.pictures);
   const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
   for (const std::string& warning :
-       {other_settings, models::frame_count_warning(video.plan), pipeline.slow_warning(video.plan)})
+       {other_settings, models::frame_count_warning(video.plan, pipeline.spec()), pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
   for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);

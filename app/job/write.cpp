@@ -6,6 +6,7 @@
 #include <iostream>
 #include <set>
 
+#include "app/called_program.h"
 #include "app/counted.h"
 #include "app/terminal.h"
 #include "models/engine/frames.h"
@@ -28,10 +29,11 @@ std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept) 
 }
 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
-  std::string command = "sparsereel decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
+  std::string command = called_program() + " decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
   // How the run is watched and reported is left out, and what the checkpoint's own config says again.
-  static const std::set<std::string> left_out = {"model", "random_weights", "output", "report", "quiet", "json"};
+  static const std::set<std::string> left_out = {"model", "random_weights", "output", "report",
+                                                 "quiet", "verbose",        "json"};
   const bool encoded = output_kind(run.output) == OutputKind::encoded;
   for (const OptionSpec& option : option_table()) {
     const std::string& key = option.key;
@@ -52,11 +54,6 @@ void add_output_report(nlohmann::json& report, const RunOptions& run, const mode
                       {"fps", run.video.fps}};
   if (!written.note.empty()) report["output"]["note"] = written.note;
   if (!run.contact_sheet.empty()) report["output"]["contact_sheet"] = run.contact_sheet.string();
-}
-
-std::string output_summary(const RunOptions& run, const models::VideoShape& shape) {
-  return run.output.string() + ": " + counted(shape.frames, "frame") + " " + std::to_string(shape.width) + "x" +
-         std::to_string(shape.height);
 }
 
 std::string memory_summary(const nlohmann::json& memory) {

@@ -21,8 +21,6 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
 void add_output_report(nlohmann::json& report, const RunOptions& run, const models::VideoShape& shape,
                        const WrittenVideo& written);
 
-/// "clip.mp4: 33 frames 256x256"
-std::string output_summary(const RunOptions& run, const models::VideoShape& shape);
 /// "peak memory 1.3 GiB"
 std::string memory_summary(const nlohmann::json& memory);
 void print_warnings(const std::vector<std::string>& warnings);

@@ -113,10 +113,17 @@ bool is_recipe(const nlohmann::json& json);
 /// Empty where there is none. Throws Error when the file cannot be read.
 std::string read_recipe(const std::filesystem::path& path);
 
+/// The encoders that a format can use.
+struct FormatEncoders {
+  std::string ending;                   // ".mp4"
+  std::string best;                     // the preferred encoder
+  std::vector<std::string> found = {};  // those that this FFmpeg has, in the order of preference
+};
+
 /// What this build writes video with, for `doctor`.
 struct MediaReport {
-  std::string libraries;                    // "FFmpeg 5.1.9, OpenCV 4.6.0"; empty in a build without them
-  std::vector<std::string> video_encoders;  // those that an MP4 can use, the preferred one first
+  std::string libraries;  // "FFmpeg 5.1.9, OpenCV 4.6.0"; empty in a build without them
+  std::vector<FormatEncoders> formats = {};
 };
 MediaReport media_report();
 

@@ -43,8 +43,8 @@ void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t 
 /// Throws Error unless a folder of PNGs can be put there.
 void check_png_folder(const std::filesystem::path& path);
 
-/// Encoders that an MP4 can use, the preferred one first.
-std::vector<std::string> mp4_encoder_names();
+/// The encoders of every format that FFmpeg encodes.
+std::vector<FormatEncoders> format_encoders();
 
 /// The comment tag of any container that FFmpeg reads.
 std::string read_comment(const std::filesystem::path& path);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <sstream>
 
+#include "app/called_program.h"
 #include "app/job/report.h"
 #include "app/options/nearest.h"
 #include "hilbert/read_text.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::app {
 namespace {
@@ -51,7 +53,7 @@ std::string row(const std::string& term, const std::string& explanation) {
 }
 
 std::string with_choices(const OptionInfo& option) {
-  std::string text = option.help;
+  std::string text = as_called(option.help);
   for (size_t i = 0; i < option.choices.size(); ++i)
     text += (i == 0 ? " [" : ", ") + option.choices[i] + (i + 1 == option.choices.size() ? "]" : "");
   return text;
@@ -120,7 +122,7 @@ std::string help_text(const CommandInfo& command) {
   for (const OptionInfo& option : command.options)
     if (option.positional) text += " " + option.names.front();
   text += command.commands.empty() ? " [options]\n" : " COMMAND [options]\n";
-  if (!command.example.empty()) text += "e.g.   " + command.example + "\n";
+  if (!command.example.empty()) text += "e.g.   " + command_as_called(command.example) + "\n";
   if (!command.commands.empty()) text += "\nCommands\n";
   for (const CommandInfo& below : command.commands) text += row(below.name(), below.help);
 
@@ -136,7 +138,7 @@ std::string help_text(const CommandInfo& command) {
     text += "\n" + group + "\n";
     for (const auto& alike : of_group(command, group)) text += row(term_of(alike), with_choices(alike.front()));
   }
-  return text + "\n'sparsereel reference' explains every command, option and file.\n";
+  return text + "\n'" + called_program() + " reference' explains every command, option and file.\n";
 }
 
 std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise) {
@@ -165,16 +167,42 @@ std::string unused_words(const CLI::App& program) {
   return text;
 }
 
+namespace {
+
+/// Whether the innermost command that is named needs one below it.
+bool lacks_command(const CLI::App& command) {
+  return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
+}
+
+/// "use attention, pipeline or plot": the commands below.
+std::string commands_below(const CommandInfo& info) {
+  std::vector<std::string> names;
+  for (const CommandInfo& below : info.commands) names.push_back(below.name());
+  return "use " + models::list_of(names);
+}
+
+}  // namespace
+
+std::string missing_command(const CLI::App& program, const std::vector<std::string>& words) {
+  const auto [command, depth] = named_command(program);
+  if (!lacks_command(*command)) return {};
+  const std::string path = describe(*command).path;
+  if (depth >= words.size()) return (path.empty() ? "sparsereel" : path) + " needs a command";
+  if (words[depth].starts_with("-")) return unused_words(program);
+  return shell_quoted(words[depth]) + " is no command" + (path.empty() ? "" : " of " + path);
+}
+
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
   const auto [command, depth] = named_command(program);
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
   // Where a command is missing, the word in its place is what was meant to be one.
-  const bool missing = command->get_require_subcommand_min() > 0 && depth < words.size();
+  const bool lacks = lacks_command(*command), missing = lacks && depth < words.size();
   if (!unused.empty() && !unused.front().starts_with("-") && command->get_option_no_throw("--prompt") != nullptr)
     return "a prompt follows -p, in quotes: -p \"a red circle\"";
   const std::string wrong = !unused.empty() ? unused.front() : missing ? words[depth] : "";
-  return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
+  const std::string help = "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'";
+  return suggest(info, wrong, (lacks ? commands_below(info) + "; " : "") + help);
 }
 
 }  // namespace sparsereel::app

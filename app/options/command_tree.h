@@ -58,6 +58,10 @@ std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 /// What of the command line its command has no use for: "decode does not take --count 2".
 std::string unused_words(const CLI::App& program);
 
+/// "speed is no command of bench", "bench needs a command", where one is missing; what the command does not take where
+/// an option stands in its place; else empty.
+std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
+
 /// What to do about a command line of these words that CLI11 refuses.
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words);
 

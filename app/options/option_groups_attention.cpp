@@ -83,7 +83,7 @@ std::vector<OptionSpec> selection() {
       {.names = "--pv-threshold", .help = pv_threshold_help(), .commands = that_denoise()},
       {.names = "--profile",
        .kind = file,
-       .help = "what 'sparsereel tune' found: attention, blocks, steps, weights",
+       .help = "what tune found: attention, blocks, steps, weights",
        .commands = {bench_pipeline},
        .recipe = InRecipe::file,
        .idle = {Idle::exact}},

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <system_error>
 #include <utility>
 
 #include "app/counted.h"
+#include "app/options/published_models.h"
 #include "app/options/recipe.h"
 #include "app/options/several.h"
 #include "app/options/text_file.h"
@@ -17,6 +19,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/foreign_model.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
@@ -91,6 +94,12 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   return files;
 }
 
+/// Whether the video begins with an image. Unknown beside no prompt: the rows of a set may have images of their own.
+std::optional<bool> gives_images(const Settings& settings) {
+  if (settings.has("image") || settings.has("last_image")) return true;
+  return lacks_prompt(settings) ? std::nullopt : std::optional(false);
+}
+
 /// What is known beforehand of the model that the settings name.
 struct KnownModel {
   models::ModelConfig config;  // without defaults where no file fits
@@ -137,7 +146,8 @@ fs::path model_path(const Settings& settings) {
     return *model;
   }
   if (const auto file = settings.text("random_weights")) return *file;
-  if (const auto file = settings.text("transformer")) return *file;
+  for (const char* expert : {"transformer", "transformer_2"})
+    if (const auto file = settings.text(expert)) return *file;
   fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
@@ -146,7 +156,13 @@ fs::path model_path(const Settings& settings) {
 
 models::Checkpoint open_model(const RunOptions& run) {
   if (run.random_weights) return folder_of(models::read_architecture(run.model));
-  return models::open_model(run.model, run.files, models::data_folder() / "configs");
+  try {
+    return models::open_model(run.model, run.files, models::data_folder() / "configs", run.with_images);
+  } catch (const Error& error) {
+    std::error_code ignored;
+    if (!fs::exists(run.model, ignored)) throw missing_model(run.model.string(), error);
+    throw models::or_foreign(error, run.model, run.files);
+  }
 }
 
 models::Checkpoint open_model(const Settings& settings) {
@@ -154,6 +170,7 @@ models::Checkpoint open_model(const Settings& settings) {
   run.model = model_path(settings);
   run.files = files_of_parts(settings);
   run.random_weights = settings.has("random_weights");
+  run.with_images = gives_images(settings);
   return open_model(run);
 }
 
@@ -216,6 +233,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.model = model_path(settings);
   run.files = files_of_parts(settings);
   run.random_weights = settings.has("random_weights");
+  run.with_images = gives_images(settings);
   run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
@@ -226,6 +244,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.threads = settings.whole("threads");
   if (run.threads) models::check_threads(*run.threads);
   run.quiet = settings.flag("quiet");
+  run.verbose = settings.flag("verbose");
   return run;
 }
 
@@ -248,6 +267,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
                      "give a number of steps, or 0 for none");
   models::Request& request = options.request = read_request(settings);
   request.prompt = read_prompt(settings, prompt_needed);
+  request.fps = options.run.video.fps;
   options.random_seed = is_random_seed(settings.text("seed", ""));
   if (options.random_seed) {
     request.seed = std::random_device{}();  // short, since people copy it

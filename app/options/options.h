@@ -31,13 +31,14 @@ struct RunOptions {
   std::filesystem::path model;               // a folder or file of weights, or the YAML of an architecture
   std::map<std::string, std::string> files;  // of weights, by role, beside it or in its place
   bool random_weights = false;               // model is such a YAML
+  std::optional<bool> with_images = {};      // whether there are any, where that is known
   std::string model_name;                    // in recipes: its folder's, or "random weights of" its YAML's
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty: none
   VideoOptions video;                   // without the recipe, which is known at the end
   bool metadata = true;
   std::optional<int64_t> threads;
-  bool quiet = false;
+  bool quiet = false, verbose = false;
 };
 
 struct GenerateOptions {

@@ -253,6 +253,10 @@ const Setting* Settings::that_names(const std::string& file, std::string& key) c
 }
 
 Error Settings::with_place(const Error& error) const {
+  return placed(error).with_choices(error.choices());
+}
+
+Error Settings::placed(const Error& error) const {
   if (const OptionSpec* option = error.field().empty() ? nullptr : find_option(error.field())) {
     const Setting* setting = find(option->key);
     const bool in_list = std::find(lists_.begin(), lists_.end(), option_name(option->key)) != lists_.end();

@@ -97,6 +97,7 @@ class Settings {
 
  private:
   bool stronger(const std::string& key, const std::string& value, Source source) const;
+  Error placed(const Error& error) const;
   /// What names this file, the one that says most of its path; null where nothing does, or several alike. Its key.
   const Setting* that_names(const std::string& file, std::string& key) const;
 

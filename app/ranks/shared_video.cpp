@@ -11,6 +11,7 @@
 #include <iostream>
 #include <utility>
 
+#include "app/called_program.h"
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
 #include "app/ranks/messages.h"
@@ -87,7 +88,9 @@ void ask_first(std::function<void(Arguments...)>& event, World& world) {
 
 /// Before Pipeline::generate() with these inputs; `run` is what that gets.
 void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
-  const models::Request& request = video.options.request;
+  models::Request request = video.options.request;
+  request.num_frames = video.plan.num_frames;  // counted by a frame rate that the others do not know
+  request.seconds.reset();
   const bool by_head = video.options.profile && video.options.profile->by_head();
   world.need_others(true);
   nlohmann::json size;
@@ -102,7 +105,9 @@ void tell_video(World& world, const Video& video, const models::Inputs& inputs, 
                          {"decode", inputs.decode},
                          {"keep_transformer", inputs.keep_transformer},
                          {"checkpoints", run.checkpoint != nullptr},
-                         {"checkpoint_every", run.checkpoint_every}});
+                         {"checkpoint_every", run.checkpoints.every},
+                         {"checkpoint_last", run.checkpoints.last},
+                         {"checkpoint_cancelled", run.checkpoints.cancelled}});
   for (const auto member : models::Conditioning::tensors()) {
     const at::Tensor& tensor = inputs.conditioning.*member;
     tell_tensor(world.control(), tensor.defined() ? tensor.to(at::kCPU) : tensor);
@@ -150,7 +155,7 @@ class Follower {
   void compare_given(const nlohmann::json& rank_0) const {
     if (!world_.given() || rank_0.is_null()) return;
     nlohmann::json own = *world_.given(), others = rank_0;
-    for (const char* name : {"device", "threads", "quiet", "json", "report"}) {  // of a process
+    for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // of a process
       own.erase(name);
       others.erase(name);
     }
@@ -171,6 +176,7 @@ class Follower {
     run.model = message.at("model").get<std::string>();
     run.files = message.at("files").get<std::map<std::string, std::string>>();
     run.random_weights = message.at("random_weights").get<bool>();
+    if (!message.at("with_images").is_null()) run.with_images = message.at("with_images").get<bool>();
     pipeline_ = models::Pipeline::open(open_model(run), request_of(message.at("request"), world_));
     pipeline_->check_weights();
     pipeline_->load_transformer();
@@ -221,7 +227,9 @@ class Follower {
     run.frames = &frames;
     // States that rank 0 keeps are made by all of them.
     if (message.at("checkpoints").get<bool>()) run.checkpoint = [](const models::DenoisingState&) {};
-    run.checkpoint_every = message.at("checkpoint_every").get<int64_t>();
+    run.checkpoints = {.every = message.at("checkpoint_every").get<int64_t>(),
+                       .last = message.at("checkpoint_last").get<bool>(),
+                       .cancelled = message.at("checkpoint_cancelled").get<bool>()};
     if (world_.given()) run.cancelled = interrupted;  // a launcher's signals come to all
     make_over_ranks(run, world_);
     try {
@@ -240,7 +248,7 @@ void connect_or_say(World& world) {
     world.connect();
   } catch (const Error& error) {
     std::cerr << "error: rank " << world.rank() << ": " << one_line(error.what())
-              << "\n  remedy: " << one_line(error.remedy()) << std::endl;
+              << "\n  remedy: " << one_line(as_called(error.remedy())) << std::endl;
     throw;
   }
 }
@@ -254,15 +262,17 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
   // Of the model nothing is read yet: where the scale is left open it counts as guided. Splits that no video uses cost
   // some memory; those that are missing are made when a video begins.
   const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;
-  tell(world.control(), {{"what", "model"},
-                         {"given", given},
-                         {"group", std::vector<char>(group.begin(), group.end())},
-                         {"passes", passes},
-                         {"model", options.run.model.string()},
-                         {"files", options.run.files},
-                         {"random_weights", options.run.random_weights},
-                         {"threads", threads},
-                         {"request", json_of(options.request)}});
+  tell(world.control(),
+       {{"what", "model"},
+        {"given", given},
+        {"group", std::vector<char>(group.begin(), group.end())},
+        {"passes", passes},
+        {"model", options.run.model.string()},
+        {"files", options.run.files},
+        {"random_weights", options.run.random_weights},
+        {"with_images", options.run.with_images ? nlohmann::json(*options.run.with_images) : nlohmann::json()},
+        {"threads", threads},
+        {"request", json_of(options.request)}});
   world.begin_group(group, passes);
 }
 

@@ -12,6 +12,7 @@
 #include <iostream>
 #include <thread>
 
+#include "app/called_program.h"
 #include "app/machine.h"
 #include "app/ranks/messages.h"
 #include "app/terminal.h"
@@ -244,7 +245,7 @@ void World::watch_over_the_end() {
   } catch (const Error& error) {
     kind = error.kind();
     words = std::string(kind == ErrorKind::cancelled ? "\ninterrupted: " : "\nerror: ") + one_line(error.what()) +
-            "\n  remedy: " + one_line(error.remedy());
+            "\n  remedy: " + one_line(as_called(error.remedy()));
   }
   if (rank_ > 0) _exit(models::exit_code(kind));
   std::unique_lock lock(mutex_);

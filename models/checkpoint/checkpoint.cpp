@@ -7,6 +7,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/foreign_model.h"
 #include "models/checkpoint/found_parts.h"
 #include "models/checkpoint/quantization.h"
 #include "models/checkpoint/tensor_sizes.h"
@@ -119,6 +120,8 @@ std::string file_of(const Part& part) {
 void check_sizes(const Component& component, const Part& part) {
   if (part.sizes_by_tensors == nullptr) return;
   const Sizes found = part.sizes_by_tensors(component.tensors);
+  if (const std::string what = found.empty() ? foreign_model(component.origin) : ""; !what.empty())
+    throw foreign_file(component.origin, what);
   if (found.empty())
     throw bad_file(component.origin, "holds no " + component.class_name + ", but for example " + examples(component),
                    "name " + file_of(part));
@@ -241,6 +244,7 @@ Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, cons
                                 const json& architecture, const std::map<std::string, fs::path>& files) {
   Checkpoint checkpoint = with_random_weights(file, transformer_class, architecture);
   checkpoint.path_ = path;
+  checkpoint.is_of_files_ = true;
   checkpoint.places_.clear();
   for (const auto& [role, place] : files) {
     checkpoint.places_.push_back(place);

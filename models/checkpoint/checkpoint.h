@@ -42,15 +42,24 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   TensorTable tensors;
   std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // of files' tensors, that the table points to
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
-  WeightDeltas deltas = {};                  // to its tensors
-  std::string prefix = {};                   // of every name in the file
-  const NameMap* names = nullptr;            // diffusers', and those of the file; null: the same
-  bool by_itself = false;                    // its weights are named by themselves, not as a folder of diffusers'
+  std::shared_ptr<std::map<std::string, uint64_t>> counted = {};  // gets the elements of each one that is asked for
+  WeightDeltas deltas = {};                                       // to its tensors
+  std::string prefix = {};                                        // of every name in the file
+  const NameMap* names = nullptr;                                 // diffusers', and those of the file; null: the same
+  bool by_itself = false;  // its weights are named by themselves, not as a folder of diffusers'
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
   /// What the file calls a tensor, or would.
   std::string name_in_file(const std::string& name) const;
+};
+
+/// A file that was chosen for a part, and how.
+struct ChosenFile {
+  std::string role;
+  std::filesystem::path path;
+  size_t found = 1;         // how many files could have been this part
+  bool is_partner = false;  // of the other expert, which the user named
 };
 
 struct Part;
@@ -84,6 +93,11 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   /// What names its components: model_index.json, or the file of the architecture.
   const std::filesystem::path& index_file() const { return index_file_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
+  /// Whether open_model() made it of files, those included that the user named for single parts.
+  bool is_of_files() const { return is_of_files_; }
+  /// Which files were chosen where the user did not name them all.
+  const std::vector<ChosenFile>& choices() const { return choices_; }
+  void set_choices(std::vector<ChosenFile> choices) { choices_ = std::move(choices); }
   /// What it is read from: the index and the folder of each component that this names; the file of the architecture;
   /// the files of the weights.
   const std::vector<std::filesystem::path>& places() const { return places_; }
@@ -131,6 +145,8 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   std::vector<std::filesystem::path> places_;
   std::map<std::string, Source> sources_;  // by role
   std::filesystem::path tokenizer_;        // in place of the others
+  bool is_of_files_ = false;
+  std::vector<ChosenFile> choices_;
   mutable std::map<std::string, Component> opened_;
 };
 

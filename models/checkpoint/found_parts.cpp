@@ -2,14 +2,17 @@
 #include "models/checkpoint/found_parts.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <system_error>
 
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/expert_name.h"
+#include "models/checkpoint/expert_partner.h"
+#include "models/checkpoint/model_tree.h"
 #include "models/checkpoint/tokenizer_place.h"
 #include "models/files/config_fields.h"
 
@@ -18,95 +21,91 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders of ComfyUI, of repositories of its files, and of the models' authors; those that name an expert besides.
-constexpr std::array kFolders = {
-    "split_files", "all_in_one",  "diffusion_models", "unet",      "text_encoders", "text_encoder", "clip",
-    "vae",         "clip_vision", "checkpoints",      "tokenizer", "google",        "umt5-xxl"};
-constexpr int kDeepest = 3;
-
-std::string lowered(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+bool holds_a_tokenizer(const StoredWeights& weights, const Family& family) {
+  const auto has_one = [](const auto& file) { return tokenizer_in(file).has_value(); };
+  return std::ranges::any_of(weights.files, has_one) ||
+         tokenizer_beside(weights.origin, family.part("tokenizer").published).has_value();
 }
 
-/// Whether "high_noise", "HighNoise" or "-high" is in the name, which is in small letters.
-bool says(const std::string& name, const std::string& expert) {
-  for (const std::string noise : {"noise", "_noise", "-noise"})
-    if (name.find(expert + noise) != std::string::npos) return true;
-  for (const char before : {'-', '_'}) {
-    const size_t place = name.find(before + expert);
-    const size_t end = place + 1 + expert.size();
-    if (place != std::string::npos && (end == name.size() || std::isalpha(static_cast<unsigned char>(name[end])) == 0))
-      return true;
-  }
-  return false;
-}
-
-std::string expert_in(const fs::path& path) {
-  const std::string name = lowered(path.filename().string());
-  const bool high = says(name, "high"), low = says(name, "low");
-  return high == low ? "" : high ? "high" : "low";
-}
-
-bool is_searched(const fs::path& folder) {
-  const std::string name = lowered(folder.filename().string());
-  return std::ranges::find(kFolders, name) != kFolders.end() || !expert_in(folder).empty();
-}
-
-bool ends_with_one_of(const fs::path& file, std::initializer_list<const char*> endings) {
-  const std::string name = lowered(file.filename().string());
-  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
-}
-
-bool holds_weights(const fs::path& file) {
-  return ends_with_one_of(file, {".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"});
-}
-
-/// What may hold weights where a folder has no others: such files also hold a trainer's state, or the same weights
-/// once more.
-bool may_hold_weights(const fs::path& file) {
-  return ends_with_one_of(file, {".bin", ".ckpt", ".bin.index.json"});
-}
-
-std::vector<fs::path> listed(const fs::path& folder) {
-  std::error_code ignored;
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) paths.push_back(entry.path());
-  std::ranges::sort(paths);
-  return paths;
-}
-
-/// Shards are no files of their own where their index is beside them.
-std::set<std::string> shards_in(const std::vector<fs::path>& paths) {
-  std::set<std::string> shards;
-  for (const fs::path& path : paths) {
-    if (path.extension() != ".json" || !(holds_weights(path) || may_hold_weights(path))) continue;
-    try {
-      for (const auto& [tensor, shard] : parse_weight_map(read_json(path), path.string())) shards.insert(shard);
-    } catch (const Error&) {  // reading it says so
+std::vector<FoundPart> parts_in(const StoredWeights& weights) {
+  std::vector<FoundPart> parts = {};
+  for (const Family& family : families()) {
+    for (const Part& part : family.parts) {
+      if (part.sizes_by_tensors == nullptr || first_of_its_kind(family, part.role) != part.role) continue;
+      const Component component = component_of(weights, part);
+      Sizes sizes = part.sizes_by_tensors(component.tensors);
+      if (sizes.empty()) continue;
+      FoundPart& found = parts.emplace_back(FoundPart{.file = weights.origin, .family = &family, .role = part.role});
+      found.sizes = std::move(sizes);
+      found.expert = expert_of_file(weights.origin);
+      if (part.other_model != nullptr) found.other_model = part.other_model(component.tensors);
+      found.format = format_of(component);
+      found.bytes = component.bytes();
+      found.has_tokenizer = part.role == "text_encoder" && holds_a_tokenizer(weights, family);
     }
   }
-  return shards;
+  return parts;
 }
 
-void search(FoundParts& found, const fs::path& folder, int depth) {
+/// Most of its tensors are a LoRA's matrices.
+bool is_lora(const StoredWeights& weights) {
+  const auto is_of_lora = [](const auto& tensor) {
+    const auto has = [&](const char* text) { return tensor.first.find(text) != std::string::npos; };
+    return has("lora_") || has(".lora.") || has("hada_w") || has("lokr_w");
+  };
+  return 2 * std::ranges::count_if(weights.tensors, is_of_lora) > std::ssize(weights.tensors);
+}
+
+/// What a file is, and the state of it that was looked at.
+struct KnownFile {
+  std::optional<std::pair<dev_t, ino_t>> identity;
+  fs::file_time_type changed;
+  uintmax_t bytes = 0;
+  bool is_lora = false;
+  std::vector<FoundPart> parts = {};
+};
+
+/// A run opens its model several times: a file that did not change is read once.
+KnownFile known_file(const fs::path& file) {
+  static std::mutex mutex;
+  static std::map<fs::path, KnownFile> known;
+  const std::lock_guard lock(mutex);
   std::error_code ignored;
-  const std::vector<fs::path> paths = listed(folder);
-  const std::set<std::string> shards = shards_in(paths);
-  if (holds_tokenizer(folder)) found.tokenizers.push_back(folder);
-  const bool others = std::ranges::none_of(paths, holds_weights);
-  for (const fs::path& path : paths) {
-    if (fs::is_directory(path, ignored)) {
-      if (depth < kDeepest && is_searched(path)) search(found, path, depth + 1);
-    } else if ((holds_weights(path) || (others && may_hold_weights(path))) &&
-               !shards.contains(path.filename().string())) {
-      try {
-        std::ranges::move(parts_of(path), std::back_inserter(found.parts));
-      } catch (const Error& error) {
-        found.unread.emplace_back(error.what());
-      }
-    }
+  const auto identity = identity_of(file);
+  const auto changed = fs::last_write_time(file, ignored);
+  const uintmax_t bytes = fs::file_size(file, ignored);
+  const auto found = known.find(file);
+  if (found != known.end() && found->second.identity == identity && found->second.changed == changed &&
+      found->second.bytes == bytes)
+    return found->second;
+  const StoredWeights weights = open_weights(file);
+  KnownFile read{.identity = identity, .changed = changed, .bytes = bytes, .is_lora = is_lora(weights)};
+  if (!read.is_lora) read.parts = parts_in(weights);
+  return known[file] = std::move(read);
+}
+
+void add_file(FoundParts& found, const fs::path& file) {
+  try {
+    const KnownFile known = known_file(file);
+    if (known.parts.empty()) (known.is_lora ? found.loras : found.others).push_back(file);
+    found.parts.insert(found.parts.end(), known.parts.begin(), known.parts.end());
+  } catch (const Error& error) {
+    found.unread.emplace_back(error.what());
   }
+}
+
+/// Folders beside this one whose names are the same but for the expert.
+std::vector<fs::path> folders_of(const std::string& expert, const fs::path& beside) {
+  std::error_code ignored;
+  const fs::path own = fs::absolute(beside / "any", ignored).lexically_normal().parent_path();
+  std::vector<fs::path> folders;
+  if (expert_in_name(own.filename().string()).empty()) return folders;
+  for (const auto& entry : fs::directory_iterator(own.parent_path(), ignored))
+    if (entry.is_directory(ignored) && expert_in_name(entry.path().filename().string()) == expert &&
+        name_without_expert(entry.path()) == name_without_expert(own))
+      folders.push_back((beside / ".." / entry.path().filename()).lexically_normal());
+  std::ranges::sort(folders);
+  return folders;
 }
 
 }  // namespace
@@ -117,28 +116,29 @@ std::string first_of_its_kind(const Family& family, const std::string& role) {
 }
 
 std::vector<FoundPart> parts_of(const fs::path& file) {
-  const StoredWeights weights = open_weights(file);
-  std::string expert = expert_in(file);
-  if (expert.empty()) expert = expert_in(file.parent_path());
-  std::vector<FoundPart> parts;
-  for (const Family& family : families()) {
-    for (const Part& part : family.parts) {
-      if (part.sizes_by_tensors == nullptr || first_of_its_kind(family, part.role) != part.role) continue;
-      const Component component = component_of(weights, part);
-      Sizes sizes = part.sizes_by_tensors(component.tensors);
-      if (sizes.empty()) continue;
-      parts.push_back(
-          {.file = file, .family = &family, .role = part.role, .sizes = std::move(sizes), .expert = expert});
-      if (part.other_model != nullptr) parts.back().other_model = part.other_model(component.tensors);
-    }
-  }
-  return parts;
+  return parts_in(open_weights(file));
 }
 
 FoundParts find_parts(const fs::path& folder) {
+  ModelTree tree = search_tree(folder);
   FoundParts found;
-  search(found, folder, 0);
+  found.tokenizers = std::move(tree.tokenizers);
+  found.pipelines = std::move(tree.pipelines);
+  found.whole = tree.whole;
+  for (const fs::path& file : tree.weights) add_file(found, file);
   return found;
+}
+
+std::vector<FoundPart> parts_beside(const FoundPart& expert) {
+  const std::string other = other_expert(expert.expert);
+  const fs::path parent = expert.file.parent_path(), own = parent.empty() ? "." : parent;
+  std::vector<fs::path> folders = folders_of(other, own);
+  folders.insert(folders.begin(), own);
+  FoundParts found;
+  for (const fs::path& folder : folders)
+    for (const fs::path& file : weights_in_folder(folder))
+      if (expert_of_file(file) == other) add_file(found, file.lexically_normal());
+  return std::move(found.parts);
 }
 
 fs::path file_of_role(const std::string& role, const fs::path& named) {
@@ -155,9 +155,12 @@ fs::path file_of_role(const std::string& role, const fs::path& named) {
   if (files.size() == 1) return *files.begin();
   const std::vector<std::string> all(files.begin(), files.end());
   const std::string not_read = found.unread.empty() ? "" : "; not read: " + first_of(found.unread);
+  std::vector<ErrorChoice> choices;
+  for (const std::string& file : all) choices.push_back({.title = file, .values = {{role, file}}});
   throw bad_option(role,
-                   named.string() + (all.empty() ? ": holds no " + role + not_read : ": could be " + list_of(all)),
-                   "name the one file of the weights in it");
+                   named.string() + (all.empty() ? ": holds no " + role + not_read : ": could be " + first_of(all)),
+                   "name the one file of the weights in it")
+      .with_choices(std::move(choices));
 }
 
 }  // namespace sparsereel::models

@@ -10,6 +10,8 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
+#include "models/checkpoint/expert_name.h"
+#include "models/checkpoint/foreign_model.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/files/sha256.h"
@@ -132,14 +134,6 @@ size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origi
   return count;
 }
 
-std::string expert_in(std::string file) {
-  std::erase_if(file, [](char c) { return c == '_' || c == '-'; });
-  std::ranges::transform(file, file.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (const char* name : {"high", "low"})
-    if (file.find(std::string(name) + "noise") != std::string::npos) return name;
-  return {};
-}
-
 /// Whether a convolution differs in its input channels alone: those of a model that takes an image beside the video.
 bool takes_other_channels(const std::vector<int64_t>& shape, const std::vector<int64_t>& wanted) {
   if (shape.size() < 3 || shape.size() != wanted.size()) return false;
@@ -202,10 +196,6 @@ class Adding {
   const std::vector<std::string>& warnings() const { return warnings_; }
   /// True where the text encoder changes.
   bool run() {
-    const std::string expert = expert_in(choice_.file.filename().string());
-    if (!expert.empty() && choice_.expert.empty() && spec_.experts.size() > 1 && !names_experts_)
-      throw bad_option("lora", text_of({choice_}, true) + ": its name says that it is for one transformer of two",
-                       "write @" + expert + " behind the file, or give it twice, for @high and for @low");
     if (!choice_.expert.empty() && names_experts_)
       throw bad_option("lora", text_of({choice_}, true) + ": its layers say themselves which transformer they are for",
                        "leave @" + choice_.expert + " out");
@@ -296,6 +286,7 @@ class Adding {
       warnings_.push_back(file + ": left out: " + listed);
       return;
     }
+    if (const std::string what = foreign_model(choice_.file); !what.empty()) throw foreign_file(choice_.file, what);
     throw bad_file(choice_.file, (why.empty() ? "does not fit this model" : why) + ": " + listed,
                    "use a LoRA that was trained on this model; 'sparsereel inspect' shows what one is for");
   }
@@ -312,6 +303,18 @@ class Adding {
   Complaints complaints_;
   std::vector<std::string> warnings_;
 };
+
+/// Which files went to which expert because of their names; empty: none did.
+std::string chosen_by_name(const std::vector<LoraChoice>& given, const std::vector<LoraChoice>& chosen) {
+  std::string files;
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i].expert != chosen[i].expert)
+      files += (files.empty() ? "" : ", ") + chosen[i].file.string() + " to the transformer for " + chosen[i].expert +
+               " noise";
+  return files.empty()
+             ? files
+             : "by their names LoRAs are added to one expert: " + files + "; FILE@high or FILE@low decides otherwise";
+}
 
 void check_expert(const LoraChoice& choice, const ModelSpec& spec) {
   if (choice.expert.empty()) return;
@@ -341,17 +344,29 @@ LoraOrigin origin_of(const LoraFile& lora) {
     if (known > most) best = origin;
     most = std::max(most, known);
   }
-  best.expert = expert_in(lora.file->path().filename().string());
+  best.expert = expert_of_file(lora.file->path());
   if (best.naming.empty()) best.naming = lora.layers.front().underscores ? "kohya" : "diffusers";
   return best;
 }
 
-std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
+std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec) {
+  if (spec.experts.size() < 2) return loras;
+  for (LoraChoice& lora : loras) {
+    const std::string expert = lora.expert.empty() ? expert_of_file(lora.file) : "";
+    const bool known = std::ranges::find(spec.experts, expert, &ExpertSpec::name) != spec.experts.end();
+    if (known && !names_another_expert(read_lora(lora.file), spec)) lora.expert = expert;
+  }
+  return loras;
+}
+
+std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& given,
                                    bool strict) {
   std::vector<std::string> warnings;
-  if (loras.empty()) return warnings;
+  if (given.empty()) return warnings;
   if (checkpoint.component(spec.experts.front().role).random_seed)
     throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
+  const std::vector<LoraChoice> loras = with_experts(given, spec);
+  if (const std::string chosen = chosen_by_name(given, loras); !chosen.empty()) warnings.push_back(chosen);
   std::map<std::filesystem::path, std::string> experts;  // of files that change the text encoder too
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);

@@ -21,14 +21,19 @@ struct LoraOrigin {
   const Family* family = nullptr;  // null: none that is known
   std::string naming;              // "diffusers", "kohya", "original"
   int64_t width = 0, blocks = 0;   // of the transformer, as far as its blocks tell; 0: they do not
-  std::string expert;              // "high" or "low" where the file's name has "high_noise" or "low_noise"
+  std::string expert;              // "high" or "low" where the name of the file or of its folder says so
 };
 LoraOrigin origin_of(const LoraFile& lora);
+
+/// Of a model of several experts, each file without one gets the expert that its name, or else its folder's name, says.
+/// A file whose layers say it themselves stays as it is. Reads the headers of files whose names say one; throws Error
+/// as read_lora() does.
+std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
 /// Lets the checkpoint's weights be read with the LoRAs added. Only headers are read. Layers that the checkpoint has
 /// not, LoRAs of convolutions, and differences of convolutions of other input channels are left out where they are not
 /// all that a file holds and the others fit (LoRAs of models that take images): a warning a file counts and names them.
-/// `strict`: they are refused.
+/// `strict`: they are refused. Experts are chosen by with_experts(), and a warning says for which files.
 /// Throws one Error a file that lists all that does not fit and says what the file seems to be made for.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);

@@ -11,6 +11,7 @@
 #include "hilbert/exact_text.h"
 #include "hilbert/half.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/foreign_model.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/video/lora_choice.h"
@@ -228,6 +229,7 @@ class Reader {
   }
 
   void refuse_strangers() const {
+    if (const std::string what = foreign_model(path_); !what.empty()) throw foreign_file(path_, what);
     fail(std::to_string(strangers_.size()) + " of " + std::to_string(result_.file->entries().size()) +
              " tensors are no LoRA's: " + first_of(strangers_),
          "give a LoRA file, whose tensors end in lora_A.weight and lora_B.weight, or lora_down and lora_up");

@@ -1,12 +1,11 @@
 // Lists a model's places and files.
 #include "models/checkpoint/model_files.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <optional>
 #include <system_error>
 
+#include "models/checkpoint/model_tree.h"
 #include "models/files/atomic_file.h"
 
 namespace sparsereel::models {
@@ -15,9 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::optional<std::pair<dev_t, ino_t>> file_identity(const fs::path& path) {
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  return std::pair(status.st_dev, status.st_ino);
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored) ? identity_of(path) : std::nullopt;
 }
 
 bool lies_in(const fs::path& path, const fs::path& folder) {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/format_name.h"
 #include "models/checkpoint/model_hash.h"
-#include "models/checkpoint/quantization.h"
 #include "models/files/sha256.h"
 
 namespace sparsereel::models {
@@ -19,20 +19,13 @@ bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
 }
 
-bool is_scale(const std::string& name) {
-  return is_about_quantization(name) || name.ends_with(".scale_weight") || name.ends_with(".weight_scale");
-}
+}  // namespace
 
-bool has_scale(const TensorTable& tensors, const std::string& name) {
-  return std::ranges::any_of(scale_names(name), [&](const std::string& scale) { return tensors.contains(scale); });
-}
-
-/// The most frequent type first.
-std::string format_of(const Component& component) {
+std::string types_of(const TensorTable& tensors) {
   std::map<std::string, int64_t> counts;
-  for (const auto& [tensor, place] : component.tensors)
+  for (const auto& [tensor, place] : tensors)
     if (!is_scale(tensor))
-      ++counts[std::string(name(place.second->dtype)) + (has_scale(component.tensors, tensor) ? " with scales" : "")];
+      ++counts[std::string(name(place.second->dtype)) + (has_scale(tensors, tensor) ? " with scales" : "")];
   std::vector<std::pair<int64_t, std::string>> types;
   for (const auto& [type, count] : counts) types.emplace_back(-count, type);
   std::ranges::sort(types);
@@ -40,8 +33,6 @@ std::string format_of(const Component& component) {
   for (const auto& [count, type] : types) text += (text.empty() ? "" : ", ") + type + " " + std::to_string(-count);
   return text;
 }
-
-}  // namespace
 
 std::string weights_hash(const Component& component) {
   Sha256 hash;
@@ -60,8 +51,10 @@ std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
     if (!has_weights(role)) continue;
     const Component& component = checkpoint.component(role);
     if (!component.by_itself) continue;
-    PartFile file{
-        .role = role, .path = component.origin, .format = format_of(component), .sha256 = weights_hash(component)};
+    PartFile file{.role = role,
+                  .path = component.origin,
+                  .format = types_of(component.tensors),
+                  .sha256 = weights_hash(component)};
     for (const auto& each : component.files) file.bytes += std::filesystem::file_size(each->path());
     files.push_back(std::move(file));
   }

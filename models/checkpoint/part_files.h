@@ -23,6 +23,9 @@ struct PartFile {
 /// In the order of the roles; none of a folder in diffusers' layout. Reads headers and small tensors.
 std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 
+/// How many tensors are stored in which way, the most frequent first: "F8_E4M3 with scales 406, F16 689".
+std::string types_of(const TensorTable& tensors);
+
 /// SHA-256 over names, types, shapes and places of all tensors of its files, and over the content of the small ones: of
 /// one dimension, or of at most 2^15 elements (biases, norms, modulation). Files of one format have equal headers.
 std::string weights_hash(const Component& component);

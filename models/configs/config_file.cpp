@@ -11,6 +11,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/configs/nearest.h"
+#include "models/configs/published_yaml.h"
 #include "models/configs/yaml_text.h"
 #include "models/files/config_fields.h"
 #include "models/files/regular_file.h"
@@ -113,9 +114,10 @@ nlohmann::json to_json(const YAML::Node& node) {
 YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   YAML::Node node = parse(text, file);
   require_map(node, file, "the file");
-  check_keys(node, file, "", {"match", "architecture", "defaults", "presets"},
-             "a model config has match, architecture, defaults and presets");
-  for (const auto& entry : node) require_map(entry.second, file, entry.first.Scalar());
+  check_keys(node, file, "", {"match", "architecture", "defaults", "presets", "published"},
+             "a model config has match, architecture, defaults, presets and published");
+  for (const auto& entry : node)
+    if (entry.first.Scalar() != "published") require_map(entry.second, file, entry.first.Scalar());
   std::vector<std::string> keys = {"class", "layers", "heads"};
   for (const std::string& mark : all_marks()) keys.push_back(mark);
   if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + list_of(keys));
@@ -185,7 +187,9 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
   check_keys(node["architecture"], file, "architecture.", architecture_keys(),
              "architecture has transformer, vae, text_encoder and scheduler");
-  return {options_of(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
+  const YAML::Node published = node["published"];
+  return {options_of(node, file), transformer_class.Scalar(), to_json(node["architecture"]),
+          published ? parse_published(published, file) : std::vector<Published>()};
 }
 
 Architecture read_architecture(const fs::path& file) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/configs/place.h"
+#include "models/configs/published.h"
 #include "models/video/spec.h"
 
 namespace sparsereel::models {
@@ -43,6 +44,7 @@ struct Architecture {
   ModelConfig config;
   std::string transformer_class;  // match.class
   nlohmann::json components;      // the content of each component's config.json
+  std::vector<Published> published = {};
 };
 
 /// Throws Error naming file and key; a file without `match.class` or `architecture` is one.

@@ -84,6 +84,19 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
   return bytes_in(component, {at::kFloat, /*in_fp8=*/true}) < bytes_in(component, at::kFloat);
 }
 
+uint64_t vae_weight_count(const Checkpoint& checkpoint) {
+  Component component = described(checkpoint, "vae");
+  component.counted = std::make_shared<std::map<std::string, uint64_t>>();
+  try {
+    load_vae(component, at::kMeta, at::kFloat, VaeParts::both);
+  } catch (const Error&) {  // there is no encoder
+    load_vae(component, at::kMeta, at::kFloat, VaeParts::decoder);
+  }
+  uint64_t count = 0;
+  for (const auto& [name, elements] : *component.counted) count += elements;
+  return count;
+}
+
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {
   return load_vae(described(checkpoint, "vae"), at::kMeta, dtype);
 }

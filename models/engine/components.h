@@ -55,6 +55,9 @@ bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightF
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
+/// The same of the VAE: encoder and decoder, or the decoder alone where no encoder is supported.
+uint64_t vae_weight_count(const Checkpoint& checkpoint);
+
 /// The VAE without weights, to ask what its decoder needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/engine/tile_retry.h"
+#include "models/engine/unless_cancelled.h"
 #include "models/parallel/share.h"
 #include "models/vae/row_split.h"
 
@@ -65,7 +66,9 @@ Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool til
   AllFrames all;
   FrameSink& sink = run.frames != nullptr ? *run.frames : all;
   const auto attempt = [&](bool in_tiles) {
-    result.facts = decode_to(sink, decoder, latents, {.tiled = in_tiles}, watched(run, nullptr, decoder.device));
+    do_unless_cancelled(run.cancelled, [&] {
+      result.facts = decode_to(sink, decoder, latents, {.tiled = in_tiles}, watched(run, nullptr, decoder.device));
+    });
   };
   work_or_retry_tiled(result.tiled, may_tile, attempt, make_room);
   result.frames = std::move(all.frames);

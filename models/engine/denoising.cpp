@@ -150,6 +150,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
   full.token_order = attention_.token_order;
   full.step = done_;
   full.tokens = attention_.tokens;
+  full.attended = attention_.attended;
   at::Tensor prediction = predict(timestep, full);
   attention_.per_layer = std::move(full.per_layer);
   attention_.redone_steps.push_back(done_);

@@ -5,12 +5,14 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "models/weights/device.h"
-#include "models/weights/stoppable_loading.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 
@@ -39,7 +41,7 @@ void Experts::begin(size_t expert) {
     begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
       const c10::InferenceMode guard;  // these are each thread's own
       const c10::OptionalDeviceGuard device(device_.is_cpu() ? std::nullopt : std::optional(device_));
-      const StoppableLoading stoppable(stop_);
+      const StoppableWork stoppable(stop_);
       return load_(role);
     });
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread to be had, and no head start
@@ -49,6 +51,8 @@ void Experts::begin(size_t expert) {
 /// Takes what was begun.
 void Experts::settle() {
   if (!begun_.valid()) return;
+  constexpr std::chrono::milliseconds kBetweenLooks(20);
+  while (begun_.wait_for(kBetweenLooks) != std::future_status::ready) StoppableWork::throw_if_stopped();
   try {
     denoisers_[begun_expert_] = begun_.get();
   } catch (...) {  // NOLINT(bugprone-empty-catch): load() tries again, where less is in memory, and says what is wrong

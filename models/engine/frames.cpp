@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/video/frame_count.h"
 
 namespace sparsereel::models {
 
@@ -83,10 +84,13 @@ std::string defect(const FrameFacts& frames) {
   return frames.largest < 2.0F / 255 ? "is black" : "";
 }
 
-std::string frame_count_warning(const Plan& plan) {
+std::string frame_count_warning(const Plan& plan, const ModelSpec& spec) {
   if (plan.decoded_frames == plan.num_frames) return {};
+  const auto [below, above] = nearest_frames(spec, plan.num_frames);
   return "the decoder makes " + std::to_string(plan.decoded_frames) + " frames where " +
-         std::to_string(plan.num_frames) + " were asked for, as the reference does for an even number of latent frames";
+         std::to_string(plan.num_frames) +
+         " were asked for, as the reference does for an even number of latent frames: ask for " +
+         std::to_string(below) + " or " + std::to_string(above) + ", which come out exactly";
 }
 
 }  // namespace sparsereel::models

@@ -66,6 +66,6 @@ std::string defect(const FrameFacts& frames);
 std::string nan_remedy(at::ScalarType dtype);
 
 /// That the decoder will make another number of frames than is asked for; empty where it will not.
-std::string frame_count_warning(const Plan& plan);
+std::string frame_count_warning(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

@@ -189,6 +189,32 @@ namespace {
 /// What the program and libtorch's libraries take before anything is loaded, on a CPU.
 constexpr uint64_t kProcess = 190 << 20;
 
+/// Of random weights by the config.
+uint64_t vae_parameters(const Checkpoint& checkpoint) {
+  const Component& vae = checkpoint.component("vae");
+  return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
+}
+
+/// Bytes of a block at its widest: the residual, its norm and the feed-forward's two hidden layers of four times the
+/// width. `passes`: of guidance in one forward.
+double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
+  constexpr double kWidths = 10;
+  return passes * tokens * kWidths * channels(spec) * static_cast<double>(element);
+}
+
+/// Bytes of decoding latents of this size without tiles, and of the frames that come of it. ranks: that each decode a
+/// piece of the height.
+double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
+  const double frames = kColours * static_cast<double>(decoded_frames(spec, size.frames)) *
+                        static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
+  const int64_t rows = piece_of_height(size.height, ranks);
+  return static_cast<double>(vae.untiled_bytes(size.frames, rows, size.width)) + frames / static_cast<double>(ranks);
+}
+
+uint64_t whole_bytes(double bytes) {
+  return static_cast<uint64_t>(std::min(bytes, 1e18));
+}
+
 /// Of encoding images, for which the VAE's encoder is there in fp32, alone.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
@@ -197,7 +223,7 @@ MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& s
   const auto given = static_cast<uint64_t>(kColours * static_cast<double>(frames * height * width));
   const auto vae = describe_vae(checkpoint, at::kFloat);
   return {.dtype = name,
-          .weights = checkpoint.component("vae").parameter_count() * sizeof(float),
+          .weights = vae_parameters(checkpoint) * sizeof(float),
           .activations = given * sizeof(float) + vae->untiled_encode_bytes(frames, height, width),
           .process = kProcess};
 }
@@ -208,22 +234,16 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   uint64_t transformer = 0;
   for (const ExpertSpec& expert : spec.experts)
     transformer = std::max(transformer, likely_weight_bytes(checkpoint, expert.role, format));
-  // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
-  // width.
-  constexpr double kWidths = 10, kPasses = 2;
-  const double part = 1 / static_cast<double>(ranks);
-  const double block = part * kPasses * token_count(spec, size, spec.text_length) * kWidths *
-                       static_cast<double>(spec.heads * spec.head_dim) * static_cast<double>(element);
+  constexpr double kPasses = 2;
+  const double tokens = token_count(spec, size, spec.text_length) / static_cast<double>(ranks);
+  const double block = widest_block(spec, tokens, kPasses, element);
   const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
   const auto vae = describe_vae(checkpoint, vae_dtype);
-  const double frames = part * 3.0 * static_cast<double>(decoded_frames(spec, size.frames)) *
-                        static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
-  const int64_t rows = piece_of_height(size.height, ranks);
-  const double decoding = static_cast<double>(vae->untiled_bytes(size.frames, rows, size.width)) + frames;
-  const uint64_t vae_weights = checkpoint.component("vae").parameter_count() * c10::elementSize(vae_dtype);
+  const double decoding = untiled_decoding(*vae, spec, size, ranks);
+  const uint64_t vae_weights = vae_parameters(checkpoint) * c10::elementSize(vae_dtype);
   MemoryEstimate video = {.dtype = name,
                           .weights = transformer + vae_weights,
-                          .activations = static_cast<uint64_t>(std::min(std::max(block, decoding), 1e18)),
+                          .activations = whole_bytes(std::max(block, decoding)),
                           .process = kProcess};
   std::vector<MemoryEstimate> stages = {std::move(video)};
   stages.push_back({.dtype = name,
@@ -244,6 +264,108 @@ MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spe
 }
 
 }  // namespace
+
+namespace {
+
+/// As stages decide whether to work in pieces: a quarter of the free memory stays free.
+bool is_tight(double bytes, c10::Device device) {
+  return bytes > 0.75 * static_cast<double>(free_memory(device));
+}
+
+uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype) {
+  return checkpoint.component("vae").parameter_count() * c10::elementSize(dtype);
+}
+
+StageEstimate likely_text(const Checkpoint& checkpoint, const RunFormat& format) {
+  StageEstimate stage = {.stage = "text", .weights = likely_weight_bytes(checkpoint, "text_encoder", format.text)};
+  stage.in_pieces =
+      format.transformer.offload || is_tight(static_cast<double>(stage.weights), format.transformer.device);
+  return stage;
+}
+
+StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
+                           const RunFormat& format) {
+  const auto vae = describe_vae(checkpoint, format.encoder);
+  const int64_t frames = spec.image.encodes_video ? plan.decoded_frames : 1;
+  StageEstimate stage = {.stage = "image", .weights = vae_bytes(checkpoint, format.encoder)};
+  stage.activations =
+      vae->untiled_encode_bytes(frames, plan.height, plan.width) + whole_bytes(encoder_frames(plan, spec));
+  stage.in_pieces =
+      format.transformer.offload || is_tight(static_cast<double>(stage.activations), format.transformer.device);
+  return stage;
+}
+
+/// Two blocks of an offloaded transformer are on the GPU at a time.
+StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, const Plan& plan, const Loading& loading,
+                               int64_t ranks) {
+  const uint64_t element = c10::elementSize(loading.format.dtype);
+  const double share = loading.device.is_cpu() ? 1 : static_cast<double>(ranks);
+  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
+  const double computed =
+      widest_block(spec, tokens, batch(plan), element) + cache_elements(plan, spec) * static_cast<double>(element);
+  StageEstimate stage = {.stage = "denoise", .activations = whole_bytes(computed / share)};
+  if (loading.device.is_cpu()) {
+    stage.weights = whole_bytes(need.host);
+  } else {
+    const double blocks = std::min(2.0, static_cast<double>(spec.layers)) / static_cast<double>(spec.layers);
+    stage.weights = whole_bytes(loading.offload ? blocks * need.host : need.device);
+    stage.host = whole_bytes(need.host);
+  }
+  return stage;
+}
+
+/// Tiles come of themselves where memory is short, unless they are refused.
+StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
+                              const RunFormat& format, int64_t ranks) {
+  const c10::Device device = format.transformer.device;
+  const auto vae = describe_vae(checkpoint, format.vae);
+  const int64_t pieces = device.is_cpu() || plan.vae_tiling == VaeTiling::on ? 1 : std::min(ranks, plan.latent.height);
+  const double decoding = untiled_decoding(*vae, spec, plan.latent, pieces);
+  StageEstimate stage = {
+      .stage = "decode", .weights = vae_bytes(checkpoint, format.vae), .activations = whole_bytes(decoding)};
+  const bool offloaded = format.transformer.offload && pieces == 1;
+  stage.in_pieces = plan.vae_tiling == VaeTiling::on ||
+                    (plan.vae_tiling == VaeTiling::automatic && (offloaded || is_tight(decoding, device)));
+  const double frames = pixels(plan) * sizeof(float);
+  stage.least =
+      whole_bytes(pixels(plan) * static_cast<double>(c10::elementSize(format.vae)) + (device.is_cpu() ? frames : 0));
+  if (!device.is_cpu()) stage.host = whole_bytes(frames);
+  return stage;
+}
+
+/// Empty where there is memory for the stage.
+std::string remedy_of(const StageEstimate& stage, const MemoryNeed& need, c10::Device device,
+                      const std::function<std::vector<std::string>()>& lighter) {
+  const auto obtainable = static_cast<double>(obtainable_memory(device));
+  const auto total = static_cast<double>(stage.in_pieces ? stage.least : stage.total());
+  const auto weights = static_cast<double>(stage.weights);
+  const std::string smaller = "choose a smaller width or height, or fewer frames";
+  if (total > obtainable && stage.stage == "denoise") {
+    const bool is_for_weights = total - weights <= obtainable;
+    return list_remedy({total, need.cache, weights}, obtainable,
+                       is_for_weights ? lighter() : std::vector<std::string>());
+  }
+  if (total > obtainable) return (stage.in_pieces ? "" : "use vae_tiling auto, or ") + smaller;
+  if (static_cast<double>(stage.host) <= static_cast<double>(obtainable_memory(c10::kCPU))) return {};
+  return stage.stage == "decode" ? smaller : "use " + list_of({"weights fp8", "a machine with more memory"});
+}
+
+}  // namespace
+
+std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
+                                         const RunFormat& format, int64_t ranks) {
+  const Loading& loading = format.transformer;
+  std::vector<StageEstimate> stages = {likely_text(checkpoint, format)};
+  if (!plan.image.empty()) stages.push_back(likely_image(checkpoint, spec, plan, format));
+  const WeightNeed weights = weight_need(checkpoint, spec, loading);
+  stages.push_back(likely_denoising(weights, spec, plan, loading, ranks));
+  stages.push_back(likely_decoding(checkpoint, spec, plan, format, ranks));
+  const MemoryNeed need =
+      least_memory(plan, /*decode=*/true, spec, loading.device, loading.format.dtype, weights, ranks);
+  for (StageEstimate& stage : stages)
+    stage.remedy = remedy_of(stage, need, loading.device, [&] { return lighter_loadings(checkpoint, spec, loading); });
+  return stages;
+}
 
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size) {
   std::vector<MemoryEstimate> all = {likely_for_all(checkpoint, spec, size, "bf16", at::kBFloat16),

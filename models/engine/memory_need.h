@@ -54,6 +54,30 @@ MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c1
 void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
+/// What one stage of a run is likely to take, in bytes, and whether there is memory for it.
+struct StageEstimate {
+  std::string stage;                      // "text", "image", "denoise", "decode"
+  uint64_t weights = 0, activations = 0;  // on the run's device
+  uint64_t host = 0;                      // besides, in the host's memory; 0 where the device is the host
+  bool in_pieces = false;                 // layer by layer, or in tiles: it makes do with less,
+  uint64_t least = 0;                     // but needs this much
+  std::string remedy = {};                // what would help where there is not enough memory; empty: there is
+
+  uint64_t total() const { return weights + activations; }
+};
+
+/// How a run holds a model.
+struct RunFormat {
+  Loading transformer;
+  WeightFormat text;
+  c10::ScalarType vae, encoder;  // dtypes of decoding, and of encoding images
+};
+
+/// The stages of making the plan's video in their order, against the memory that this process can come to have.
+/// ranks: that make it together, each on a GPU of its own.
+std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
+                                         const RunFormat& format, int64_t ranks = 1);
+
 /// What a run takes that has the memory which it asks for, nothing in tiles: in bf16, in fp32, and in bf16 with what
 /// fits in 8 bits, where anything does. Both passes of guidance at once; and what each of several GPUs takes that make
 /// the video together.

@@ -26,6 +26,7 @@
 #include "models/engine/request.h"
 #include "models/engine/text_stage.h"
 #include "models/engine/tile_retry.h"
+#include "models/engine/unless_cancelled.h"
 #include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
@@ -78,6 +79,44 @@ ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncode
   return parse_image_processor_config(config, file);
 }
 
+bool is_cancelled(const Run& run) {
+  return run.cancelled && run.cancelled();
+}
+
+/// Called by all ranks: the state of several is made by all of them.
+void keep_state(const Denoising& denoising, const Run& run) {
+  if (run.group == nullptr && !run.checkpoint) return;
+  const DenoisingState state = denoising.state();
+  if (run.checkpoint) run.checkpoint(state);
+}
+
+/// Called by all ranks. Keeps the steps that are done, where that is wanted, and throws Cancelled.
+[[noreturn]] void stop_denoising(const Denoising& denoising, const Run& run) {
+  if (run.checkpoints.cancelled && denoising.done() > 0) keep_state(denoising, run);
+  throw Cancelled{};
+}
+
+/// Loads the expert of the next step; returns whether it was not there. Other ranks load theirs at the same time.
+bool load_or_stop(Denoising& denoising, const Run& run) {
+  bool loaded = false;
+  try {
+    do_unless_cancelled(run.group == nullptr ? run.cancelled : nullptr, [&] { loaded = denoising.load_expert(); });
+  } catch (const Cancelled&) {
+    stop_denoising(denoising, run);
+  }
+  return loaded;
+}
+
+/// A step that is cancelled within leaves the denoising as it was before.
+void step_or_stop(Denoising& denoising, const Run& run) {
+  try {
+    denoising.step();
+  } catch (const Cancelled&) {
+    if (run.group != nullptr) throw;  // thrown by this rank's observer: the others make no state
+    stop_denoising(denoising, run);
+  }
+}
+
 /// fp32 convolutions may round their inputs to TF32's 10 bits for as long as one lives: of the whole process, since
 /// libtorch knows no other way.
 class Tf32 {
@@ -112,8 +151,9 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       spec_(describe(folder_)) {
   drop_idle_fp8();
   for (const auto& [role, file] : files_)
-    if (!file.empty()) folder_.replace(role, file);
+    if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
+  loras_ = with_experts(std::move(loras_), spec_);  // as recipes hold them
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
@@ -191,6 +231,12 @@ Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const
   check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need(), ranks), device_,
                [&] { return lighter_loadings(folder_, spec_, loading()); });
   return plan;
+}
+
+std::vector<StageEstimate> Pipeline::likely_stages(const Plan& plan, int64_t ranks) const {
+  const RunFormat format = {
+      .transformer = loading(), .text = {dtype_, fp8_text_weights_}, .vae = vae_dtype_, .encoder = encoder_dtype_};
+  return models::likely_stages(folder_, spec_, plan, format, ranks);
 }
 
 void Pipeline::check_init_latents(const Plan& plan, const at::Tensor& latents) const {
@@ -278,7 +324,10 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
   tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
   LatentDistribution latents;
   work_or_retry_tiled(
-      tiled, /*may_tile=*/true, [&](bool in_tiles) { latents = vae->encode(frames, in_tiles, progress); },
+      tiled, /*may_tile=*/true,
+      [&](bool in_tiles) {
+        do_unless_cancelled(run.cancelled, [&] { latents = vae->encode(frames, in_tiles, progress); });
+      },
       [this] { return make_room(); });
   return latents;
 }
@@ -346,26 +395,29 @@ void Pipeline::check_ranks(const Plan& plan, int64_t ranks) const {
   models::check_ranks(ranks, plan.is_guided() ? 2 : 1, spec_.heads, token_grid(spec_, plan.latent).size());
 }
 
-/// Where that is due; the state of several ranks is made by all of them. Whether it was.
-bool Pipeline::keep(const Denoising& denoising, const Run& run) {
-  const bool due = denoising.finished() || (run.checkpoint_every > 0 && denoising.done() % run.checkpoint_every == 0);
-  if (!due || (run.group == nullptr && !run.checkpoint)) return false;
-  const DenoisingState state = denoising.state();
-  if (run.checkpoint) run.checkpoint(state);
-  return true;
+/// Returns whether a state was made. Several ranks make it together.
+bool Pipeline::keep_if_due(const Denoising& denoising, const Run& run) {
+  const CheckpointTimes& times = run.checkpoints;
+  const bool due = (times.last && denoising.finished()) || (times.every > 0 && denoising.done() % times.every == 0);
+  if (due) keep_state(denoising, run);
+  return due;
 }
 
 void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome) {
   denoising.attention().watcher = run.attention;
-  if (run.within) denoising.attention().attended = [&] { run.within(denoising.done()); };
+  denoising.attention().attended = [&] {
+    if (run.within) run.within(denoising.done());
+    // Several ranks agree between steps alone: one that left a step would leave the others waiting in an exchange.
+    if (run.group == nullptr && is_cancelled(run)) throw Cancelled{};
+  };
   StageMeter meter(device_);
   while (!denoising.finished()) {
-    if (any_rank(run.cancelled && run.cancelled(), run.group, device_)) throw Cancelled{};
-    if (denoising.load_expert()) outcome.seconds.switch_transformer += meter.lap();
-    denoising.step();
+    if (any_rank(is_cancelled(run), run.group, device_)) stop_denoising(denoising, run);
+    if (load_or_stop(denoising, run)) outcome.seconds.switch_transformer += meter.lap();
+    step_or_stop(denoising, run);
     outcome.seconds.steps.push_back(meter.lap());
     if (run.step) run.step(denoising.done(), denoising.steps(), outcome.seconds.steps.back());
-    if (keep(denoising, run)) outcome.seconds.keep += meter.lap();
+    if (keep_if_due(denoising, run)) outcome.seconds.keep += meter.lap();
   }
   outcome.attention = std::move(denoising.attention());
   outcome.attention.watcher = nullptr;  // the outcome outlives what the run refers to

@@ -78,6 +78,13 @@ struct Decoded {
   std::string warning;  // empty: none
 };
 
+/// When the state of a denoising is to be kept. The same on all ranks, which make it together.
+struct CheckpointTimes {
+  int64_t every = 0;       // after every so many steps; 0: after none
+  bool last = false;       // after the last step
+  bool cancelled = false;  // where the run is cancelled after its first step: the steps that are done
+};
+
 /// One video being made: what it tells, and whether it goes on. Of that video alone: neither the process's nor the
 /// pipeline's. Every member may be empty.
 struct Run {
@@ -86,14 +93,16 @@ struct Run {
   // are rank 0's. What one throws by itself, running out of memory too, the others wait for until somebody aborts the
   // group; cancelled they are together, where any of them is.
   Group* group = nullptr;
-  std::function<bool()> cancelled;  // polled before each step and after each piece; true throws Cancelled
+  // Polled before each step and after each piece, and where one rank alone makes the video within a step too, which is
+  // then undone. True throws Cancelled.
+  std::function<bool()> cancelled;
   std::function<void(const std::string& stage)> stage;  // "text", "image", "load", "denoise", "decode"
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
   std::function<void(int64_t step)> within;  // again and again within the denoising step `step`, from 0 on
   std::function<void(int64_t done, int64_t total)> encode;  // after each piece of images that is encoded
   std::function<void(int64_t done, int64_t total)> decode;  // after each decoded piece
-  std::function<void(const DenoisingState&)> checkpoint;    // after every checkpoint_every steps, and after the last
-  int64_t checkpoint_every = 0;                             // 0: only after the last; the same on all ranks
+  std::function<void(const DenoisingState&)> checkpoint;    // keeps a state
+  CheckpointTimes checkpoints;                              // when it is called
   std::function<void(const Outcome&)> latents;              // as soon as they are final: there are no frames yet
   std::function<void()> alone;  // of rank 0 of a group: what becomes of the other ranks is of no matter from here on
   std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
@@ -109,6 +118,7 @@ class Experts;
 class TextStage;
 struct Loading;
 struct WeightNeed;
+struct StageEstimate;
 struct LatentDistribution;
 struct Decoder;
 class Vae;
@@ -144,6 +154,9 @@ class Pipeline {
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// The same without the question whether there is memory for it: to be shown, or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
+  /// What each stage of making the plan's video is likely to take, and what would help where memory is short; see
+  /// memory_need.h. Loads nothing.
+  std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
   /// Throws Error where they are not of the plan's shape; undefined ones pass.
   void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
   /// Throws Error where so many ranks cannot make the video together.
@@ -200,7 +213,7 @@ class Pipeline {
   bool fits_beside(const std::string& role) const;
   bool make_room() const;
   void denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome);
-  static bool keep(const Denoising& denoising, const Run& run);
+  static bool keep_if_due(const Denoising& denoising, const Run& run);
   void check_latents(const at::Tensor& latents) const;
   LatentDistribution encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const;
   bool use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared = false) const;

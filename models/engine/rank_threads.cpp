@@ -21,7 +21,7 @@
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
-#include "models/weights/stoppable_loading.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {
@@ -179,14 +179,14 @@ class RankThreads::Video {
       pipeline(rank).check_weights();
       load(rank);
       make(rank);
-    } catch (const LoadingStopped&) {  // rank 0 says why
+    } catch (const WorkStopped&) {  // rank 0 says why
     } catch (...) {
       give_up(rank);
     }
   }
 
   void load(int rank) {
-    const StoppableLoading stoppable(nothing_to_make_);
+    const StoppableWork stoppable(nothing_to_make_);
     pipeline(rank).load_transformer();
   }
 

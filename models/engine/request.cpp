@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iomanip>
 #include <limits>
 #include <sstream>
 
@@ -15,6 +16,7 @@
 #include "models/samplers/sampler.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
+#include "models/video/frame_count.h"
 #include "models/video/image_size.h"
 #include "models/weights/tensor_source.h"
 
@@ -41,18 +43,31 @@ void require_text(const char* field, const std::string& text) {
     throw bad_option(field, "is not UTF-8", "set the terminal's locale to UTF-8, or use a file in UTF-8");
 }
 
-/// Throws naming the two nearest possible values unless value = base (mod step).
-void require_step(const char* field, int64_t value, int64_t step, int64_t base) {
-  if (value >= std::max<int64_t>(base, 1) && (value - base) % step == 0) return;
-  const int64_t first = base > 0 ? base : step;
-  const int64_t last = std::numeric_limits<int64_t>::max() - step;
-  const int64_t below = std::max(first, base + (std::clamp<int64_t>(value, 0, last) - base) / step * step);
-  const int64_t above = below + step;
-  std::ostringstream cause, remedy;
-  cause << value << " is impossible for this model: "
-        << "it must be " << (base ? std::to_string(base) + " more than " : "") << "a multiple of " << step;
-  remedy << "use " << below << " or " << above;
-  throw bad_option(field, cause.str(), remedy.str());
+Error impossible(const char* field, int64_t value, const std::string& rule, const std::string& remedy) {
+  return bad_option(field, std::to_string(value) + " is impossible for this model: " + rule, remedy);
+}
+
+/// Throws naming the nearest possible values unless value is a multiple of step. most: where positions end; 0: nowhere.
+void require_multiple(const char* field, int64_t value, int64_t step, int64_t most) {
+  if (value >= 1 && value % step == 0) return;
+  const int64_t last = most > 0 ? most : std::numeric_limits<int64_t>::max() - step;
+  const int64_t below = std::max(step, std::clamp<int64_t>(value, 0, last) / step * step);
+  const std::string above = below + step <= last ? " or " + std::to_string(below + step) : "";
+  throw impossible(field, value, "it must be a multiple of " + std::to_string(step),
+                   "use " + std::to_string(below) + above);
+}
+
+/// A last image needs a frame of its own.
+int64_t least_frames(const Request& request, const ModelSpec& spec) {
+  return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
+}
+
+/// Throws naming the nearest numbers of frames that come out as they are asked for.
+void require_frames(const Request& request, int64_t frames, const ModelSpec& spec) {
+  if (takes_frames(spec, frames)) return;
+  const auto [below, above] = nearest_frames(spec, frames, least_frames(request, spec));
+  throw impossible("frames", frames, frames_rule(spec),
+                   "use " + std::to_string(below) + " or " + std::to_string(above));
 }
 
 /// Throws where the run's sampler cannot take its steps. Here it is known who gave the shift.
@@ -141,16 +156,38 @@ void refuse_size(const char* field, const std::string& value, const std::string&
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }
 
+/// "49 frames, which are 6.1 seconds at 8 frames a second"
+std::string length_text(int64_t frames, double fps) {
+  std::ostringstream text;
+  text << frames << " frames";
+  if (fps > 0)
+    text << std::setprecision(2) << ", which are " << static_cast<double>(frames) / fps << " seconds at " << fps
+         << " frames a second";
+  return text.str();
+}
+
 void require_default(const char* field, int64_t value, int64_t only) {
   if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
-void require_at_most(const char* field, int64_t value, int64_t most) {
+/// Of one side of a frame. most: where positions end; 0: nowhere.
+void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
     throw bad_option(
         field,
         std::to_string(value) + " is beyond this model's positions, which end at " + std::to_string(most) + " pixels",
-        "use at most " + std::to_string(most));
+        "use at most " + std::to_string(std::max(most / step, int64_t{1}) * step));
+  require_multiple(field, value, step, most);
+}
+
+/// As many as are asked for, or as last so many seconds.
+int64_t asked_frames(const Request& request, const ModelSpec& spec) {
+  if (!request.seconds) return request.num_frames.value_or(spec.defaults.frames);
+  const double fps = request.fps.value_or(spec.defaults.fps);
+  if (spec.image.fixed_size)
+    refuse_size("seconds", exact_text(*request.seconds), "leave it out for " + length_text(spec.defaults.frames, fps));
+  if (!(fps > 0)) throw bad_option("seconds", "has no frame rate to count by", "give frames in its place");
+  return frames_of_seconds(spec, *request.seconds, fps, least_frames(request, spec));
 }
 
 void check_size(const Request& request, const Plan& plan, const ModelSpec& spec) {
@@ -161,12 +198,10 @@ void check_size(const Request& request, const Plan& plan, const ModelSpec& spec)
     require_default("frames", plan.num_frames, spec.defaults.frames);
     require_default("max_sequence_length", plan.max_sequence_length, spec.text_length);
   }
-  require_at_most("width", plan.width, spec.largest[1]);
-  require_at_most("height", plan.height, spec.largest[0]);
   const PixelSize grid = grid_of(spec);
-  require_step("width", plan.width, grid.width, 0);
-  require_step("height", plan.height, grid.height, 0);
-  require_step("frames", plan.num_frames, spec.stride[0], 1);
+  require_side("width", plan.width, grid.width, spec.largest[1]);
+  require_side("height", plan.height, grid.height, spec.largest[0]);
+  require_frames(request, plan.num_frames, spec);
 }
 
 }  // namespace
@@ -185,7 +220,8 @@ void check_images(const GivenImages& images, int64_t latent_frames, const ModelS
     throw bad_option("last_image", "is missing: this model makes videos from one image to another",
                      "name the picture that the video ends with");
   if (images.last && latent_frames == 1)
-    throw bad_option("frames", "1 has no place for a last image", "use " + std::to_string(1 + spec.stride[0]));
+    throw bad_option("frames", "1 has no place for a last image",
+                     "use " + std::to_string(nearest_frames(spec, 1).above));
 }
 
 int64_t steps_of(const Request& request, const ModelSpec& spec) {
@@ -202,7 +238,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   const PixelSize size = size_of(request, spec);
   plan.width = size.width;
   plan.height = size.height;
-  plan.num_frames = request.num_frames.value_or(spec.defaults.frames);
+  plan.num_frames = asked_frames(request, spec);
   plan.image = request.image;
   plan.last_image = request.last_image;
   plan.resize = request.resize;

@@ -8,6 +8,7 @@
 #include "hilbert/error.h"
 #include "models/image/clip_names.h"
 #include "models/weights/layer_weights.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {
@@ -114,6 +115,7 @@ at::Tensor ClipEncoder::forward(const at::Tensor& pixels) const {
   x = at::cat({class_embedding.expand({x.size(0), 1, -1}), x}, 1) + position_embedding;
   x = layer_norm(x, pre_norm, eps);
   for (const ClipLayer& layer : layers) {
+    StoppableWork::throw_if_stopped();
     x = x + attend_to_all(layer, layer_norm(x, layer.norm1, eps), config.num_attention_heads);
     x = x + linear(linear_gelu(layer_norm(x, layer.norm2, eps), layer.fc1), layer.fc2);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/vae/row_split.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {
@@ -86,6 +87,7 @@ void CausalConv3d::weights(const Visit& visit, const std::string& name, int64_t 
 
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
                     at::IntArrayRef stride) {
+  StoppableWork::throw_if_stopped();
   const std::vector<int64_t> ones(padding.size(), 1);
   if (stride.empty()) stride = ones;
   if (input.is_cpu() && input.scalar_type() == at::kFloat && at::globalContext().userEnabledMkldnn() && at::hasMKLDNN())

@@ -104,11 +104,14 @@ std::vector<Field> texts() {
 }
 
 std::vector<Field> size() {
+  const Range seconds = {.least = 0, .most = 86400, .above = true, .remedy = "give the length of the video, such as 4"};
   return {field(&Request::width, &Plan::width, {.name = "width"}),
           field(&Request::height, &Plan::height, {.name = "height"}),
           field(&Request::size, [](const Plan&) { return nlohmann::json(); },  // width and height say what came of it
                 {.name = "size", .recipe = InRecipe::nothing, .excludes = {{.other = "width"}, {.other = "height"}}}),
-          field(&Request::num_frames, &Plan::num_frames, {.name = "frames"})};
+          field(&Request::num_frames, &Plan::num_frames, {.name = "frames"}),
+          field(&Request::seconds, [](const Plan&) { return nlohmann::json(); },  // frames say what came of it
+                {.name = "seconds", .recipe = InRecipe::nothing, .range = seconds, .excludes = {{.other = "frames"}}})};
 }
 
 /// Of pictures that the video is made from.

@@ -75,6 +75,8 @@ struct Request {
   std::optional<std::string> negative_prompt = {};
   std::optional<int64_t> max_sequence_length = {};                  // tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
+  std::optional<double> seconds = {};       // in place of num_frames: the nearest number that comes out exactly
+  std::optional<double> fps = {};           // frames a second by which `seconds` counts; unset: the model's
   std::optional<FrameArea> size = {};       // in place of both sides: the shape is the image's, or 16:9
   std::string image = {}, last_image = {};  // files of pictures that the video begins and ends with; empty: none
   ResizeRule resize = ResizeRule::cover;    // of both

@@ -88,10 +88,13 @@ class MappedTensors final : public TensorSource {
 /// As if stored in the run's dtype: read in another one they are the same model.
 class RandomTensors final : public TensorSource {
  public:
-  RandomTensors(uint64_t seed, at::Device device, at::ScalarType dtype) : seed_(seed), device_(device), dtype_(dtype) {}
+  RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)
+      : seed_(*component.random_seed), counted_(component.counted), device_(device), dtype_(dtype) {}
 
   std::vector<StoredTensor> list() const override { return {}; }
   std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& wanted) const override {
+    if (counted_ != nullptr && !wanted.empty())
+      (*counted_)[name] = static_cast<uint64_t>(c10::multiply_integers(wanted));
     const Dtype dtype = dtype_ == at::kFloat ? Dtype::f32 : dtype_ == at::kHalf ? Dtype::f16 : Dtype::bf16;
     return StoredTensor{name, wanted, dtype};
   }
@@ -106,6 +109,7 @@ class RandomTensors final : public TensorSource {
 
  private:
   uint64_t seed_;
+  std::shared_ptr<std::map<std::string, uint64_t>> counted_;
   at::Device device_;
   at::ScalarType dtype_;
 };
@@ -113,7 +117,7 @@ class RandomTensors final : public TensorSource {
 }  // namespace
 
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run) {
-  if (component.random_seed) return std::make_unique<RandomTensors>(*component.random_seed, device, run);
+  if (component.random_seed) return std::make_unique<RandomTensors>(component, device, run);
   return std::make_unique<MappedTensors>(component, device);
 }
 

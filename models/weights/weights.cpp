@@ -19,7 +19,7 @@
 #include "models/layers/fp8.h"
 #include "models/layers/unpack.h"
 #include "models/weights/device.h"
-#include "models/weights/stoppable_loading.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {
@@ -139,7 +139,7 @@ at::Tensor WeightReader::read(const Parameter& parameter) {
 }
 
 void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
-  StoppableLoading::throw_if_stopped();
+  StoppableWork::throw_if_stopped();
   load_in_stored_order(tensor, parameter);
   if (parameter.row_order.defined() && !device_.is_meta()) reorder(tensor, parameter);
 }

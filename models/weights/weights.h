@@ -41,7 +41,7 @@ class WeightReader {
   /// As the format says: what is in 8 bits has its scales at parameter.scale. What the file has packed or in 8 bits,
   /// and the product does not take so, stays as it is where the parameter has a place for its rows, and deltas of low
   /// rank with it.
-  /// Rows come in the parameter's order. Throws LoadingStopped in a thread whose loading is to stop.
+  /// Rows come in the parameter's order. Throws WorkStopped in a thread whose work is to stop.
   void load(at::Tensor& tensor, const Parameter& parameter);
   /// Fills in what a module lists. Refers to this.
   Visit loads() {

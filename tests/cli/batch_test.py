@@ -184,7 +184,8 @@ class PromptSets(BatchTest):
     def test_a_row_chooses_its_preset_anew(self):
         file = self.write('set.csv', 'prompt,attention,steps,topk\na,,,\nb,full,,\nc,,4,\nd,,,0.7\ne,,,\n')
         tiny = ['batch', file, '-o', 'out', '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet']
-        lines = self.succeed(self.run_program(*tiny, '--report', 'r.json')).stdout.splitlines()
+        lines = self.succeed(self.run_program(*tiny, '--verbose', '--report', 'r.json')).stdout.splitlines()
+        self.assertRegex(lines[0], r'^out: 5 rows, 5 rendered, in [0-9.]+ s \([0-9.]+ s a video\)$')  # of several presets
         self.assertEqual(json.loads((self.folder / 'r.json').read_text())['preset'], lines[1:])
         self.assertEqual([line.split(';')[0] for line in lines[1:]],
                          ['2 videos: preset balanced: 2 of 10 steps with every block, then topk 0.5', '1 video: preset exact: full attention',

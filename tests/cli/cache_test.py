@@ -41,7 +41,7 @@ class Cache(BatchTest):
     def test_batch_makes_the_video_that_generate_makes(self):
         for passes, cache in (('batched', 'forecast:5'), ('in-turn', 'steps:3')):
             options = ['--steps', 6, '--cache', cache, '--guidance-passes', passes]
-            said = self.succeed(self.generate('--seed', 7, '--threads', 1, *options, '-o', 'one.mp4'))
+            said = self.succeed(self.generate('--seed', 7, '--threads', 1, *options, '--verbose', '-o', 'one.mp4'))
             self.assertRegex(said.stdout, 'sparsity .*, [1-5] of 6 steps computed, peak')
             file = self.write('set.jsonl', json.dumps({'prompt': 'a dog', 'seed': 3}) + '\n' + json.dumps({'prompt': PROMPT, 'seed': 7, 'output': f'{passes}.mp4'}) + '\n')
             self.succeed(self.batch(file, f'out-{passes}', *options))

@@ -50,7 +50,7 @@ class Commands(CommandLineTest):
         shown = json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)
         tensors = {tensor['name']: tensor for tensor in shown['tensors']}
         self.assertIn(FAMILY.decoders_last, tensors)
-        self.assertIn(f'{FAMILY.decoders_last}  F16 [', self.succeed(self.run_program('inspect', file)).stdout)
+        self.assertIn(f'{FAMILY.decoders_last}  F16 [', self.succeed(self.run_program('inspect', file, '--tensors')).stdout)
 
     def test_inspect_a_video(self):
         self.succeed(self.generate('-o', 'clip.gif', '--seed', 7))
@@ -80,7 +80,9 @@ class Commands(CommandLineTest):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors', '--seed', 11))
         result = self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--fps', 12,
                                                '--vae-tiling', 'on', '--contact-sheet', 'sheet.png'))
-        self.assertIn(f'b.mp4: {FAMILY.frames} frames 64x64', result.stdout)
+        self.assertRegex(result.stdout, rf'\Ab\.mp4: {FAMILY.frames / 12:.1f} s of video, 64x64, decoded in [0-9.]+ s\n\Z')
+        again = ('decode', 'latents.safetensors', '-m', MODEL, '-o', 'c.safetensors', '--verbose')
+        self.assertRegex(self.succeed(self.run_program(*again)).stdout, rf'\n  {FAMILY.frames} frames, peak memory')
         recipe = json.loads(self.succeed(self.run_program('inspect', 'b.mp4', '--json')).stdout)['recipe']
         self.assertEqual((recipe['seed'], recipe['fps'], recipe['vae_tiling']), (11, 12, 'on'))
         self.assertIn('sheet.png', self.names())
@@ -116,6 +118,16 @@ class Commands(CommandLineTest):
         self.fail_with(self.run_program('decode', '-m', MODEL), 2, 'LATENTS')
         self.fail_with(self.run_program('decode', 'a.safetensors', '--steps', 3), 2, '--steps')
         self.assertNotIn('b.mp4', self.names())
+
+    def test_doctor_lists_the_encoders_of_every_format(self):
+        found = json.loads(self.succeed(self.run_program('doctor', '--json')).stdout)
+        self.assertEqual(list(found['encoders_of']), ['.mkv', '.mov', '.mp4', '.webm'])
+        for encoders in found['encoders_of'].values():
+            self.assertLessEqual(set(encoders), set(found['encoders']))
+        self.assertEqual(found['encoders_of']['.webm'][:1] == ['libvpx-vp9'], not any('libvpx-vp9' in gap['what'] for gap in found['missing']))
+        text = self.succeed(self.run_program('doctor')).stdout
+        self.assertRegex(text, r'(?m)^encoders +\.mp4, \.mov, \.mkv: \w')
+        self.assertRegex(text, r'(?m)^ +\.webm: ')
 
     def test_doctor(self):
         text = self.succeed(self.run_program('doctor')).stdout

@@ -23,7 +23,7 @@ class Failures(CommandLineTest):
                 (['--steps', '1001'], ['--steps 1001']),
                 (['--width', '250'], ['--width 250', '240', '256']),
                 (['--height', '33'], ['--height 33', '32', '48']),
-                (['--frames', '8'], ['--frames 8', '5', '9']),
+                (['--frames', '30'], ['--frames 30', '25', '32']),
                 (['--size', '64'], ['--size 64', 'WxH']),
                 (['--size', '64x64', '--width', '64'], ['--size', '--width', 'exclude']),
                 (['--topk', '0.5', '--cdf', '0.9'], ['--topk', '--cdf', 'exclude']),

@@ -18,10 +18,14 @@ class Generate(CommandLineTest):
     def test_writes_an_mp4_and_says_so_in_one_line(self):
         result = self.succeed(self.generate('-o', 'clip.mp4'))
         self.assertEqual(self.names(), ['clip.mp4'])
-        self.assertEqual(len(result.stdout.splitlines()), 1)
-        for word in ('clip.mp4', f'{FAMILY.frames} frames 64x64', 'denoise', 'decode', 'sparsity', 'peak memory'):
-            self.assertIn(word, result.stdout)
+        self.assertRegex(result.stdout, rf'\Aclip\.mp4: {FAMILY.frames / 8:.1f} s of video, 64x64, made in [0-9.]+ s\n\Z')
         self.assertEqual(result.stderr, '')  # no terminal, no bar
+
+    def test_verbose_adds_times_attention_and_memory(self):
+        first, second = self.succeed(self.generate('-o', 'clip', '--verbose', '--seed', 'random')).stdout.splitlines()
+        self.assertRegex(first, rf'^clip: {FAMILY.frames} frames, 64x64, made in [0-9.]+ s, seed \d+$')
+        for word in (f'  {FAMILY.frames} frames, ', 'denoise', 'decode', 'sparsity', 'peak memory'):
+            self.assertIn(word, second)
 
     def test_eight_bit_folder_makes_the_frames_of_what_it_stands_for(self):
         """Of all three models, every weight that is no vector; its twin holds the same numbers in fp32."""
@@ -222,7 +226,7 @@ class AnyFamily(CommandLineTest):
         self.assertGreater(report['attention']['sparsity'], 0)
         self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 
-    def test_last_line_says_which_preset_ran_and_what_it_means(self):
+    def test_last_lines_say_which_preset_ran_and_what_it_means(self):
         tiny = ['generate', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet', '-o', 'a.mp4']
         hint = '; --preset exact for full attention'
         for arguments, line in (
@@ -232,12 +236,15 @@ class AnyFamily(CommandLineTest):
                 (['--attention', 'full'], 'exact: full attention; every step computed'),
                 (['--preset', 'quality', '--cache', 0], 'near, with --cache 0: every block, in 8 bits; every step computed' + hint)):
             with self.subTest(arguments):
-                first, second = self.succeed(self.run_program(*tiny, *arguments)).stdout.splitlines()
-                self.assertRegex(second, f'^preset {line}$')
+                first, _, third = self.succeed(self.run_program(*tiny, *arguments, '--verbose')).stdout.splitlines()
+                self.assertRegex(first, rf'^a\.mp4: 1\.1 s of video, 64x64, made in [0-9.]+ s, preset {line.split(": ")[0]}$')
+                self.assertRegex(third, f'^preset {line}$')
         self.assertEqual(len(self.succeed(self.run_program(*tiny[:-1], 'b.mp4', '--from', 'a.mp4')).stdout.splitlines()), 1)
         self.assertEqual(len(self.succeed(self.generate('-o', 'c.mp4')).stdout.splitlines()), 1)  # of a model without presets
         lines = self.succeed(self.run_program(*tiny, '--count', 2)).stdout.splitlines()
-        self.assertEqual([line.split(':')[0] for line in lines], ['a-1.mp4', 'a-2.mp4', 'preset balanced'])
+        self.assertEqual([line.split(':')[0] for line in lines], ['a-1.mp4', 'a-2.mp4'])
+        lines = self.succeed(self.run_program(*tiny, '--count', 2, '--verbose')).stdout.splitlines()
+        self.assertEqual([line.split(':')[0] for line in lines if not line.startswith(' ')], ['a-1.mp4', 'a-2.mp4', 'preset balanced'])
 
     def test_report_says_what_stood_for_dropped_blocks(self):
         attention = self.report('-o', 'clip.mp4', '--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32)['attention']
@@ -250,8 +257,8 @@ class AnyFamily(CommandLineTest):
             self.assertNotIn(key, attention)
         self.assertNotIn('dropped', self.report('-o', 'clip.mp4', '--attention', 'full')['attention'])
 
-    def test_check_mode_says_its_error_in_its_last_line(self):
-        result = self.succeed(self.generate('-o', 'clip.mp4', '--size', '192x192', '--attention', 'check', '--topk', 0.3, '--dropped', 'none'))
+    def test_check_mode_says_its_error_where_details_are_asked_for(self):
+        result = self.succeed(self.generate('-o', 'clip.mp4', '--verbose', '--size', '192x192', '--attention', 'check', '--topk', 0.3, '--dropped', 'none'))
         self.assertRegex(result.stdout, r'check attention, sparsity \d+\.\d%, relative L1 0\.\d{4},')
 
     def test_video_carries_its_recipe_unless_told_not_to(self):

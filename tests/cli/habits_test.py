@@ -37,7 +37,7 @@ class Habits(CommandLineTest):
 
     def test_nobodys_video_is_replaced_unasked(self):
         for name in ('video.mp4', 'video-2.mp4', 'video-3.mp4'):
-            self.assertIn(f'{name}: 1 frame', self.succeed(self.generate('--frames', 1)).stdout)
+            self.assertIn(f'{name}: 1 frame,', self.succeed(self.generate('--frames', 1)).stdout)
         self.assertEqual(self.names(), ['video-2.mp4', 'video-3.mp4', 'video.mp4'])
         self.succeed(self.generate('--frames', 1, '--save-latents', 'a.safetensors', '-o', 'video.mp4'))  # asked
         self.assertIn('video-4.mp4: ', self.succeed(self.run_program('decode', 'a.safetensors', '-m', MODEL)).stdout)

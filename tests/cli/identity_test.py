@@ -53,10 +53,10 @@ ROWS = [
     {'lora': 'style.safetensors:0.8', 'strict_lora': True},
     {'model': 'image', 'image': 'first.ppm'}, {'model': 'image', 'image': 'first.ppm', 'resize': 'stretch'},
     {'model': 'image', 'image': 'first.ppm', 'image_encoder': 'clip.safetensors'},
-    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01},
+    {'model': 'two_images', 'image': 'first.ppm', 'last_image': 'last.ppm', 'frames': 5}, {'arithmetic': 16}, {'block_error': 0.01}, {'seconds': 1},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
-NO_ROW = {'batch_count', 'preset', 'threads', 'gpus', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
+NO_ROW = {'batch_count', 'dry_run', 'preset', 'threads', 'gpus', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
 
 
 class Identity(BatchTest):
@@ -86,7 +86,7 @@ class Identity(BatchTest):
             if row.keys().isdisjoint(('size', 'width')):
                 row['size'] = '64x64'
             place = {'model': str(MODELS[row.get('model', 'plain')]), 'output': f'{i:02}.{row.get("output", "mp4")}'}
-            lines.append(json.dumps({'frames': 1, 'seed': 42, **({} if 'sigmas' in row else {'steps': 1}), **row, **place}))
+            lines.append(json.dumps({**({} if 'seconds' in row else {'frames': 1}), 'seed': 42, **({} if 'sigmas' in row else {'steps': 1}), **row, **place}))
         result = self.run_program('batch', self.write('set.jsonl', '\n'.join(lines)), '-o', 'out', '--device', 'cpu', '--quiet')
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         made = {line['row']: line for line in self.manifest()}

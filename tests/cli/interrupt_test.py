@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM: exit code 130, nothing half-written, and a word on how to go on; the bar on a terminal."""
 import fcntl
+import re
 import signal
 import struct
 import subprocess
@@ -7,7 +8,7 @@ import termios
 import time
 import unittest
 
-from support import MODEL, PROMPT, CommandLineTest
+from support import FAMILY, MODEL, PROMPT, CommandLineTest, limited
 
 
 class Interrupt(CommandLineTest):
@@ -19,15 +20,72 @@ class Interrupt(CommandLineTest):
         text = self.read_until(terminal, None)
         return process.wait(timeout=60), text
 
-    def test_first_signal_stops_between_steps(self):
+    CHECKPOINT = 'clip.mp4.checkpoint.safetensors'
+
+    def step_kept(self, text, options=''):
+        """Where the same command goes on, by what a run has said at its end."""
+        self.assertIn('interrupted: nothing half-written is left behind', text)
+        line = rf'run the same command again{options}: it goes on from step (\d+) in (\S+)'
+        self.assertRegex(text, line)
+        step, checkpoint = re.search(line, text).groups()
+        self.assertIn(checkpoint, self.names())
+        return int(step)
+
+    def test_the_same_command_goes_on_from_the_steps_that_were_done(self):
+        given = ('--cache', 'forecast:0.5', '--threads', '1', '--size', '128x128')
+        self.succeed(self.generate('-o', 'whole.mp4', '--steps', 60, *given))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            process, terminal = self.start('-o', 'clip.mp4')
+            process, terminal = self.start('-o', 'clip.mp4', '--device', 'cpu', *FAMILY.size[2:], *given, steps=60)
             self.assertIn('s/it', self.read_until(terminal, 's/it'))
             code, text = self.stop(process, terminal, number)
             self.assertEqual(code, 130)
-            self.assertIn('interrupted', text)
-            self.assertIn('the same seed gives the same video', text)
-            self.assertEqual(self.names(), [])
+            step = self.step_kept(text)
+            self.assertEqual(self.names(), [self.CHECKPOINT, 'whole.mp4'])
+            report = self.report('-o', 'clip.mp4', '--steps', 60, *given)
+            self.assertEqual(report['resumed_at_step'], step)
+            self.assertEqual(self.names(), ['clip.mp4', 'whole.mp4'])
+            self.assertEqual(*((self.folder / name).read_bytes() for name in self.names()))
+            (self.folder / 'clip.mp4').unlink()
+
+    def test_a_run_that_goes_on_is_interrupted_again(self):
+        for name in ('first', 'second'):
+            process, terminal = self.start('-o', 'clip.mp4', '--size', '128x128')
+            self.assertIn('s/it', self.read_until(terminal, 's/it'))
+            code, text = self.stop(process, terminal, signal.SIGINT)
+            self.assertEqual((code, self.names()), (130, [self.CHECKPOINT]), name)
+            steps = [self.step_kept(text)] if name == 'first' else [*steps, self.step_kept(text)]
+        self.assertLess(*steps)
+        self.warn_with(self.generate('-o', 'clip.mp4', '--quiet'),
+                       f'{self.CHECKPOINT} is not used: it belongs to a run with other settings; this run\'s is clip.mp4.checkpoint-2.safetensors')
+        self.assertEqual(self.names(), ['clip.mp4', self.CHECKPOINT])
+
+    def test_what_the_same_command_would_choose_anew_is_named(self):
+        for given, options in (((), ' with -o video.mp4'), (('--seed', 'random'), r' with -o video.mp4 --seed \d+'), (('--seed', 'random', '-o', 'a.mp4'), r' with --seed \d+')):
+            process, terminal = self.start(*given, '--size', '128x128')
+            self.assertIn('s/it', self.read_until(terminal, 's/it'))
+            code, text = self.stop(process, terminal, signal.SIGINT)
+            self.assertEqual(code, 130)
+            self.step_kept(' '.join(text.split()), options)
+            for name in self.names():
+                (self.folder / name).unlink()
+
+    def test_steps_that_cannot_be_kept_are_a_warning(self):
+        process, terminal = self.start('-o', 'clip.mp4', '--size', '128x128', **limited(5000))
+        self.assertIn('s/it', self.read_until(terminal, 's/it'))
+        code, text = self.stop(process, terminal, signal.SIGINT)
+        self.assertEqual(code, 130)
+        self.assertIn('warning: the denoising is not kept: ', text)
+        self.assertIn('the same seed gives the same video', text)
+        self.assertEqual(self.names(), [])
+
+    def test_a_signal_ends_a_step_in_its_middle(self):
+        # The one step of so large a video takes many seconds. After it, its latents would be kept.
+        process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
+        self.assertIn('denoise', self.read_until(terminal, 'denoise'))
+        code, text = self.stop(process, terminal, signal.SIGINT)
+        self.assertEqual(code, 130)
+        self.assertIn('interrupted: no step was done, so there is nothing to keep', text)
+        self.assertEqual(self.names(), [])
 
     def test_signal_while_decoding_keeps_the_latents_and_says_how_to_go_on(self):
         process, terminal = self.start('-o', 'clip.safetensors', '--size', '256x256', '--frames', '49', steps=1)
@@ -87,14 +145,14 @@ class Interrupt(CommandLineTest):
         return count
 
     def test_second_signal_stops_at_once(self):
-        # The one step of so large a video takes many seconds: the program ends inside of it.
-        process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
+        # The program looks at the first one between calls of attention, each of which takes long for so large a video.
+        process, terminal = self.start('-o', 'clip.mp4', '--size', '1024x1024', '--frames', '49', '--attention', 'quantized', '--threads', 1, steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         process.send_signal(signal.SIGINT)
         self.assertIn('once more', self.read_until(terminal, 'once more'))
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
-        self.assertNotIn('interrupted', text)  # what a run says that ended between its steps
+        self.assertNotIn('interrupted', text)  # what a run says that ends by itself
         self.assertEqual(self.names(), [])
 
     def test_hangup_stays_ignored_where_it_was(self):
@@ -113,7 +171,7 @@ class Interrupt(CommandLineTest):
         process, terminal = self.start('-o', 'clip.mp4', '--report', 'report.json')
         self.read_until(terminal, 's/it')
         self.stop(process, terminal, signal.SIGINT)
-        self.assertEqual(self.names(), ['report.json'])
+        self.assertEqual(self.names(), [self.CHECKPOINT, 'report.json'])
         self.assertIn('"interrupted"', (self.folder / 'report.json').read_text())
 
     def test_bar_shows_stage_step_and_time_left(self):

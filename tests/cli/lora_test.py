@@ -169,5 +169,31 @@ class Lora(CommandLineTest):
         self.assertIn('LoHa', shown)
 
 
+class Experts(CommandLineTest):
+    """Two transformers, and a LoRA for each."""
+    model = FILES.parent / 'wan' / 'pipeline_two_experts'
+
+    def frames_with(self, *loras, output='a.mp4'):
+        options = [word for lora in loras for word in ('--lora', lora)]
+        result = self.succeed(self.run_program('generate', '-m', self.model, '-p', PROMPT, '--size', '64x64', '--frames', 5, '--steps', 4, '--device', 'cpu', '--quiet',
+                                               '-o', output, *options))
+        return (self.folder / output).read_bytes(), result.stderr
+
+    def test_a_pair_goes_to_its_experts_by_name(self):
+        for high, low in (('a_HIGH_fp16', 'a_LOW_fp16'), ('style-high', 'style-low'), ('high_noise_model/lora', 'low_noise_model/lora')):
+            for name, source in ((high, 'kohya'), (low, 'original')):
+                (self.folder / name).parent.mkdir(exist_ok=True)
+                shutil.copy(self.model.parent / 'lora' / f'{source}.safetensors', self.folder / f'{name}.safetensors')
+            high, low = f'{high}.safetensors', f'{low}.safetensors'
+            wanted = self.frames_with(f'{high}@high', f'{low}@low')[0]
+            made, said = self.frames_with(high, low)
+            self.assertEqual(made, wanted)
+            self.assertIn(f'{high} to the transformer for high noise, {low} to the transformer for low noise', said)
+            recipe = json.loads(self.succeed(self.run_program('inspect', 'a.mp4', '--json')).stdout)['recipe']
+            self.assertIn('@high,', recipe['lora'])
+            self.assertTrue(recipe['lora'].endswith('@low'))
+            self.assertNotEqual(self.frames_with(f'{high}@low', f'{low}@high')[0], wanted)
+
+
 if __name__ == '__main__':
     unittest.main()

@@ -103,6 +103,15 @@ class Errors(CommandLineTest):
                 self.assertEqual(self.names(), ['my.yaml', 'notes.txt'])
                 self.assertEqual((self.folder / 'notes.txt').read_text(), 'mine')
 
+    def test_a_wrong_or_missing_command_names_the_nearest_and_all_there_are(self):
+        for arguments, words in ((['bench', 'speed'], ['speed is no command of bench', 'use attention, pipeline, quality or plot', "'sparsereel bench --help'"]),
+                                 (['bench', 'pipelin'], ['pipelin is no command of bench', 'did you mean pipeline?']), (['bench'], ['bench needs a command', 'use attention']),
+                                 (['config'], ['config needs a command', 'use show']), (['config', 'shwo'], ['shwo is no command of config', 'did you mean show?']),
+                                 ([], ['sparsereel needs a command', 'use generate, batch']), (['genrate'], ['genrate is no command', 'did you mean generate?', 'use generate, batch']),
+                                 (['bench', '--topk', 0.5], ['bench does not take --topk 0.5'])):
+            with self.subTest(arguments):
+                self.fail_with(self.run_program(*arguments), 2, *words)
+
     def test_words_that_a_command_does_not_take_stand_in_their_order(self):
         for arguments, words in ((['decode', 'l.safetensors', '--count', 2, '--steps=3'], 'decode does not take --count 2 --steps=3'),
                                  (['bench', 'plot', 'r.json', '--frames', 2], 'bench plot does not take --frames 2'), (['--loud'], 'sparsereel does not take --loud'),
@@ -161,7 +170,7 @@ class Errors(CommandLineTest):
                 self.assertRegex(text, f'warning: {words}[0-9]+ (minutes|hours|days) on this CPU')
 
     def test_one_is_not_many(self):
-        self.assertIn('video.mp4: 1 frame 64x64', self.succeed(self.generate('--frames', 1)).stdout)
+        self.assertIn('video.mp4: 1 frame, 64x64', self.succeed(self.generate('--frames', 1)).stdout)
         (self.folder / 'set.txt').write_text('a\n')
         usual = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--steps', 1, '--frames', 1, '--device', 'cpu']
         self.assertIn('out: 1 row, 1 rendered', self.succeed(self.run_program(*usual)).stdout)

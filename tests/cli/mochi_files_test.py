@@ -64,11 +64,11 @@ class Folders(MochiFiles):
         self.assertEqual(self.video('-m', 'gguf'), self.usual())
 
     def test_one_file_for_all(self):
-        self.write('all_in_one/mochi.safetensors', prefixed(DIFFUSION_MODEL, self.part('transformer')) | prefixed('vae.', self.part('vae')) | prefixed(TEXT, self.part('text_encoder')))
-        self.tokenizer('mochi', 'all_in_one/tokenizer')
+        self.write('download/all_in_one/mochi.safetensors', prefixed(DIFFUSION_MODEL, self.part('transformer')) | prefixed('vae.', self.part('vae')) | prefixed(TEXT, self.part('text_encoder')))
+        self.tokenizer('mochi', 'download/all_in_one/tokenizer')
         usual = self.usual()
-        self.assertEqual(self.video('-m', 'all_in_one/mochi.safetensors'), usual)
-        self.assertEqual(self.video('-m', '.', '--vae', self.models['mochi'] / 'vae' / 'diffusion_pytorch_model.safetensors'), usual)
+        self.assertEqual(self.video('-m', 'download/all_in_one/mochi.safetensors'), usual)
+        self.assertEqual(self.video('-m', 'download', '--vae', self.models['mochi'] / 'vae' / 'diffusion_pytorch_model.safetensors'), usual)
 
 
 class OneFile(MochiFiles):

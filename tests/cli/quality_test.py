@@ -7,7 +7,7 @@ import shutil
 import signal
 import unittest
 
-from support import MODEL, ROOT, CommandLineTest
+from support import MODEL, ROOT, CommandLineTest, limited
 
 TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
@@ -233,6 +233,30 @@ class BenchQuality(CommandLineTest):
         self.assertTrue(lines[3].startswith('| topk | dropped | select | PSNR dB | lowest | SSIM | sparsity | ms a step |'), lines[3])
         self.assertEqual(len(lines), 5 + 2)
 
+    def test_the_table_comes_before_what_is_drawn(self):
+        arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5', '--no-rel-l1']
+        for drawn in (['--plot', 'a.png'], ['--pictures', 'frames']):
+            result = self.run_program('bench', 'quality', 'p.txt', *arguments, *drawn, **limited(3000))  # bytes, of which each picture has more
+            self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+            self.assertIn('| topk |', result.stdout)
+            self.assertIn('cannot write ', result.stderr)
+
+    def test_a_chart_of_nothing_is_refused_before_any_video(self):
+        arguments = [*SMALL, '--steps', 20, '--limit', 1, '--no-rel-l1', '--timed-steps', 2, '--json']
+        cached = ['--topk', 0.5, '--cache', 'steps:10,steps:15']
+        result = self.bench(*arguments, *cached, '--plot', 'a.png')
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('--plot a.png would show nothing: --timed-steps 2 times no row with a cache', result.stderr)
+        self.assertNotIn('rows', json.loads(result.stdout))
+        self.assertNotIn('a.png', self.names())
+        warning = '--timed-steps 2 times no row with a cache: that takes the 20 steps of a whole video, since a few do not tell how many are reused'
+        result = self.succeed(self.bench(*arguments, *cached))
+        self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
+        self.assertEqual([row['denoise_seconds'] for row in json.loads(result.stdout)['rows']], [None, None])
+        result = self.succeed(self.bench(*arguments, '--topk', 0.5, '--cache', '0,steps:10', '--plot', 'a.png'))
+        self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
+        self.assertIn('a.png', self.names())
+
     def test_a_profile_and_one_of_another_model(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', 'a dog', '--device', 'cpu', '--steps', 2, '--samples', 1, '--videos', 0, '--budget', '60s', '--quiet', '-o', 'own.yaml'))
         rows = self.report(*SMALL, *METHOD, '--limit', 1, '--topk', 0.5, '--profile', 'own.yaml', '--timed-steps', 0)['rows']
@@ -264,7 +288,7 @@ class BenchQuality(CommandLineTest):
                 ('none.txt', [], ['none.txt', 'no such file']), ('empty.txt', [], ['empty.txt', 'no row']), ('rows.csv', [], ['rows.csv:2', 'steps']), ('p.webm', [], ['p.webm', '.txt']),
                 ('p.txt', ['--topk', '0.5,2'], ['--topk 2 is out of range']), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
                 ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
-                ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 8], ['--frames 8']), ('p.txt', ['--limit', 0], ['--limit']),
+                ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 6], ['--frames 6']), ('p.txt', ['--limit', 0], ['--limit']),
                 ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'rows.csv'], ['--pictures', 'no folder']),
                 ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'same file']),
                 ('p.txt', ['--pictures', 'none/f'], ['none']), ('p.txt', ['-o', 'p.txt'], ['same file']), ('p.txt', ['--judge', 'no.safetensors'], ['no.safetensors']),

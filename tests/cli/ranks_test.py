@@ -151,7 +151,20 @@ class Ranks(SharedVideo):
         code, _, errors = self.end_of(process, children)
         self.assertEqual(code, 130, errors)
         self.assertIn('interrupted', errors)
-        self.assertEqual(self.names(), [])
+
+    def test_interrupted_ranks_keep_their_steps_and_any_number_goes_on(self):
+        given = ('--seed', 7, '--size', '256x256', '--frames', 17, '--cache', 'forecast:0.5')
+        process, terminal = self.start_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--gpus', 2, '-o', 'clip.safetensors', *given, '--steps', 20)
+        self.assertIn('s/it', self.read_until(terminal, 's/it'))
+        process.send_signal(signal.SIGINT)
+        errors = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 130, errors)
+        step = int(re.search('it goes on from step ([0-9]+)', errors).group(1))
+        report = self.report('-o', 'clip.safetensors', *given, '--steps', 20)
+        self.assertEqual(report['resumed_at_step'], step)
+        self.assertEqual(self.names(), ['clip.safetensors'])
+        self.succeed(self.generate('-o', 'whole.safetensors', *given, '--steps', 20))
+        self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
     def test_killed_rank_0_leaves_no_process(self):
         process = self.start('--gpus', 4)

@@ -2,6 +2,7 @@
 
 Left out: what says that it needs a GPU or a checkpoint, and the two scripts, which have tests of their own or are what runs this one.
 """
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from support import PROGRAM, ROOT, CommandLineTest
 
 BUILD = Path(PROGRAM).parent
+PAGES = ('README.md', 'app/README.md', 'configs/README.md', 'attention/README.md', 'tests/bench/README.md')
 SCRIPTS = ('./app/quickstart', './tests/run')
 NOT_HERE = re.compile(r'needs a GPU|needs a checkpoint|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report')
 # Stands in for build/sparsereel: weaker than the command line, stronger than a recipe or a model's own.
@@ -74,11 +76,26 @@ class Readme(CommandLineTest):
         self.assertEqual((self.folder / 'same.mp4').read_bytes(), (self.folder / 'clip.mp4').read_bytes())
 
     def test_pages_name_files_that_exist(self):
-        for name in ('README.md', 'app/README.md', 'tests/bench/README.md'):
+        for name in PAGES:
             page = ROOT / name
             prose = re.sub(r'^```.*?^```$', '', page.read_text(), flags=re.M | re.S)
             for target in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', prose):
                 self.assertTrue((page.parent / target).exists(), f'{name}: {target}')
+
+    def test_pages_name_paths_of_the_source_tree_that_exist(self):
+        for name in PAGES:
+            page = ROOT / name
+            found = re.findall(r'(?<![\w/.-])(?:app|models|attention|hilbert|configs|assets|tests)/[\w./*-]+', page.read_text())
+            self.assertGreater(len(found), 0, name)
+            for path in {path.rstrip('./') for path in found if not path.startswith('configs/distill/')}:  # which is LightX2V's
+                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a program is named as it is built
+                self.assertTrue(there, f'{name}: {path}')
+
+    def test_the_page_names_the_videos_of_its_prompt_set(self):
+        page = (ROOT / 'app/README.md').read_text()
+        self.write_files_of(page)
+        shown = self.succeed(self.run_program('batch', 'prompts.csv', '-o', 'out', '--dry-run', '--json', '--device', 'cpu')).stdout
+        self.assertIn(f"`{json.loads(shown)['videos'][0]['output']}`", page)
 
 
 if __name__ == '__main__':

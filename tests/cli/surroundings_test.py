@@ -1,4 +1,5 @@
 """What the program finds around it when it starts: wait policy, stack limit, working directory."""
+import json
 import os
 import resource
 import subprocess
@@ -6,6 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
+from ranks_support import children_of
 from support import MODEL, PROGRAM, CommandLineTest
 
 KIB = 1024
@@ -32,6 +34,30 @@ class Surroundings(CommandLineTest):
             time.sleep(0.05)
         entries = (home / 'environ').read_text().split('\0')
         return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
+
+    def test_time_counts_from_the_program_not_from_the_shell_that_becomes_it(self):
+        command = [PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '-o', 'clip.safetensors', '--steps', '1', '--device', 'cpu', '--quiet', '--json']
+        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # with both the program starts only once
+        for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one is of another process
+            before = time.monotonic()
+            result = subprocess.run(['sh', '-c', 'sleep 8; exec "$@"', 'sh', *command], cwd=self.folder, env=os.environ | given, capture_output=True, text=True)
+            taken = time.monotonic() - before - 8
+            seconds = json.loads(self.succeed(result).stdout)['seconds']
+            self.assertLess(seconds['start'], taken, given)
+            self.assertLess(seconds['total'], taken, given)
+            self.assertGreater(seconds['start'], 0, given)
+
+    def test_no_child_inherits_the_time_of_the_start(self):
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '--gpus', '2', '--device', 'cpu', '-o', 'clip.safetensors', '--steps', '1000', '--quiet'],
+                                   cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        end = time.monotonic() + 60
+        while not (children := children_of(process)):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        for child in children:
+            self.assertNotIn('SPARSEREEL_STARTED=', (Path('/proc') / str(child) / 'environ').read_text())
 
     def test_threads_wait_passively_and_gpu_memory_grows_in_one_piece_unless_the_user_has_chosen(self):
         passive, expandable = 'OMP_WAIT_POLICY=passive', 'PYTORCH_ALLOC_CONF=expandable_segments:True'

@@ -150,9 +150,9 @@ class Conditions(CommandLineTest):
         self.assertEqual((report['recipe']['width'], report['recipe']['height'], report['recipe']['resize']), (80, 48, 'cover'))
         self.picture('high.png', lambda x, y: (9, 9, 9), (20, 30))
         line = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--init-img', 'high.png')).stdout
-        self.assertIn('b.mp4: 7 frames 48x80 in the shape of high.png, ', line)
+        self.assertIn('b.mp4: 0.9 s of video, 48x80 in the shape of high.png, ', line)
         line = self.succeed(self.generate('-o', 'c.mp4', '--steps', 1, '--first-frame', 'high.png', '--width', 32)).stdout
-        self.assertIn('c.mp4: 7 frames 32x64, ', line)
+        self.assertIn('c.mp4: 0.9 s of video, 32x64, ', line)
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-i', 'warm.png')).stdout
         self.assertRegex(shown, r'width: 80 +# in the shape of warm.png\n')
         self.assertRegex(shown, r'resize: "cover" +# default\n')

@@ -46,6 +46,12 @@ class Tune(CommandLineTest):
         other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
         self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
 
+    def test_a_heat_map_of_no_heads_says_why(self):
+        result = self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--min-psnr', 90, '--topk', 0.5, '--heat-map', 'p.png', '--json', '--quiet')
+        warning = next(each for each in json.loads(result.stdout)['warnings'] if each.startswith('--heat-map'))
+        self.assertRegex(warning, r'^--heat-map draws nothing, since heads have no blocks of their own: \w.*\w$')
+        self.assertNotIn('p.png', self.names())
+
     def bounds_and_worst(self, file):
         """The bounds that a profile claims, and the largest error that it says its heads have."""
         text = (self.folder / file).read_text()
@@ -444,6 +450,11 @@ class Settings(CommandLineTest):
         self.assertIn('p.yaml.search', self.names())
         self.assertGreater(self.search('--min-psnr', 29)['tune']['resumed_videos'], -1)
         self.assertNotIn('p.yaml.search', self.names())
+
+    def test_a_heat_map_has_no_effect_beside_times(self):
+        report = self.search('--min-psnr', 29, '--heat-map', 'h.png')
+        self.assertIn('--heat-map has no effect with --times, which has no times of single heads', report['warnings'])
+        self.assertNotIn('h.png', self.names())
 
     def test_its_own_times_and_heads(self):
         arguments = ['tune', *self.VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--size', '192x192', '--cache', 'forecast:0.2', '--topk', 0.5, '--dense-steps', 0, '--min-psnr', 5,

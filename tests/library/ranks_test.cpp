@@ -71,7 +71,7 @@ TEST(LibraryRanks, AreRefusedWhereTheyCannotBe) {
 TEST(LibraryRanks, FailTogetherAndGoOnAfterwards) {
   TextToVideo model(kModel, {.device = "cpu", .gpus = 2});
   VideoRequest wrong = small();
-  wrong.frames = 8;
+  wrong.frames = 10;
   EXPECT_EQ(failure_of([&] { model.generate(wrong); }).field(), "frames");
   EXPECT_EQ(model.generate(small()).frames, 9);
 }

@@ -127,7 +127,7 @@ TEST_P(PipelineOf, ARunGoesOnToTheSameLatents) {
   inputs.decode = false;
   std::vector<DenoisingState> states;
   models::Run run;
-  run.checkpoint_every = 1;
+  run.checkpoints.every = 1;
   run.checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
   const at::Tensor whole = pipeline->generate(request, inputs, run).latents;
   ASSERT_GT(states.size(), 1U);

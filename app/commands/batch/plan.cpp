@@ -202,6 +202,21 @@ std::string pipeline_key(const Video& row) {
   return row.options.run.model.string() + "\n" + models::pipeline_key(row.options.request);
 }
 
+std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
+  std::vector<std::string> keys;
+  std::vector<std::vector<Video*>> groups;
+  for (Video& row : rows) {
+    const std::string key = pipeline_key(row);
+    const auto place = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+    if (place == keys.size()) {
+      keys.push_back(key);
+      groups.emplace_back();
+    }
+    groups[place].push_back(&row);
+  }
+  return groups;
+}
+
 std::string name_of(const Video& row) {
   return row.options.run.output.filename().string();
 }

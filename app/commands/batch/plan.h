@@ -45,6 +45,9 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
 /// already share one.
 std::string pipeline_key(const Video& row);
 
+/// Rows that one pipeline serves together, in their order.
+std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows);
+
 /// Its name in the folder.
 std::string name_of(const Video& row);
 

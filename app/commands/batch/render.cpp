@@ -38,7 +38,7 @@ Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, s
            {.keep_loaded = true,
             .write_behind = true,
             .go_on_after_failure = true,
-            .resume = true,
+            .keep_last = true,
             .world = std::move(world),
             .texts = {.bytes = uint64_t{512} << 20, .seconds = 2}}) {}
 

@@ -6,6 +6,7 @@
 #include "app/commands/batch/prompt_set.h"
 #include "app/commands/bench/comparison.h"
 #include "app/commands/bench/judge.h"
+#include "app/counted.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "attention/policies/profile.h"
@@ -114,6 +115,28 @@ models::Plan QualityPlan::video_of(size_t prompt, const Combination& combination
   result.seed += prompt;
   if (combination.sparse()) result.attention_mode = mode;
   return result;
+}
+
+int64_t QualityPlan::rounds_to_time() const {
+  const int64_t steps = video.num_inference_steps;
+  if (!options.timed_steps) return steps;
+  int64_t dense = 0;
+  for (const Combination& each : grid.combinations) dense = std::max(dense, each.policy.dense_steps);
+  return *options.timed_steps == 0 ? 0 : std::min(steps, dense + *options.timed_steps);
+}
+
+std::string check_times(const QualityPlan& plan) {
+  const std::vector<Combination>& rows = plan.grid.combinations;
+  const auto cached = std::ranges::count_if(rows, [](const Combination& each) { return each.cache.on(); });
+  if (plan.times || cached == 0 || plan.rounds_to_time() == 0 || plan.times_caches()) return {};
+  const std::string given = "--timed-steps " + std::to_string(*plan.options.timed_steps);
+  const std::string why = "the " + counted(plan.video.num_inference_steps, "step") + " of a whole video, since a few " +
+                          "do not tell how many are reused";
+  if (cached == std::ssize(rows) && !plan.options.plot.empty())
+    throw bad_input("--plot " + plan.options.plot + " would show nothing: " + given +
+                        " times no row with a cache, and every row has one: that takes " + why,
+                    "leave --timed-steps out, or leave --plot out");
+  return given + " times no row with a cache: that takes " + why;
 }
 
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {

@@ -40,6 +40,11 @@ struct QualityPlan : VideoPlan {
 
   /// What all are compared with.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
+  /// Steps to time of each row that has no cache: as many as are asked for beyond the dense ones, so that both kinds
+  /// are among them. To be asked once the number of steps is resolved.
+  int64_t rounds_to_time() const;
+  /// Rows with a cache are timed by whole videos, or not at all: a few steps do not tell how many are reused.
+  bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
   /// Blocks left out by this mode. The seed grows by one from prompt to prompt, as in `batch`.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
@@ -48,5 +53,9 @@ struct QualityPlan : VideoPlan {
 /// first one, whatever the modes, and tells what the weights alone cost. Presets alone have no other rows. Throws Error
 /// naming the option that is out of range, files that cannot be read, and where nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
+
+/// Once the number of steps is resolved: throws Error where --plot would have nothing to draw. Returns a warning where
+/// some rows are not timed; else nothing.
+std::string check_times(const QualityPlan& plan);
 
 }  // namespace sparsereel::app::bench

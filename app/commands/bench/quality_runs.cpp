@@ -160,15 +160,6 @@ void QualityRuns::denoise() {
   }
 }
 
-/// As many as asked for beyond the dense steps, so that both kinds of steps are among them.
-int64_t QualityRuns::rounds_to_time() const {
-  const auto& asked = plan_.options.timed_steps;
-  if (!asked) return plan_.video.num_inference_steps;
-  int64_t dense = 0;
-  for (const Entry& entry : entries_) dense = std::max(dense, entry.combination.policy.dense_steps);
-  return *asked == 0 ? 0 : std::min(plan_.video.num_inference_steps, dense + *asked);
-}
-
 double QualityRuns::time_step(const Side& side, Entry& entry) {
   progress_.stop_if_interrupted();
   entry.denoising->load_expert();  // no part of the step
@@ -220,7 +211,7 @@ void QualityRuns::add_times(Entry& entry) const {
 }
 
 void QualityRuns::time_steps() {
-  const int64_t rounds = rounds_to_time();
+  const int64_t rounds = plan_.rounds_to_time();
   if (rounds == 0) return;
   std::vector<Entry*> timed;
   for (Side& side : sides_ | std::views::reverse) {

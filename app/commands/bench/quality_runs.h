@@ -78,7 +78,6 @@ class QualityRuns {
   std::unique_ptr<models::Denoising> start(const Side& side, const Entry& entry, size_t prompt, attention::Mode mode);
   void run(const Side& side, Entry& entry, size_t prompt);
   void run_all(const Side& side);
-  int64_t rounds_to_time() const;
   double time_step(const Side& side, Entry& entry);
   void take_turns(const Side& side, std::span<Entry*> all, int64_t rounds);
   void add_times(Entry& entry) const;

@@ -27,7 +27,7 @@ const Prior kPrior[kShared] = {{std::log(1.5e-5), 1.5},
 constexpr double kOfPrompts = 3;      // dB
 constexpr double kLeastNoise = 1e-9;  // of what differs from full attention in nothing that shows
 constexpr double kUsualThreshold = 0.1;
-constexpr double kLeastShare = 0.01;  // of blocks: of none the noise would be infinite
+constexpr double kLeastTopk = 0.01;  // of blocks: of none the noise would be infinite
 constexpr int kIterations = 30;
 
 /// The inverse of a symmetric positive matrix, by Gauss and Jordan.
@@ -90,7 +90,7 @@ Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double
   };
   Traits traits{.quantized = candidate.mode != attention::Mode::full, .fp8 = candidate.weights != "auto"};
   if (candidate.sparse()) {
-    traits.topk = std::clamp(share.value_or(usual_share(candidate)), kLeastShare, 1.0);
+    traits.topk = std::clamp(share.value_or(usual_share(candidate)), kLeastTopk, 1.0);
     traits.bounded = candidate.block_error.has_value();
     traits.dense = share_of(candidate.dense);
   }

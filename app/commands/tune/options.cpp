@@ -153,6 +153,10 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   if (plan.videos > 0) plan.prompts.resize(static_cast<size_t>(plan.videos));
   plan.output = options.output;
   plan.heat_map = options.heat_map;
+  if (plan.times && !plan.heat_map.empty()) {
+    plan.warnings.emplace_back("--heat-map has no effect with --times, which has no times of single heads");
+    plan.heat_map.clear();
+  }
   return plan;
 }
 

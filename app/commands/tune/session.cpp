@@ -195,6 +195,7 @@ void Session::search_heads(Found& found) {
     found.complete = false;
   }
   if (found.search) {
+    if (found.complete) found.ended_before = "the heads' videos were compared";
     gain_by_heads(candidate, phase, found);
     return;
   }
@@ -211,6 +212,7 @@ Found Session::run() {
     search_heads(found);
   } catch (const OutOfTime&) {
     found.complete = false;
+    if (!found.heads) found.no_heads = "the budget ended before " + found.ended_before;
     if (found.search) found.best = found.search->best();
     if (!found.best)
       throw run_failure("--budget " + plan_.budget + " ended before " + found.ended_before,

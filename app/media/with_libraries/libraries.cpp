@@ -10,7 +10,7 @@ void require_media_libraries(const std::filesystem::path&) {}
 
 MediaReport media_report() {
   return {.libraries = std::string("FFmpeg ") + av_version_info() + ", OpenCV " + cv::getVersionString(),
-          .video_encoders = mp4_encoder_names()};
+          .formats = format_encoders()};
 }
 
 }  // namespace sparsereel::app

@@ -298,9 +298,12 @@ std::string read_comment(const std::filesystem::path& path) {
   return comment;
 }
 
-std::vector<std::string> mp4_encoder_names() {
-  std::vector<std::string> result;
-  for (const AVCodec* codec : encoders_of(kContainers.front())) result.emplace_back(codec->name);
+std::vector<FormatEncoders> format_encoders() {
+  std::vector<FormatEncoders> result;
+  for (const Container& container : kContainers) {
+    result.push_back({.ending = std::string(container.extension), .best = container.encoders.front()});
+    for (const AVCodec* codec : encoders_of(container)) result.back().found.emplace_back(codec->name);
+  }
   return result;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using Pairs = NameMap::Pairs;
 
-constexpr const char* kWidest = "decoder_base_dim x dim_mult";
+constexpr const char* kDecoderWidth = "decoder_base_dim x dim_mult";
 
 void add_residual_block(Pairs& pairs, const std::string& ours, const std::string& theirs) {
   for (const auto& [layer, original] : Pairs{{".norm1", ".residual.0"},
@@ -75,7 +75,7 @@ StoredNames wan_vae_names() {
 Sizes wan_vae_sizes(const nlohmann::json& json, const std::string& file) {
   const WanVaeConfig config = parse_wan_vae_config(json, file);
   return {{"z_dim", config.z_dim},
-          {kWidest, config.decoder_base_dim * config.dim_mult.back()},
+          {kDecoderWidth, config.decoder_base_dim * config.dim_mult.back()},
           {"out_channels", config.out_channels}};
 }
 
@@ -83,7 +83,7 @@ Sizes wan_vae_sizes(const TensorTable& tensors) {
   if (!tensors.contains("decoder.norm_out.gamma")) return {};
   TensorSizes sizes(tensors);
   sizes.add("z_dim", "decoder.conv_in.weight", 1, 5);
-  sizes.add(kWidest, "decoder.conv_in.weight", 0, 5);
+  sizes.add(kDecoderWidth, "decoder.conv_in.weight", 0, 5);
   sizes.add("out_channels", "decoder.conv_out.weight", 0, 5);
   return sizes.found();
 }

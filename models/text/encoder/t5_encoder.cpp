@@ -9,6 +9,7 @@
 #include "attention/token_gather.h"
 #include "hilbert/error.h"
 #include "models/layers/norm.h"
+#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {
@@ -145,6 +146,7 @@ at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
   const at::Tensor shared_bias = config.bias_per_layer ? at::Tensor() : scores_bias(relative_bias);
   at::Tensor x = rows_of(shared, ids.to(device));
   for (size_t i = 0; i < layers.size(); ++i) {
+    StoppableWork::throw_if_stopped();
     layer_weights->visit(i);
     const T5Layer& layer = layers[i];
     const at::Tensor bias = config.bias_per_layer ? scores_bias(layer.relative_bias) : shared_bias;

@@ -9,7 +9,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr const char *kInner = "num_heads x d_kv", *kBiases = "layers with a relative bias";
+constexpr const char *kEncoderInner = "num_heads x d_kv", *kBiases = "layers with a relative bias";
 const std::string kBlock = "encoder.block.", kFirst = kBlock + "0.layer.",
                   kBias = ".layer.0.SelfAttention.relative_attention_bias.weight";
 
@@ -77,7 +77,7 @@ Sizes t5_sizes(const nlohmann::json& json, const std::string& file) {
           {"d_model", config.d_model},
           {"d_ff", config.d_ff},
           {"num_layers", config.num_layers},
-          {kInner, config.num_heads * config.d_kv},
+          {kEncoderInner, config.num_heads * config.d_kv},
           {kBiases, config.bias_per_layer ? config.num_layers : 1}};
 }
 
@@ -88,7 +88,7 @@ Sizes t5_sizes(const TensorTable& tensors) {
     sizes.add("d_model", embedding, 1, 2);
   }
   sizes.add("d_ff", kFirst + "1.DenseReluDense.wi_0.weight", 0, 2);
-  sizes.add(kInner, kFirst + "0.SelfAttention.q.weight", 0, 2);
+  sizes.add(kEncoderInner, kFirst + "0.SelfAttention.q.weight", 0, 2);
   if (sizes.found().empty()) return {};
   sizes.add_blocks("num_layers", kBlock);
   Sizes found = sizes.found();

@@ -37,7 +37,7 @@ bool never() {
 }
 
 JobPolicy of_a_set(const TextLimit& limit) {
-  return {.keep_loaded = true, .write_behind = true, .go_on_after_failure = true, .resume = true, .texts = limit};
+  return {.keep_loaded = true, .write_behind = true, .go_on_after_failure = true, .keep_last = true, .texts = limit};
 }
 
 class JobTest : public ::testing::Test {

@@ -144,7 +144,17 @@ TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
   EXPECT_EQ(two.config("vae")["latents_mean"].size(), 16U);
   EXPECT_EQ(two.tokenizer()->path, folder_ / "text_encoders");
   write_wan("wan2.1_t2v_14B.safetensors", "2.1 14b", spelled);
-  EXPECT_TRUE(throws_error([&] { model(); }, {"transformer could be", "wan2.1_t2v_14B", "high_noise", "LOW"}));
+  try {
+    model();
+    ADD_FAILURE() << "one of two models was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.problem(), folder_.path().string() + ": could be run in 2 ways");
+    ASSERT_EQ(error.choices().size(), 2U);
+    EXPECT_EQ(error.choices()[0].group, "wan-2.1-14b");
+    EXPECT_EQ(error.choices()[1].group, "wan-2.2-a14b");
+    EXPECT_EQ(error.choices()[1].values.size(), 2U);
+    EXPECT_EQ(error.choices()[1].values.front(), std::pair(std::string("transformer"), high.string()));
+  }
   EXPECT_EQ(open_model(folder_.path(), {{"transformer", high}}, kConfigs).index_file().stem(), "wan-2.2-a14b");
 }
 

@@ -31,6 +31,12 @@ TEST(Terminal, NamesBeginNoLine) {
   EXPECT_EQ(one_line("a\nerror: \tb"), R"(a\u000aerror: \u0009b)");
 }
 
+TEST(Terminal, LinesOfATextAreIndented) {
+  EXPECT_EQ(indented_lines(""), "");
+  EXPECT_EQ(indented_lines("a\tb"), R"(a\u0009b)");
+  EXPECT_EQ(indented_lines("one:\nerror: \x1b\n\nb"), "one:\n    error: \\u001b\n    \n    b");
+}
+
 TEST(Terminal, StreamsArePrintableWhateverThePieces) {
   std::ostringstream out;
   {

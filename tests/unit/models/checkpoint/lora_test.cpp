@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
@@ -209,12 +210,43 @@ TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
   EXPECT_TRUE(does_not_fit(model, file + "@high", {"@high", "which transformer they are for"}));
 }
 
-TEST_F(Lora, AFileOfOneExpertDoesNotBecomeBoth) {
-  const fs::path file = folder_ / "a-HighNoise.safetensors";
-  fs::copy(kData / "wan/lora/kohya.safetensors", file);
-  EXPECT_TRUE(does_not_fit("wan/pipeline_two_experts", file.string(), {"for one transformer of two"}));
-  EXPECT_EQ(added("wan/pipeline_two_experts", file.string() + "@low", "transformer_2").size(), 20U);
-  EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").size(), 20U);
+TEST_F(Lora, AFileGoesToTheExpertThatItsNameSays) {
+  const std::string model = "wan/pipeline_two_experts";
+  const auto copy = [&](const std::string& name) {
+    fs::create_directories((folder_ / name).parent_path());
+    fs::copy(kData / "wan/lora/kohya.safetensors", folder_ / name, fs::copy_options::overwrite_existing);
+    return (folder_ / name).string();
+  };
+  for (const char* name :
+       {"a-HighNoise", "lora_HIGH_fp16", "style-wan22-high", "T2V-HIGH-style", "high_noise_model/lora", "HIGH/a"}) {
+    const std::string file = copy(std::string(name) + ".safetensors");
+    EXPECT_EQ(added(model, file, "transformer").size(), 20U) << name;
+    EXPECT_TRUE(added(model, file, "transformer_2").empty()) << name;
+    EXPECT_EQ(added(model, file + "@low", "transformer_2").size(), 20U) << name;
+    EXPECT_TRUE(added(model, file + "@low", "transformer").empty()) << name;
+    EXPECT_THAT(warnings(model, file), ElementsAre(testing::HasSubstr(file + " to the transformer for high noise")))
+        << name;
+    EXPECT_EQ(added("wan/pipeline", file, "transformer").size(), 20U) << name;
+    EXPECT_TRUE(warnings("wan/pipeline", file).empty()) << name;
+  }
+  const std::string low = copy("style_low.safetensors"), both = copy("high-and-low.safetensors");
+  EXPECT_TRUE(added(model, low, "transformer").empty());
+  EXPECT_EQ(added(model, low, "transformer_2").size(), 20U);
+  EXPECT_EQ(added(model, both, "transformer").size(), 20U);
+  EXPECT_EQ(added(model, both, "transformer_2").size(), 20U);
+}
+
+TEST(ExpertName, IsAWordOfItsOwn) {
+  for (const char* name : {"wan_HIGH_fp8", "A14B-HighNoise-Q4", "high_noise_model", "High", "wan2.2.high.safetensors",
+                           "highres-high", "x-high14b"})
+    EXPECT_EQ(expert_in_name(name), "high") << name;
+  for (const char* name : {"A14B-LOW_fp8", "lownoise", "model low.safetensors"})
+    EXPECT_EQ(expert_in_name(name), "low") << name;
+  for (const char* name : {"", "highlands", "slow-motion", "low-poly", "high_quality.safetensors", "flow", "high-low",
+                           "yellow-x", "low-res"})
+    EXPECT_EQ(expert_in_name(name), "") << name;
+  EXPECT_EQ(expert_of_file("LowNoise/high.safetensors"), "high");
+  EXPECT_EQ(expert_of_file("LowNoise/model.safetensors"), "low");
 }
 
 TEST_F(Lora, ThePartOfTheTextEncoderIsItsOwn) {

@@ -12,7 +12,7 @@
 
 #include "models/engine/denoising.h"
 #include "models/engine/request.h"
-#include "models/weights/stoppable_loading.h"
+#include "models/weights/stoppable_work.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -144,8 +144,8 @@ TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
         begun.set_value();
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
         try {
-          while (std::chrono::steady_clock::now() < end) StoppableLoading::throw_if_stopped();
-        } catch (const LoadingStopped&) {
+          while (std::chrono::steady_clock::now() < end) StoppableWork::throw_if_stopped();
+        } catch (const WorkStopped&) {
           stopped = true;
           throw;
         }

@@ -370,7 +370,7 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
   }
   EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(kMost, 1)); }, {"width", "multiple of 16"}));
   EXPECT_TRUE(
-      throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"frames", "1 more than a multiple of 4"}));
+      throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"frames", "1 more than a multiple of 8"}));
 }
 
 TEST(MemoryNeed, AMissingTokenizerIsSaidBefore) {

@@ -8,6 +8,7 @@
 
 #include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
+#include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "tests/support/temporary_folder.h"
 
@@ -41,9 +42,10 @@ TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
 TEST(Pipeline, NamesTheStepOfTheFrames) {
   const json halves = {{"temporal_compression_ratio", 2}};
   Request request;
-  request.num_frames = 4;
-  EXPECT_TRUE(throws_error([&] { open(halves, halves)->resolve(request); },
-                           {"frames 4 is impossible for this model: it must be 1 more than a multiple of 2"}));
+  request.num_frames = 6;
+  EXPECT_TRUE(throws_error(
+      [&] { open(halves, halves)->resolve(request); },
+      {"frames 6 is impossible for this model: it must be 1 more than a multiple of 4, or a multiple of 4"}));
 }
 
 TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
@@ -61,8 +63,8 @@ TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
   };
   EXPECT_THAT(message([](auto& r) { r.width = 100; }), AllOf(HasSubstr("width 100"), HasSubstr("96 or 112")));
   EXPECT_THAT(message([](auto& r) { r.height = 8; }), HasSubstr("16 or 32"));
-  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }), AllOf(HasSubstr("frames 10"), HasSubstr("9 or 13")));
-  EXPECT_THAT(message([](auto& r) { r.num_frames = 0; }), HasSubstr("1 or 5"));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }), AllOf(HasSubstr("frames 10"), HasSubstr("9 or 16")));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 0; }), HasSubstr("1 or 8"));
   EXPECT_THAT(message([](auto& r) { r.num_inference_steps = 2000; }), HasSubstr("steps 2000"));
   EXPECT_THAT(message([](auto& r) { r.max_sequence_length = 300; }), HasSubstr("at most 16"));
   EXPECT_THAT(message([](auto& r) { r.scheduler = "euler"; }), HasSubstr("scheduler euler"));
@@ -115,6 +117,64 @@ TEST(Pipeline, ARunIsCancelledByItself) {
   const at::Tensor alone = one->generate(request, {.decode = false}).latents;
   EXPECT_TRUE(beside_a_cancelled_run(*one, *two, request, 2).equal(alone));
   EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
+}
+
+/// The states that a run keeps which is cancelled after the first call of attention in step `step`, from 0.
+std::vector<std::shared_ptr<DenoisingState>> cancelled_within(Pipeline& pipeline, const Request& request, int64_t step,
+                                                              const CheckpointTimes& times) {
+  std::vector<std::shared_ptr<DenoisingState>> kept;
+  int64_t calls = 0;
+  Run run;
+  run.within = [&](int64_t now) { calls += now == step ? 1 : 0; };
+  run.cancelled = [&] { return calls > 0; };
+  run.checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
+  run.checkpoints = times;
+  EXPECT_THROW(pipeline.generate(request, {.decode = false}, run), Cancelled);
+  EXPECT_EQ(calls, 1) << "the step went on";
+  return kept;
+}
+
+TEST(Pipeline, ARunThatIsCancelledWithinAStepKeepsTheWholeOnesAndGoesOnFromThem) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  for (const CacheRule& cache : {CacheRule{}, parse_cache_rule("forecast:0.5")}) {
+    Request request;
+    request.num_inference_steps = 6;
+    request.cache = cache;
+    const at::Tensor whole = pipeline->generate(request, {.decode = false}).latents;
+    EXPECT_TRUE(cancelled_within(*pipeline, request, 0, {.cancelled = true}).empty()) << "there is no whole step";
+    EXPECT_TRUE(cancelled_within(*pipeline, request, 2, {}).empty()) << "nobody wants it";
+    const auto kept = cancelled_within(*pipeline, request, 2, {.last = true, .cancelled = true});
+    ASSERT_EQ(kept.size(), 1U);
+    EXPECT_EQ(kept.front()->step, 2);
+    const Outcome rest = pipeline->generate(request, {.resume = kept.front(), .decode = false});
+    EXPECT_TRUE(rest.latents.equal(whole)) << name(cache);
+    EXPECT_EQ(rest.attention.per_step.size(), 6U);
+  }
+}
+
+TEST(Pipeline, KeepsTheLastStateOnlyWhereThatIsAskedFor) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  Request request;
+  request.num_inference_steps = 2;
+  for (const bool last : {false, true}) {
+    std::vector<int64_t> steps;
+    models::Run run;
+    run.checkpoint = [&](const DenoisingState& state) { steps.push_back(state.step); };
+    run.checkpoints = {.last = last, .cancelled = true};
+    pipeline->generate(request, {.decode = false}, run);
+    EXPECT_EQ(steps, last ? std::vector<int64_t>{2} : std::vector<int64_t>{});
+  }
+}
+
+TEST(Pipeline, AStopIsHeardWithinAPieceOfADecode) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  const at::Tensor latents = pipeline->generate(Request{.num_inference_steps = 1}, {.decode = false}).latents;
+  int64_t asked = 0, pieces = 0;
+  models::Run run;
+  run.cancelled = [&] { return ++asked > 5; };
+  run.decode = [&](int64_t, int64_t) { ++pieces; };
+  EXPECT_THROW(pipeline->decode(latents, VaeTiling::off, run), Cancelled);
+  EXPECT_EQ(pieces, 0);
 }
 
 /// A transformer and a text encoder with heads of so many channels.

@@ -97,7 +97,7 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksByOne) {
 TEST_P(FirstVideosOverRanks, GoOnFromWhatAnotherNumberOfRanksKept) {
   std::vector<std::shared_ptr<const DenoisingState>> kept;
   const auto keeping = [&](Request&, Inputs&, models::Run& run) {
-    run.checkpoint_every = 1;
+    run.checkpoints.every = 1;
     if (run.group != nullptr && run.group->rank() > 0) return;
     run.checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
   };

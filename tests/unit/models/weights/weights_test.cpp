@@ -13,7 +13,7 @@
 #include "models/checkpoint/lora.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/layers/linear.h"
-#include "models/weights/stoppable_loading.h"
+#include "models/weights/stoppable_work.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -232,10 +232,10 @@ TEST(Weights, StopBetweenTwoTensorsInAThreadThatIsToldSo) {
   at::Tensor a, b;
   std::atomic<bool> stop = false;
   {
-    const StoppableLoading stoppable(stop);
+    const StoppableWork stoppable(stop);
     weights.load(a, parameter("a", {2}));
     stop = true;
-    EXPECT_THROW(weights.load(b, parameter("b", {2})), LoadingStopped);
+    EXPECT_THROW(weights.load(b, parameter("b", {2})), WorkStopped);
     std::async(std::launch::async, [&] { weights.load(b, parameter("b", {2})); }).get();
   }
   EXPECT_TRUE(b.equal(a));

@@ -39,7 +39,7 @@ TEST(WithoutMediaLibraries, PicturesAreThoseThatNeedNone) {
 
 TEST(WithoutMediaLibraries, ReportSaysSo) {
   EXPECT_TRUE(media_report().libraries.empty());
-  EXPECT_TRUE(media_report().video_encoders.empty());
+  EXPECT_TRUE(media_report().formats.empty());
 }
 
 }  // namespace

@@ -1,0 +1,223 @@
+// Tells parts, LoRAs and foreign models by the names of their tensors.
+#include "app/commands/inspect_file.h"
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "app/called_program.h"
+#include "app/counted.h"
+#include "app/job/report.h"
+#include "app/terminal.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/foreign_model.h"
+#include "models/checkpoint/found_parts.h"
+#include "models/checkpoint/lora.h"
+#include "models/checkpoint/part_files.h"
+#include "models/checkpoint/stored_weights.h"
+#include "models/configs/data_folder.h"
+#include "models/configs/model_of_files.h"
+#include "models/files/config_fields.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What an unknown file may have, such as one of latents, to be listed whole.
+constexpr size_t kFewTensors = 8;
+/// Of a value of the metadata, which may be a whole workflow.
+constexpr size_t kMostMetadata = 100;
+
+/// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"
+std::string in_any_block(std::string name) {
+  constexpr const char* kDigits = "0123456789";
+  const size_t begin = name.find_first_of(kDigits);
+  if (begin == std::string::npos) return name;
+  return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
+}
+
+bool may_be_lora(const models::StoredWeights& weights) {
+  return std::ranges::any_of(weights.tensors, [](const auto& tensor) {
+    const auto has = [&](const char* part) { return tensor.first.find(part) != std::string::npos; };
+    return has("lora_") || has(".diff") || has("hada_w") || has("lokr_w");
+  });
+}
+
+/// What a LoRA is for; "problem" in place of it where it cannot be used.
+nlohmann::json describe_lora(const fs::path& path) {
+  try {
+    const models::LoraFile lora = models::read_lora(path);
+    const models::LoraOrigin origin = models::origin_of(lora);
+    std::set<int64_t> ranks;
+    std::set<double> scales;
+    std::map<std::string, int64_t> targets;
+    for (const models::LoraLayer& layer : lora.layers) {
+      if (layer.down != nullptr) {
+        ranks.insert(layer.rank());
+        scales.insert(layer.strength);
+      }
+      ++targets[(layer.part.empty() ? "" : layer.part + ".") + in_any_block(layer.name)];
+    }
+    return {{"family", origin.family == nullptr ? "" : origin.family->name},
+            {"naming", origin.naming},
+            {"width", origin.width},
+            {"blocks", origin.blocks},
+            {"expert", origin.expert},
+            {"layers", lora.layers.size()},
+            {"ranks", ranks},
+            {"scales", scales},
+            {"targets", targets}};
+  } catch (const Error& error) {
+    return {{"problem", error.what()}, {"remedy", as_called(error.remedy())}};
+  }
+}
+
+void print_lora(const nlohmann::json& lora) {
+  if (lora.contains("problem")) {
+    std::cout << "  LoRA that cannot be used: " << one_line(lora["problem"].get<std::string>()) << "\n";
+    return;
+  }
+  const auto text = [&](const char* key) { return lora[key].get<std::string>(); };
+  const auto number = [&](const char* key) { return lora[key].get<int64_t>(); };
+  const auto list = [&](const char* key) {
+    const std::string all = dump(lora[key]);
+    return all.substr(1, all.size() - 2);
+  };
+  std::cout << "  LoRA of " << counted(number("layers"), "layer") << " for "
+            << (text("family").empty() ? "no model that is known" : text("family")) << ", " << text("naming")
+            << " naming\n";
+  if (number("width") > 0)
+    std::cout << "  made for inner width " << number("width") << " and " << counted(number("blocks"), "block") << "\n";
+  if (!text("expert").empty())
+    std::cout << "  by its file name for the transformer of " << text("expert") << " noise\n";
+  if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
+  for (const auto& [target, count] : lora["targets"].items())
+    std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
+}
+
+/// By role the configs of the known models of which the file may be that part: "some-model.yaml".
+using Parts = std::map<std::string, std::vector<std::string>>;
+
+Parts parts_in(const fs::path& path) {
+  Parts parts;
+  try {
+    for (const auto& [role, configs] : models::models_of_file(models::data_folder() / "configs", path))
+      for (const fs::path& config : configs) parts[role].push_back(config.filename().string());
+  } catch (const Error&) {
+    return {};  // names that no model's file has
+  }
+  return parts;
+}
+
+/// The parts of families whose sizes no model of configs/ has: "vae of A, in sizes ...". `other`: what it is
+/// where no family runs it.
+std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& other) {
+  std::vector<std::string> parts;
+  try {
+    for (const models::FoundPart& part : models::parts_of(path)) {
+      if (!part.other_model.empty()) other = "a " + part.role + " of " + part.other_model;
+      parts.push_back(part.role + " of " + part.family->name + ", in sizes that no file of configs/ has");
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return parts;
+}
+
+/// What one look at a file tells.
+struct Look {
+  models::StoredWeights weights;
+  uint64_t bytes = 0;
+  std::string format = {};
+  Parts parts = {};
+  std::string other = {};  // "an SDXL checkpoint": what it is instead of a part; empty: it is one, or nobody knows
+  std::vector<std::string> other_sizes = {};  // parts whose sizes no model of configs/ has
+  std::map<std::string, std::string> metadata = {};
+};
+
+Look look_at(const fs::path& path) {
+  Look look{.weights = models::open_weights(path)};
+  for (const auto& [name, place] : look.weights.tensors) look.bytes += place.second->bytes;
+  look.format = models::types_of(look.weights.tensors);
+  look.parts = parts_in(path);
+  look.other = models::foreign_model(path);
+  if (look.parts.empty() && look.other.empty()) look.other_sizes = parts_of_no_config(path, look.other);
+  for (const auto& file : look.weights.files) look.metadata.insert(file->metadata().begin(), file->metadata().end());
+  return look;
+}
+
+/// "2515 tensors, 6.9 GB, F16 2515"
+std::string size_of(const Look& look) {
+  return counted(static_cast<int64_t>(look.weights.tensors.size()), "tensor") + ", " + human_bytes(look.bytes) +
+         (look.format.empty() ? "" : ", " + look.format);
+}
+
+void print_json(const fs::path& path, const Look& look) {
+  nlohmann::json tensors = nlohmann::json::array();
+  for (const auto& [name, place] : look.weights.tensors)
+    tensors.push_back({{"name", name}, {"dtype", models::name(place.second->dtype)}, {"shape", place.second->shape}});
+  nlohmann::json summary = {{"path", path.string()},
+                            {"bytes", look.bytes},
+                            {"format", look.format},
+                            {"metadata", look.metadata},
+                            {"tensors", tensors}};
+  if (may_be_lora(look.weights)) summary["lora"] = describe_lora(path);
+  for (const auto& [role, configs] : look.parts) summary[role + "_of"] = configs;
+  if (!look.other.empty()) summary["other_model"] = look.other;
+  std::cout << dump(summary, 2) << "\n";
+}
+
+void print_parts(const Look& look) {
+  for (const auto& [role, configs] : look.parts)
+    std::cout << "  " << role << " of " << models::list_of(configs) << "\n";
+  if (look.other.empty())
+    for (const std::string& part : look.other_sizes) std::cout << "  " << part << "\n";
+}
+
+void print_metadata(const Look& look) {
+  for (const auto& [key, value] : look.metadata) {
+    std::string shown = one_line(value.substr(0, kMostMetadata));
+    if (value.size() > kMostMetadata) shown += "... (" + std::to_string(value.size()) + " bytes)";
+    std::cout << "  " << one_line(key) << ": " << shown << "\n";
+  }
+}
+
+void print_tensors(const Look& look) {
+  for (const auto& [name, place] : look.weights.tensors)
+    std::cout << "  " << one_line(name) << "  " << models::name(place.second->dtype) << " " << dump(place.second->shape)
+              << "\n";
+}
+
+}  // namespace
+
+void inspect_weights(const fs::path& path, const InspectOptions& options) {
+  const Look look = look_at(path);
+  if (options.json) return print_json(path, look);
+  std::cout << path.string() << ": ";
+  if (!look.other.empty()) {
+    std::cout << look.other << " (" << size_of(look) << "), which this program does not run: it runs "
+              << models::supported_families() << "\n";
+    print_parts(look);
+    if (options.tensors) print_tensors(look);
+    return;
+  }
+  std::cout << size_of(look) << "\n";
+  const bool is_lora = may_be_lora(look.weights);
+  if (is_lora) print_lora(describe_lora(path));
+  print_parts(look);
+  const bool unknown = !is_lora && look.parts.empty() && look.other_sizes.empty();
+  if (unknown) std::cout << "  no model that this program knows\n";
+  if (options.tensors || (unknown && look.weights.tensors.size() <= kFewTensors))
+    print_tensors(look);
+  else
+    std::cout << "  --tensors lists its tensors\n";
+  print_metadata(look);
+}
+
+}  // namespace sparsereel::app

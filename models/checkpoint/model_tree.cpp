@@ -1,0 +1,156 @@
+#include "models/checkpoint/model_tree.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/expert_name.h"
+#include "models/checkpoint/stored_weights.h"
+#include "models/checkpoint/tokenizer_place.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using Identity = std::pair<dev_t, ino_t>;
+
+// Nobody's models lie deeper, or are more: a home folder or a whole disk ends here.
+constexpr int kDeepest = 8;
+constexpr size_t kMostFolders = 5'000, kMostEntries = 100'000, kMostFiles = 2'000;
+
+/// Folders of programs, beside those of their models.
+constexpr std::array kFoldersOfPrograms = {"custom_nodes", "node_modules", "site-packages", "__pycache__", "venv",
+                                           "output",       "outputs",      "input",         "temp"};
+
+std::string small_name(const fs::path& path) {
+  std::string name = path.filename().string();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+bool ends_with_one_of(const fs::path& file, std::initializer_list<const char*> endings) {
+  const std::string name = small_name(file);
+  return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
+}
+
+bool names_weights(const fs::path& file) {
+  return ends_with_one_of(file, {".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"});
+}
+
+/// What may hold weights where a folder has no others: such files also hold a trainer's state, or the same weights
+/// once more.
+bool may_hold_weights(const fs::path& file) {
+  return ends_with_one_of(file, {".bin", ".ckpt", ".bin.index.json"});
+}
+
+bool is_searched(const fs::path& folder) {
+  const std::string name = small_name(folder);
+  return !name.starts_with('.') && std::ranges::find(kFoldersOfPrograms, name) == kFoldersOfPrograms.end();
+}
+
+/// By their names; links come behind what they may lead to.
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<std::pair<bool, fs::path>> entries;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    entries.emplace_back(entry.is_symlink(ignored), entry.path());
+  std::ranges::sort(entries);
+  std::vector<fs::path> paths;
+  paths.reserve(entries.size());
+  for (auto& [is_link, path] : entries) paths.push_back(std::move(path));
+  return paths;
+}
+
+std::set<std::string> shards_in(const std::vector<fs::path>& paths) {
+  std::set<std::string> shards;
+  for (const fs::path& path : paths) {
+    if (path.extension() != ".json" || !(names_weights(path) || may_hold_weights(path))) continue;
+    try {
+      for (const auto& [tensor, shard] : parse_weight_map(read_json(path), path.string())) shards.insert(shard);
+    } catch (const Error&) {  // reading it says so
+    }
+  }
+  return shards;
+}
+
+std::vector<fs::path> weights_among(const std::vector<fs::path>& paths) {
+  std::error_code ignored;
+  const std::set<std::string> shards = shards_in(paths);
+  const bool others = std::ranges::none_of(paths, names_weights);
+  std::vector<fs::path> weights;
+  for (const fs::path& path : paths)
+    if ((names_weights(path) || (others && may_hold_weights(path))) && !shards.contains(path.filename().string()) &&
+        !fs::is_directory(path, ignored))
+      weights.push_back(path);
+  return weights;
+}
+
+class TreeSearch {
+ public:
+  void visit(const fs::path& folder, int depth) {
+    const auto identity = identity_of(folder);
+    if (!identity || !folders_.insert(*identity).second) return;
+    const std::vector<fs::path> paths = sorted_entries(folder);
+    entries_ += paths.size();
+    std::error_code ignored;
+    if (depth > 0 && fs::exists(folder / "model_index.json", ignored)) return add_pipeline(folder);
+    if (holds_tokenizer(folder)) tree_.tokenizers.push_back(folder);
+    for (const fs::path& file : weights_among(paths)) add(file);
+    for (const fs::path& path : paths) {
+      if (!fs::is_directory(path, ignored) || !is_searched(path)) continue;
+      if (depth == kDeepest || is_too_large()) {
+        tree_.whole = false;
+        return;
+      }
+      visit(path, depth + 1);
+    }
+  }
+  ModelTree take() { return std::move(tree_); }
+
+ private:
+  bool is_too_large() const {
+    return folders_.size() >= kMostFolders || entries_ >= kMostEntries || tree_.weights.size() >= kMostFiles;
+  }
+
+  void add_pipeline(const fs::path& folder) {
+    const auto index = identity_of(folder / "model_index.json");
+    if (index && files_.emplace(*index, "").second) tree_.pipelines.push_back(folder);
+  }
+
+  void add(const fs::path& file) {
+    const auto identity = identity_of(file);
+    if (identity && files_.emplace(*identity, expert_of_file(file)).second) tree_.weights.push_back(file);
+  }
+
+  ModelTree tree_;
+  std::set<Identity> folders_;
+  std::set<std::pair<Identity, std::string>> files_;  // with the expert that the name is for
+  size_t entries_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
+std::vector<fs::path> weights_in_folder(const fs::path& folder) {
+  return weights_among(sorted_entries(folder));
+}
+
+ModelTree search_tree(const fs::path& folder) {
+  TreeSearch search;
+  search.visit(folder, 0);
+  return search.take();
+}
+
+}  // namespace sparsereel::models

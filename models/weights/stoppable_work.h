@@ -1,0 +1,34 @@
+// Work that nobody waits for any more ends between two tensors or layers.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <utility>
+
+namespace sparsereel::models {
+
+/// Thrown by work that is to stop: to whoever has said so, and to nobody else.
+struct WorkStopped {};
+
+/// While one lives, its thread asks `stop` before each tensor that a WeightReader loads, each convolution of a VAE and
+/// each layer of an encoder.
+class StoppableWork {
+ public:
+  explicit StoppableWork(std::function<bool()> stop) : stop_(std::move(stop)), before_(std::exchange(here_, &stop_)) {}
+  explicit StoppableWork(const std::atomic<bool>& stop) : StoppableWork([&stop] { return stop.load(); }) {}
+  ~StoppableWork() { here_ = before_; }
+  StoppableWork(const StoppableWork&) = delete;
+  StoppableWork& operator=(const StoppableWork&) = delete;
+
+  static void throw_if_stopped() {
+    if (here_ != nullptr && *here_ && (*here_)()) throw WorkStopped{};
+  }
+
+ private:
+  static inline thread_local const std::function<bool()>* here_ = nullptr;
+
+  const std::function<bool()> stop_;
+  const std::function<bool()>* before_;
+};
+
+}  // namespace sparsereel::models

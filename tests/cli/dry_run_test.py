@@ -1,0 +1,138 @@
+"""`generate --dry-run`, `batch --dry-run`, and lengths in seconds: what would be made, without making it."""
+import json
+import unittest
+
+from support import MODEL, PROMPT, ROOT, CommandLineTest
+
+STAGES = ['text', 'denoise', 'decode']
+HUGE = ['--size', '16000000x16000000']
+
+
+class DryRun(CommandLineTest):
+    def shown(self, *arguments):
+        return json.loads(self.succeed(self.generate('--dry-run', '--json', *arguments)).stdout)
+
+    def test_it_shows_what_the_run_would_make_and_writes_nothing(self):
+        shown = self.shown('-o', 'clip.mp4', '--size', '48x32', '--frames', 25, '--fps', 12, '--seed', 7)
+        self.assertEqual(self.names(), [])
+        video, = shown['videos']
+        self.assertEqual([video[key] for key in ('output', 'width', 'height', 'frames', 'fps', 'steps', 'seed')], ['clip.mp4', 48, 32, 25, 12, 2, 7])
+        self.assertEqual(shown['model']['path'], MODEL)
+        self.assertEqual([stage['stage'] for stage in shown['memory']['stages']], STAGES)
+        for stage in shown['memory']['stages']:
+            self.assertGreater(stage['bytes'], stage['weights_bytes'] - 1)
+            self.assertTrue(stage['fits'], stage)
+        report = self.report('-o', 'clip.mp4', '--size', '48x32', '--frames', 25, '--fps', 12, '--seed', 7)
+        for key in ('width', 'height', 'frames', 'fps'):
+            self.assertEqual(video[key], report['output'][key])
+        self.assertEqual(video['preset'], report['preset'].split(':')[0].split()[1].rstrip(',') if report.get('preset') else '')
+
+    def test_it_speaks_to_people(self):
+        text = self.succeed(self.generate('--dry-run', '-o', 'clip.mp4', '--count', 2)).stdout
+        for words in ('dry run: nothing is loaded', 'clip-1.mp4: 9 frames 64x64', 'clip-2.mp4: 9 frames', 'memory: ', '\n  denoise', 'fits', 'time: not estimated'):
+            self.assertIn(words, text)
+        self.assertEqual(self.names(), [])
+
+    def test_files_of_parts_are_shown(self):
+        decoder = ROOT / 'tests' / 'parity' / 'data' / 'pipeline' / 'vae' / 'diffusion_pytorch_model.safetensors'
+        shown = self.shown('--vae', decoder)
+        self.assertEqual(shown['model']['files']['vae']['path'], str(decoder))
+
+    def test_a_model_without_its_weights_is_shown(self):
+        shown = json.loads(self.run_program('generate', '--random-weights', ROOT / 'configs' / 'wan-2.1-1.3b.yaml', '--dry-run', '--json', '--device', 'cpu').stdout)
+        self.assertEqual([shown['videos'][0][key] for key in ('width', 'height', 'frames')], [832, 480, 81])
+        denoise = next(stage for stage in shown['memory']['stages'] if stage['stage'] == 'denoise')
+        self.assertGreater(denoise['weights_bytes'], 5e9)
+        self.assertLess(denoise['weights_bytes'], 6e9)
+
+    def test_what_does_not_fit_is_the_runs_error(self):
+        said = self.generate(*HUGE)
+        self.fail_with(said, 2, 'needs at least')
+        dry = self.generate('--dry-run', *HUGE)
+        self.assertEqual(dry.returncode, 2)
+        for words in ('frames 16000000x16000000', 'may not fit: '):
+            self.assertIn(words, dry.stdout)
+        self.assertIn('needs at least', dry.stderr)
+        report = json.loads(self.generate('--dry-run', '--json', *HUGE).stdout)
+        self.assertEqual((report['exit']['code'], report['memory']['fits']), (2, False))
+        self.fail_with(self.generate('--dry-run', '--frames', 30), 2, '--frames 30', 'use 25 or 32')
+        self.fail_with(self.generate('--dry-run', '-o', 'none/clip.mp4'), 2, 'none')
+        self.assertEqual(self.names(), [])
+
+    def test_a_config_may_ask_for_it(self):
+        (self.folder / 'my.yaml').write_text('dry_run: true\nseconds: 1\n')
+        self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--config', 'my.yaml'))
+        self.assertEqual(self.names(), ['my.yaml'])
+
+
+class DryRunOfASet(CommandLineTest):
+    def batch(self, *arguments):
+        return self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--quiet', *arguments)
+
+    def test_it_counts_what_is_done_and_groups_the_rest_by_size(self):
+        (self.folder / 'set.csv').write_text('prompt,size,frames\na,,\nb,,\nc,32x32,9\nd,32x32,9\ne,32x32,1\n')
+        shown = json.loads(self.succeed(self.batch('--dry-run', '--json')).stdout)
+        self.assertEqual(self.names(), ['set.csv'])
+        self.assertEqual([shown['set'][key] for key in ('rows', 'done', 'left', 'would_fail')], [5, 0, 5, 0])
+        sizes, = [group['sizes'] for group in shown['models']]
+        self.assertEqual([(size['width'], size['frames'], size['videos']) for size in sizes], [(64, 9, 2), (32, 9, 2), (32, 1, 1)])
+        self.assertEqual([video['output'] for video in shown['videos']], ['0000-a.mp4', '0001-b.mp4', '0002-c.mp4', '0003-d.mp4', '0004-e.mp4'])
+        (self.folder / 'first.csv').write_text('prompt,size,frames\na,,\nb,,\n')
+        (self.folder / 'set.csv').rename(self.folder / 'whole.csv')
+        (self.folder / 'first.csv').rename(self.folder / 'set.csv')
+        self.succeed(self.batch())
+        (self.folder / 'whole.csv').rename(self.folder / 'set.csv')
+        before = sorted((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in (self.folder / 'out').iterdir())
+        text = self.succeed(self.batch('--dry-run')).stdout
+        self.assertIn('out: 5 rows, 2 done, 3 to make, 0 would fail', text)
+        self.assertIn('2 videos (2 done), each 9 frames 64x64', text)
+        self.assertEqual(sorted((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in (self.folder / 'out').iterdir()), before)
+
+    def test_rows_that_would_fail_are_named(self):
+        (self.folder / 'set.csv').write_text('prompt,size,frames\na,,\nb,16000000x16000000,1\nc,,30\n')
+        result = self.batch('--dry-run')
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('3 rows, 0 done, 1 to make, 2 would fail', result.stdout)
+        for words in ('set.csv:3', 'needs at least', 'set.csv:4', '25 or 32', '2 rows would fail'):
+            self.assertIn(words, result.stderr)
+        self.assertEqual(self.names(), ['set.csv'])
+
+
+class Seconds(CommandLineTest):
+    def frames_of(self, *arguments):
+        shown = json.loads(self.succeed(self.generate('--dry-run', '--json', *arguments)).stdout)
+        return shown['videos'][0]['frames']
+
+    def test_a_length_is_the_nearest_number_of_frames_that_is_kept(self):
+        for arguments, frames in (((1,), 8), ((2,), 16), ((2.1,), 17), ((1, '--fps', 24), 24), ((0.01,), 1), ((3.4,), 25), ((3.6,), 32)):
+            self.assertEqual(self.frames_of('--seconds', *arguments), frames, arguments)
+        self.assertEqual(self.frames_of('--duration', 1), 8)
+
+    def test_a_length_is_in_place_of_frames(self):
+        self.fail_with(self.generate('--seconds', 1, '--frames', 9), 2, '--seconds and --frames exclude each other')
+        (self.folder / 'my.yaml').write_text('frames: 25\nfps: 16\n')
+        self.assertEqual(self.frames_of('--config', 'my.yaml', '--seconds', 1), 16)
+        (self.folder / 'my.yaml').write_text('seconds: 3\n')
+        self.assertEqual(self.frames_of('--config', 'my.yaml', '--frames', 9), 9)
+        for wrong in (0, -1, 1e9):
+            self.fail_with(self.generate('--seconds', wrong), 2, '--seconds')
+        self.fail_with(self.generate('--seconds', 'long'), 2, '--seconds long', 'a number')
+
+    def test_the_recipe_holds_the_number_of_frames(self):
+        report = self.report('-o', 'clip.y4m', '--seconds', 1)
+        self.assertEqual((report['recipe']['frames'], report['output']['frames']), (8, 8))
+        self.assertNotIn('seconds', report['recipe'])
+        self.succeed(self.run_program('generate', '--from', 'clip.y4m', '-m', MODEL, '-o', 'again.y4m'))
+        self.assertEqual((self.folder / 'clip.y4m').read_bytes(), (self.folder / 'again.y4m').read_bytes())
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--device', 'cpu', '--seconds', 1)).stdout
+        self.assertRegex(shown, r'(?m)^frames: 8 +# seconds 1 of command line$')
+        self.assertNotIn('\nseconds:', shown)
+
+    def test_rows_of_a_set_take_it(self):
+        (self.folder / 'set.jsonl').write_text('{"prompt": "a", "seconds": 1}\n{"prompt": "b", "frames": 9}\n')
+        shown = json.loads(self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--seconds', 3, '--dry-run', '--json')).stdout)
+        self.assertEqual([size['frames'] for size in shown['models'][0]['sizes']], [8, 9])
+
+
+if __name__ == '__main__':
+    unittest.main()
