@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "app/called_program.h"
 #include "app/job/dry_run.h"
 #include "app/job/outputs.h"
 #include "app/job/write.h"
@@ -57,7 +58,7 @@ void show_generation(const std::vector<Settings>& settings, RunReport& report) {
   content["warnings"] = early_warnings(all);
   print_warnings(content["warnings"]);
   end_dry_run(kDryRunHead + model_text(content["model"]) + text_of_videos(content["videos"]) +
-                  memory_text(content["memory"]) + kNoTime,
+                  memory_text(content["memory"]) + as_called(kNoTime),
               failure, report);
 }
 

@@ -8,6 +8,7 @@
 #include "app/options/choice_commands.h"
 #include "app/terminal.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/foreign_model.h"
 #include "models/configs/data_folder.h"
 
 namespace sparsereel::app {
@@ -72,11 +73,17 @@ void print_model(const FolderInventory& inventory, const Candidate& model) {
   if (can_run(model)) std::cout << "    " << one_line(command_for(inventory, model)) << "\n";
 }
 
+/// The file's name, and what it is where it belongs to another program's model.
+std::string named_file(const fs::path& file, const fs::path& folder) {
+  const std::string model = models::foreign_model(file);
+  return below(file, folder) + (model.empty() ? "" : " (" + model + ")");
+}
+
 void print_files(const Paths& files, const fs::path& folder, const std::string& what) {
   if (files.empty()) return;
   std::cout << counted(std::ssize(files), what) << ": ";
   for (size_t i = 0; i < std::min(files.size(), kNamed); ++i)
-    std::cout << (i == 0 ? "" : ", ") << below(files[i], folder);
+    std::cout << (i == 0 ? "" : ", ") << named_file(files[i], folder);
   std::cout << (files.size() > kNamed ? ", ...\n" : "\n");
 }
 
@@ -115,7 +122,7 @@ nlohmann::json model_report(const FolderInventory& inventory, const Candidate& m
 }  // namespace
 
 bool FolderInventory::is_empty() const {
-  return models.empty() && found.parts.empty() && found.unread.empty() && found.loras.empty() && found.others.empty();
+  return models.empty() && found.parts.empty() && found.loras.empty() && found.others.empty();
 }
 
 const Candidate* FolderInventory::only_model() const {

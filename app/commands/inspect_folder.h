@@ -16,6 +16,7 @@ struct FolderInventory {
   models::FoundParts found;
   std::vector<models::Candidate> models;
 
+  /// Nothing that could be read is in the folder.
   bool is_empty() const;
   /// What there is, where that is one whole model; else null.
   const models::Candidate* only_model() const;

@@ -234,14 +234,14 @@ class Inventories(Trees):
         for expert, role in (('HIGH', 'transformer'), ('LOW', 'transformer_2')):
             self.transformer(f'all/models/Wan-{expert}-Q8_0.gguf', 'two', role)
         self.write('all/loras/style.safetensors', {'blocks.0.self_attn.q.lora_A.weight': ('F16', [1, 1], bytes(2))})
-        self.write('all/checkpoints/sd.safetensors', {'something.else': ('F16', [1], bytes(2))})
+        self.write('all/checkpoints/sd.safetensors', {'conditioner.embedders.1.model.transformer.resblocks.0.ln_1.bias': ('F16', [1], bytes(2))})
         (self.folder / 'all' / 'broken.safetensors').write_bytes(b'x' * 100)
         shown = self.succeed(self.run_program('inspect', 'all')).stdout
         self.assertIn('all: 2 ways to run a model\none\n  fp8_scaled, ', shown)
         self.assertRegex(shown, r'(?m)^    transformer: models/wan2.1_fp8_scaled.safetensors, fp8_scaled, ')
         self.assertRegex(shown, r'(?m)^    transformer_2: models/Wan-LOW-Q8_0.gguf, ')
         self.assertRegex(shown, r'(?m)^1 LoRA: loras/style.safetensors$')
-        self.assertRegex(shown, r'(?m)^1 other file: checkpoints/sd.safetensors$')
+        self.assertRegex(shown, r'(?m)^1 other file: checkpoints/sd.safetensors \(an SDXL checkpoint\)$')
         self.assertRegex(shown, r'(?m)^not read: .*broken.safetensors')
         report = json.loads(self.succeed(self.run_program('inspect', 'all', '--json')).stdout)
         self.assertEqual([(model['model'], model['format'], model['missing']) for model in report['models']], [('one', 'fp8_scaled', []), ('two', 'fp16', [])])

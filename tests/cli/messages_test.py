@@ -3,7 +3,7 @@ import json
 import struct
 import unittest
 
-from support import MODEL, PROMPT, CommandLineTest
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest
 
 
 class Errors(CommandLineTest):
@@ -104,7 +104,7 @@ class Errors(CommandLineTest):
                 self.assertEqual((self.folder / 'notes.txt').read_text(), 'mine')
 
     def test_a_wrong_or_missing_command_names_the_nearest_and_all_there_are(self):
-        for arguments, words in ((['bench', 'speed'], ['speed is no command of bench', 'use attention, pipeline, quality or plot', "'sparsereel bench --help'"]),
+        for arguments, words in ((['bench', 'speed'], ['speed is no command of bench', 'use attention, pipeline, quality or plot', f"see '{PROGRAM} bench --help'"]),
                                  (['bench', 'pipelin'], ['pipelin is no command of bench', 'did you mean pipeline?']), (['bench'], ['bench needs a command', 'use attention']),
                                  (['config'], ['config needs a command', 'use show']), (['config', 'shwo'], ['shwo is no command of config', 'did you mean show?']),
                                  ([], ['sparsereel needs a command', 'use generate, batch']), (['genrate'], ['genrate is no command', 'did you mean generate?', 'use generate, batch']),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "app/called_program.h"
 #include "app/commands/batch/finished.h"
 #include "app/commands/dry_run.h"
 #include "app/counted.h"
@@ -165,7 +166,7 @@ void show_set(SetPlan& plan, const BatchOptions& options, const Share& share, in
   }
   content["warnings"] = foresight.warnings();
   print_warnings(foresight.warnings());
-  end_dry_run(text + kNoTime, failure_of(foresight), report);
+  end_dry_run(text + as_called(kNoTime), failure_of(foresight), report);
 }
 
 }  // namespace sparsereel::app::sets
