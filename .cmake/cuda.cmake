@@ -1,10 +1,6 @@
 # Finds nvcc (on the PATH, in /usr/local/cuda, or from PyPI in .venv) and sets SPARSEREEL_HAS_CUDA. Without one the build is CPU only.
 set(SPARSEREEL_HAS_CUDA OFF)
 if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    # GeForce RTX 30 series (86), 40 series (89) and 50 series (120), A100 (80), H100 and H200 (90a). Any other GPU gets 89's PTX.
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89 90a-real 120-real)
-  endif()
   if(NOT CMAKE_CUDA_COMPILER)
     file(GLOB wheel ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/nvidia/cu13)
     find_program(SPARSEREEL_NVCC nvcc PATHS /usr/local/cuda/bin ${wheel}/bin)
@@ -14,6 +10,15 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
         # nvcc looks for its libraries in lib64, the wheels have lib: without this its first test program does not link.
         set(CMAKE_CUDA_FLAGS_INIT -L${wheel}/lib)
       endif()
+    endif()
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND CMAKE_CUDA_COMPILER)
+    # GeForce RTX 30 series (86), 40 series (89) and 50 series (120), A100 (80), H100 and H200 (90a). Any other GPU gets 89's PTX.
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89 90a-real)
+    execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET)
+    string(REGEX MATCH "release ([0-9.]+)" nvcc_release "${nvcc_says}")
+    if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.8)  # older ones do not know 120
+      list(APPEND CMAKE_CUDA_ARCHITECTURES 120-real)
     endif()
   endif()
   include(CheckLanguage)

@@ -196,7 +196,9 @@ void add_generate(CommandLine& line) {
     check_files(videos, line.config, {});
     line.start("generate");
     const std::unique_ptr<World> world = World::find(line.settings, line.given());
-    const GivenOutput output{.path = line.settings.text("output", kDefaultOutput), .is_named = output_is_named};
+    const GivenOutput output{.path = line.settings.text("output", kDefaultOutput),
+                             .is_named = output_is_named,
+                             .has_random_seed = is_random_seed(line.settings.text("seed", ""))};
     generate(videos, output, world.get(), line.report);
   });
 }

@@ -182,7 +182,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
   for (const Video* row : tally.failed)
-    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(as_called(row->failure->remedy()))
+    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
               << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");

@@ -76,6 +76,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const SavedLatents saved = load_latents(latents);
   nlohmann::json recipe = saved_recipe(saved.recipe);
   run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
+  if (recipe.contains("prompt")) run.with_images = recipe.contains("image") || recipe.contains("last_image");
   models::Request request = read_request(settings, Command::decode);
   request.dtype = dtype_of(settings, recipe, request);
   check_outputs(settings, run, latents);

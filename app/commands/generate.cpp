@@ -97,6 +97,7 @@ class Generation : private JobUser {
   models::Run watch(const Video& video) override;
   void begin(const Video& video) override;
   void warn(const Video& video, const std::string& warning) override;
+  std::string same_command() const;
   void kept_checkpoint(const Video& video, int64_t step) override;
   void kept_latents(const Video& video, const fs::path& latents) override;
   void written(const Video& video, const Made& made) override;
@@ -222,13 +223,18 @@ void Generation::written(const Video& video, const Made& made) {
   begun_ = {};
 }
 
-void Generation::kept_checkpoint(const Video& video, int64_t step) {
-  // Where nobody named an output, videos that are there by then would take the name.
+/// The command that makes the same videos under the same names. Where nobody named an output, videos that are there by
+/// then would take the name.
+std::string Generation::same_command() const {
   std::string options;
   if (!output_.is_named) options += " -o " + shell_quoted(output_.path);
-  if (video.options.random_seed) options += " --seed " + std::to_string(video.plan.seed);
-  report_.recovery = "run the same command again" + (options.empty() ? "" : " with" + options) +
-                     ": it goes on from step " + std::to_string(step) + " in " + video.checkpoint.string();
+  if (output_.has_random_seed) options += " --seed " + std::to_string(videos_.front().options.request.seed);
+  return "run the same command again" + (options.empty() ? "" : " with" + options);
+}
+
+void Generation::kept_checkpoint(const Video& video, int64_t step) {
+  report_.recovery =
+      same_command() + ": it goes on from step " + std::to_string(step) + " in " + video.checkpoint.string();
 }
 
 void Generation::kept_latents(const Video& video, const fs::path& latents) {
@@ -253,8 +259,7 @@ void Generation::run() {
   } catch (const models::Cancelled&) {
     if (steps_done_ > 0 || !report_.recovery.empty()) throw;
     const std::string of = several() ? " of " + current_.string() : "";
-    throw Error(ErrorKind::cancelled, "no step" + of + " was done, so there is nothing to keep",
-                "run the same command again");
+    throw Error(ErrorKind::cancelled, "no step" + of + " was done, so there is nothing to keep", same_command());
   }
   if (world_ != nullptr) world_->finish();
   if (!is_verbose()) return;

@@ -10,7 +10,8 @@ class World;
 /// The output of all videos before it was numbered.
 struct GivenOutput {
   std::filesystem::path path;
-  bool is_named = true;  // by the user
+  bool is_named = true;          // by the user
+  bool has_random_seed = false;  // the videos' seeds count up from one that was drawn
 };
 
 /// videos: the settings of each. The report of one is the run's; that of several

@@ -126,7 +126,8 @@ bool FolderInventory::is_empty() const {
 }
 
 const Candidate* FolderInventory::only_model() const {
-  return models.size() == 1 && models.front().is_complete() ? &models.front() : nullptr;
+  const bool is_clear = models.size() == 1 && models.front().is_complete() && models.front().tokenizers.size() <= 1;
+  return is_clear ? &models.front() : nullptr;
 }
 
 FolderInventory take_inventory(const fs::path& folder) {

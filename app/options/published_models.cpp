@@ -141,7 +141,7 @@ Error missing_model(const std::string& model, const Error& error) {
   if (!exact)
     if (const std::string near = nearly(all, model); !near.empty()) found = named(all, near);
   const std::string here = folder_here(model);
-  if (!here.empty()) return with_remedy("the folder " + here + " is here: name it with -m " + here);
+  if (!here.empty()) return with_remedy("the folder " + here + " is here: name it with -m " + shell_quoted(here));
   if (!found.empty()) return with_remedy((exact ? "" : "did you mean " + found.front().name + "? ") + remedy_of(found));
   if (!looks_like_a_repository(model)) return error;
   const std::string name = models::name_of_repository(model);

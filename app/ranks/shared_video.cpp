@@ -248,7 +248,7 @@ void connect_or_say(World& world) {
     world.connect();
   } catch (const Error& error) {
     std::cerr << "error: rank " << world.rank() << ": " << one_line(error.what())
-              << "\n  remedy: " << one_line(as_called(error.remedy())) << std::endl;
+              << "\n  remedy: " << indented_lines(as_called(error.remedy())) << std::endl;
     throw;
   }
 }

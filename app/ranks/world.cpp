@@ -245,7 +245,7 @@ void World::watch_over_the_end() {
   } catch (const Error& error) {
     kind = error.kind();
     words = std::string(kind == ErrorKind::cancelled ? "\ninterrupted: " : "\nerror: ") + one_line(error.what()) +
-            "\n  remedy: " + one_line(as_called(error.remedy()));
+            "\n  remedy: " + indented_lines(as_called(error.remedy()));
   }
   if (rank_ > 0) _exit(models::exit_code(kind));
   std::unique_lock lock(mutex_);

@@ -59,8 +59,11 @@ bool is_searched(const fs::path& folder) {
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::pair<bool, fs::path>> entries;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    entries.emplace_back(entry.is_symlink(ignored), entry.path());
+  // A folder that cannot be read to its end is as long as it could be read.
+  for (fs::directory_iterator entry(folder, ignored); entry != fs::directory_iterator(); entry.increment(ignored)) {
+    entries.emplace_back(entry->is_symlink(ignored), entry->path());
+    if (entries.size() >= kMostEntries) break;
+  }
   std::ranges::sort(entries);
   std::vector<fs::path> paths;
   paths.reserve(entries.size());

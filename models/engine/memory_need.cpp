@@ -273,7 +273,7 @@ bool is_tight(double bytes, c10::Device device) {
 }
 
 uint64_t vae_bytes(const Checkpoint& checkpoint, c10::ScalarType dtype) {
-  return checkpoint.component("vae").parameter_count() * c10::elementSize(dtype);
+  return vae_parameters(checkpoint) * c10::elementSize(dtype);
 }
 
 StageEstimate likely_text(const Checkpoint& checkpoint, const RunFormat& format) {

@@ -139,7 +139,8 @@ std::optional<Error> failure_of(const Foresight& foresight) {
   if (failed.empty()) return {};
   if (failed.size() == 1) return *failed.front()->failure;
   for (const Video* row : failed)
-    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(row->failure->remedy()) << "\n";
+    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
+              << "\n";
   return bad_input(counted(std::ssize(failed), "row") + " would fail", "correct them, and the others are made");
 }
 

@@ -199,7 +199,11 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
 
 std::string pipeline_key(const Video& row) {
   if (row.failure) return {};
-  return row.options.run.model.string() + "\n" + models::pipeline_key(row.options.request);
+  const RunOptions& run = row.options.run;
+  const char* images = !run.with_images   ? ""
+                       : *run.with_images ? "with images"
+                                          : "without images";  // decides the model
+  return run.model.string() + "\n" + images + "\n" + models::pipeline_key(row.options.request);
 }
 
 std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
