@@ -68,7 +68,7 @@ std::string last_line(const Video& video, const models::VideoShape& shape, doubl
   const std::string note = shape_note(video.plan), preset = preset_name(video);
   std::string text = video_text(video.options.run, shape) + (note.empty() ? "" : " " + note);
   text += ", made in " + duration_text(seconds);
-  if (video.resumed_at_step > 0) text += " from step " + std::to_string(video.resumed_at_step + 1) + " on";
+  if (video.resumed_at_step > 0) text += " from step " + std::to_string(video.resumed_at_step) + " on";
   if (!preset.empty()) text += ", " + preset;
   return text + (tells_seed ? ", seed " + std::to_string(video.plan.seed) : "");
 }

@@ -9,6 +9,7 @@
 
 #include "app/called_program.h"
 #include "app/counted.h"
+#include "app/job/report.h"
 #include "app/options/nearest.h"
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"

@@ -306,7 +306,7 @@ std::optional<TokenizerPlace> Checkpoint::tokenizer() const {
   std::string places = is_file(text.weights) ? text.weights.string() + " or beside it" : "";
   if (!own.empty()) places += (places.empty() ? "" : ", or in ") + own.string();
   throw bad_option(kTokenizer, "is needed: there is none in " + places,
-                   "give " + spiece_of(find_family(pipeline_class_)->part(kTokenizer).published));
+                   tokenizer_remedy(find_family(pipeline_class_)->part(kTokenizer).published));
 }
 
 json Checkpoint::config(const std::string& role, std::string* file) const {

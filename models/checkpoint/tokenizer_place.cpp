@@ -48,4 +48,11 @@ std::string spiece_of(const std::string& repository) {
   return repository.empty() ? "the spiece.model of the text encoder" : repository + "'s spiece.model";
 }
 
+std::string tokenizer_remedy(const std::string& repository) {
+  const std::string give = "give " + spiece_of(repository);
+  return repository.empty()
+             ? give
+             : give + "; 'hf download " + repository + " spiece.model --local-dir " + repository + "' downloads it";
+}
+
 }  // namespace sparsereel::models

@@ -32,4 +32,7 @@ std::filesystem::path file_of(const TokenizerPlace& place);
 /// "google/umt5-xxl's spiece.model", for errors.
 std::string spiece_of(const std::string& repository);
 
+/// The same as a remedy, with the command that downloads it where the repository is known.
+std::string tokenizer_remedy(const std::string& repository);
+
 }  // namespace sparsereel::models

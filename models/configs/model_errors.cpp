@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/tokenizer_place.h"
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {
@@ -135,6 +136,16 @@ std::vector<ErrorChoice> choices_among(const std::vector<Candidate>& candidates)
   }
   std::ranges::stable_sort(choices, {}, &ErrorChoice::group);
   return choices;
+}
+
+Error no_tokenizer(const fs::path& model, const std::vector<Candidate>& candidates) {
+  std::set<std::string> remedies;
+  for (const Candidate& candidate : candidates)
+    if (candidate.known != nullptr)
+      remedies.insert(tokenizer_remedy(candidate.known->family->part("tokenizer").published));
+  std::string remedy;
+  for (const std::string& each : remedies) remedy += (remedy.empty() ? "" : ", or ") + each;
+  return bad_option("tokenizer", "is needed: there is none in " + model.string(), remedy);
 }
 
 Error several_models(const fs::path& model, const std::vector<Candidate>& candidates,

@@ -17,6 +17,9 @@ Error no_model(const std::filesystem::path& model, const Offered& offered, const
 Error several_models(const std::filesystem::path& model, const std::vector<Candidate>& candidates,
                      const std::vector<Candidate>& all);
 
+/// Several could run but for a tokenizer, which none of them has.
+Error no_tokenizer(const std::filesystem::path& model, const std::vector<Candidate>& candidates);
+
 Error several_tokenizers(const std::vector<std::filesystem::path>& folders);
 
 Error one_file_for_two(const std::filesystem::path& file);

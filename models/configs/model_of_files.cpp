@@ -152,6 +152,7 @@ Checkpoint open_best(const fs::path& model, const Files& named, Offered& offered
   const auto lacks_tokenizer = [](const Candidate& each) { return each.lacks_tokenizer; };
   if (!std::ranges::all_of(usable, lacks_tokenizer)) std::erase_if(usable, lacks_tokenizer);
   if (usable.empty()) throw no_model(model, offered, all);
+  if (usable.size() > 1 && usable.front().lacks_tokenizer) throw no_tokenizer(model, usable);
   if (usable.size() > 1) throw several_models(model, usable, all);
   if (usable.front().tokenizers.size() > 1) throw several_tokenizers(usable.front().tokenizers);
   Checkpoint checkpoint = open_candidate(usable.front(), model, named);

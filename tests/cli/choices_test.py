@@ -89,6 +89,14 @@ class Choices(Trees):
         for place, model in ((0, 'one'), (2, 'two')):
             self.assertEqual(made[place], self.of_diffusers("it's a dog", model, folder))
 
+    def test_a_tokenizer_that_no_model_has_is_asked_for_first(self):
+        folder = self.tree('all')
+        shutil.rmtree(self.folder / folder / 'text_encoders' / 'tokenizer')
+        self.fail_with(self.run_program('generate', '-p', 'a dog', '-m', folder, '--device', 'cpu'), 2, '--tokenizer is needed: there is none in all',
+                       "give google/umt5-xxl's spiece.model; 'hf download google/umt5-xxl spiece.model --local-dir google/umt5-xxl' downloads it")
+        self.tokenizer('one', 'here')
+        self.refused_with_choices(self.run_program('generate', '-p', 'a dog', '-m', folder, '--device', 'cpu', '--tokenizer', 'here'), 'all: could be run in 4 ways')
+
     def test_a_report_has_the_commands(self):
         folder = self.tree('my models')
         result = self.run_program('generate', '-p', 'a dog', '-m', folder, '--device', 'cpu', '--json')
