@@ -169,8 +169,8 @@ bool Candidate::is(const Candidate& other) const {
 std::vector<std::string> Candidate::roles() const {
   std::vector<std::string> roles;
   for (const auto& [role, part] : parts) roles.push_back(role);
-  std::ranges::stable_partition(
-      roles, [](const std::string& role) { return role == kTransformer || role == kSecondTransformer; });
+  std::stable_partition(roles.begin(), roles.end(),
+                        [](const std::string& role) { return role == kTransformer || role == kSecondTransformer; });
   return roles;
 }
 

@@ -16,7 +16,7 @@ class Generate(CommandLineTest):
     """What each family shows: run for all of them."""
 
     def test_writes_an_mp4_and_says_so_in_one_line(self):
-        result = self.succeed(self.generate('-o', 'clip.mp4'))
+        result = self.succeed(self.generate('-o', 'clip.mp4', '--fps', 8))
         self.assertEqual(self.names(), ['clip.mp4'])
         self.assertRegex(result.stdout, rf'\Aclip\.mp4: {FAMILY.frames / 8:.1f} s of video, 64x64, made in [0-9.]+ s\n\Z')
         self.assertEqual(result.stderr, '')  # no terminal, no bar

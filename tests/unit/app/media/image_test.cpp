@@ -105,8 +105,9 @@ TEST(Image, ListsOfOtherFilesAreNone) {
        "profiles=\"urn:mpeg:dash:profile:isoff-live:2011\"></MPD>"},
       {"svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"8\" height=\"8\"/>"}};
   for (const auto& [kind, text] : lists) {
-    std::ofstream(folder / (kind + ".png")) << text;
-    EXPECT_TRUE(test::throws_error([&] { read_image(folder / (kind + ".png")); }, {kind + ".png"})) << kind;
+    const std::string name = kind + ".png";
+    std::ofstream(folder / name) << text;
+    EXPECT_TRUE(test::throws_error([&] { read_image(folder / name); }, {name})) << name;
   }
 }
 
