@@ -147,7 +147,6 @@ Checkpoint open_best(const fs::path& model, const Files& named, Offered& offered
   check_named_experts(offered);
   std::vector<Candidate> all = candidates_of(offered, configs), usable = all;
   std::erase_if(usable, [](const Candidate& each) { return !each.is_complete(); });
-  const size_t complete = usable.size();
   if (with_images) keep_those_for_images(usable, *with_images);
   const auto lacks_tokenizer = [](const Candidate& each) { return each.lacks_tokenizer; };
   if (!std::ranges::all_of(usable, lacks_tokenizer)) std::erase_if(usable, lacks_tokenizer);
@@ -156,7 +155,7 @@ Checkpoint open_best(const fs::path& model, const Files& named, Offered& offered
   if (usable.size() > 1) throw several_models(model, usable, all);
   if (usable.front().tokenizers.size() > 1) throw several_tokenizers(usable.front().tokenizers);
   Checkpoint checkpoint = open_candidate(usable.front(), model, named);
-  if (usable.front().known != nullptr) checkpoint.set_choices(choices_of(usable.front(), offered, complete));
+  if (usable.front().known != nullptr) checkpoint.set_choices(choices_of(usable.front(), offered, all.size()));
   return checkpoint;
 }
 
