@@ -103,9 +103,10 @@ TEST_P(DitParity, EightBitWeightsErrByLittle) {
 }
 
 // A weight or an input that is not in 8 bits costs 7e-3 and more (case wide), a sum's last bit that tips an activation
-// to the next 8-bit number 2e-4, the golden's fp16 2e-4.
+// to the next 8-bit number 2e-4, the golden's fp16 2e-4. How many sums tip depends on the CPU's vectors: on Intel's
+// with AVX-512 the most is 1.08e-3 (case scales).
 TEST_P(DitParity, EightBitWeightsMatchTheSameInTorch) {
-  EXPECT_LT(relative_l1(run({.fp8 = true}), tensor("fp8_output")), 1e-3);
+  EXPECT_LT(relative_l1(run({.fp8 = true}), tensor("fp8_output")), 2e-3);
   const uint64_t whole = load(at::kFloat)->weight_bytes(),
                  reduced = load({at::kFloat, /*in_fp8=*/true})->weight_bytes();
   EXPECT_EQ(whole - reduced, GetParam().content["fp8_saves"].get<uint64_t>());
