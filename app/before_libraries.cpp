@@ -104,7 +104,7 @@ char* start_entry(int64_t start) {
   return text.data();
 }
 
-/// Whether a variable is lacking in the environment.
+/// Returns true if a variable is missing from the environment.
 bool lacks_settings(char** environment) {
   return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
 }

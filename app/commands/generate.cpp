@@ -73,7 +73,7 @@ std::string last_line(const Video& video, const models::VideoShape& shape, doubl
   return text + (tells_seed ? ", seed " + std::to_string(video.plan.seed) : "");
 }
 
-/// What --verbose adds to it.
+/// The details that --verbose adds to the last line.
 std::string details(const Video& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;

@@ -77,7 +77,7 @@ std::string fp8_options(const models::CheckpointSummary& summary) {
   return text;
 }
 
-/// Of a model without files: what its weights take in 16 bits.
+/// Fills in the parameters and 16-bit bytes of a model that has no files.
 void count_weights(models::CheckpointSummary& summary, const models::Checkpoint& checkpoint) {
   for (models::ComponentSummary& component : summary.components) {
     if (!models::has_weights(component.name)) continue;

@@ -29,9 +29,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What an unknown file may have, such as one of latents, to be listed whole.
+/// An unknown file with at most so many tensors, such as saved latents, is listed whole.
 constexpr size_t kFewTensors = 8;
-/// Of a value of the metadata, which may be a whole workflow.
+/// Most bytes shown of a metadata value, which may be a whole workflow.
 constexpr size_t kMostMetadata = 100;
 
 /// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"
@@ -49,7 +49,7 @@ bool may_be_lora(const models::StoredWeights& weights) {
   });
 }
 
-/// What a LoRA is for; "problem" in place of it where it cannot be used.
+/// Describes the model that a LoRA was made for, or its "problem" and "remedy" where it cannot be used.
 nlohmann::json describe_lora(const fs::path& path) {
   try {
     const models::LoraFile lora = models::read_lora(path);
@@ -130,7 +130,7 @@ std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& o
   return parts;
 }
 
-/// What one look at a file tells.
+/// The result of reading a file's header once.
 struct Look {
   models::StoredWeights weights;
   uint64_t bytes = 0;

@@ -26,7 +26,7 @@ std::string below(const fs::path& file, const fs::path& folder) {
   return one_line((name.empty() ? file : name).string());
 }
 
-/// Of the same model and format there may be others, so that files are named.
+/// Names files, since the same model may be there twice in one format.
 std::string command_for(const FolderInventory& inventory, const Candidate& model) {
   std::vector<std::string> words = {"generate", "-p", "a panda", "-m", inventory.folder.string()};
   if (model.images.needed) words.insert(words.end(), {"--image", "picture.jpg"});

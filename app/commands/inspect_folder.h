@@ -1,4 +1,4 @@
-// What a folder of models holds: which models can run, with which files, and how.
+// Lists the models in a folder: which can run, with which files, and by which command.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ struct FolderInventory {
 
   /// Nothing that could be read is in the folder.
   bool is_empty() const;
-  /// What there is, where that is one whole model; else null.
+  /// Returns the folder's model where it is one whole model, else null.
   const models::Candidate* only_model() const;
 };
 

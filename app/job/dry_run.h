@@ -1,4 +1,4 @@
-// What a run would make and what that needs: for --dry-run, which loads and writes nothing.
+// Describes for --dry-run the video that a run would make and the memory that it needs.
 #pragma once
 
 #include <nlohmann/json.hpp>

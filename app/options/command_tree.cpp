@@ -169,7 +169,7 @@ std::string unused_words(const CLI::App& program) {
 
 namespace {
 
-/// Whether the innermost command that is named needs one below it.
+/// Returns true if the innermost named command needs a subcommand.
 bool lacks_command(const CLI::App& command) {
   return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
 }

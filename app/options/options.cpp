@@ -94,7 +94,7 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   return files;
 }
 
-/// Whether the video begins with an image. Unknown beside no prompt: the rows of a set may have images of their own.
+/// Returns whether the video begins with an image. Nothing without a prompt: rows of a set may have own images.
 std::optional<bool> gives_images(const Settings& settings) {
   if (settings.has("image") || settings.has("last_image")) return true;
   return lacks_prompt(settings) ? std::nullopt : std::optional(false);

@@ -1,4 +1,4 @@
-// What to download where -m names a published model and not a folder.
+// Says what to download where -m names a published model and not a folder.
 #pragma once
 
 #include <string>

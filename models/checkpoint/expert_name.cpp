@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// What follows "high" or "low" in names that are about pictures, quality or memory.
+/// Words after "high" or "low" that make a name be about pictures, quality or memory.
 constexpr std::array<std::string_view, 20> kOtherThings = {
     "res",   "resolution", "quality", "poly",  "contrast", "light",   "key", "detail",  "detailed", "angle",
     "speed", "fidelity",   "fashion", "frame", "fps",      "fantasy", "end", "texture", "vram",     "memory"};

@@ -1,4 +1,4 @@
-// What a file of another program's models is: image models, other video models, their LoRAs, text encoders and VAEs.
+// Recognises files that this program does not run: image models, other video models, their LoRAs, encoders, VAEs.
 // Told by the names of its tensors, so that an error or `inspect` needs one line for it. No torch.
 #pragma once
 

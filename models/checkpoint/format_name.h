@@ -15,7 +15,7 @@ struct WeightsFormat {
 /// By the type that most bytes have. A GGUF's mixture (the M of Q4_K_M) is told by its file's name alone.
 WeightsFormat format_of(const Component& component);
 
-/// Whether the name is that of a scale, or of what else a file of quantised weights says of them.
+/// Returns true for the name of a scale, or of another tensor that only describes quantised weights.
 bool is_scale(const std::string& name);
 bool has_scale(const TensorTable& tensors, const std::string& name);
 

@@ -56,7 +56,7 @@ bool is_lora(const StoredWeights& weights) {
   return 2 * std::ranges::count_if(weights.tensors, is_of_lora) > std::ssize(weights.tensors);
 }
 
-/// What a file is, and the state of it that was looked at.
+/// The parts of a file, and the state of the file when it was read.
 struct KnownFile {
   std::optional<std::pair<dev_t, ino_t>> identity;
   fs::file_time_type changed;

@@ -37,7 +37,7 @@ struct FoundParts {
 /// Of one file, which may hold several. Throws Error where it is damaged.
 std::vector<FoundPart> parts_of(const std::filesystem::path& file);
 
-/// Of the files in a folder and in its subfolders (search_tree()).
+/// Finds the parts in a folder and its subfolders (search_tree()).
 FoundParts find_parts(const std::filesystem::path& folder);
 
 /// The files for the other expert that lie beside this one, or in the folder beside its own that is named for the other

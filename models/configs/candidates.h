@@ -19,7 +19,7 @@ namespace sparsereel::models {
 /// Roles of the one transformer, or of that for high noise, and of that for low noise.
 inline constexpr const char *kTransformer = "transformer", *kSecondTransformer = "transformer_2";
 
-/// What to make models of.
+/// The files that models can be made of.
 struct Offered {
   FoundParts found = {};
   std::map<std::string, std::vector<FoundPart>> named = {};  // by role, what the user chose: in place of what was found
@@ -43,9 +43,9 @@ struct Candidate {
 
   bool lacks_tokenizer = false;
 
-  /// Of its parts: the transformers first.
+  /// The roles of its parts, transformers first.
   std::vector<std::string> roles() const;
-  /// Whether it is the same model of the same files.
+  /// Returns true if it is the same model, made of the same files.
   bool is(const Candidate& other) const;
   bool is_complete() const { return missing.empty(); }
 };

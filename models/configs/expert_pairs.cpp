@@ -25,7 +25,7 @@ std::vector<FoundPart> that_match(const FoundPart& expert, const std::vector<Fou
   return matching;
 }
 
-/// Of the same name in several folders, that of the nearest one.
+/// Where several folders hold a file of this name, takes the nearest.
 std::vector<FoundPart> nearest_ones(const FoundPart& expert, std::vector<FoundPart> others) {
   const auto distance = [&](const FoundPart& other) { return folders_between(expert.file, other.file); };
   std::ranges::stable_sort(others, {}, distance);

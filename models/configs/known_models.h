@@ -19,11 +19,11 @@ struct KnownModel {
   std::map<std::string, Sizes> sizes = {};  // by role, of those with weights
 
   std::string name() const { return architecture.config.file.stem().string(); }
-  /// Whether it has two transformers, for high and for low noise.
+  /// True if it has two transformers, for high and for low noise.
   bool has_experts() const { return sizes.contains("transformer_2"); }
   /// Whether the part's tensors have the sizes that the YAML says. Both experts have those of "transformer".
   bool fits(const FoundPart& part) const;
-  /// What it makes of images.
+  /// How the model uses images.
   ImageSpec images() const;
 };
 

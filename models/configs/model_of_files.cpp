@@ -93,7 +93,7 @@ void check_named_experts(const Offered& offered) {
         std::string(kTransformer) + " is the one for high noise, " + kSecondTransformer + " the one for low noise");
 }
 
-/// What stays where some fit the images that are given.
+/// Keeps the candidates that fit the given images, if any candidate does.
 void keep_those_for_images(std::vector<Candidate>& candidates, bool with_images) {
   const auto fits = [&](const Candidate& candidate) {
     return with_images ? candidate.images.any() : !candidate.images.needed;

@@ -22,7 +22,7 @@ namespace sparsereel::models {
 Checkpoint open_model(const std::filesystem::path& model, const std::map<std::string, std::string>& files,
                       const std::filesystem::path& configs, std::optional<bool> with_images = {});
 
-/// Whether open_model() would search the folder, since it is none in diffusers' layout.
+/// Returns true if open_model() would search the folder, since it does not have the layout of diffusers.
 bool is_searched(const std::filesystem::path& model);
 
 /// By names and shapes of the file's tensors: which roles it has in which models, each by its YAML in `configs`.

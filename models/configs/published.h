@@ -30,7 +30,7 @@ struct Published {
 /// "NAME" of "ORGANISATION/NAME".
 std::string name_of_repository(const std::string& repository);
 
-/// Whether it may be one: ORGANISATION/NAME, and no path by its looks.
+/// Returns true for ORGANISATION/NAME that does not look like a path.
 bool is_repository_name(const std::string& text);
 
 /// "hf download ORGANISATION/NAME --local-dir NAME", quoted for a shell.

@@ -189,7 +189,7 @@ namespace {
 /// What the program and libtorch's libraries take before anything is loaded, on a CPU.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Of random weights by the config.
+/// Counts the VAE's parameters: by its config where weights are random.
 uint64_t vae_parameters(const Checkpoint& checkpoint) {
   const Component& vae = checkpoint.component("vae");
   return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
@@ -267,7 +267,7 @@ MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spe
 
 namespace {
 
-/// As stages decide whether to work in pieces: a quarter of the free memory stays free.
+/// Stages work in pieces by this rule: a quarter of the free memory stays free.
 bool is_tight(double bytes, c10::Device device) {
   return bytes > 0.75 * static_cast<double>(free_memory(device));
 }

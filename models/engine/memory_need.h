@@ -54,7 +54,7 @@ MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c1
 void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
-/// What one stage of a run is likely to take, in bytes, and whether there is memory for it.
+/// The bytes that one stage of a run is likely to take, and whether there is memory for it.
 struct StageEstimate {
   std::string stage;                      // "text", "image", "denoise", "decode"
   uint64_t weights = 0, activations = 0;  // on the run's device

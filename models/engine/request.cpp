@@ -180,7 +180,7 @@ void require_side(const char* field, int64_t value, int64_t step, int64_t most) 
   require_multiple(field, value, step, most);
 }
 
-/// As many as are asked for, or as last so many seconds.
+/// Returns the number of frames asked for, or the number that lasts so many seconds.
 int64_t asked_frames(const Request& request, const ModelSpec& spec) {
   if (!request.seconds) return request.num_frames.value_or(spec.defaults.frames);
   const double fps = request.fps.value_or(spec.defaults.fps);

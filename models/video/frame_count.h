@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// Whether a video of so many frames has exactly so many once it is decoded.
+/// Returns true if a video of so many frames has exactly so many once it is decoded.
 bool makes_exactly(const ModelSpec& spec, int64_t frames);
 
 /// Whether a request may name so many frames. Beside those of makes_exactly() these are the numbers that the reference

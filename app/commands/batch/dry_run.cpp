@@ -21,7 +21,7 @@ struct SizeGroup {
   int64_t videos = 0, done = 0;
 };
 
-/// What one pipeline makes.
+/// The videos that one pipeline makes.
 struct ModelGroup {
   nlohmann::json model;
   std::vector<SizeGroup> sizes;

@@ -1,4 +1,4 @@
-// What files of other models are told by.
+// The names by which files of other models are told.
 #include "models/checkpoint/foreign_model.h"
 
 #include <gtest/gtest.h>

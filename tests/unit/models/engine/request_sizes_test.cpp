@@ -46,7 +46,7 @@ std::vector<int64_t> numbers_in(const std::string& text) {
   return numbers;
 }
 
-/// What the request's error offers; nothing where the request is taken.
+/// Returns the values that the request's error offers; nothing where the request is taken.
 std::optional<std::vector<int64_t>> offered(const Request& request, const ModelSpec& spec, const std::string& field) {
   try {
     resolve_request(request, spec);
@@ -57,7 +57,7 @@ std::optional<std::vector<int64_t>> offered(const Request& request, const ModelS
   }
 }
 
-/// Whether the model's video has exactly so many frames.
+/// Returns true if the model's video has exactly so many frames.
 bool keeps_frames(Request request, const ModelSpec& spec, int64_t frames) {
   request.num_frames = frames;
   const Plan plan = resolve_request(request, spec);
