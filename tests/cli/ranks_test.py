@@ -200,7 +200,10 @@ class Ranks(SharedVideo):
             process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, 'NCCL_DEBUG': 'WARN'})
             self.addCleanup(process.kill)
             child, = self.wait_for_children(process, 1)
-            named = re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes())
+            end = time.monotonic() + 60
+            while not (named := re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes())):  # until the fork runs the program
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
             with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # as NCCL opens it
                 words.write('a word of rank 1\n')
             end = time.monotonic() + 10
