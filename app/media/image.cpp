@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -114,6 +115,8 @@ Image read_tensor(const fs::path& path) {
   }
   std::vector<float> values(count);
   std::memcpy(values.data(), last.data(), last.size());
+  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
+    throw bad_file(path, "has a picture with NaN or Inf in it", "give values in 0 to 1");
   image.pixels = rgb8(values);
   return image;
 }
@@ -126,6 +129,7 @@ Image read_still(const fs::path& path, ImageFormat format) {
     throw bad_file(path, "is a CMYK picture, for printing", "save it as RGB first");
   if (format == ImageFormat::webp && header.animated)
     throw bad_file(path, "is an animated WebP", "save one of its pictures as a PNG first");
+  if (header.animated) return decode_last_frame(path, header.orientation);
   return turned(decode_image(path, format, as_bytes(file)), header.orientation);
 }
 
@@ -189,7 +193,9 @@ Image read_image(const fs::path& path) {
   const std::string begin = first_bytes(path);
   if (begin.starts_with("P6") || begin.starts_with("P5")) return read_pnm(path);
   if (const auto format = image_format(as_bytes(begin))) return read_still(path, *format);
-  return decode_last_frame(path);
+  if (!is_tiff_or_heif(as_bytes(begin))) return decode_last_frame(path, std::nullopt);
+  const std::string file = models::read_regular_file(path, kMostFileBytes, kImageRemedy);
+  return decode_last_frame(path, container_orientation(as_bytes(file)));
 }
 
 }  // namespace sparsereel::app

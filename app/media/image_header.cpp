@@ -2,7 +2,9 @@
 #include "app/media/image_header.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
+#include <vector>
 
 namespace sparsereel::app {
 namespace {
@@ -41,7 +43,7 @@ class Bytes {
 
 constexpr std::string_view kExif("Exif\0\0", 6);
 
-/// Of EXIF's TIFF; 1 where it says nothing.
+/// The orientation tag of a TIFF's first directory, which EXIF has too; 1 where it says nothing.
 int orientation_of(const Bytes& tiff) {
   constexpr uint32_t kTag = 0x112;
   const bool little = tiff.is(0, "II");
@@ -128,7 +130,102 @@ void read_webp(const Bytes& file, ImageHeader& header) {
   }
 }
 
+/// A box of an ISO base media file (ISO/IEC 14496-12): its kind, and its content behind `skipped` bytes of a full box.
+struct Boxes {
+  const Bytes& bytes;
+
+  /// Calls visit(kind's place, content) for each box.
+  template <typename Visit>
+  void each(const Visit& visit) const {
+    for (size_t place = 0; place + 8 <= bytes.size();) {
+      const size_t length = bytes.big(place, 4), left = bytes.size() - place;
+      const bool is_wide = length == 1;
+      const size_t header = is_wide ? 16 : 8;
+      // Only the content matters here, which is small: the upper half of a wide length is 0 for a file of its size.
+      const size_t whole = length == 0 ? left : is_wide ? bytes.big(place + 12, 4) : length;
+      if (whole < header) return;
+      visit(place + 4, bytes.part(place + header, whole - header));
+      if (whole >= left) return;
+      place += whole;
+    }
+  }
+
+  /// The content of the first box of this kind; empty where there is none.
+  Bytes find(std::string_view kind) const {
+    std::optional<Bytes> found;
+    each([&](size_t name, const Bytes& content) {
+      if (!found && bytes.is(name, kind)) found = content;
+    });
+    return found.value_or(Bytes({}));
+  }
+};
+
+constexpr size_t kFullBox = 4;  // bytes of version and flags
+
+Bytes behind(const Bytes& bytes, size_t count) {
+  return bytes.part(count, bytes.size());
+}
+
+/// The numbers of the item's properties, from 1 on, by the box ipma.
+std::vector<size_t> properties_of_item(const Bytes& associations, uint32_t item) {
+  const bool is_wide = (associations.at(3) & 1) != 0;  // its flags
+  const int id_bytes = associations.at(0) < 1 ? 2 : 4;
+  std::vector<size_t> properties;
+  size_t place = kFullBox + 4;
+  for (uint32_t left = associations.big(kFullBox, 4); left > 0 && place < associations.size(); --left) {
+    const uint32_t id = associations.big(place, id_bytes);
+    place += static_cast<size_t>(id_bytes);
+    const uint32_t count = associations.at(place++);
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t number = is_wide ? associations.big(place, 2) & 0x7fff : associations.at(place) & 0x7f;
+      place += is_wide ? 2 : 1;
+      if (id == item) properties.push_back(number);
+    }
+  }
+  return properties;
+}
+
+/// quarters: to turn anticlockwise. mirror: nothing, or then exchange 0 top and bottom, 1 left and right.
+int orientation_of(uint32_t quarters, std::optional<uint32_t> mirror) {
+  constexpr std::array<int, 4> kTurned = {1, 8, 3, 6};
+  constexpr std::array<std::array<int, 4>, 2> kMirrored = {{{4, 5, 2, 7}, {2, 7, 4, 5}}};
+  return mirror ? kMirrored[*mirror][quarters] : kTurned[quarters];
+}
+
+int heif_orientation(const Bytes& file) {
+  const Bytes meta = behind(Boxes{file}.find("meta"), kFullBox);
+  const Bytes primary = Boxes{meta}.find("pitm"), properties = Boxes{meta}.find("iprp");
+  const uint32_t item = primary.big(kFullBox, primary.at(0) == 0 ? 2 : 4);
+  const std::vector<size_t> own = properties_of_item(Boxes{properties}.find("ipma"), item);
+  const Bytes all = Boxes{properties}.find("ipco");
+  uint32_t quarters = 0;
+  std::optional<uint32_t> mirror;
+  size_t number = 0;
+  Boxes{all}.each([&](size_t name, const Bytes& content) {
+    if (std::ranges::find(own, ++number) == own.end()) return;
+    if (all.is(name, "irot")) quarters = content.at(0) & 3;
+    if (all.is(name, "imir")) mirror = content.at(0) & 1;
+  });
+  return orientation_of(quarters, mirror);
+}
+
+bool is_tiff(const Bytes& file) {
+  return file.is(0, std::string_view("II*\0", 4)) || file.is(0, std::string_view("MM\0*", 4));
+}
+
 }  // namespace
+
+bool is_tiff_or_heif(std::span<const std::byte> file) {
+  const Bytes bytes(file);
+  constexpr std::array<std::string_view, 4> kStills = {"avif", "mif1", "heic", "heix"};
+  const bool is_still = std::ranges::any_of(kStills, [&](std::string_view brand) { return bytes.is(8, brand); });
+  return is_tiff(bytes) || (bytes.is(4, "ftyp") && is_still);
+}
+
+int container_orientation(std::span<const std::byte> file) {
+  const Bytes bytes(file);
+  return is_tiff(bytes) ? orientation_of(bytes) : heif_orientation(bytes);
+}
 
 std::optional<ImageFormat> image_format(std::span<const std::byte> file) {
   const Bytes bytes(file);

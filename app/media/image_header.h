@@ -1,4 +1,4 @@
-// What the first bytes of a JPEG, PNG or WebP say, whatever reads the rest. No torch, no libraries.
+// What the headers of pictures say, whatever reads the rest. No torch, no libraries.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct ImageHeader {
   ImageFormat format = ImageFormat::jpeg;
   int64_t height = 0, width = 0;  // as they lie in the file; 0: it does not say
   int components = 3;             // of a JPEG
-  bool animated = false;          // several pictures
+  bool animated = false;          // several pictures: WebP's, or APNG's
   int orientation = 1;            // EXIF's, 1 to 8: where the first row and column of what is seen lie
 };
 
@@ -23,5 +23,12 @@ std::optional<ImageFormat> image_format(std::span<const std::byte> file);
 
 /// Of a whole file of that format. What is damaged is left to whoever decodes it.
 ImageHeader read_image_header(ImageFormat format, std::span<const std::byte> file);
+
+/// Returns true for a TIFF, and for a still picture in HEIF's container (AVIF, HEIC), by the first 16 bytes.
+bool is_tiff_or_heif(std::span<const std::byte> file);
+
+/// The orientation of such a file, as in ImageHeader: by the tag of a TIFF's first picture, or by the properties irot
+/// and imir of HEIF's primary item (ISO/IEC 23008-12). FFmpeg's readers ignore these, or not, by their version.
+int container_orientation(std::span<const std::byte> file);
 
 }  // namespace sparsereel::app

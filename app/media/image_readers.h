@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "app/media/image.h"
@@ -14,8 +15,9 @@ inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file,
 /// The pixels as they lie in the file. Throws Error, in a build without media libraries, too.
 Image decode_image(const std::filesystem::path& path, ImageFormat format, std::span<const std::byte> file);
 
-/// Of whatever else FFmpeg reads, the last picture, turned as the file says. Throws as decode_image().
-Image decode_last_frame(const std::filesystem::path& path);
+/// The last picture of whatever FFmpeg reads, turned by `orientation` (as in ImageHeader), or as FFmpeg says where that
+/// is nothing. Throws as decode_image().
+Image decode_last_frame(const std::filesystem::path& path, std::optional<int> orientation);
 
 /// Throws Error unless there are pixels, and no more than kMostImagePixels.
 void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);

@@ -248,6 +248,10 @@ bool is_recipe(const nlohmann::json& json) {
          rate->is_number();
 }
 
+bool may_hold_recipe(const fs::path& path) {
+  return is_video(path) || !recipe_beside(path).empty() || extension(path) == ".json";
+}
+
 std::string read_recipe(const fs::path& path) {
   if (!fs::exists(path)) throw bad_file(path, "no such file", "check the path");
   if (const fs::path beside = recipe_beside(path); !beside.empty()) return fs::exists(beside) ? text_in(beside) : "";

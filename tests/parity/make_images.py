@@ -50,6 +50,10 @@ def write():
     for orientation in range(1, 9):
         image.save(FOLDER / f"turned{orientation}.png", exif=exif(orientation))
     image.save(FOLDER / "turned.jpg", quality=98, subsampling=0, exif=exif(6))
+    for orientation in range(1, 9):
+        image.save(FOLDER / f"turned{orientation}.avif", quality=100, subsampling="4:4:4", exif=exif(orientation))
+    for orientation in (3, 5, 6):
+        image.save(FOLDER / f"turned{orientation}.tiff", exif=exif(orientation))
     image.save(FOLDER / "turned.webp", lossless=True, exif=exif(8))
     image.save(FOLDER / "half-colour.jpg", quality=95, subsampling=2)
     image.save(FOLDER / "progressive.jpg", quality=95, progressive=True)
@@ -63,6 +67,7 @@ def write():
     image.quantize(14).save(FOLDER / "palette.png", transparency=3)
     image.convert("CMYK").save(FOLDER / "cmyk.jpg")
     image.save(FOLDER / "animated.webp", save_all=True, append_images=[image.transpose(Image.Transpose.ROTATE_180)])
+    image.save(FOLDER / "animated.png", save_all=True, append_images=[image.transpose(Image.Transpose.ROTATE_180)])
     image.save(FOLDER / "picture.ppm")
     image.save(FOLDER / "picture.bmp")
     save_file({"image": torch.from_numpy(pixels.copy())}, FOLDER / "bytes.safetensors")
@@ -78,7 +83,9 @@ def seen(name, pixels):
         return pixels
     if name == "deep-grey.png":  # which Pillow makes white
         return numpy.repeat(pixels[:, :, :1], 3, 2)
-    return numpy.array(ImageOps.exif_transpose(Image.open(FOLDER / name)).convert("RGB"))
+    image = Image.open(FOLDER / name)
+    image.seek(getattr(image, "n_frames", 1) - 1)
+    return numpy.array(ImageOps.exif_transpose(image).convert("RGB"))
 
 
 if __name__ == "__main__":

@@ -297,18 +297,17 @@ Image decode_image(const fs::path& path, ImageFormat format, std::span<const std
   return image_of(*decoder.take_last(), path);
 }
 
-Image decode_last_frame(const fs::path& path) {
+Image decode_last_frame(const fs::path& path, std::optional<int> orientation) {
   ffmpeg::capture_log();
   ffmpeg::Frame frame;
-  int orientation = 1;
   for (const bool of_all : {false, true}) {
     Source source(path);
-    orientation = source.orientation();
+    if (!orientation) orientation = source.orientation();
     frame = source.last_picture(of_all);
     if (frame) break;
   }
   if (!frame) throw unreadable(path, AVERROR_INVALIDDATA);
-  return turned(image_of(*frame, path), orientation);
+  return turned(image_of(*frame, path), *orientation);
 }
 
 }  // namespace sparsereel::app

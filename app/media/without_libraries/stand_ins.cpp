@@ -76,7 +76,7 @@ Image decode_image(const std::filesystem::path& path, ImageFormat, std::span<con
   return {};
 }
 
-Image decode_last_frame(const std::filesystem::path& path) {
+Image decode_last_frame(const std::filesystem::path& path, std::optional<int> /*orientation*/) {
   require_image_libraries(path);
   return {};
 }
