@@ -23,22 +23,37 @@ SchedulerConfig parse_common(const ConfigFields& fields) {
   return config;
 }
 
-}  // namespace
-
-SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file) {
-  const ConfigFields fields(json, file);
+/// What the two multistep solvers read alike.
+SchedulerConfig parse_multistep(const ConfigFields& fields) {
   SchedulerConfig config = parse_common(fields);
   fields.choice("prediction_type", "epsilon", {"flow_prediction"});
   require(fields, "use_flow_sigmas", false, true);
-  require(fields, "predict_x0", true, true);
   require(fields, "thresholding", false, false);
   require(fields, "lower_order_final", true, true);  // the last step's span is infinite: no second order there
-  fields.choice("solver_type", "bh2", {"bh2"});
   fields.choice("final_sigmas_type", "zero", {"zero"});
-  fields.require_null("solver_p");
   const int64_t order = fields.integer("solver_order", 2);
   if (order != 2) fields.unsupported("solver_order", std::to_string(order), "2");
   config.flow_shift = fields.positive_number("flow_shift", 1);
+  return config;
+}
+
+}  // namespace
+
+SchedulerConfig parse_flow_dpm_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  require(fields, "use_lu_lambdas", false, false);
+  fields.choice("algorithm_type", "dpmsolver++", {"dpmsolver++"});
+  fields.choice("solver_type", "midpoint", {"midpoint"});
+  fields.require_null("variance_type");
+  return parse_multistep(fields);
+}
+
+SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  SchedulerConfig config = parse_multistep(fields);
+  require(fields, "predict_x0", true, true);
+  fields.choice("solver_type", "bh2", {"bh2"});
+  fields.require_null("solver_p");
   config.disable_corrector = fields.integers("disable_corrector", {}, 0);
   return config;
 }

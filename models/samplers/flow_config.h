@@ -11,6 +11,8 @@ namespace sparsereel::models {
 /// UniPCMultistepScheduler's: second order, flow sigmas. Errors as those of the other parsers
 /// (text/encoder/t5_config.h).
 SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file);
+/// DPMSolverMultistepScheduler's: DPM-Solver++ of second order, flow sigmas.
+SchedulerConfig parse_flow_dpm_config(const nlohmann::json& json, const std::string& file);
 /// FlowMatchEulerDiscreteScheduler's.
 SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file);
 

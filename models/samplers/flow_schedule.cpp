@@ -3,7 +3,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
@@ -70,6 +72,32 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
   return schedule;
 }
 
+namespace {
+
+/// Levels that are shifted already, with whole timesteps.
+FlowSchedule schedule_of(std::vector<double> sigmas, const SchedulerConfig& config, int64_t num_inference_steps) {
+  FlowSchedule schedule;
+  for (const double sigma : sigmas)
+    schedule.timesteps.push_back(std::trunc(sigma * static_cast<double>(config.num_train_timesteps)));
+  schedule.sigmas = with_clean_end(std::move(sigmas));
+  if (!fall(schedule.sigmas)) throw no_room(config, num_inference_steps);
+  return schedule;
+}
+
+}  // namespace
+
+FlowSchedule dpm_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
+  std::vector<double> sigmas = config.sigmas;
+  if (sigmas.empty()) {
+    sigmas = linspace(1, 1 / static_cast<double>(config.num_train_timesteps), num_inference_steps + 1);
+    for (double& sigma : sigmas) sigma = 1 - sigma;
+    std::ranges::reverse(sigmas);
+    sigmas.pop_back();
+  }
+  for (double& sigma : sigmas) sigma = shifted(sigma, config.flow_shift);
+  return schedule_of(std::move(sigmas), config, num_inference_steps);
+}
+
 FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
   constexpr double kLeastSignal = 1e-6;  // pure noise has no finite log-SNR
   const auto train_steps = static_cast<double>(config.num_train_timesteps);
@@ -80,11 +108,7 @@ FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_infe
   }
   for (double& sigma : sigmas) sigma = shifted(sigma, config.flow_shift);
   if (std::abs(sigmas.front() - 1) < kLeastSignal) sigmas.front() -= kLeastSignal;
-  FlowSchedule schedule;
-  for (const double sigma : sigmas) schedule.timesteps.push_back(std::trunc(sigma * train_steps));
-  schedule.sigmas = with_clean_end(std::move(sigmas));
-  if (!fall(schedule.sigmas)) throw no_room(config, num_inference_steps);
-  return schedule;
+  return schedule_of(std::move(sigmas), config, num_inference_steps);
 }
 
 }  // namespace sparsereel::models

@@ -24,5 +24,7 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
 /// UniPCMultistepScheduler's with use_flow_sigmas, whose timesteps are whole. Throws Error naming the field, flow_shift
 /// or sigmas, that leaves no room between two levels.
 FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
+/// DPMSolverMultistepScheduler's with use_flow_sigmas, likewise. It begins a training step below pure noise.
+FlowSchedule dpm_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

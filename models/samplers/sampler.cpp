@@ -64,6 +64,8 @@ std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num
       return std::make_unique<DpmSolverSampler>(NoiseSchedule(config, num_inference_steps));
     case SamplerKind::euler_ancestral:
       return std::make_unique<EulerAncestralSampler>(noise_levels(config, num_inference_steps), config.prediction_type);
+    case SamplerKind::flow_dpm_solver:
+      return std::make_unique<UniPcSampler>(dpm_flow_schedule(config, num_inference_steps));
     case SamplerKind::flow_euler:
       return std::make_unique<FlowEulerSampler>(euler_flow_schedule(config, num_inference_steps));
     case SamplerKind::unipc:

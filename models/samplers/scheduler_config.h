@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_euler, unipc };
+enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, unipc };
 
 /// Whether SchedulerConfig::flow_shift means anything to it.
 constexpr bool has_flow_shift(SamplerKind kind) {
-  return kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
+  return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
 }
 
 /// Whether its steps draw noise.
@@ -34,7 +34,7 @@ struct SchedulerConfig {
   std::string timestep_spacing = "trailing";     // linspace, leading, trailing
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
-  double flow_shift = 1.0;                 // UniPC's flow_shift, FlowMatchEuler's shift
+  double flow_shift = 1.0;                 // UniPC's and DPM-Solver's flow_shift, FlowMatchEuler's shift
   std::vector<double> sigmas;              // a flow's noise levels before the shift, one a step; empty: evenly spaced
   bool invert_sigmas = false;              // of FlowMatchEuler: counted from noise, 0, to the clean end, 1
   std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result stays uncorrected

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -40,6 +41,11 @@ UniPcSampler::UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_c
       disable_corrector_(std::move(disable_corrector)),
       sigmas_(std::move(schedule.sigmas)),
       half_log_snr_(rounded_log(1 - sigmas_) - rounded_log(sigmas_)) {}
+
+UniPcSampler::UniPcSampler(FlowSchedule schedule) : UniPcSampler(std::move(schedule), {}) {
+  disable_corrector_.resize(timesteps_.size());
+  std::iota(disable_corrector_.begin(), disable_corrector_.end(), 0);
+}
 
 /// First order where there is no history, and in the last step, whose span is infinite.
 int64_t UniPcSampler::order(int64_t index) const {
@@ -109,7 +115,7 @@ void UniPcSampler::restore(const std::map<std::string, at::Tensor>& state) {
   for (const auto& [name, tensor] : state) {
     const auto* known = std::ranges::find(kNames, name, &Name::key);
     if (known == std::end(kNames)) {
-      throw bad_input("sampler state \"" + name + "\" does not belong to UniPCMultistepScheduler",
+      throw bad_input("sampler state \"" + name + "\" does not belong to UniPC or DPM-Solver++",
                       "resume with the scheduler that wrote the checkpoint");
     }
     history.*(known->member) = tensor;

@@ -14,6 +14,9 @@ class UniPcSampler : public Sampler {
  public:
   /// disable_corrector: steps, from 0, whose result stays uncorrected.
   UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_corrector);
+  /// Corrects no step. The predictor alone is DPM-Solver++ of order two (2M, arXiv:2211.01095), as
+  /// DPMSolverMultistepScheduler steps it.
+  explicit UniPcSampler(FlowSchedule schedule);
   /// Corrects `sample` by what the model predicted there, then predicts the next. Steps must be taken in order, from 0
   /// or from where restore() left off. Draws nothing from the generator. The result is in sample's dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,

@@ -5,12 +5,12 @@ import json
 
 import numpy
 import torch
-from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
+from diffusers import DPMSolverMultistepScheduler, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
 from diffusers.pipelines.mochi.pipeline_mochi import linear_quadratic_schedule
 from make_schedulers import DATA, SEED, SHAPE
 from safetensors.torch import save_file
 
-CLASSES = {"unipc": UniPCMultistepScheduler, "euler": FlowMatchEulerDiscreteScheduler}
+CLASSES = {"unipc": UniPCMultistepScheduler, "euler": FlowMatchEulerDiscreteScheduler, "dpm": DPMSolverMultistepScheduler}
 SHIFTS = (1.0, 3.0, 5.0, 12.0)
 # What Wan's published checkpoints set.
 PUBLISHED = {"prediction_type": "flow_prediction", "use_flow_sigmas": True}
@@ -18,7 +18,7 @@ COUNTS = [*range(1, 101), 200, 500, 1000]
 
 
 def config_of(short, shift, **change):
-    return {**PUBLISHED, "flow_shift": shift, **change} if short == "unipc" else {"shift": shift, **change}
+    return {"shift": shift, **change} if short == "euler" else {**PUBLISHED, "flow_shift": shift, **change}
 
 
 def cases():
@@ -34,6 +34,8 @@ def cases():
         yield f"{short}_few_train_steps", short, config_of(short, 3.0, num_train_timesteps=37), 6, torch.float32
         yield f"{short}_bf16", short, config_of(short, 3.0), 10, torch.bfloat16
         yield f"{short}_fp16", short, config_of(short, 3.0), 10, torch.float16
+        if short == "dpm":  # which takes no noise levels
+            continue
         yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # of models distilled to four steps
         yield f"{short}_odd_sigmas", short, config_of(short, 2.7), [0.9, 0.83, 0.31, 0.3, 0.001], torch.float32
         yield f"{short}_one_sigma", short, config_of(short, 1.0), [0.7], torch.float32

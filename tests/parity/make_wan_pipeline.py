@@ -6,7 +6,7 @@ import json
 import shutil
 
 import torch
-from diffusers import AutoencoderKLWan, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler, WanPipeline, WanTransformer3DModel
+from diffusers import AutoencoderKLWan, DPMSolverMultistepScheduler, FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler, WanPipeline, WanTransformer3DModel
 from safetensors.torch import save_file
 from transformers import UMT5Config, UMT5EncoderModel
 
@@ -25,6 +25,7 @@ COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inferen
 CASES = {
     "unipc": {},
     "euler": {"scheduler": "euler"},
+    "dpm": {"scheduler": "dpm++"},
     "shift": {"flow_shift": 5.0},
     "no_guidance": {"guidance_scale": 1.0},
     "wide": {"width": 96, "height": 48, "num_frames": 17},
@@ -64,6 +65,8 @@ def make_folder(name):
 def scheduler_of(pipeline, name, shift):
     if name == "euler":
         return FlowMatchEulerDiscreteScheduler(shift=shift)
+    if name == "dpm++":
+        return DPMSolverMultistepScheduler.from_config(pipeline.scheduler.config, solver_type="midpoint", flow_shift=shift)
     return UniPCMultistepScheduler.from_config(pipeline.scheduler.config, flow_shift=shift)
 
 
