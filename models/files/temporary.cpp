@@ -69,13 +69,21 @@ int open_to_lock(const fs::path& path, int flags) {
   return descriptor >= 0 ? descriptor : ::open(path.c_str(), O_RDONLY | common, 0666);
 }
 
+/// Returns false where something is left. fs::remove_all() opens even a file, for which no descriptor may be left.
+bool remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) fs::remove_all(path, error);
+  return !error;
+}
+
 void remove_unless_held(const fs::path& path) {
   std::error_code ignored;
   const fs::file_type type = fs::symlink_status(path, ignored).type();
   if (type != fs::file_type::regular && type != fs::file_type::directory) return;
   const int descriptor = open_to_lock(path, 0);
   if (descriptor < 0) return;
-  if (lock(descriptor, path) == Lock::ours) fs::remove_all(path, ignored);
+  if (lock(descriptor, path) == Lock::ours) remove_tree(path);
   ::close(descriptor);
 }
 
@@ -117,10 +125,10 @@ void Temporary::create(const fs::path& target, Kind kind) {
 
 Temporary::~Temporary() {
   if (path_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  const bool removed = remove_tree(path_);
   forget();
-  if (descriptor_ >= 0) ::close(descriptor_);  // last: whoever gets the lock finds nothing any more
+  if (descriptor_ >= 0) ::close(descriptor_);  // after the file: whoever gets the lock finds nothing any more
+  if (!removed) remove_tree(path_);            // listing a folder takes a descriptor, and one is free now
 }
 
 void Temporary::keep() {
@@ -150,14 +158,10 @@ std::string Temporary::target_of(const std::string& name) {
 void Temporary::remove_all() noexcept {
   LiveTemporaries& live = live_temporaries();
   const std::lock_guard lock(live.mutex);
-  std::error_code error;
   for (const fs::path& path : live.paths) {
     // Another thread may still be filling a folder: once it is gone, that thread fails, and waits for the lock.
     constexpr int kAttempts = 100;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      fs::remove_all(path, error);
-      if (!error) break;
-    }
+    for (int attempt = 0; attempt < kAttempts && !remove_tree(path); ++attempt) continue;
   }
 }
 

@@ -1,13 +1,16 @@
 // What killed processes leave is told from what live ones hold, and a name is reserved by one process at a time.
 #include "models/files/temporary.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -128,6 +131,38 @@ TEST(Leftovers, FoldersThatAreTakenForSuchAreMadeAgain) {
   for (int i = 0; i < 2000; ++i) EXPECT_NO_THROW(Temporary(folder / "frames", Temporary::Kind::folder));
   making = false;
   other.join();
+}
+
+/// No file can be opened as long as it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::close(lowest);
+    const rlimit none = {.rlim_cur = static_cast<rlim_t>(lowest), .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
+
+TEST(Temporary, IsRemovedWhereNoDescriptorIsLeft) {
+  const TemporaryFolder folder;
+  auto file = std::make_unique<Temporary>(folder / "clip.mp4", Temporary::Kind::file);
+  auto frames = std::make_unique<Temporary>(folder / "frames", Temporary::Kind::folder);
+  write_text(frames->path() / "0.png", "half");
+  {
+    const NoDescriptors none;
+    ASSERT_LT(::open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
+    file.reset();
+    frames.reset();
+  }
+  EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
 TEST(Reservation, IsOneProcesssAndEndsWithIt) {
