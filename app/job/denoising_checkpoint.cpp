@@ -2,6 +2,7 @@
 #include "app/job/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <bit>
@@ -70,9 +71,11 @@ std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vect
 
 std::vector<std::vector<attention::Statistics>> statistics(const models::TensorFile& file) {
   const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
+  // A step without layers has no bytes in the file, so nothing but this check bounds the number of such steps.
+  const bool has_layers = blocks.size(0) == 0 || blocks.size(1) > 0;
   if (blocks.size(2) != std::ssize(attention::kStatisticsCounts) ||
       measured.size(2) != std::ssize(attention::kStatisticsMeasures) || blocks.size(0) != measured.size(0) ||
-      blocks.size(1) != measured.size(1))
+      blocks.size(1) != measured.size(1) || !has_layers)
     throw bad_input("the statistics of attention have an impossible shape", kBeginAnew);
   const auto* block = blocks.const_data_ptr<int64_t>();
   const auto* measure = measured.const_data_ptr<double>();
@@ -134,9 +137,19 @@ std::string checksum(const models::TensorFile& file) {
   return checksum(views, metadata_text(file, kRun));
 }
 
-/// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache.
+/// Throws Error if the parts contradict each other, and c10::Error if libtorch refuses the generator's state.
+void check_consistency(const models::DenoisingState& state) {
+  const auto is_done = [&](int64_t step) { return step >= 0 && step < state.step; };
+  if (std::ssize(state.per_step) != state.step || !std::ranges::all_of(state.redone_steps, is_done))
+    throw bad_input("its steps contradict each other", kBeginAnew);
+  at::make_generator<at::CPUGeneratorImpl>().set_state(state.generator);
+}
+
+/// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache, and any other
+/// exception where the file's content is damaged or made up.
 std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFile& file,
                                                          const models::CacheRule& cache) {
+  if (checksum(file) != metadata_text(file, kChecksum)) throw bad_input("it is damaged", kBeginAnew);
   models::DenoisingState state;
   state.latents = tensor(file, *file.find(kLatents));
   state.generator = tensor(file, kGenerator, at::kByte, 1);
@@ -144,12 +157,12 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFil
   state.scheduler = tensors(file, kHistory);
   state.cache = tensors(file, kCache);
   if (cache.on()) models::StepCache(cache).restore(state.cache);
-  if (checksum(file) != metadata_text(file, kChecksum)) throw bad_input("it is damaged", kBeginAnew);
   const nlohmann::json run = models::parse_json(metadata_text(file, kRun), file.path().string(), kBeginAnew);
   state.step = run.at("step").get<int64_t>();
   state.redone_steps = run.at("redone_steps").get<std::vector<int64_t>>();
   state.kernel = run.at("kernel").get<std::string>();
   state.warnings = run.at("warnings").get<std::vector<std::string>>();
+  check_consistency(state);
   return std::make_shared<models::DenoisingState>(std::move(state));
 }
 
@@ -176,7 +189,9 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
   if (found != identity) throw bad_input("it belongs to a run with other settings", kBeginAnew);
   try {
     return read_state(file, cache);
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception&) {  // of JSON, of libtorch, or of memory
     throw bad_input("it is damaged", kBeginAnew);
   }
 }

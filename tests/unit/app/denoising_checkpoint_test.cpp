@@ -2,6 +2,7 @@
 #include "app/job/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +28,7 @@ models::DenoisingState make_state() {
   state.latents = at::arange(24, at::kFloat).reshape({1, 2, 3, 2, 2});
   state.scheduler = {{"last_clean", state.latents + 1}, {"last_sample", state.latents + 2}};
   state.cache = {{"first", at::ones({1, 3, 4})}};
-  state.generator = at::arange(16, at::kByte);
+  state.generator = at::make_generator<at::CPUGeneratorImpl>().get_state();
   state.per_step = {{{.total_blocks = 4, .calls = 1}}, {{.total_blocks = 4, .calls = 1}}};
   state.kernel = "of the test";
   return state;
@@ -158,6 +159,43 @@ TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
   EXPECT_THAT(find().passed_over, ElementsAre(HasSubstr("it is damaged")));
   remove_checkpoints({{folder_ / "clip.mp4", "mine"}});
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
+}
+
+/// A checkpoint with a right checksum whose content no run of ours has.
+TEST_F(DenoisingCheckpoint, ContradictionsAreNotGoneOnFrom) {
+  using State = models::DenoisingState;
+  const std::vector<std::pair<const char*, std::function<void(State&)>>> contradictions = {
+      {"steps without layers",
+       [](State& state) {
+         state.per_step = {{}, {}};
+       }},
+      {"fewer steps than are counted", [](State& state) { state.per_step.pop_back(); }},
+      {"a negative step", [](State& state) { state.step = -1; }},
+      {"a redone step that is not done", [](State& state) { state.redone_steps = {2}; }},
+      {"a state that is no generator's", [](State& state) { state.generator = at::arange(16, at::kByte); }}};
+  for (const auto& [name, change] : contradictions) {
+    SCOPED_TRACE(name);
+    State state = make_state();
+    change(state);
+    save_checkpoint(file_, state, "mine");
+    const OwnCheckpoint own = find();
+    EXPECT_EQ(own.state, nullptr);
+    EXPECT_EQ(own.passed_over.size(), 1U);
+  }
+}
+
+/// 2^40 steps of no layers are no bytes of the file.
+TEST_F(DenoisingCheckpoint, ItsChecksumIsReadBeforeItsSizesAreBelieved) {
+  const models::TensorFile sound(file_);
+  const auto metadata = sound.metadata();
+  std::vector<Tensor> all = tensors_of(sound);
+  for (Tensor& each : all)
+    if (each.name.starts_with("attention.")) each.values = at::empty({int64_t{1} << 40, 0, 6}, each.values.options());
+  std::vector<models::TensorView> views;
+  for (const Tensor& each : all) views.push_back(view_of(each.name, each.values));
+  models::write_safetensors(file_, views, metadata);
+  EXPECT_EQ(find().state, nullptr);
+  EXPECT_EQ(find().passed_over.size(), 1U);
 }
 
 TEST_F(DenoisingCheckpoint, DamagedMetadataIsRecognised) {
