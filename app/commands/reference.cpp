@@ -138,7 +138,8 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "A prompt set. Standard input is known by how it begins: with {, with names of options (prompt,seed), with a "
        "list's -, else a prompt a line. What a row writes (output, save_latents, contact_sheet) goes where -o says, "
        "and "
-       "its prompt_file lies beside the set: all are names without a folder, since a set may be somebody else's."},
+       "its prompt_file lies beside the set: all are names without a folder, since a set may be somebody else's. Other "
+       "files that a row reads (image, from, transformer) are looked for from the folder of the set."},
       {"", "F.yaml, F.yaml.search", "A profile of tune, and how far its search is until it is complete."},
       {"", "configs/*.yaml", "match, architecture and defaults of known models."},
       {"ENVIRONMENT", "", ""},

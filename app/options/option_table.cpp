@@ -11,17 +11,9 @@
 namespace sparsereel::app {
 namespace {
 
-/// "--num-frames" -> "num_frames"; empty for short names.
-std::string key_of(std::string name) {
-  if (name.size() < 3 || !name.starts_with("--")) return {};
-  name.erase(0, 2);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 std::string first_key(const std::string& names) {
   for (const std::string& name : split(names, ','))
-    if (std::string key = key_of(name); !key.empty()) return key;
+    if (std::string key = key_of_option(name); !key.empty()) return key;
   return {};
 }
 
@@ -62,7 +54,8 @@ std::vector<OptionSpec> make_table() {
 
 RowFile row_file(const OptionSpec& option) {
   if (option.written) return RowFile::in_the_output;
-  return option.quoted ? RowFile::beside_the_set : RowFile::anywhere;
+  if (option.quoted) return RowFile::beside_the_set;
+  return option.kind == ValueKind::file ? RowFile::from_the_set : RowFile::anywhere;
 }
 
 const std::vector<OptionSpec>& option_table() {
@@ -71,12 +64,19 @@ const std::vector<OptionSpec>& option_table() {
 }
 
 const OptionSpec* find_option(std::string_view key) {
-  if (key.empty()) return nullptr;  // what key_of() makes of short names
+  if (key.empty()) return nullptr;  // what key_of_option() makes of short names
   for (const OptionSpec& spec : option_table()) {
     for (const std::string& name : split(spec.names, ','))
-      if (key_of(name) == key) return &spec;
+      if (key_of_option(name) == key) return &spec;
   }
   return nullptr;
+}
+
+std::string key_of_option(std::string name) {
+  if (name.size() < 3 || !name.starts_with("--")) return {};
+  name.erase(0, 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 std::string option_name(std::string key) {

@@ -44,7 +44,8 @@ struct OptionSpec {
 
 /// Where the file may be that a row of a prompt set names for an option: a set may be somebody else's work.
 enum class RowFile {
-  anywhere,        // it is read and checked, and nothing of it is told
+  anywhere,        // it is read and checked, and nothing of it is told; relative to the working directory
+  from_the_set,    // likewise, but a relative path begins in the folder of the set
   in_the_output,   // what is written replaces nothing elsewhere
   beside_the_set,  // what is quoted is no secret of whoever renders the set
 };
@@ -56,6 +57,8 @@ const std::vector<OptionSpec>& option_table();
 const OptionSpec* find_option(std::string_view key);
 /// "max_sequence_length" -> "--max-sequence-length"
 std::string option_name(std::string key);
+/// "--max-sequence-length" -> "max_sequence_length"; empty for a short name.
+std::string key_of_option(std::string name);
 
 /// Whether a preset, or a profile, may decide about it.
 bool is_of_a_preset(const OptionSpec& option);

@@ -65,8 +65,10 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
     if (!right) throw bad_input(what + ": " + needed + " is needed", help);
   };
   switch (spec.kind) {
-    case ValueKind::text:
     case ValueKind::file:
+      if (!value.empty()) return;
+      throw bad_input(what.substr(0, what.size() - 1) + " is empty", "name a file, or leave it out");
+    case ValueKind::text:
     case ValueKind::folder:
     case ValueKind::size:  // expand_size() reads it
       return;

@@ -161,6 +161,15 @@ class PromptSets(BatchTest):
         self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'one.mp4').read_bytes())
         self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
 
+    def test_a_rows_file_is_looked_for_from_the_folder_of_its_set(self):
+        (self.folder / 'sets').mkdir()
+        self.succeed(self.generate('--seed', '5', '--threads', '1', '-o', 'sets/one.mp4'))
+        self.write('sets/set.jsonl', json.dumps({'from': 'one.mp4', 'output': 'again.mp4'}) + '\n')
+        self.succeed(self.batch('sets/set.jsonl', 'out'))
+        self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'sets' / 'one.mp4').read_bytes())
+        self.write('set.jsonl', json.dumps({'from': str(self.folder / 'sets' / 'one.mp4'), 'output': 'absolute.mp4'}) + '\n')
+        self.succeed(self.batch('set.jsonl', 'out'))
+
     def test_bad_values_are_named_by_their_places(self):
         file = self.write('set.yaml', '- prompt: a\n  width: 100\n- prompt: b\n  topk: 1.5\n- {prompt: c, model: nowhere}\n')
         result = self.batch(file.name)

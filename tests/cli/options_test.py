@@ -280,6 +280,9 @@ class Options(CommandLineTest):
         for text in ('steps: 3\nnum_inference_steps: 4\n', 'topk: 0.5\ncdf: 0.9\n'):
             self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, 'my.yaml')
 
+    def test_an_empty_name_of_a_file_is_no_file(self):
+        self.fail_with(self.generate('--image', ''), 2, '--image is empty')
+
     def test_empty_name_of_a_model(self):
         self.fail_with(self.run_program('config', 'show', '--config', self.config('model: ""\n')), 2, 'my.yaml:1:8: model is empty')
 

@@ -41,6 +41,8 @@ PromptRow with_places(PromptRow row, const BatchOptions& options) {
   for (auto& [key, value] : row.values) {
     const RowFile where = row_file(*find_option(key));
     if (where == RowFile::in_the_output) value = (options.folder / value).string();
+    // An absolute path stays as it is.
+    if (where == RowFile::from_the_set && !value.empty()) value = (options.set.parent_path() / value).string();
     if (where == RowFile::beside_the_set && !is_standard_input(value))
       value = (options.set.parent_path() / value).string();
   }

@@ -60,7 +60,9 @@ const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::
                             const std::string& place) {
   const OptionSpec* spec = field(name, place);
   if (!value || value->empty()) return spec;
-  if (const RowFile where = row_file(*spec); where != RowFile::anywhere && !is_plain_name(*value))
+  const RowFile where = row_file(*spec);
+  const bool is_in_one_folder = where == RowFile::in_the_output || where == RowFile::beside_the_set;
+  if (is_in_one_folder && !is_plain_name(*value))
     throw bad_input(place + ": " + spec->key + " " + models::in_quotes(*value) + " is no plain file name",
                     where == RowFile::in_the_output
                         ? "give a name without a folder: what a row writes goes where -o says"
