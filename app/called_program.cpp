@@ -8,9 +8,14 @@
 namespace sparsereel::app {
 namespace {
 
-std::string& typed_name() {
-  static std::string name = "sparsereel";
-  return name;
+struct Call {
+  std::string name = "sparsereel";
+  std::vector<std::string> words = {};
+};
+
+Call& call() {
+  static Call the_call;
+  return the_call;
 }
 
 std::string with_typed_name(std::string text, std::string_view before) {
@@ -22,12 +27,18 @@ std::string with_typed_name(std::string text, std::string_view before) {
 
 }  // namespace
 
-void remember_call(const char* program) {
-  if (program != nullptr && *program != '\0') typed_name() = program;
+void remember_call(int argc, const char* const* argv) {
+  if (argc < 1) return;
+  if (*argv[0] != '\0') call().name = argv[0];
+  call().words.assign(argv + 1, argv + argc);
+}
+
+const std::vector<std::string>& called_words() {
+  return call().words;
 }
 
 std::string called_program() {
-  return shell_quoted(typed_name());
+  return shell_quoted(call().name);
 }
 
 std::string as_called(std::string text) {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace sparsereel::app {
 
-/// Keeps argv[0]. Call it once, before anything is printed.
-void remember_call(const char* program);
+/// Keeps the command line. Call it once, before anything is printed.
+void remember_call(int argc, const char* const* argv);
+
+/// The words behind the program's name.
+const std::vector<std::string>& called_words();
 
 /// The program's name as a shell takes it: "build/sparsereel", "sparsereel" from the PATH. Quoted where it has spaces.
 std::string called_program();

@@ -186,9 +186,10 @@ void add_generate(CommandLine& line) {
     if (line.is_silent) return follow_rank_0(line);
     line.collect();
     const bool output_is_named = line.settings.has("output");
-    line.reservations = choose_output(line.settings, video_count(line.settings));
+    const bool is_dry = line.settings.flag("dry_run");
+    line.reservations = choose_output(line.settings, video_count(line.settings), /*reserves=*/!is_dry);
     const std::vector<Settings> videos = settings_of_videos(line.settings);
-    if (line.settings.flag("dry_run")) {
+    if (is_dry) {
       check_distinct(videos, line.config);
       line.start("generate");
       return show_generation(videos, line.report);
@@ -474,7 +475,7 @@ int run_silently(int argc, char** argv, bool last_words) {
 int run_program(int argc, char** argv, const Additions& additions) {
   try {
     seconds_before_main();
-    remember_call(argc > 0 ? argv[0] : nullptr);
+    remember_call(argc, argv);
     const auto started = find_started_rank(process_environment);
     if (started) live_no_longer_than(started->parent);
     for (const models::Family& family : additions.families) models::add_family(family);

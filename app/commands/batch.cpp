@@ -163,7 +163,7 @@ std::string summary(const Tally& tally, const BatchOptions& options, const std::
   std::string text = options.folder.string() + ": " + counted(tally.share, "row");
   if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
   text += ", " + std::to_string(tally.rendered) + " rendered";
-  if (tally.skipped > 0) text += ", " + std::to_string(tally.skipped) + " were finished before";
+  if (tally.skipped > 0) text += ", " + std::to_string(tally.skipped) + " finished before";
   if (tally.moved > 0) text += " (" + std::to_string(tally.moved) + " renamed)";
   if (!tally.failed.empty()) text += ", " + std::to_string(tally.failed.size()) + " failed";
   text += ", in " + duration_text(seconds);

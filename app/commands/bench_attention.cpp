@@ -310,8 +310,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   report.content["rows"] = nlohmann::json::array();
 
   const c10::OptionalDeviceGuard guard(run.device.is_cpu() ? std::nullopt : std::optional(run.device));
-  RunProgress progress(!options.quiet, report,
-                       "run the same command again; --json and --report hold the rows of the workloads that were done");
+  RunProgress progress(!options.quiet, report, remedy_of_interruption(report, "rows of the workloads"));
   Rows rows;
   for (const Workload& workload : run.plan.workloads) {
     for (Row& row : measure(run, workload, progress)) rows.push_back(std::move(row));

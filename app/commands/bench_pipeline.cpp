@@ -130,8 +130,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  RunProgress progress(!plan.run.quiet, report,
-                       "run the same command again; --json and --report hold the stages that were done");
+  RunProgress progress(!plan.run.quiet, report, remedy_of_interruption(report, "stages"));
   Rows rows;
   report.content["rows"] = rows;
   const auto deliver = [&](const std::string& table, const Columns& columns) {

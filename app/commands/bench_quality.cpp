@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 
 #include "app/commands/bench.h"
 #include "app/commands/bench/quality_runs.h"
@@ -162,8 +163,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  RunProgress progress(!plan.run.quiet, report,
-                       "run the same command again; --json and --report hold the stages that were done");
+  RunProgress progress(!plan.run.quiet, report, remedy_of_interruption(report, "stages"));
   bench::QualityRuns runs(plan, pipelines, progress, judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
   progress.clear();
@@ -174,7 +174,10 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
                  bench::quality_columns(), rows, report);
   if (plan.options.plot.empty() && plan.options.pictures.empty()) return;
   show_last_line(report);  // whatever becomes of what is drawn
-  if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_to_draw(plan.options.plot, rows, report));
+  if (!plan.options.plot.empty()) {
+    write_curves(plan.options.plot, curves_to_draw(plan.options.plot, rows, report));
+    std::cerr << "PSNR against seconds: " << plan.options.plot << "\n";
+  }
   write_pictures(plan.options.pictures, runs.pictures());
 }
 

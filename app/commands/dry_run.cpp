@@ -8,6 +8,7 @@
 #include "app/job/dry_run.h"
 #include "app/job/outputs.h"
 #include "app/job/write.h"
+#include "app/ranks/world.h"
 
 namespace sparsereel::app {
 namespace {
@@ -41,7 +42,7 @@ void show_generation(const std::vector<Settings>& settings, RunReport& report) {
   if (options.run.threads) at::set_num_threads(static_cast<int>(*options.run.threads));
   models::start_device(options.request.device);
   const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
-  const int64_t ranks = settings.front().whole("gpus").value_or(1);
+  const int64_t ranks = ranks_of_video(settings.front(), process_environment);
   LoadedFiles files;
   std::optional<Error> failure;
   nlohmann::json& content = report.content;

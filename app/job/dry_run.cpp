@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/counted.h"
+#include "app/job/denoising_checkpoint.h"
 #include "app/job/preset_lines.h"
 #include "app/job/report.h"
 #include "app/terminal.h"
@@ -47,6 +48,8 @@ std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, Loa
   try {
     resolve_video(video, pipeline, files, ranks);
     if (ranks > 1) pipeline.check_ranks(video.plan, ranks);
+    const OwnCheckpoint checkpoint = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
+    if (checkpoint.state) video.resumed_at_step = checkpoint.state->step;
     return {};
   } catch (const Error& error) {
     video.plan = pipeline.resolve_anywhere(video.options.request);
@@ -65,6 +68,7 @@ nlohmann::json expected_video(const Video& video) {
                            {"steps", plan.num_inference_steps},
                            {"attention", attention::name(plan.attention_mode)},
                            {"preset", video.settings.preset().name}};
+  if (video.resumed_at_step > 0) report["resumed_at_step"] = video.resumed_at_step;
   if (plan.cache.on()) report["cache"] = models::name(plan.cache);
   if (!video.options.random_seed) report["seed"] = plan.seed;
   if (const std::string choice = chosen_text(video); !choice.empty()) report["choice"] = choice;
@@ -86,6 +90,7 @@ nlohmann::json expected_memory(const models::Plan& plan, const models::Pipeline&
 
 nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pipeline, const models::Plan& plan) {
   nlohmann::json report = {{"path", run.model.string()},
+                           {"family", pipeline.family()},
                            {"variant", pipeline.spec().variant},
                            {"device", pipeline.device().str()},
                            {"dtype", plan.dtype},
@@ -96,8 +101,9 @@ nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pip
 
 std::string model_text(const nlohmann::json& model) {
   const auto text = [&](const char* key) { return model.at(key).get<std::string>(); };
-  std::string lines = "model " + one_line(text("path")) + ": " + text("variant") + ", in " + text("dtype") +
-                      (text("weights") == "fp8" ? " with 8-bit weights" : "") + " on " + text("device") + "\n";
+  std::string lines = "model " + one_line(text("path")) + ": " + text("family") + " " + text("variant") + ", in " +
+                      text("dtype") + (text("weights") == "fp8" ? " with 8-bit weights" : "") + " on " +
+                      text("device") + "\n";
   const auto files = model.find("files");
   if (files == model.end()) return lines;
   for (const auto& [role, file] : files->items())
@@ -113,6 +119,7 @@ std::string video_text(const nlohmann::json& video) {
   text += ", " + fixed(static_cast<double>(frames) / fps, 1) + " s at " + exact_text(fps) + " frames a second, " +
           counted(video.at("steps").get<int64_t>(), "step");
   if (video.contains("seed")) text += ", seed " + video.at("seed").dump();
+  if (video.contains("resumed_at_step")) text += ", goes on from step " + video.at("resumed_at_step").dump();
   return text;
 }
 

@@ -37,6 +37,13 @@ void RunProgress::stop_if_interrupted() {
   throw models::Cancelled{};
 }
 
+std::string remedy_of_interruption(const RunReport& report, const std::string& parts) {
+  const bool is_reported = report.print || !report.path.empty();
+  return "run the same command again; " + (is_reported
+                                               ? "the report holds the " + parts + " that were done"
+                                               : "--report FILE would have kept the " + parts + " that were done");
+}
+
 std::string device_name(c10::Device device) {
   if (device.is_cpu()) return cpu_model();
   const GpuDriver driver = find_gpu_driver();

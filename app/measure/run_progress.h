@@ -43,6 +43,9 @@ class RunProgress {
   std::chrono::steady_clock::time_point last_;
 };
 
+/// How to go on after an interrupted benchmark, and where the `parts` are that were done: "stages".
+std::string remedy_of_interruption(const RunReport& report, const std::string& parts);
+
 /// "NVIDIA H200", or the processor's name.
 std::string device_name(c10::Device device);
 

@@ -201,7 +201,7 @@ Settings with_preset(Settings settings, const std::string& preset) {
   return settings;
 }
 
-Reservations choose_output(Settings& settings, int64_t count) {
+Reservations choose_output(Settings& settings, int64_t count, bool reserves) {
   if (settings.has("output")) return {};
   const fs::path first = kDefaultOutput;
   fs::path name = first;
@@ -216,7 +216,7 @@ Reservations choose_output(Settings& settings, int64_t count) {
   };
   const auto is_taken = [&] { return any(count, is_there); };
   Reservations reserved;
-  const auto is_reserved = [&](const fs::path& video) { return !models::reserve(video, reserved); };
+  const auto is_reserved = [&](const fs::path& video) { return reserves && !models::reserve(video, reserved); };
   // Looked at again once it is reserved: the run that had it may just have ended. A reservation keeps a file open, so
   // that of thousands the first ones stand for all.
   constexpr int64_t kMostReserved = 256;

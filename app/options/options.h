@@ -24,7 +24,8 @@ using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
 /// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
 /// nobody asked for a file to be replaced, nor chosen by a run that goes on; of several, none of whose `count` numbered
 /// files is. A checkpoint without its video keeps no name: the run that was cut short goes on under it.
-Reservations choose_output(Settings& settings, int64_t count);
+/// `reserves`: false leaves the names to any other run, and writes nothing.
+Reservations choose_output(Settings& settings, int64_t count, bool reserves = true);
 
 /// What both commands share.
 struct RunOptions {

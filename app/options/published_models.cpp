@@ -10,7 +10,10 @@
 #include "app/called_program.h"
 #include "app/counted.h"
 #include "app/job/report.h"
+#include "app/options/choice_commands.h"
 #include "app/options/nearest.h"
+#include "app/options/option_table.h"
+#include "hilbert/read_text.h"
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
 #include "models/configs/data_folder.h"
@@ -74,13 +77,29 @@ std::string size_of(const models::Published& published, const models::Architectu
   return "at least " + fixed(bytes_in_16_bits(architecture) / kGigabyte, 1) + " GB";
 }
 
+/// "-m FOLDER --vae FILE" by the options' keys.
+OptionValues values_in(const std::string& use) {
+  OptionValues values;
+  const std::vector<std::string> words = split(use, ' ');
+  for (size_t i = 0; i + 1 < words.size(); i += 2)
+    values.emplace_back(words[i] == "-m" ? "model" : key_of_option(words[i]), words[i + 1]);
+  return values;
+}
+
+/// The user's own command with the model that was downloaded; an example where the user ran another command.
+std::string command_to_use(const std::string& use) {
+  const std::vector<std::string>& words = called_words();
+  const bool makes_videos = !words.empty() && (words.front() == "generate" || words.front() == "batch");
+  return makes_videos ? command_with(words, values_in(use)) : called_program() + " generate " + use + " -p \"a panda\"";
+}
+
 DownloadAdvice advice_of(const models::Published& published, const models::Architecture& architecture) {
   const std::string size = size_of(published, architecture);
   DownloadAdvice advice{.title = published.holds + (published.holds.empty() || size.empty() ? "" : ", ") + size,
                         .commands = {}};
   for (const models::Download& download : published.downloads)
     advice.commands.push_back(models::download_command(download));
-  advice.commands.push_back(called_program() + " generate " + published.use + " -p \"a panda\"");
+  advice.commands.push_back(command_to_use(published.use));
   return advice;
 }
 
@@ -147,7 +166,7 @@ Error missing_model(const std::string& model, const Error& error) {
   if (!looks_like_a_repository(model)) return error;
   const std::string name = models::name_of_repository(model);
   return with_remedy("check the path; a model of Hugging Face is downloaded first:\nhf download " + model +
-                     " --local-dir " + name + "\n" + called_program() + " generate -m " + name + " -p \"a panda\"");
+                     " --local-dir " + name + "\n" + command_to_use("-m " + name));
 }
 
 }  // namespace sparsereel::app

@@ -121,6 +121,12 @@ bool is_silent_rank(const std::vector<std::string>& arguments, const Environment
   }
 }
 
+int64_t ranks_of_video(const Settings& settings, const Environment& environment) {
+  const std::optional<int64_t> gpus = settings.whole("gpus");
+  const auto launched = find_launched(environment);
+  return gpus != 1 && launched && launched->size > 1 ? launched->size : gpus.value_or(1);
+}
+
 std::unique_ptr<World> World::find(const Settings& settings, std::map<std::string, std::string> given) {
   const GroupChoice choice = find_group_choice(process_environment);
   const auto launched = find_launched(process_environment);

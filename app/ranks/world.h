@@ -36,6 +36,10 @@ models::GroupLimits find_group_limits(const Environment& environment);
 /// Error (field gpus, or device) where there are fewer cards, or one is named.
 std::vector<std::string> devices_of_ranks(int64_t count, const std::string& device, bool may_share);
 
+/// How many ranks make each video of these settings together: those of a launcher, or else --gpus. Throws Error as
+/// find_launched().
+int64_t ranks_of_video(const Settings& settings, const Environment& environment);
+
 /// Whether this process is another rank than 0 of a command whose ranks make a video together: it prints nothing.
 /// `arguments`: with the program's name.
 bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment);

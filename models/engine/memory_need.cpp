@@ -280,6 +280,7 @@ StageEstimate likely_text(const Checkpoint& checkpoint, const RunFormat& format)
   StageEstimate stage = {.stage = "text", .weights = likely_weight_bytes(checkpoint, "text_encoder", format.text)};
   stage.in_pieces =
       format.transformer.offload || is_tight(static_cast<double>(stage.weights), format.transformer.device);
+  stage.least = load_text_encoder(checkpoint.component("text_encoder"), at::kMeta, format.text)->streamed_bytes();
   return stage;
 }
 
@@ -288,8 +289,9 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
   const auto vae = describe_vae(checkpoint, format.encoder);
   const int64_t frames = spec.image.encodes_video ? plan.decoded_frames : 1;
   StageEstimate stage = {.stage = "image", .weights = vae_bytes(checkpoint, format.encoder)};
-  stage.activations =
-      vae->untiled_encode_bytes(frames, plan.height, plan.width) + whole_bytes(encoder_frames(plan, spec));
+  const uint64_t given = whole_bytes(encoder_frames(plan, spec));
+  stage.activations = vae->untiled_encode_bytes(frames, plan.height, plan.width) + given;
+  stage.least = stage.weights + given;
   stage.in_pieces =
       format.transformer.offload || is_tight(static_cast<double>(stage.activations), format.transformer.device);
   return stage;

@@ -196,6 +196,10 @@ void Pipeline::warn_of_second_roundings() {
   if (fp8_text_weights_) warn("text_weights", "text_encoder");
 }
 
+std::string Pipeline::family() const {
+  return find_family(folder_.pipeline_class())->name;
+}
+
 const std::string& Pipeline::model_hash() const {
   if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
   return model_hash_;

@@ -144,6 +144,7 @@ class Pipeline {
   /// Of what LoRAs hold and was left out, and of weights that are rounded twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
+  std::string family() const;  // its name
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h, with the request's files: the LoRAs are no part
   const std::string& lora_hash() const;   // hash_of() the LoRAs

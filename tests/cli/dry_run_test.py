@@ -1,5 +1,6 @@
 """`generate --dry-run`, `batch --dry-run`, and lengths in seconds: what would be made, without making it."""
 import json
+import os
 import unittest
 
 from support import MODEL, PROMPT, ROOT, CommandLineTest
@@ -44,6 +45,21 @@ class DryRun(CommandLineTest):
         denoise = next(stage for stage in shown['memory']['stages'] if stage['stage'] == 'denoise')
         self.assertGreater(denoise['weights_bytes'], 5e9)
         self.assertLess(denoise['weights_bytes'], 6e9)
+
+    def test_a_kept_checkpoint_is_gone_on_from(self):
+        given = ('--seed', '7', '--steps', '200')
+        self.assertNotIn('resumed_at_step', self.shown('-o', 'clip.mp4', *given)['videos'][0])
+        self.run_to_step(2, *given, '--checkpoint-every', '1')
+        before = self.names()
+        step = self.shown('-o', 'clip.mp4', *given)['videos'][0]['resumed_at_step']
+        self.assertGreaterEqual(step, 2)
+        self.assertIn(f'goes on from step {step}', self.succeed(self.generate('--dry-run', '-o', 'clip.mp4', *given)).stdout)
+        self.assertEqual(self.names(), before)
+
+    def test_the_ranks_of_a_launcher_count(self):
+        launched = {**os.environ, 'RANK': '0', 'WORLD_SIZE': '1000'}
+        self.succeed(self.generate('--dry-run', '--gpus', 1, env=launched))
+        self.assertEqual(self.generate('--dry-run', env=launched).returncode, 2)
 
     def test_what_does_not_fit_is_the_runs_error(self):
         said = self.generate(*HUGE)

@@ -70,7 +70,9 @@ class Names(CommandLineTest):
 
     def test_a_published_name_gives_the_commands_that_get_and_use_it(self):
         text, commands = self.commands('THUDM/CogVideoX-2b')
-        self.assertEqual(commands, ['hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b', f'{PROGRAM} generate -m CogVideoX-2b -p "a panda"'])
+        self.assertEqual(commands, ['hf download THUDM/CogVideoX-2b --local-dir CogVideoX-2b', f'{PROGRAM} generate -p x -m CogVideoX-2b'])
+        result = self.run_program('generate', '-m', 'THUDM/CogVideoX-2b', '-p', 'two words', '--steps', 9)
+        self.assertIn(f"{PROGRAM} generate -m CogVideoX-2b -p 'two words' --steps 9\n", result.stderr)
         self.assertRegex(text, r'\(at least 13\.\d GB\)')
         text, commands = self.commands('Wan-AI/Wan2.2-T2V-A14B-Diffusers')
         self.assertIn('(126.3 GB)', text)

@@ -82,7 +82,7 @@ class Foresight {
       if (row->failure && !plan_anyway(*row, pipeline)) continue;
       if (group.model.is_null()) group.model = expected_model(row->options.run, pipeline, row->plan);
       nlohmann::json video = expected_video(*row);
-      for (const char* own : {"output", "seed"}) video.erase(own);
+      for (const char* own : {"output", "seed", "resumed_at_step"}) video.erase(own);
       auto same = std::ranges::find(group.sizes, video, &SizeGroup::video);
       if (same == group.sizes.end()) {
         const nlohmann::json memory = expected_memory(row->plan, pipeline, options_.gpus_per_video);

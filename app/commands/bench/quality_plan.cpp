@@ -128,6 +128,9 @@ int64_t QualityPlan::rounds_to_time() const {
 std::string check_times(const QualityPlan& plan) {
   const std::vector<Combination>& rows = plan.grid.combinations;
   const auto cached = std::ranges::count_if(rows, [](const Combination& each) { return each.cache.on(); });
+  const int64_t asked = plan.options.timed_steps.value_or(0), steps = plan.video.num_inference_steps;
+  if (!plan.times && asked > steps)
+    return "--timed-steps " + std::to_string(asked) + ": a video has " + counted(steps, "step") + ", so all are timed";
   if (plan.times || cached == 0 || plan.rounds_to_time() == 0 || plan.times_caches()) return {};
   const std::string given = "--timed-steps " + std::to_string(*plan.options.timed_steps);
   const std::string why = "the " + counted(plan.video.num_inference_steps, "step") + " of a whole video, since a few " +

@@ -55,7 +55,7 @@ struct QualityPlan : VideoPlan {
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 /// Once the number of steps is resolved: throws Error where --plot would have nothing to draw. Returns a warning where
-/// some rows are not timed; else nothing.
+/// some rows are not timed, or fewer steps than were asked for; else nothing.
 std::string check_times(const QualityPlan& plan);
 
 }  // namespace sparsereel::app::bench

@@ -124,8 +124,12 @@ T5Encoder T5Encoder::load(const Component& component, at::Device device, WeightF
   list_ends(encoder, reader->loads(), embedding);
   encoder.bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, embedding); }), *reader);
   std::vector<Slots> layers = list_layers(encoder, format.dtype);
+  encoder.streamed = encoder.bytes;
+  const uint64_t ends = encoder.bytes;
   for (const Slots& layer : layers) {
-    encoder.bytes += bytes_of(layer, *reader);
+    const uint64_t layer_bytes = bytes_of(layer, *reader);
+    encoder.bytes += layer_bytes;
+    encoder.streamed = std::max(encoder.streamed, ends + layer_bytes);
     encoder.again = encoder.again || models::rounds_again(layer, *reader);
   }
   encoder.layer_weights = load_layers(reader, std::move(layers), residence);

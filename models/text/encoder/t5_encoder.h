@@ -36,6 +36,7 @@ struct T5Encoder : TextEncoder {
   at::Tensor final_norm;                        // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
   uint64_t bytes = 0;                           // of all weights, wherever they wait
+  uint64_t streamed = 0;                        // streamed_bytes()
   bool again = false;                           // some were rounded a second time
 
   /// Throws Error naming config.json's field, or listing every weight that does not fit. With Residence::file, for an
@@ -49,6 +50,7 @@ struct T5Encoder : TextEncoder {
   at::Tensor forward(const at::Tensor& ids) const override;
   int64_t vocab_size() const override { return config.vocab_size; }
   uint64_t weight_bytes() const override { return bytes; }
+  uint64_t streamed_bytes() const override { return streamed; }
   bool rounds_again() const override { return again; }
 };
 

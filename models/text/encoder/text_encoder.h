@@ -17,6 +17,8 @@ class TextEncoder {
   virtual int64_t vocab_size() const = 0;
   /// All weights, wherever they wait.
   virtual uint64_t weight_bytes() const = 0;
+  /// Bytes on the device where layers are read one at a time: the largest layer, and all that is no layer's.
+  virtual uint64_t streamed_bytes() const { return weight_bytes(); }
   /// Whether weights that their files have packed or in 8 bits were rounded to 8 bits, a second time.
   virtual bool rounds_again() const { return false; }
 };
