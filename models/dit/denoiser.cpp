@@ -106,9 +106,11 @@ std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Componen
                                         WeightFormat format, bool offload, const std::vector<std::string>& unused) {
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
-  for (const auto& [name, place] : component.tensors)
+  for (const auto& tensor : component.tensors) {
+    const std::string& name = tensor.first;  // no structured binding: Clang captures none where OpenMP is on
     if (std::ranges::any_of(unused, [&](const std::string& part) { return name.find(part) != std::string::npos; }))
       reader->ignore_prefix(name);
+  }
   dit->weights(reader->loads());
   const Slots ends = slots_of([&](const Visit& visit) { dit->weights(visit); });
   uint64_t bytes = bytes_of(ends, *reader);

@@ -128,11 +128,9 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       {"feed forward out, fp8, slow sums", product(fp8.down, wide8, false)},
       {"copy of C channels", [&] { update.copy_(x); }},
       {"gated add + norm + modulate, bf16",
-       [&s, &v, &x, &update, video] {
-         add_gated_norm_modulate_(x, update, v.modulation, {}, 1e-6, video, v.modulation);
-       }},
+       [&v, &x, &update, video] { add_gated_norm_modulate_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
       {"the same, writing 8 bits",
-       [&s, &v, &x, &update, video] { norm_modulate_fp8_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
+       [&v, &x, &update, video] { norm_modulate_fp8_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
       {"quantise C channels", [&] { models::quantize_rows(x); }},
       {"copy of F channels", [&wide, other = at::empty_like(wide)] { other.copy_(wide); }},
       {"GELU and quantise F channels", [&] { models::gelu_tanh_quantize_rows_(wide); }},

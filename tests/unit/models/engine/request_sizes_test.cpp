@@ -115,7 +115,8 @@ TEST(RequestSizes, EachSideIsKeptOrNumbersThatAreKeptAreNamed) {
 }
 
 TEST(RequestSizes, ALengthInSecondsIsTheNearestNumberOfFramesThatIsKept) {
-  for (const auto& [name, spec] : every_model()) {
+  for (const auto& each : every_model()) {
+    const auto& spec = each.second;
     Request request = with_images(spec);
     if (spec.image.fixed_size) {
       request.seconds = 4;
@@ -126,7 +127,7 @@ TEST(RequestSizes, ALengthInSecondsIsTheNearestNumberOfFramesThatIsKept) {
       request.fps = fps > 0 ? std::optional(fps) : std::nullopt;
       const double rate = fps > 0 ? fps : spec.defaults.fps;
       for (double seconds = 0.5; seconds < 8; seconds += 0.3) {
-        SCOPED_TRACE(name + ": " + std::to_string(seconds) + " at " + std::to_string(rate));
+        SCOPED_TRACE(each.first + ": " + std::to_string(seconds) + " at " + std::to_string(rate));
         request.seconds = seconds;
         const Plan plan = resolve_request(request, spec);
         EXPECT_EQ(plan.decoded_frames, plan.num_frames);

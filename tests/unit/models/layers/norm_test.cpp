@@ -108,6 +108,7 @@ TEST_P(NormLayer, AddsAndNormalisesInOnePassAsInTwo) {
 
 TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
   const auto [batch, video, text, channels] = shape_;
+  const int64_t video_tokens = video;  // Clang captures no structured binding where OpenMP is on
   const at::Tensor x = at::randn({batch, video + text, channels});
   const JointModulation first = {random_modulation(batch, channels, at::kFloat),
                                  random_modulation(batch, channels, at::kFloat)};
@@ -115,7 +116,7 @@ TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
                                   random_modulation(batch, channels, at::kFloat)};
   at::Tensor expected = x.clone();
   Residual stream(x.clone(), video);
-  const auto normed = [&] { return layer_norm_modulate(expected, {}, 1e-5, video, second); };
+  const auto normed = [&] { return layer_norm_modulate(expected, {}, 1e-5, video_tokens, second); };
   const at::Tensor plain = normed();
   EXPECT_TRUE(at::equal(stream.norm_modulate({}, 1e-5, second), plain));
   stream.add(plain, first);
@@ -157,9 +158,8 @@ TEST_P(NormLayer, TakesTheRowOfEachToken) {
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t n = 0; n < video + text; ++n) {
         const auto row = m.row_of_token[b][n].item<int64_t>();
-        const auto vector = [&](at::Tensor Modulation::*member) {
-          return ((n < video ? m.video : m.text).*member).narrow(0, row, 1);
-        };
+        const Modulation& modulation = n < video ? m.video : m.text;
+        const auto vector = [&](at::Tensor Modulation::*member) { return (modulation.*member).narrow(0, row, 1); };
         const JointModulation own = {
             .video = {vector(&Modulation::shift), vector(&Modulation::scale), vector(&Modulation::gate)}, .text = {}};
         at::Tensor token = added.narrow(0, b, 1).narrow(1, n, 1);
