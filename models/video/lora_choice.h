@@ -21,7 +21,8 @@ inline bool fits_float(double factor) {
 }
 
 /// "style.safetensors:0.8,fast.safetensors@high": FILE, FILE:SCALE, FILE@EXPERT or FILE@EXPERT:SCALE, with commas
-/// between. Throws Error for a scale that is no finite number, or more than a float holds.
+/// between. A file that is there may have these marks and commas in its name: the longest text that names one is it.
+/// Throws Error for a scale that is no finite number, or more than a float holds.
 std::vector<LoraChoice> parse_loras(const std::string& text);
 /// The same as text, whole paths or file names alone.
 std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths);
