@@ -11,6 +11,7 @@
 #include "models/checkpoint/found_parts.h"
 #include "models/checkpoint/quantization.h"
 #include "models/checkpoint/tensor_sizes.h"
+#include "models/checkpoint/wrapped_name.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 
@@ -22,18 +23,36 @@ using nlohmann::json;
 
 constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder",
                      *kImageProcessor = "image_processor";
-/// Of `prefixes` the first with which a name begins: the others' are another component's. Empty: none.
-std::string prefix_of(const TensorTable& stored, const std::vector<std::string>& prefixes) {
-  const auto is_there = [&](const std::string& prefix) {
-    const auto found = stored.lower_bound(prefix);
-    return found != stored.end() && found->first.starts_with(prefix);
-  };
-  const auto found = std::ranges::find_if(prefixes, is_there);
-  return found == prefixes.end() ? "" : *found;
+
+/// A file's names without wrappers, and where each tensor lies.
+using BareTensors = std::vector<std::pair<std::string, TensorTable::mapped_type>>;
+
+BareTensors bare_tensors(const TensorTable& tensors) {
+  BareTensors bare;
+  for (const auto& [name, place] : tensors) bare.emplace_back(without_wrappers(name), place);
+  return bare;
+}
+
+/// The part's prefixes with which names begin, one behind another. At each place the first one that is there counts:
+/// the others are another component's.
+std::string prefix_of(const BareTensors& stored, const Part& part) {
+  std::vector<std::string> prefixes = {part.role + "."};
+  prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
+  std::string all;
+  for (size_t i = 0; i < kMostPrefixes; ++i) {
+    const auto is_there = [&](const std::string& prefix) {
+      const std::string longer = all + prefix;
+      return std::ranges::any_of(stored, [&](const auto& tensor) { return tensor.first.starts_with(longer); });
+    };
+    const auto found = std::ranges::find_if(prefixes, is_there);
+    if (found == prefixes.end()) break;
+    all += *found;
+  }
+  return all;
 }
 
 /// The first of the maps that know most names of the file; null where the names are diffusers'.
-const NameMap* map_of(const TensorTable& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
+const NameMap* map_of(const BareTensors& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
   const auto known = [&](const NameMap& map) {
     return std::ranges::count_if(stored, [&](const auto& tensor) {
       if (!tensor.first.starts_with(prefix)) return false;
@@ -71,14 +90,16 @@ void rename_last_block(Component& component, const NameMap::Pairs& pairs) {
   }
 }
 
-void name_tensors(Component& component, const StoredWeights& weights, const StoredNames& names) {
+void name_tensors(Component& component, const StoredWeights& weights, const Part& part) {
+  const StoredNames& names = part.names;
+  const BareTensors stored = bare_tensors(weights.tensors);
   component.origin = weights.origin;
   component.files = weights.files;
-  component.prefix = prefix_of(weights.tensors, names.prefixes);
-  component.names = map_of(weights.tensors, component.prefix, names.others);
-  for (const auto& [stored, place] : weights.tensors) {
-    if (!stored.starts_with(component.prefix)) continue;
-    const std::string bare = stored.substr(component.prefix.size());
+  component.prefix = prefix_of(stored, part);
+  component.names = map_of(stored, component.prefix, names.others);
+  for (const auto& [name, place] : stored) {
+    if (!name.starts_with(component.prefix)) continue;
+    const std::string bare = name.substr(component.prefix.size());
     if (std::ranges::count(names.no_weights, bare) > 0) continue;
     if (component.names == nullptr) {
       add_tensor(component, bare, place.first, place.second);
@@ -170,13 +191,14 @@ uint64_t Component::bytes() const {
 }
 
 std::string Component::name_in_file(const std::string& name) const {
+  if (const auto found = tensors.find(name); found != tensors.end()) return found->second.second->name;
   return prefix + (names == nullptr ? name : names->second(name));
 }
 
 Component component_of(const StoredWeights& weights, const Part& part) {
   Component component;
   component.class_name = part.classes.front();
-  name_tensors(component, weights, part.names);
+  name_tensors(component, weights, part);
   return component;
 }
 
@@ -358,11 +380,10 @@ Component Checkpoint::open_component(const std::string& role) const {
   component.origin = source.weights;
   component.random_seed = source.random_seed;
   component.config = config(role, &component.config_file);
-  const StoredNames& names = find_family(pipeline_class_)->part(role).names;
   if (source.weights.empty()) return component;
   component.by_itself = !fs::is_directory(source.weights);
   const fs::path file = component.by_itself ? source.weights : weights_in(source.weights);
-  name_tensors(component, open_weights(file), names);
+  name_tensors(component, open_weights(file), find_family(pipeline_class_)->part(role));
   component.origin = source.weights;
   return component;
 }

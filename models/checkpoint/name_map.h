@@ -45,8 +45,10 @@ class NameMap {
 
 /// How files of other programs name a component's tensors.
 struct StoredNames {
-  std::vector<NameMap> others = {};        // diffusers' names, and those of the model's authors, or of another program
-  std::vector<std::string> prefixes = {};  // of which one may stand before every name of a file; the longest first
+  std::vector<NameMap> others = {};  // diffusers' names, and those of the model's authors, or of another program
+  /// Words before every name of a file, of which several may follow each other. Of two that fit, the first one counts.
+  /// The part's role is always one.
+  std::vector<std::string> prefixes = {};
   std::vector<std::string> no_weights = {};  // what may lie among them
   /// Layers that diffusers alone calls otherwise in the last block: {"blocks.*.norm", "blocks.*.last_norm"}.
   NameMap::Pairs of_last_block = {};

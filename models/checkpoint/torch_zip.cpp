@@ -179,9 +179,10 @@ class TorchReader {
 
   const PickleItem* dictionary_of_tensors(const PickleItem* root) const {
     if (has_tensors(root)) return root;
-    // What a trainer saves of a model and its discriminator: the averaged weights where there are such.
-    for (const PickleItem* item :
-         {entry_of(root, "ema_state_dict"), entry_of(entry_of(root, "state_dict"), "gen_model")})
+    // A trainer saves its model beside a discriminator and averages of the weights: the averages where there are such.
+    for (const PickleItem* item : {entry_of(root, "ema_state_dict"), entry_of(root, "generator_ema"),
+                                   entry_of(root, "model_ema"), entry_of(root, "ema_model"), entry_of(root, "ema"),
+                                   entry_of(entry_of(root, "state_dict"), "gen_model"), entry_of(root, "generator")})
       if (item != nullptr && has_tensors(item)) return item;
     std::vector<const PickleItem*> inside;
     if (root->kind == ItemKind::dictionary && root->items.size() <= 2 * kMostBeside)

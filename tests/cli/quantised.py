@@ -106,15 +106,20 @@ def gguf_key(name, value):
     return gguf_text(name) + struct.pack('<I', kind) + data
 
 
-def write_pth(path, tensors):
-    """As torch.save() does, a storage a tensor; tensors as above."""
-    state, storages = {}, {}
-    for number, (name, (dtype, shape, data)) in enumerate(tensors.items()):
-        strides = [1]
-        for size in reversed(shape[1:]):
-            strides.insert(0, size * strides[0])
-        stored = make_corpus.Stored(STORAGES[dtype], str(number), len(data) // SIZES[dtype])
-        state[name] = make_corpus.torch_tensor(stored, 0, tuple(shape), tuple(strides))
-        storages[str(number)] = data
-    path.write_bytes(make_corpus.torch_zip(state, storages))
+def write_pth(path, tensors=None, **models):
+    """As torch.save() does, a storage a tensor; tensors as above, or models by their names as a trainer saves them."""
+    storages = {}
+
+    def state_of(tensors):
+        state = {}
+        for name, (dtype, shape, data) in tensors.items():
+            strides, key = [1], str(len(storages))
+            for size in reversed(shape[1:]):
+                strides.insert(0, size * strides[0])
+            stored = make_corpus.Stored(STORAGES[dtype], key, len(data) // SIZES[dtype])
+            state[name] = make_corpus.torch_tensor(stored, 0, tuple(shape), tuple(strides))
+            storages[key] = data
+        return state
+    value = {name: state_of(each) for name, each in models.items()} if tensors is None else state_of(tensors)
+    path.write_bytes(make_corpus.torch_zip(value, storages))
     return path

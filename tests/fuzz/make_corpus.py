@@ -241,6 +241,9 @@ def torch_zip_files():
     other = {"w": torch_tensor(None, 0, (6,), (1,))}
     yield "valid_averaged", torch_zip({"state_dict": {"gen_model": other, "dics_model": other}, "ema_state_dict": state, "optimizer_state": {"state": {0: other}}})
     yield "valid_generator", torch_zip({"state_dict": {"gen_model": state, "dics_model": other}, "ema_state_dict": {}, "epoch": 1})
+    yield "valid_averaged_generator", torch_zip({"critic": other, "generator": other, "generator_ema": state, "step": 600})
+    yield "valid_averaged_model", torch_zip({"model": other, "ema": state, "epoch": 1})
+    yield "valid_two_models", torch_zip({"critic": other, "generator": state})
     yield "valid_ones", torch_zip({"w": torch_tensor(None, 0, (1, 6, 1), (77, 1, 5))})
     yield "valid_other_root", torch_zip({"w": torch_tensor()}, root="Wan2.1_VAE/")
     yield "valid_comment", torch_zip({"w": torch_tensor()})[:-2] + b"\5\0PK\5\6!"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/wrapped_name.h"
 #include "models/families/cogvideox/config.h"
 #include "models/families/cogvideox/vae_config.h"
 #include "models/files/config_fields.h"
@@ -110,13 +111,13 @@ Family cogvideox_family() {
                     t5_tokenizer_part(),
                     {.role = "transformer",
                      .classes = {"CogVideoXTransformer3DModel"},
-                     .names = {.prefixes = {"model.diffusion_model.", "diffusion_model.", "model."}},
+                     .names = {.prefixes = transformer_prefixes()},
                      .sizes_by_config = cogvideox_sizes,
                      .sizes_by_tensors = cogvideox_sizes,
                      .other_model = cogvideox_other_model},
                     {.role = "vae",
                      .classes = {"AutoencoderKLCogVideoX"},
-                     .names = {.prefixes = {"vae.", "model."}},
+                     .names = {.prefixes = {"model."}},
                      .sizes_by_config = cogvideox_vae_sizes,
                      .sizes_by_tensors = cogvideox_vae_sizes}},
           .marks = {"in_channels", "ofs_embed_dim", "patch_size_t"},

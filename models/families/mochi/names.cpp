@@ -1,6 +1,7 @@
 // What diffusers calls the layers of Mochi's transformer and VAE, and what their authors do, whose names all other
 // programs keep; and what the tensors tell of them. The VAE's numbers are those of the published one, of four levels.
 #include "models/checkpoint/tensor_sizes.h"
+#include "models/checkpoint/wrapped_name.h"
 #include "models/families/mochi/config.h"
 #include "models/families/mochi/family.h"
 #include "models/families/mochi/vae_config.h"
@@ -90,12 +91,12 @@ StoredNames mochi_transformer_names() {
   pairs.insert(pairs.end(), ends.begin(), ends.end());
   const std::string last = std::string(kOurs) + "norm1_context.linear";
   return {.others = {NameMap(pairs).with_moved_rows(moved_rows())},
-          .prefixes = {"model.diffusion_model.", "diffusion_model.", "model."},
+          .prefixes = transformer_prefixes(),
           .of_last_block = {{last, last + "_1"}}};
 }
 
 StoredNames mochi_vae_names() {
-  return {.others = {decoder_names("decoder."), decoder_names("")}, .prefixes = {"vae.", "model."}};
+  return {.others = {decoder_names("decoder."), decoder_names("")}, .prefixes = {"model."}};
 }
 
 Sizes mochi_sizes(const nlohmann::json& json, const std::string& file) {

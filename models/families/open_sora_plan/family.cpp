@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/wrapped_name.h"
 #include "models/families/open_sora_plan/config.h"
 #include "models/families/open_sora_plan/vae_config.h"
 #include "models/files/config_fields.h"
@@ -68,12 +69,12 @@ Family open_sora_plan_family() {
                     mt5_tokenizer_part(),
                     {.role = "transformer",
                      .classes = {"OpenSoraT2V"},
-                     .names = {.prefixes = {"model.diffusion_model.", "diffusion_model.", "model.", "module."}},
+                     .names = {.prefixes = transformer_prefixes()},
                      .sizes_by_config = open_sora_plan_sizes,
                      .sizes_by_tensors = open_sora_plan_sizes},
                     {.role = "vae",
                      .classes = {"CausalVAEModel"},
-                     .names = {.prefixes = {"vae.", "model.", "module."}},
+                     .names = {.prefixes = {"model."}},
                      .sizes_by_config = open_sora_plan_vae_sizes,
                      .sizes_by_tensors = open_sora_plan_vae_sizes}},
           .prompt = {.encodes_padding = false, .lowered = true, .before = kBeforePrompt, .after = kBehindPrompt},

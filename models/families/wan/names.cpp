@@ -1,6 +1,7 @@
 // What diffusers calls the layers of Wan's transformer, and what its authors do, whose names all other programs keep;
 // and what its tensors tell of it.
 #include "models/checkpoint/tensor_sizes.h"
+#include "models/checkpoint/wrapped_name.h"
 #include "models/families/wan/config.h"
 #include "models/families/wan/family.h"
 
@@ -82,9 +83,7 @@ StoredNames wan_transformer_names() {
       {"proj_out", "head.head"},
       {"scale_shift_table", "head.modulation"}};
   pairs.insert(pairs.end(), others.begin(), others.end());
-  return {.others = {pairs},
-          .prefixes = {"model.diffusion_model.", "diffusion_model.", "model.", "net."},
-          .no_weights = {"freqs"}};
+  return {.others = {pairs}, .prefixes = transformer_prefixes(), .no_weights = {"freqs"}};
 }
 
 }  // namespace sparsereel::models

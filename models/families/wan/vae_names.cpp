@@ -69,7 +69,7 @@ NameMap names_of_2_2() {
 }  // namespace
 
 StoredNames wan_vae_names() {
-  return {.others = {names_of_2_1(), names_of_2_2()}, .prefixes = {"vae.", "model."}};
+  return {.others = {names_of_2_1(), names_of_2_2()}, .prefixes = {"model."}};
 }
 
 Sizes wan_vae_sizes(const nlohmann::json& json, const std::string& file) {

@@ -66,8 +66,7 @@ Part encoder_part(const char* class_name, const char* published) {
 
 StoredNames t5_names() {
   return {.others = {authors_names(), gguf_names()},
-          .prefixes = {"text_encoders.umt5xxl.transformer.", "text_encoders.t5xxl.transformer.", "umt5xxl.transformer.",
-                       "t5xxl.transformer."},
+          .prefixes = {"text_encoders.", "umt5xxl.", "t5xxl.", "transformer."},
           .no_weights = {kSpieceTensor, "scaled_fp8"}};
 }
 

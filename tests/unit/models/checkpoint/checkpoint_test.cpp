@@ -245,6 +245,59 @@ TEST(ReplacedWeights, AreFoundUnderDiffusersNamesWhateverTheFileCallsThem) {
   EXPECT_EQ(usual.name_in_file("proj_out.bias"), "proj_out.bias");
 }
 
+TEST(ReplacedWeights, AreFoundWhateverWrapsTheirNames) {
+  const TemporaryFolder folder;
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const Component usual = model.component("transformer");
+  const NameMap names = find_family("WanPipeline")->part("transformer").names.others.front();
+  const auto in_blocks = [](std::string name, const std::string& wrapper) {
+    if (name.starts_with("blocks.")) name.insert(name.find('.', 7) + 1, wrapper);
+    return name;
+  };
+  using Spelling = std::function<std::string(const std::string&)>;
+  std::vector<Spelling> spellings = {
+      [&](const std::string& name) {
+        return "model._fsdp_wrapped_module." + in_blocks(names.second(name), "_fsdp_wrapped_module.");
+      },
+      [&](const std::string& name) { return in_blocks(names.second(name), "_checkpoint_wrapped_module."); },
+      [&](const std::string& name) { return in_blocks(name, "_orig_mod."); }};
+  for (const char* prefix : {"module.", "_orig_mod.", "module._orig_mod.", "transformer.", "model.transformer.",
+                             "module.model.diffusion_model.", "generator.model.", "generator_ema.module.model.", "net.",
+                             "pipe.dit.", "base_model.model."})
+    spellings.emplace_back([&, prefix](const std::string& name) { return prefix + names.second(name); });
+  for (const Spelling& spelling : spellings) {
+    const fs::path file = write_transformer(folder / "a.safetensors", spelling);
+    model.replace("transformer", file);
+    const Component& now = model.component("transformer");
+    ASSERT_EQ(now.tensors.size(), usual.tensors.size()) << spelling("proj_out.bias");
+    for (const auto& [name, place] : usual.tensors) {
+      ASSERT_TRUE(now.tensors.contains(name)) << spelling(name);
+      EXPECT_EQ(now.name_in_file(name), spelling(name));
+    }
+  }
+}
+
+TEST(ReplacedWeights, OfThePartAreTakenFromAFileOfAPipeline) {
+  const TemporaryFolder folder;
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  std::vector<TensorView> views;
+  std::map<std::string, size_t> counts;
+  for (const std::string role : {"transformer", "vae", "text_encoder"}) {
+    const Component& all = model.component(role);
+    counts[role] = all.tensors.size();
+    for (const auto& [name, place] : all.tensors) {
+      const TensorEntry& entry = *place.second;
+      views.push_back({role + "." + name, entry.dtype, entry.shape, all.files[place.first]->data(entry)});
+    }
+  }
+  write_safetensors(folder / "all.safetensors", views);
+  Checkpoint other = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  for (const auto& [role, count] : counts) {
+    other.replace(role, folder / "all.safetensors");
+    EXPECT_EQ(other.component(role).tensors.size(), count) << role;
+  }
+}
+
 TEST(ReplacedWeights, MayStandInAnArchitecture) {
   const TemporaryFolder folder;
   const Checkpoint source = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");

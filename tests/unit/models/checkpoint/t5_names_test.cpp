@@ -103,7 +103,8 @@ TEST(T5Names, APublishedFileIsOpenedWhateverItCallsItsTensors) {
                        {"scaled_fp8", {{"dtype", "F8_E4M3"}, {"shape", {0}}, {"data_offsets", {0, 0}}}}};
   Checkpoint wan = pipeline_of(folder, "wan/pipeline", model);
   std::vector<Spelling> spellings = {as_in(0), as_in(1)};
-  for (const char* prefix : {"", "text_encoders.umt5xxl.transformer.", "umt5xxl.transformer.", "t5xxl.transformer."})
+  for (const char* prefix : {"", "text_encoders.umt5xxl.transformer.", "umt5xxl.transformer.", "t5xxl.transformer.",
+                             "text_encoders.transformer.", "text_encoder.", "module.", "text_encoder._orig_mod."})
     spellings.emplace_back([prefix](const std::string& name) { return prefix + name; });
   for (const Spelling& spelling : spellings) {
     const fs::path file = write_published(folder / "a.safetensors", model, spelling, others);
