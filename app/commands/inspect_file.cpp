@@ -18,6 +18,7 @@
 #include "models/checkpoint/foreign_model.h"
 #include "models/checkpoint/found_parts.h"
 #include "models/checkpoint/lora.h"
+#include "models/checkpoint/lora_names.h"
 #include "models/checkpoint/part_files.h"
 #include "models/checkpoint/stored_weights.h"
 #include "models/configs/data_folder.h"
@@ -42,13 +43,6 @@ std::string in_any_block(std::string name) {
   return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
 }
 
-bool may_be_lora(const models::StoredWeights& weights) {
-  return std::ranges::any_of(weights.tensors, [](const auto& tensor) {
-    const auto has = [&](const char* part) { return tensor.first.find(part) != std::string::npos; };
-    return has("lora_") || has(".diff") || has("hada_w") || has("lokr_w");
-  });
-}
-
 /// Describes the model that a LoRA was made for, or its "problem" and "remedy" where it cannot be used.
 nlohmann::json describe_lora(const fs::path& path) {
   try {
@@ -70,6 +64,7 @@ nlohmann::json describe_lora(const fs::path& path) {
             {"blocks", origin.blocks},
             {"expert", origin.expert},
             {"layers", lora.layers.size()},
+            {"other_tensors", lora.strangers.size()},
             {"ranks", ranks},
             {"scales", scales},
             {"targets", targets}};
@@ -97,6 +92,8 @@ void print_lora(const nlohmann::json& lora) {
   if (!text("expert").empty())
     std::cout << "  by its file name for the transformer of " << text("expert") << " noise\n";
   if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
+  if (number("other_tensors") > 0)
+    std::cout << "  " << counted(number("other_tensors"), "tensor") << " besides, which no LoRA has\n";
   for (const auto& [target, count] : lora["targets"].items())
     std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
@@ -167,7 +164,7 @@ void print_json(const fs::path& path, const Look& look) {
                             {"format", look.format},
                             {"metadata", look.metadata},
                             {"tensors", tensors}};
-  if (may_be_lora(look.weights)) summary["lora"] = describe_lora(path);
+  if (models::is_lora(look.weights.tensors)) summary["lora"] = describe_lora(path);
   for (const auto& [role, configs] : look.parts) summary[role + "_of"] = configs;
   if (!look.other.empty()) summary["other_model"] = look.other;
   std::cout << dump(summary, 2) << "\n";
@@ -208,7 +205,7 @@ void inspect_weights(const fs::path& path, const InspectOptions& options) {
     return;
   }
   std::cout << size_of(look) << "\n";
-  const bool is_lora = may_be_lora(look.weights);
+  const bool is_lora = models::is_lora(look.weights.tensors);
   if (is_lora) print_lora(describe_lora(path));
   print_parts(look);
   const bool unknown = !is_lora && look.parts.empty() && look.other_sizes.empty();

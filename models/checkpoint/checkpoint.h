@@ -26,7 +26,7 @@ struct WeightDelta {
   const TensorEntry* up = nullptr;
   const TensorEntry* down = nullptr;  // null: `up` is the difference itself, in the tensor's shape
   double scale = 1;
-  std::shared_ptr<const TensorEntry> part = {};  // what `up` points to where it is no entry of the file's own
+  std::vector<std::shared_ptr<const TensorEntry>> made = {};  // `up` and `down`, where they are no entries of the file
 };
 
 /// By the tensor's name, each in the order in which they are added.
@@ -44,7 +44,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};  // gets the elements of each one that is asked for
   WeightDeltas deltas = {};                                       // to its tensors
-  std::string prefix = {};                                        // of every name in the file
+  std::string prefix = {};                                        // of every name in the file, without wrappers
   const NameMap* names = nullptr;                                 // diffusers', and those of the file; null: the same
   bool by_itself = false;  // its weights are named by themselves, not as a folder of diffusers'
 
@@ -65,7 +65,7 @@ struct ChosenFile {
 struct Part;
 
 /// These weights as a component of this part: no config, and nothing is known of what it holds. Of a file of several
-/// components, the tensors under one of the part's prefixes.
+/// components, the tensors under the part's prefixes.
 Component component_of(const StoredWeights& weights, const Part& part);
 
 /// What a run is made of: its pipeline's class, and for each role ("transformer", "vae") a config and weights: a folder

@@ -10,6 +10,7 @@
 
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/found_parts.h"
+#include "models/checkpoint/lora_names.h"
 #include "models/checkpoint/stored_weights.h"
 
 namespace sparsereel::models {
@@ -169,20 +170,10 @@ std::string first_that_fits(const std::vector<Named>& tensors, std::span<const R
   return found == rows.end() ? "" : found->what;
 }
 
-bool is_of_lora(std::string_view name) {
-  constexpr std::string_view kMarks[] = {"lora_A",  "lora_B", "lora_down", "lora_up", "lora.down",
-                                         "lora.up", "hada_w", "lokr_w",    "lora_te", "lora_unet"};
-  return std::ranges::any_of(kMarks, [&](std::string_view mark) { return name.find(mark) != std::string_view::npos; });
-}
-
 std::string told_by_names(const StoredWeights& weights) {
   std::vector<Named> tensors;
-  bool lora = false;
-  for (const auto& [name, place] : weights.tensors) {
-    tensors.push_back({name, place.second});
-    lora = lora || is_of_lora(name);
-  }
-  if (!lora) return first_that_fits(tensors, kModels);
+  for (const auto& [name, place] : weights.tensors) tensors.push_back({name, place.second});
+  if (!is_lora(weights.tensors)) return first_that_fits(tensors, kModels);
   for (Named& tensor : tensors) std::ranges::replace(tensor.name, '.', '_');
   return first_that_fits(tensors, kLoras);
 }

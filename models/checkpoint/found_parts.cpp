@@ -12,6 +12,7 @@
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/expert_partner.h"
+#include "models/checkpoint/lora_names.h"
 #include "models/checkpoint/model_tree.h"
 #include "models/checkpoint/tokenizer_place.h"
 #include "models/files/config_fields.h"
@@ -47,15 +48,6 @@ std::vector<FoundPart> parts_in(const StoredWeights& weights) {
   return parts;
 }
 
-/// Most of its tensors are a LoRA's matrices.
-bool is_lora(const StoredWeights& weights) {
-  const auto is_of_lora = [](const auto& tensor) {
-    const auto has = [&](const char* text) { return tensor.first.find(text) != std::string::npos; };
-    return has("lora_") || has(".lora.") || has("hada_w") || has("lokr_w");
-  };
-  return 2 * std::ranges::count_if(weights.tensors, is_of_lora) > std::ssize(weights.tensors);
-}
-
 /// The parts of a file, and the state of the file when it was read.
 struct KnownFile {
   std::optional<std::pair<dev_t, ino_t>> identity;
@@ -79,7 +71,7 @@ KnownFile known_file(const fs::path& file) {
       found->second.bytes == bytes)
     return found->second;
   const StoredWeights weights = open_weights(file);
-  KnownFile read{.identity = identity, .changed = changed, .bytes = bytes, .is_lora = is_lora(weights)};
+  KnownFile read{.identity = identity, .changed = changed, .bytes = bytes, .is_lora = is_lora(weights.tensors)};
   if (!read.is_lora) read.parts = parts_in(weights);
   return known[file] = std::move(read);
 }

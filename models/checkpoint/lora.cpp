@@ -12,6 +12,7 @@
 #include "hilbert/exact_text.h"
 #include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/foreign_model.h"
+#include "models/checkpoint/lora_names.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/files/sha256.h"
@@ -20,11 +21,6 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char* kTextEncoder = "text_encoder";
-
-std::string underscored(std::string name) {
-  std::ranges::replace(name, '.', '_');
-  return name;
-}
 
 /// As diffusers names it, and as other programs do.
 std::vector<PlacedName> spellings(const std::string& name, const Part& part) {
@@ -67,6 +63,13 @@ class Layers {
   }
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
+  }
+  /// Those of the layer's matrix: the numbers of its bias, where it has one; 0 where it has neither.
+  int64_t rows(const std::string& layer) const {
+    for (const char* kind : {".bias", ".weight"})
+      if (const std::string found = tensor(layer, kind); !found.empty() && !shape(found).empty())
+        return shape(found).front();
+    return 0;
   }
 
  private:
@@ -134,17 +137,42 @@ size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origi
   return count;
 }
 
-/// Whether a convolution differs in its input channels alone: those of a model that takes an image beside the video.
-bool takes_other_channels(const std::vector<int64_t>& shape, const std::vector<int64_t>& wanted) {
-  if (shape.size() < 3 || shape.size() != wanted.size()) return false;
-  std::vector<int64_t> same = shape;
-  same[1] = wanted[1];
-  return same == wanted;
+using Shape = std::vector<int64_t>;
+
+/// The product of the sizes from `axis` on; 0 where it does not fit into 63 bits.
+int64_t product(const Shape& shape, size_t axis) {
+  int64_t result = 1;
+  for (size_t i = axis; i < shape.size(); ++i)
+    if (__builtin_mul_overflow(result, shape[i], &result)) return 0;
+  return result;
+}
+
+/// True where B times A has the weight's shape, of so many rows. A convolution's weight [out, in, kernel] is a matrix
+/// with in x kernel columns. Files hold its A in either shape, and GGUF's hold the weight as [out x in, kernel].
+bool product_fits(const Shape& shape, const Shape& wanted, int64_t rows) {
+  if (shape.size() == wanted.size()) return shape == wanted;
+  return shape[0] == rows && product(shape, 0) > 0 && product(shape, 0) == product(wanted, 0);
+}
+
+/// True where a convolution differs in its input channels alone: those of a model that takes an image beside the video.
+bool takes_other_channels(Shape shape, const Shape& wanted) {
+  if (wanted.size() < 3) return false;
+  const int64_t kernel = product(wanted, 2);
+  if (shape.size() == 2) return shape[0] == wanted[0] && kernel > 0 && shape[1] % kernel == 0;
+  if (shape.size() != wanted.size()) return false;
+  shape[1] = wanted[1];
+  return shape == wanted;
+}
+
+/// The same numbers as a matrix of as many rows.
+std::shared_ptr<const TensorEntry> as_matrix(TensorEntry entry) {
+  entry.shape = {entry.shape[0], product(entry.shape, 1)};
+  return std::make_shared<TensorEntry>(std::move(entry));
 }
 
 /// What of a file's layers cannot be added, all of it in one text.
 struct Complaints {
-  std::vector<std::string> unknown, other_channels, convolutions, misshaped;
+  std::vector<std::string> unknown, strangers, other_channels, convolutions, misshaped;
 
   std::string text() const {
     std::string all;
@@ -153,8 +181,9 @@ struct Complaints {
       all += (all.empty() ? "" : "; ") + std::to_string(list.size()) + kind + first_of(list);
     };
     add(unknown, unknown.size() == 1 ? " layer that this model has not: " : " layers that this model has not: ");
+    add(strangers, strangers.size() == 1 ? " tensor that is no LoRA's: " : " tensors that are no LoRA's: ");
     add(other_channels, " of other input channels: ");
-    add(convolutions, " of convolutions, which are not supported: ");
+    add(convolutions, " of convolutions with a kernel in B, which are not supported: ");
     add(misshaped, " of another shape: ");
     return all;
   }
@@ -174,11 +203,11 @@ std::string difference(const LoraOrigin& origin, const Family& family, const Mod
   return {};
 }
 
-bool names_another_expert(const LoraFile& lora, const ModelSpec& spec) {
-  return std::ranges::any_of(lora.layers, [&](const LoraLayer& layer) {
-    const auto is_of = [&](const ExpertSpec& expert) { return layer.part == expert.role; };
-    return std::any_of(spec.experts.begin() + 1, spec.experts.end(), is_of);
-  });
+bool names_experts(const LoraFile& lora, const ModelSpec& spec) {
+  return lora.numbers_transformers || std::ranges::any_of(lora.layers, [&](const LoraLayer& layer) {
+           const auto is_of = [&](const ExpertSpec& expert) { return layer.part == expert.role; };
+           return std::any_of(spec.experts.begin() + 1, spec.experts.end(), is_of);
+         });
 }
 
 /// One file's way into the checkpoint.
@@ -191,7 +220,7 @@ class Adding {
         choice_(choice),
         lora_(read_lora(choice.file)),
         strict_(strict),
-        names_experts_(names_another_expert(lora_, spec)) {}
+        names_experts_(names_experts(lora_, spec)) {}
 
   const std::vector<std::string>& warnings() const { return warnings_; }
   /// True where the text encoder changes.
@@ -226,7 +255,8 @@ class Adding {
   }
 
   void add(const LoraLayer& layer, const std::string& role) {
-    if (layer.convolves()) return note(complaints_.convolutions, in_quotes(layer.up->name));
+    if (layer.up != nullptr && product(layer.up->shape, 2) != 1)
+      return note(complaints_.convolutions, in_quotes(layer.up->name));
     const Layers& layers = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first->second;
     std::vector<PlacedName> changed = layers.find(layer);
     if (changed.empty()) changed.push_back({});  // each of its tensors is unknown
@@ -248,18 +278,22 @@ class Adding {
     const std::string tensor = layers.tensor(place.layer.name, kind);
     if (tensor.empty()) return note(complaints_.unknown, in_quotes(entry->name));
     WeightDelta delta = {.file = lora_.file, .up = entry, .down = down, .scale = choice_.scale * strength};
+    Shape shape = entry->shape;
     if (const auto part = place.layer.rows == nullptr ? std::nullopt : part_of(*entry, *place.layer.rows)) {
-      delta.part = std::make_shared<TensorEntry>(*part);
-      delta.up = delta.part.get();
+      delta.up = delta.made.emplace_back(std::make_shared<TensorEntry>(*part)).get();
+      shape = part->shape;
     }
-    std::vector<int64_t> shape = delta.up->shape;
-    if (down != nullptr) shape = {shape[0], down->shape[1]};
-    if (shape != layers.shape(tensor)) {
-      const bool other_channels = takes_other_channels(shape, layers.shape(tensor));
-      return note(other_channels ? complaints_.other_channels : complaints_.misshaped,
+    const Shape& wanted = layers.shape(tensor);
+    if (down != nullptr) {
+      shape = down->shape;
+      shape[0] = delta.up->shape[0];
+      delta.up = delta.made.emplace_back(as_matrix(*delta.up)).get();
+      delta.down = delta.made.emplace_back(as_matrix(*down)).get();
+    }
+    if (down == nullptr ? shape != wanted : !product_fits(shape, wanted, layers.rows(place.layer.name)))
+      return note(takes_other_channels(shape, wanted) ? complaints_.other_channels : complaints_.misshaped,
                   in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) + " is " +
-                      shape_text(layers.shape(tensor)));
-    }
+                      shape_text(wanted));
     if (!fits_float(delta.scale))
       throw bad_option("lora",
                        text_of({choice_}, true) + ": with the file's alpha the scale of " + in_quotes(entry->name) +
@@ -275,6 +309,7 @@ class Adding {
 
   /// What the model has not is left out, as long as the file is for such a model.
   void refuse_or_warn() {
+    complaints_.strangers = lora_.strangers;
     const std::string listed = complaints_.text(), file = choice_.file.string();
     if (lora_.guesses_alpha)
       warnings_.push_back(file + ": has PEFT's names and no alpha, which is taken to be the rank");
@@ -297,7 +332,7 @@ class Adding {
   const LoraChoice& choice_;
   LoraFile lora_;
   bool strict_;
-  bool names_experts_;                          // another than the first
+  bool names_experts_;                          // its names say which of several transformers they mean
   std::map<std::string, Layers> layers_;        // by role
   std::map<std::string, WeightDeltas> deltas_;  // likewise
   Complaints complaints_;
@@ -354,7 +389,7 @@ std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelS
   for (LoraChoice& lora : loras) {
     const std::string expert = lora.expert.empty() ? expert_of_file(lora.file) : "";
     const bool known = std::ranges::find(spec.experts, expert, &ExpertSpec::name) != spec.experts.end();
-    if (known && !names_another_expert(read_lora(lora.file), spec)) lora.expert = expert;
+    if (known && !names_experts(read_lora(lora.file), spec)) lora.expert = expert;
   }
   return loras;
 }

@@ -31,8 +31,8 @@ LoraOrigin origin_of(const LoraFile& lora);
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
 /// Lets the checkpoint's weights be read with the LoRAs added. Only headers are read. Layers that the checkpoint has
-/// not, LoRAs of convolutions, and differences of convolutions of other input channels are left out where they are not
-/// all that a file holds and the others fit (LoRAs of models that take images): a warning a file counts and names them.
+/// not, tensors that are no LoRA's, and layers of convolutions that have other input channels or a kernel in B are left
+/// out where the file's other layers fit (LoRAs of models that take images): a warning a file counts and names them.
 /// `strict`: they are refused. Experts are chosen by with_experts(), and a warning says for which files.
 /// Throws one Error a file that lists all that does not fit and says what the file seems to be made for.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,

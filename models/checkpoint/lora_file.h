@@ -2,7 +2,6 @@
 // few bytes of the alphas. No torch.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -22,24 +21,23 @@ struct LoraLayer {
   const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it
   const TensorEntry* diff = nullptr;  // of the whole weight, in its shape: neither A nor B
   const TensorEntry* diff_bias = nullptr;
-  double alpha = 0;     // the rank, where the file names none
+  double alpha = 0;     // the rank, where nothing says another one
   double strength = 1;  // alpha / rank
 
   int64_t rank() const { return down == nullptr ? 0 : down->shape[0]; }
-  bool convolves() const { return down != nullptr && std::max(down->shape.size(), up->shape.size()) > 2; }
 };
 
 struct LoraFile {
   std::shared_ptr<const TensorFile> file;
-  std::vector<LoraLayer> layers;  // by their names
-  bool guesses_alpha = false;     // its alphas are in PEFT's adapter_config.json, and not here
+  std::vector<LoraLayer> layers;       // by their names
+  std::vector<std::string> strangers;  // names of tensors that are no LoRA's
+  bool numbers_transformers = false;   // it says "transformer_1", which means the first of several and no other
+  bool guesses_alpha = false;          // its names are PEFT's, which keeps alphas elsewhere, and nothing says one
 };
 
-/// The names of diffusers and PEFT ("transformer.x.lora_A.weight", with alphas in the file's metadata), kohya's
-/// ("lora_unet_x.lora_down.weight"), and "diffusion_model.x.lora_down.weight" with "x.diff" and "x.diff_b" as
-/// distilled models have them; "base_model.model." and "pipe.dit." may stand before. Throws Error naming file and
-/// tensor where it is something else: another kind of adapter, an A without its B, ranks or shapes that do not fit each
-/// other, an impossible alpha.
+/// Reads the names of lora_names.h and the alphas of tensors or of lora_settings.h. Throws Error naming file and tensor
+/// where it is something else: another kind of adapter, a file without a layer, an A without its B, ranks or shapes
+/// that do not fit each other, an impossible alpha.
 LoraFile read_lora(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -245,7 +245,7 @@ at::Tensor WeightReader::read_named(const std::string& name, const Parameter& pa
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
   const std::vector<WeightDelta>& deltas = deltas_of(name);
   if (!scales.defined() && deltas.empty()) return source_->read(*stored, dtype).view(shape);
-  return merged(*stored, scales, deltas, dtype).view(shape);
+  return merged(*stored, shape, scales, deltas, dtype);
 }
 
 const std::vector<WeightDelta>& WeightReader::deltas_of(const std::string& name) const {
@@ -267,11 +267,11 @@ struct WeightReader::Addend {
 
 /// In fp32: of many small changes bf16 would lose some. A few rows at a time: on a CPU a whole tensor in fp32 costs
 /// more in fresh memory than the products do.
-at::Tensor WeightReader::merged(const StoredTensor& stored, const at::Tensor& scales,
+at::Tensor WeightReader::merged(const StoredTensor& stored, const std::vector<int64_t>& shape, const at::Tensor& scales,
                                 const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
   std::vector<Addend> addends;
   for (const WeightDelta& delta : deltas) addends.push_back(addend(delta));
-  const at::Tensor weight = source_->read(stored, scalar_type(stored.dtype).value_or(at::kFloat));
+  const at::Tensor weight = source_->read(stored, scalar_type(stored.dtype).value_or(at::kFloat)).view(shape);
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});

@@ -4,7 +4,7 @@ import shutil
 import struct
 import unittest
 
-from support import MODEL, PROMPT, ROOT, CommandLineTest, read_safetensors
+from support import MODEL, PROMPT, ROOT, CommandLineTest, read_safetensors, write_safetensors
 
 FILES = ROOT / 'tests' / 'parity' / 'data' / 'lora'
 STYLE, OTHER = FILES / 'metadata.safetensors', FILES / 'plain.safetensors'
@@ -44,6 +44,31 @@ class Lora(CommandLineTest):
     def test_the_text_encoder_has_its_own(self):
         self.assertNotEqual(self.latents('--lora', FILES / 'text.safetensors'), self.latents())
         self.assertEqual(self.latents('--lora', FILES / 'kohya.safetensors'), self.latents('--lora', STYLE))
+
+    def test_a_file_beside_peft_s_own_has_its_alpha(self):
+        """STYLE's layers without its metadata, by whose alpha they are one and a half times as strong, and three quarters by a pattern."""
+        plain = read_safetensors(STYLE)
+        metadata = json.loads(plain.pop('__metadata__')['lora_adapter_metadata'])
+        settings = {name.removeprefix('transformer.'): value for name, value in metadata.items() if name.startswith('transformer.')}
+        (self.folder / 'peft').mkdir()
+        write_safetensors(self.folder / 'peft' / 'adapter_model.safetensors', {name.replace('transformer.', 'base_model.model.', 1): tensor for name, tensor in plain.items()})
+        config = self.folder / 'peft' / 'adapter_config.json'
+        config.write_text(json.dumps(settings))
+        self.assertEqual(self.latents('--lora', 'peft/adapter_model.safetensors'), self.latents('--lora', STYLE))
+        config.write_text(json.dumps(settings | {'lora_alpha': 'much', 'alpha_pattern': {}}))
+        self.fail_with(self.generate('-o', 'b.gif', '--lora', 'peft/adapter_model.safetensors'), 2, 'peft/adapter_config.json: lora_alpha is not a finite number')
+        config.unlink()
+        result = self.succeed(self.generate(*ONE, '-o', 'c.gif', '--lora', 'peft/adapter_model.safetensors'))
+        self.assertIn("has PEFT's names and no alpha", result.stderr)
+
+    def test_a_name_may_have_commas_and_colons(self):
+        style = self.latents('--lora', STYLE)
+        for name in ('ink, wash.safetensors', 'style:v2.safetensors'):
+            shutil.copy(STYLE, self.folder / name)
+            self.assertEqual(self.latents('--lora', name), style)
+        both = self.latents('--lora', f'{STYLE}:0.5', '--lora', OTHER)
+        self.assertEqual(self.latents('--lora', f'ink, wash.safetensors:0.5,{OTHER}'), both)
+        self.assertEqual(self.latents('--lora', 'style:v2.safetensors:0.5', '--lora', OTHER), both)
 
     def test_bf16_takes_the_sum(self):
         bf16 = ('--dtype', 'bf16', '--attention', 'full')
@@ -158,6 +183,15 @@ class Lora(CommandLineTest):
         self.assertEqual(lora['targets']['blocks_*_self_attn_q'], 2)
         copy = shutil.copy(OTHER, self.folder / 'wan_high_noise.safetensors')
         self.assertEqual(json.loads(self.succeed(self.run_program('inspect', copy, '--json')).stdout)['lora']['expert'], 'high')
+
+    def test_inspect_counts_tensors_that_no_lora_has(self):
+        tensors = read_safetensors(STYLE)
+        del tensors['__metadata__']
+        more = write_safetensors(self.folder / 'more.safetensors', tensors | {'step': ('F32', [1], bytes(4))})
+        self.assertIn('1 tensor besides, which no LoRA has', self.succeed(self.run_program('inspect', more)).stdout)
+        self.assertNotIn('besides', self.succeed(self.run_program('inspect', STYLE)).stdout)
+        for file, count in ((more, 1), (STYLE, 0)):
+            self.assertEqual(json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)['lora']['other_tensors'], count)
 
     def test_inspect_shows_files_that_are_no_lora_as_before(self):
         self.latents()

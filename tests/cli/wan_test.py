@@ -181,23 +181,52 @@ class OneFile(CommandLineTest):
         dtype, shape, data = tensors['head.head.bias']
         tensors['head.head.bias'] = (dtype, shape, struct.pack('<e', 0.5) * (len(data) // 2))
 
+    @staticmethod
+    def folded(tensors):
+        """As GGUF has them, of no more than four dimensions."""
+        for name in tensors:
+            dtype, shape, data = tensors[name]
+            if name == 'patch_embedding.weight':
+                shape = [shape[0] * shape[1], *shape[2:]]
+            if name.endswith('modulation'):
+                shape = shape[1:]
+            tensors[name] = (dtype, shape, data)
+        tensors['freqs'] = ('F32', [2], bytes(8))
+
     def test_makes_the_same_frames_as_the_folder(self):
-        def folded(tensors):
-            for name in tensors:
-                dtype, shape, data = tensors[name]
-                if name == 'patch_embedding.weight':
-                    shape = [shape[0] * shape[1], *shape[2:]]
-                if name.endswith('modulation'):
-                    shape = shape[1:]
-                tensors[name] = (dtype, shape, data)
-            tensors['freqs'] = ('F32', [2], bytes(8))
         usual = self.video()
-        for name, file in (('bare', self.file('bare.safetensors')), ('folded', self.file('folded.safetensors', folded)),
+        for name, file in (('bare', self.file('bare.safetensors')), ('folded', self.file('folded.safetensors', self.folded)),
                            ('prefixed', self.file('prefixed.safetensors', spell=lambda each: 'model.diffusion_model.' + authors_name(each))),
                            ('diffusers', self.file('diffusers.safetensors', spell=str))):
             with self.subTest(name):
                 self.assertEqual(self.video('--transformer', file), usual)
         self.assertNotEqual(self.video('--transformer', self.file('other.safetensors', self.other_values)), usual)
+
+    def test_names_may_be_wrapped(self):
+        usual = self.video()
+        state = {authors_name(name): tensor for name, tensor in read_weights(Path(MODEL) / 'transformer').items()}
+        wrapped = {'model.' + re.sub(r'(blocks\.\d+\.)', r'\1_fsdp_wrapped_module.', name): tensor for name, tensor in state.items()}
+        self.assertEqual(self.video('--transformer', write_safetensors(self.folder / 'fsdp.safetensors', wrapped)), usual)
+        other = {f'model.{name}': (dtype, shape, bytes(len(data))) for name, (dtype, shape, data) in state.items()}
+        averaged = quantised.write_pth(self.folder / 'trainer.pt', generator=other, generator_ema=wrapped, critic=other)
+        self.assertEqual(self.video('--transformer', averaged), usual)
+
+    def test_a_lora_of_the_patch_embedding_is_added_to_it(self):
+        weights = read_weights(Path(MODEL) / 'transformer')
+        name = 'patch_embedding.weight'
+        _, shape, data = weights[name]
+        columns = math.prod(shape[1:])
+        down, up = [(i % 5 - 2) / 8 for i in range(columns)], [(i % 3 - 1) / 4 for i in range(shape[0])]
+        sums = [number + up[i // columns] * down[i % columns] for i, number in enumerate(struct.unpack(f'<{len(data) // 2}e', data))]
+        merged = self.video('--transformer', write_safetensors(self.folder / 'merged.safetensors', weights | {name: ('F32', shape, struct.pack(f'<{len(sums)}f', *sums))}))
+        self.assertNotEqual(merged, self.video())
+        a, b = struct.pack(f'<{columns}f', *down), struct.pack(f'<{shape[0]}f', *up)
+        for title, a_shape, b_shape in (('convolutions', [1, *shape[1:]], [shape[0], 1, 1, 1, 1]), ('matrices', [1, columns], [shape[0], 1])):
+            layer = 'diffusion_model.patch_embedding'
+            lora = write_safetensors(self.folder / 'lora.safetensors', {f'{layer}.lora_A.weight': ('F32', a_shape, a), f'{layer}.lora_B.weight': ('F32', b_shape, b)})
+            for file in ([], ['--transformer', self.file('folded.safetensors', self.folded)]):
+                with self.subTest(title, file=file):
+                    self.assertEqual(self.video('--lora', lora, '--strict-lora', *file), merged)
 
     def test_each_of_two_experts_has_its_own(self):
         usual = self.video('-m', TWO)

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "models/checkpoint/expert_name.h"
+#include "models/checkpoint/lora_names.h"
 #include "models/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
@@ -99,7 +100,12 @@ TEST_F(Lora, TheScaleOfALayerIsAlphaOverRank) {
   EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8})", pair), 2);
   EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8, "transformer.use_rslora": true})", pair), 4);
   EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"attn1.to_q": 1}})", pair), 0.25);
+  EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"^.*\\.to_[q]": 1}})", pair), 0.25);
   EXPECT_EQ(strength(R"({"text_encoder.lora_alpha": 8})", pair), 1) << "another part's";
+  for (const char* key : {"alpha", "lora_alpha", "network_alpha"}) {
+    EXPECT_EQ(read_lora(write(pair, {{key, "2"}})).layers.at(0).strength, 0.5) << key;
+    EXPECT_EQ(read_lora(write(with_alpha, {{key, "16"}})).layers.at(0).strength, 0.5) << key;
+  }
   EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8})", with_alpha), 0.5) << "the tensor's is nearer";
 }
 
@@ -141,11 +147,21 @@ TEST_F(Lora, NamesInEverySpelling) {
        {"transformer.blocks.0.attn1.to_q", "blocks.0.self_attn.q", "diffusion_model.blocks.0.self_attn.q",
         "base_model.model.blocks.0.self_attn.q", "base_model.model.transformer.blocks.0.attn1.to_q",
         "base_model.model.diffusion_model.blocks.0.self_attn.q", "pipe.dit.blocks.0.self_attn.q",
-        "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q"}) {
+        "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q",
+        // Wrapped by trainers, compilers and pipelines.
+        "transformer.base_model.model.blocks.0.attn1.to_q", "unet.base_model.model.blocks.0.attn1.to_q",
+        "module.blocks.0.self_attn.q", "_orig_mod.blocks.0.self_attn.q", "module._orig_mod.blocks.0.self_attn.q",
+        "transformer._orig_mod.blocks.0.attn1.to_q", "diffusion_model._orig_mod.blocks.0.self_attn.q",
+        "transformer._fsdp_wrapped_module.blocks.0._fsdp_wrapped_module.attn1.to_q",
+        "blocks.0._checkpoint_wrapped_module.self_attn.q", "model.diffusion_model.blocks.0.self_attn.q",
+        "diffusion_model.transformer.blocks.0.self_attn.q", "dit.blocks.0.self_attn.q", "model.blocks.0.self_attn.q",
+        "base_model.model.unet.blocks.0.self_attn.q", "lora_unet_blocks_0.self_attn.q",
+        "lora_unet__orig_mod_blocks_0_self_attn_q", "lora_unet_blocks_0__orig_mod_self_attn_q"}) {
     const std::string name = base;
     for (const auto& [down, up] : {std::pair{".lora_A.weight", ".lora_B.weight"},
                                    {".lora_down.weight", ".lora_up.weight"},
                                    {".lora_A.default.weight", ".lora_B.default.weight"},
+                                   {".lora_A.style.weight", ".lora_B.style.weight"},
                                    {".lora.down.weight", ".lora.up.weight"},
                                    {"_lora.down.weight", "_lora.up.weight"},
                                    {".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight"},
@@ -210,6 +226,27 @@ TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
   EXPECT_TRUE(does_not_fit(model, file + "@high", {"@high", "which transformer they are for"}));
 }
 
+TEST_F(Lora, ANumberOfATransformerMeansNoOther) {
+  const std::string model = "wan/pipeline_two_experts", query = ".blocks.0.self_attn.q";
+  const auto of = [&](const std::string& first, const std::string& second) {
+    std::vector<Tensor> tensors;
+    for (const std::string& name : {first, second})
+      if (!name.empty()) tensors.push_back({name + query + ".diff", {32, 32}});
+    return write(tensors).string();
+  };
+  const std::string one = "diffusion_model.transformer_1", two = "diffusion_model.transformer_2";
+  const std::string both = of(one, two);
+  EXPECT_EQ(added(model, both, "transformer").size(), 1U);
+  EXPECT_EQ(added(model, both, "transformer_2").size(), 1U);
+  const std::string first = of(one, "");
+  EXPECT_EQ(added(model, first, "transformer").size(), 1U);
+  EXPECT_TRUE(added(model, first, "transformer_2").empty());
+  const std::string second = of("", two);
+  EXPECT_TRUE(added(model, second, "transformer").empty());
+  EXPECT_EQ(added(model, second, "transformer_2").size(), 1U);
+  EXPECT_EQ(added("wan/pipeline", of(one, ""), "transformer").size(), 1U);
+}
+
 TEST_F(Lora, AFileGoesToTheExpertThatItsNameSays) {
   const std::string model = "wan/pipeline_two_experts";
   const auto copy = [&](const std::string& name) {
@@ -253,10 +290,21 @@ TEST_F(Lora, ThePartOfTheTextEncoderIsItsOwn) {
   const std::string file = (kData / "lora/text.safetensors").string();
   EXPECT_EQ(added("pipeline", file, "text_encoder").size(), 2U);
   EXPECT_TRUE(added("pipeline", file, "transformer").empty());
-  const std::string kohya = "lora_te_encoder_block_0_layer_0_SelfAttention_q";
-  const fs::path flat = write({{kohya + ".lora_down.weight", {2, 32}}, {kohya + ".lora_up.weight", {32, 2}}});
-  EXPECT_EQ(added("pipeline", flat.string(), "text_encoder").count("encoder.block.0.layer.0.SelfAttention.q.weight"),
-            1U);
+}
+
+TEST_F(Lora, LayersOfTheTextEncoderHaveManyNames) {
+  const std::string layer = "encoder.block.0.layer.0.SelfAttention.q";
+  for (const std::string& name :
+       {"text_encoder." + layer, "text_encoders." + layer, "text_encoders.t5xxl.transformer." + layer,
+        "text_encoders.transformer." + layer, "t5xxl.transformer." + layer, "text_encoder.base_model.model." + layer,
+        "base_model.model.text_encoder." + layer, "text_encoder._orig_mod." + layer,
+        std::string("lora_te_encoder_block_0_layer_0_SelfAttention_q"),
+        std::string("lora_te1_encoder_block_0_layer_0_SelfAttention_q")}) {
+    const fs::path file = write({{name + ".lora_A.weight", {2, 32}}, {name + ".lora_B.weight", {32, 2}}});
+    EXPECT_NO_THROW(warnings("pipeline", file, /*strict=*/true)) << name;
+    EXPECT_EQ(added("pipeline", file.string(), "text_encoder").count(layer + ".weight"), 1U) << name;
+    EXPECT_TRUE(added("pipeline", file.string(), "transformer").empty()) << name;
+  }
 }
 
 TEST_F(Lora, LayersOfTheTextEncoderAreForEveryExpert) {
@@ -323,21 +371,61 @@ TEST_F(Lora, LayersForAnImageAreLeftOutWithAWarning) {
                            {"does not fit this model", "4 layers", "other input channels"}));
 }
 
-TEST_F(Lora, OfConvolutionsAreLeftOutWithAWarning) {
+TEST_F(Lora, AConvolutionsLayerIsAMatrix) {
+  const std::string patches = "diffusion_model.patch_embedding";
+  using Axes = std::vector<int64_t>;
+  for (const auto& [down, up] : {std::pair<Axes, Axes>{{2, 4, 1, 2, 2}, {32, 2, 1, 1, 1}},
+                                 {{2, 16}, {32, 2}},
+                                 {{2, 4, 1, 2, 2}, {32, 2}},
+                                 {{2, 16, 1, 1}, {32, 2, 1, 1}}}) {
+    const fs::path file = write({{patches + ".lora_A.weight", down}, {patches + ".lora_B.weight", up}});
+    EXPECT_TRUE(warnings("wan/pipeline", file, /*strict=*/true).empty());
+    const WeightDeltas deltas = added("wan/pipeline", file.string(), "transformer");
+    const WeightDelta& delta = deltas.at("patch_embedding.weight").at(0);
+    EXPECT_EQ(delta.up->shape, (Axes{32, 2}));
+    EXPECT_EQ(delta.down->shape, (Axes{2, 16}));
+    EXPECT_EQ(delta.down->bytes, size_t{2 * 16 * 4});
+  }
+  const std::string image = "transformer.patch_embed.proj";  // has a frame's two axes
+  const fs::path file = write({{image + ".lora_A.weight", {2, 4, 2, 2}}, {image + ".lora_B.weight", {32, 2, 1, 1}}});
+  EXPECT_EQ(added("pipeline", file.string(), "transformer").count("patch_embed.proj.weight"), 1U);
+}
+
+TEST_F(Lora, AConvolutionsLayerOfOtherChannelsIsLeftOutWithAWarning) {
   const std::string query = "diffusion_model.blocks.0.self_attn.q", patches = "diffusion_model.patch_embedding";
-  const std::vector<Tensor> convolution = {{patches + ".lora_A.weight", {2, 4, 1, 2, 2}},
-                                           {patches + ".lora_B.weight", {32, 2, 1, 1, 1}},
-                                           {patches + ".alpha", {}}};
-  std::vector<Tensor> both = convolution;
-  both.push_back({query + ".lora_A.weight", {2, 32}});
-  both.push_back({query + ".lora_B.weight", {32, 2}});
-  const fs::path file = write(both);
-  const std::string words = "1 of convolutions, which are not supported: \"" + patches + ".lora_B.weight\"";
-  EXPECT_THAT(warnings("wan/pipeline", file), ElementsAre(file.string() + ": left out: " + words));
-  EXPECT_THAT(warnings("wan/pipeline_two_experts", file), ElementsAre(file.string() + ": left out: " + words));
+  const std::vector<Tensor> others = {{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}};
+  using Axes = std::vector<int64_t>;
+  const auto both = [&](const Axes& down, const Axes& up) {
+    std::vector<Tensor> all = {{patches + ".lora_A.weight", down}, {patches + ".lora_B.weight", up}};
+    all.insert(all.end(), others.begin(), others.end());
+    return write(all);
+  };
+  const auto expect_left_out = [&](const fs::path& file, const std::string& words) {
+    for (const char* model : {"wan/pipeline", "wan/pipeline_two_experts"})
+      EXPECT_THAT(warnings(model, file), ElementsAre(testing::HasSubstr(": left out: 1 of " + words))) << model;
+    EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").size(), 1U);
+    EXPECT_TRUE(throws_error([&] { warnings("wan/pipeline", file, /*strict=*/true); }, {words}));
+  };
+  expect_left_out(both({2, 36, 1, 2, 2}, {32, 2, 1, 1, 1}), "other input channels: \"" + patches + ".lora_B.weight\"");
+  expect_left_out(both({2, 144}, {32, 2}), "other input channels: \"" + patches + ".lora_B.weight\"");
+  expect_left_out(both({2, 4, 1, 1, 1}, {32, 2, 1, 2, 2}), "convolutions with a kernel in B");
+  EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 4, 1, 2, 2}, {31, 2}).string(), {"1 of another shape"}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 63}, {32, 2}).string(), {"1 of another shape"}));
+}
+
+TEST_F(Lora, OtherTensorsAreLeftOutWithAWarning) {
+  const std::string query = "diffusion_model.blocks.0.self_attn.q";
+  const fs::path file =
+      write({{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}, {"step", {1}}, {"ema", {2}}});
+  EXPECT_THAT(warnings("wan/pipeline", file),
+              ElementsAre(file.string() + ": left out: 2 tensors that are no LoRA's: \"ema\", \"step\""));
   EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").size(), 1U);
-  EXPECT_TRUE(throws_error([&] { warnings("wan/pipeline", file, /*strict=*/true); }, {words}));
-  EXPECT_TRUE(does_not_fit("wan/pipeline", write(convolution).string(), {words}));
+  EXPECT_TRUE(throws_error([&] { warnings("wan/pipeline", file, /*strict=*/true); }, {"2 tensors", "\"step\""}));
+  const std::string deep = "diffusion_model.blocks.7.self_attn.q";
+  EXPECT_TRUE(does_not_fit(
+      "wan/pipeline",
+      write({{deep + ".lora_A.weight", {2, 32}}, {deep + ".lora_B.weight", {32, 2}}, {"step", {1}}}).string(),
+      {"1 layer that this model has not", "1 tensor that is no LoRA's"}));
 }
 
 TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
@@ -409,7 +497,8 @@ TEST_F(Lora, ImpossibleAlphasAreRefused) {
       refused({down, up}, {"lora_alpha is not a finite number"}, metadata(R"({"transformer.lora_alpha": "8"})")));
   EXPECT_TRUE(refused({down, up}, {"lora_alpha is not a finite number that a float holds"},
                       metadata(R"({"transformer.lora_alpha": 1e300})")));
-  EXPECT_TRUE(refused({down, up}, {"regular expression"}, metadata(R"({"transformer.alpha_pattern": {"to_.*": 2}})")));
+  EXPECT_TRUE(refused({down, up}, {"alpha_pattern", "regular expression"},
+                      metadata(R"({"transformer.alpha_pattern": {"to_(": 2}})")));
   EXPECT_TRUE(refused({down, up}, {"lora_adapter_metadata"}, metadata("{")));
   EXPECT_TRUE(refused({down, up}, {"not a JSON object"}, metadata("[1]")));
 }
@@ -425,6 +514,24 @@ TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
   EXPECT_TRUE(refused({{"lycoris_blocks_0_self_attn_q.lokr_w1", {2, 2}}}, {"LyCORIS", "not supported"}));
   EXPECT_TRUE(refused({{kQuery + ".oft_diag", {2, 2}}}, {"OFT"}));
   EXPECT_TRUE(refused({{"transformer_blocks.0.attn1.to_q.weight", {2, 2}}}, {"1 of 1 tensors are no LoRA's"}));
+}
+
+TEST(IsLora, MeansThatMostTensorsAreOneAdapters) {
+  const auto is_one = [](const std::vector<std::string>& names) {
+    TensorTable tensors;
+    for (const std::string& name : names) tensors[name] = {0, nullptr};
+    return is_lora(tensors);
+  };
+  EXPECT_TRUE(is_one({"x.lora_A.weight", "x.lora_B.weight"}));
+  EXPECT_TRUE(is_one({"x.lora_A.style.weight", "x.lora_B.style.weight", "step"}));
+  EXPECT_TRUE(is_one({"x.diff", "x.diff_b"}));
+  EXPECT_TRUE(is_one({"x_lora.up.weight", "x.lora.down.weight", "x.lora_linear_layer.up.weight"}));
+  EXPECT_TRUE(is_one({"lora_unet_x.hada_w1_a", "lora_unet_x.alpha", "lora_unet_x.other"}));
+  EXPECT_TRUE(is_one({"x.lokr_w1", "x.dora_scale"}));
+  EXPECT_FALSE(is_one({}));
+  EXPECT_FALSE(is_one({"x.weight", "x.bias"}));
+  EXPECT_FALSE(is_one({"act.alpha", "conv.weight", "conv.bias"})) << "an activation's";
+  EXPECT_FALSE(is_one({"x.weight", "y.weight", "x.lora_A.weight"}));
 }
 
 TEST_F(Lora, TruncatedAndMissingFilesAreRefused) {

@@ -126,6 +126,23 @@ TEST(Weights, DeltasThatMakeNoNumbersAreBlamedByTheirFiles) {
   EXPECT_NO_THROW(WeightReader(component, at::kCPU, at::kHalf).tensor("bad", {2, 2})) << "the checkpoint's own";
 }
 
+TEST(Weights, ADeltaOfAConvolutionIsItsMatrixWhateverShapeTheFileHas) {
+  const TemporaryFolder folder;
+  const at::Tensor weight = at::randn({6, 3, 1, 2, 2}), up = at::randn({6, 2}), down = at::randn({2, 12});
+  const at::Tensor folded = weight.reshape({18, 1, 2, 2});
+  write(folder.path(), {{"w", weight}, {"folded", folded}, {"up", up}, {"down", down}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  for (const char* name : {"w", "folded"})
+    component.deltas[name] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.5}};
+  const at::Tensor sum = weight + 0.5 * at::matmul(up, down).view({6, 3, 1, 2, 2});
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(weights.tensor("w", {6, 3, 1, 2, 2}).allclose(sum));
+  Parameter parameter{.names = {"folded"}, .stored = {6, 3, 1, 2, 2}, .shape = {6, 3, 1, 2, 2}};
+  parameter.reshaped = true;
+  EXPECT_TRUE(weights.read(parameter).allclose(sum));
+}
+
 TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
   const TemporaryFolder folder;
   const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6

@@ -1,0 +1,53 @@
+// What a LoRA's publisher says of its strength outside of its tensors. No torch.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sparsereel::models {
+
+/// The file in which PEFT keeps the settings of the adapter_model.safetensors beside it.
+inline constexpr const char* kAdapterConfig = "adapter_config.json";
+
+/// Settings as PEFT knows them: in the header as diffusers writes them, in kAdapterConfig, or the header's alpha alone.
+class LoraSettings {
+ public:
+  /// `metadata`: of the header of `file`. Reads kAdapterConfig where it belongs to `file`. Throws Error naming file and
+  /// field where one of them is no JSON object.
+  LoraSettings(const std::filesystem::path& file, const std::map<std::string, std::string>& metadata);
+
+  /// The alpha of a layer of this part of the model; nothing where it is not said. PEFT's alpha_pattern names layers by
+  /// regular expressions: the first one that fits a name, or what follows one of its dots, counts. Throws Error naming
+  /// file and field where it is no number that a float holds, or where an expression cannot be read.
+  std::optional<double> alpha(const std::string& part, const std::string& layer) const;
+
+  /// PEFT's use_rslora: alpha is divided by the root of the rank in place of the rank.
+  bool uses_rslora(const std::string& part) const { return flag(part, "use_rslora") != nullptr; }
+  /// The file that says use_dora; empty: none does.
+  std::string file_with_dora(const std::string& part) const;
+
+ private:
+  /// A JSON object of settings, and how errors name it.
+  struct Config {
+    std::string file, where;
+    nlohmann::json values;
+    bool by_part = false;  // its keys begin with the part: "transformer.lora_alpha"
+
+    const nlohmann::json* find(const std::string& part, const char* name) const;
+    double number(const nlohmann::json& value, const std::string& name) const;
+    std::optional<double> alpha_of_pattern(const std::string& part, const std::string& layer) const;
+    std::optional<double> alpha(const std::string& part, const std::string& layer) const;
+  };
+
+  const Config* flag(const std::string& part, const char* name) const;
+
+  std::vector<Config> configs_;  // the nearest to the tensors first
+  Config arguments_;             // those that a trainer makes its layers with
+};
+
+}  // namespace sparsereel::models
