@@ -13,6 +13,7 @@
 #include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/foreign_model.h"
 #include "models/checkpoint/lora_names.h"
+#include "models/checkpoint/lora_settings.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/files/sha256.h"
@@ -366,7 +367,11 @@ void check_expert(const LoraChoice& choice, const ModelSpec& spec) {
 
 std::string hash_of(const std::vector<LoraChoice>& loras) {
   std::string hashes;
-  for (const LoraChoice& lora : loras) hashes += (hashes.empty() ? "" : ",") + sha256_of_file(lora.file);
+  for (const LoraChoice& lora : loras) {
+    const std::filesystem::path config = adapter_config_of(lora.file);
+    const std::string own = sha256_of_file(lora.file);
+    hashes += (hashes.empty() ? "" : ",") + (config.empty() ? own : sha256(own + sha256_of_file(config)));
+  }
   return hashes;
 }
 

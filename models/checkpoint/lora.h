@@ -13,7 +13,8 @@
 
 namespace sparsereel::models {
 
-/// SHA-256 of each file, with commas between. Reads them to their ends.
+/// SHA-256 of each file, with commas between; where settings stand beside it (adapter_config_of()), the one of both
+/// files' hashes. Reads them to their ends.
 std::string hash_of(const std::vector<LoraChoice>& loras);
 
 /// What the layers' names and shapes tell of the model that a file was made for.

@@ -112,6 +112,12 @@ std::optional<double> LoraSettings::Config::alpha(const std::string& part, const
   return std::nullopt;
 }
 
+fs::path adapter_config_of(const fs::path& file) {
+  fs::path config = file.parent_path() / "adapter_config.json";
+  std::error_code ignored;
+  return file.stem() == "adapter_model" && fs::exists(config, ignored) ? config : fs::path();
+}
+
 LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std::string>& metadata) {
   const auto add = [&](const std::string& of, const std::string& where, json values, bool by_part) {
     if (!values.is_object()) throw bad_file(of, where + "is not a JSON object", kCorrect);
@@ -120,9 +126,7 @@ LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std
   const std::string name = file.string(), label = std::string(kMetadata) + ": ";
   if (const auto found = metadata.find(kMetadata); found != metadata.end())
     add(name, label, parse_json(found->second, name + ": " + kMetadata, kCorrect), /*by_part=*/true);
-  const fs::path config = file.parent_path() / kAdapterConfig;
-  std::error_code ignored;
-  if (file.stem() == "adapter_model" && fs::exists(config, ignored))
+  if (const fs::path config = adapter_config_of(file); !config.empty())
     add(config.string(), "", read_json(config, kCorrect), /*by_part=*/false);
   json alphas = json::object();
   for (const char* key : kAlphas)

@@ -11,14 +11,16 @@
 
 namespace sparsereel::models {
 
-/// The file in which PEFT keeps the settings of the adapter_model.safetensors beside it.
-inline constexpr const char* kAdapterConfig = "adapter_config.json";
+/// The adapter_config.json in which PEFT keeps the settings of the adapter_model.safetensors beside it; empty: `file`
+/// is no such file, or there is none beside it.
+std::filesystem::path adapter_config_of(const std::filesystem::path& file);
 
-/// Settings as PEFT knows them: in the header as diffusers writes them, in kAdapterConfig, or the header's alpha alone.
+/// Settings as PEFT knows them: in the header as diffusers writes them, in adapter_config_of() the file, or the
+/// header's alpha alone.
 class LoraSettings {
  public:
-  /// `metadata`: of the header of `file`. Reads kAdapterConfig where it belongs to `file`. Throws Error naming file and
-  /// field where one of them is no JSON object.
+  /// `metadata`: of the header of `file`. Reads adapter_config_of() it. Throws Error naming file and field where one of
+  /// them is no JSON object.
   LoraSettings(const std::filesystem::path& file, const std::map<std::string, std::string>& metadata);
 
   /// The alpha of a layer of this part of the model; nothing where it is not said. PEFT's alpha_pattern names layers by

@@ -45,6 +45,20 @@ class Lora(CommandLineTest):
         self.assertNotEqual(self.latents('--lora', FILES / 'text.safetensors'), self.latents())
         self.assertEqual(self.latents('--lora', FILES / 'kohya.safetensors'), self.latents('--lora', STYLE))
 
+    def test_the_text_encoders_layers_have_many_names(self):
+        source = (FILES / 'text.safetensors').read_bytes()
+        size = int.from_bytes(source[:8], 'little')
+        header, data = json.loads(source[8:8 + size]), source[8 + size:]
+        expected = self.latents('--lora', FILES / 'text.safetensors')
+
+        def kohya(layer, end):
+            return f'lora_te_{layer.replace(".", "_")}.{end}'
+        for spell in (kohya, *(lambda layer, end, prefix=prefix: f'{prefix}{layer}.{end}' for prefix in ('text_encoders.t5xxl.transformer.', 'text_encoders.'))):
+            renamed = {name if name == '__metadata__' else spell(*name.removeprefix('text_encoder.').replace('.lora_', '|lora_').split('|')): entry for name, entry in header.items()}
+            text = json.dumps(renamed).encode()
+            (self.folder / 'renamed.safetensors').write_bytes(len(text).to_bytes(8, 'little') + text + data)
+            self.assertEqual(self.latents('--lora', 'renamed.safetensors', '--strict-lora'), expected)
+
     def test_a_file_beside_peft_s_own_has_its_alpha(self):
         """STYLE's layers without its metadata, by whose alpha they are one and a half times as strong, and three quarters by a pattern."""
         plain = read_safetensors(STYLE)

@@ -104,7 +104,7 @@ TEST(LoraSettings, AnExpressionTakesNoLongTime) {
 
 TEST(LoraSettings, PeftKeepsThemInAFileBesideItsOwn) {
   const test::TemporaryFolder folder;
-  const auto write = [&](const std::string& text) { test::write_text(folder / kAdapterConfig, text); };
+  const auto write = [&](const std::string& text) { test::write_text(folder / "adapter_config.json", text); };
   const auto settings = [&](const char* file) { return LoraSettings(folder / file, {}); };
   write(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 2, "alpha_pattern": {"to_k": 1}, "use_rslora": true})");
   EXPECT_EQ(settings("adapter_model.safetensors").alpha("", "blocks.0.to_q"), 2);
@@ -112,13 +112,13 @@ TEST(LoraSettings, PeftKeepsThemInAFileBesideItsOwn) {
   EXPECT_TRUE(settings("adapter_model.bin").uses_rslora(""));
   EXPECT_FALSE(settings("style.safetensors").alpha("", "blocks.0.to_q")) << "another file's";
   write(R"({"use_dora": true})");
-  EXPECT_EQ(settings("adapter_model.safetensors").file_with_dora(""), (folder / kAdapterConfig).string());
+  EXPECT_EQ(settings("adapter_model.safetensors").file_with_dora(""), (folder / "adapter_config.json").string());
   for (const auto& [text, words] : {std::pair("{", "adapter_config.json"),
                                     {"[1]", "is not a JSON object"},
                                     {R"({"lora_alpha": "2"})", "lora_alpha is not a finite number"}}) {
     write(text);
     EXPECT_TRUE(throws_error([&] { settings("adapter_model.safetensors").alpha("", "to_q"); },
-                             {(folder / kAdapterConfig).string(), words}))
+                             {(folder / "adapter_config.json").string(), words}))
         << text;
   }
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <utility>
 
 #include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/lora_names.h"
@@ -386,9 +387,25 @@ TEST_F(Lora, AConvolutionsLayerIsAMatrix) {
     EXPECT_EQ(delta.down->shape, (Axes{2, 16}));
     EXPECT_EQ(delta.down->bytes, size_t{2 * 16 * 4});
   }
-  const std::string image = "transformer.patch_embed.proj";  // has a frame's two axes
-  const fs::path file = write({{image + ".lora_A.weight", {2, 4, 2, 2}}, {image + ".lora_B.weight", {32, 2, 1, 1}}});
-  EXPECT_EQ(added("pipeline", file.string(), "transformer").count("patch_embed.proj.weight"), 1U);
+}
+
+TEST_F(Lora, EveryModelsPatchEmbeddingIsAMatrix) {
+  for (const auto& [model, layer] : {std::pair("pipeline", "patch_embed.proj"),
+                                     {"cogvideox_i2v/pipeline", "patch_embed.proj"},
+                                     {"mochi/pipeline", "patch_embed.proj"},
+                                     {"wan_i2v/pipeline", "patch_embedding"},
+                                     {"wan/pipeline_5b", "patch_embedding"}}) {
+    const std::string name = layer;
+    std::vector<int64_t> down =
+        Checkpoint::open(kData / model).component("transformer").tensors.at(name + ".weight").second->shape;
+    std::vector<int64_t> up(down.size(), 1);
+    up[0] = std::exchange(down[0], 2);
+    up[1] = 2;
+    const fs::path file =
+        write({{"transformer." + name + ".lora_A.weight", down}, {"transformer." + name + ".lora_B.weight", up}});
+    EXPECT_TRUE(warnings(model, file, /*strict=*/true).empty()) << model;
+    EXPECT_EQ(added(model, file.string(), "transformer").count(name + ".weight"), 1U) << model;
+  }
 }
 
 TEST_F(Lora, AConvolutionsLayerOfOtherChannelsIsLeftOutWithAWarning) {
@@ -571,6 +588,20 @@ TEST_F(Lora, TheHashIsOfTheWholeFile) {
   EXPECT_EQ(hash_of({{.file = file}, {.file = file, .scale = 0}}), one + "," + one);
   write({{kQuery + ".diff", {1}, 2}});
   EXPECT_NE(hash_of({{.file = file}}), one);
+}
+
+TEST_F(Lora, TheHashKnowsTheSettingsBesideTheFile) {
+  const fs::path file = folder_ / "adapter_model.safetensors", config = folder_ / "adapter_config.json";
+  fs::rename(write({{kQuery + ".diff", {1}, 1}}), file);
+  const std::string plain = hash_of({{.file = file}});
+  test::write_text(config, R"({"lora_alpha": 1})");
+  const std::string one = hash_of({{.file = file}});
+  test::write_text(config, R"({"lora_alpha": 2})");
+  const std::string two = hash_of({{.file = file}});
+  EXPECT_EQ(one.size(), 64U);
+  EXPECT_NE(one, plain);
+  EXPECT_NE(one, two);
+  EXPECT_NE(two, plain);
 }
 
 }  // namespace
