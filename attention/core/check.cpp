@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <utility>
 
@@ -19,6 +20,28 @@ namespace {
 void check_size(int64_t size, const char* name) {
   if (size < 1 || size > std::numeric_limits<int32_t>::max())
     refuse_argument(std::string(name) + " is " + std::to_string(size), "pass at least 1 and at most 2^31 - 1");
+}
+
+/// No memory holds more elements. It leaves room for what sizes are multiplied with further on, which stays below 2^63.
+constexpr int64_t kMostElements = int64_t{1} << 48;
+
+/// Their product, each at least 0; refuses one above kMostElements. name: what has so many elements.
+int64_t checked_product(std::initializer_list<int64_t> factors, const std::string& name) {
+  int64_t product = 1;
+  for (const int64_t factor : factors)
+    if (__builtin_mul_overflow(product, factor, &product) || product > kMostElements)
+      refuse_argument(name + " has more than 2^48 elements", "pass smaller sizes or strides");
+  return product;
+}
+
+/// Refuses where the whole of a tensor, or of a map, cannot be.
+void check_products(const Call& call) {
+  const auto check_elements = [&](int64_t tokens, int64_t heads, const char* name) {
+    checked_product({call.batch, tokens, heads, call.head_dim}, name);
+  };
+  check_elements(call.queries, call.heads, "q");
+  check_elements(call.keys, call.heads_of_keys(), "k");
+  checked_product({call.batch, call.heads, blocks_of(call.queries), blocks_of(call.keys)}, "the map of blocks");
 }
 
 void check_prologue(const Call& call) {
@@ -53,9 +76,14 @@ std::array<Extent, 3> extents_of(const StridedRows& rows, int64_t batch, int64_t
 void check_tensor(const StridedRows& rows, const std::array<Extent, 3>& extents, const char* name) {
   if (rows.data == nullptr)
     refuse_argument(std::string(name) + " is null", "point it to [batch, tokens, heads, head_dim]");
-  for (const auto& [size, stride] : extents)
-    if (size > 1 && stride < 0)
+  int64_t reach = 0;
+  for (const auto& [size, stride] : extents) {
+    if (size == 1) continue;
+    if (stride < 0)
       refuse_argument(std::string(name) + " has a stride of " + std::to_string(stride), "pass strides of at least 0");
+    reach += checked_product({size - 1, stride}, name);
+  }
+  checked_product({reach}, name);
 }
 
 /// Each extent from the innermost to the outermost has to step over all of those inside it.
@@ -98,7 +126,7 @@ void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys, 
                     "use weights of text tokens for self-attention only");
 }
 
-void check(const Call& call) {
+void check_sizes(const Call& call) {
   check_size(call.batch, "batch");
   check_size(call.heads, "heads");
   if (call.kv_heads < 0 || (call.kv_heads > 0 && call.heads % call.kv_heads != 0))
@@ -108,6 +136,11 @@ void check(const Call& call) {
   check_size(call.keys, "keys");
   if (call.head_dim < kMinHeadDim || call.head_dim > kMaxHeadDim)
     throw Refusal(SPARSEREEL_UNSUPPORTED, "head_dim is " + std::to_string(call.head_dim), "use one from 16 to 256");
+  check_products(call);
+}
+
+void check(const Call& call) {
+  check_sizes(call);
   validate(call.policy);
   if (call.quantized && call.policy.arithmetic == 16)
     refuse_argument("every block in 8 bits (quantized) and arithmetic 16 contradict each other",
@@ -117,7 +150,7 @@ void check(const Call& call) {
                     "pass one policy a head, or none");
   if (call.text_tokens < 0 || call.text_tokens > std::min(call.queries, call.keys))
     refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "keep it from 0 to the number of tokens");
-  if (const HeadPart* part = call.part; part != nullptr && (part->first < 0 || part->first + call.heads > part->all))
+  if (const HeadPart* part = call.part; part != nullptr && (part->first < 0 || part->first > part->all - call.heads))
     refuse_argument("the " + std::to_string(call.heads) + " heads from " + std::to_string(part->first) +
                         " on are not of " + std::to_string(part->all),
                     "pass which of all heads these are");
@@ -132,6 +165,29 @@ void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys) {
   if (*least < 0 || *most > keys)
     refuse_argument("key_lengths reach from " + std::to_string(*least) + " to " + std::to_string(*most),
                     "keep them from 0 to the " + std::to_string(keys) + " keys");
+}
+
+void check_gpu_sizes(const Call& call) {
+  constexpr int64_t kLargestTile = 192;  // rows of queries, of any kernel: rows are padded to whole tiles
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max(), kMostAlongAxis = 65'535;
+  const auto check_most = [](int64_t count, int64_t most, const std::string& name) {
+    if (count > most)
+      throw Refusal(SPARSEREEL_UNSUPPORTED, std::to_string(count) + " " + name + " on a GPU",
+                    "use at most " + std::to_string(most) + " in a call");
+  };
+  const int64_t tokens = std::max(call.queries, call.keys);
+  check_most(tokens, kMostGpuTokens, "tokens");
+  const int64_t rows = (tokens / kLargestTile + 1) * kLargestTile;
+  check_most(call.batch, kMostAlongAxis, "batch entries");
+  check_most(std::max(call.heads, call.all_heads()), kMostRows / (call.batch * rows),
+             "heads of " + std::to_string(call.batch) + " x " + std::to_string(tokens) + " tokens");
+  const bool drops_by_choice = call.map == nullptr && !call.is_dense();
+  if (call.policy.arithmetic != 16 || drops_by_choice) check_most(rows / kBlock, kMostAlongAxis, "blocks of 64 tokens");
+  if (call.mean_cell() > 0)
+    check_most(call.batch * call.heads_of_keys(), kMostAlongAxis, "heads with means for dropped blocks");
+  if (!call.policy.heads.empty())
+    check_most(call.batch * call.heads, kMostAlongAxis, "heads with policies of their own");
+  if (!call.prologue.is_empty()) check_most(call.heads, kMostAlongAxis, "heads with a prologue");
 }
 
 void check_capability(int device, int capability) {

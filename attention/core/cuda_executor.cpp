@@ -10,6 +10,7 @@
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
+#include "attention/cuda/records.h"
 #include "hilbert/exact_text.h"
 #endif
 
@@ -19,6 +20,7 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr size_t kScratchAlignment = 1024;
+static_assert(kBlock == cuda::kRecord && kMostGpuTokens == int64_t{cuda::kRecord} << cuda::kBlockBits);
 constexpr int64_t kLoad = 8;  // elements that the kernels load at once, from 16 bytes
 
 [[noreturn]] void refuse_unsupported(const std::string& cause, const std::string& remedy) {
@@ -88,6 +90,7 @@ class CudaPlan {
  public:
   CudaPlan(const Call& call, int device) : call_(call), kernel_(chosen_kernel(call, device)) {
     check_kernels_take_it();
+    check_gpu_sizes(call);
     fill_problem();
     fill_selection();
   }

@@ -1,14 +1,53 @@
 // A task is cut into as many parts as there are threads; the one that runs it takes the first.
 #include "attention/core/threads.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <system_error>
+#include <thread>
+#include <vector>
 
 namespace sparsereel::attention {
 
-Threads::Threads(int count) : wanted_(count > 0 ? count : std::max<int64_t>(1, std::thread::hardware_concurrency())) {}
+/// The threads of one process.
+class Threads::Pool {
+ public:
+  explicit Pool(int64_t wanted) : wanted_(wanted) {}
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool();
 
-Threads::~Threads() {
+  bool is_of_this_process() const { return process_ == getpid(); }
+  void run(int64_t count, const std::function<void(int64_t, int64_t)>& body);
+
+ private:
+  struct Task {
+    int64_t count, parts;
+    const std::function<void(int64_t, int64_t)>* body;
+  };
+
+  void start();
+  void work(int64_t thread);
+  void run_part(const Task& task, int64_t part);
+
+  const int64_t wanted_;
+  const pid_t process_ = getpid();
+  std::vector<std::thread> others_;
+  std::mutex running_;  // held by who runs something
+  std::mutex mutex_;
+  std::condition_variable begins_, ends_;
+  Task task_{};
+  int64_t number_ = 0;   // of the task
+  int64_t working_ = 0;  // of the others
+  bool stops_ = false;
+  std::exception_ptr failure_;
+};
+
+Threads::Pool::~Pool() {
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -17,7 +56,7 @@ Threads::~Threads() {
   for (std::thread& thread : others_) thread.join();
 }
 
-void Threads::start() {
+void Threads::Pool::start() {
   try {
     while (std::ssize(others_) + 1 < wanted_) {
       const int64_t thread = std::ssize(others_) + 1;
@@ -28,7 +67,7 @@ void Threads::start() {
   }
 }
 
-void Threads::run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+void Threads::Pool::run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
   if (count <= 0) return;
   const std::lock_guard one_at_a_time(running_);
   if (others_.empty()) start();
@@ -46,7 +85,7 @@ void Threads::run(int64_t count, const std::function<void(int64_t, int64_t)>& bo
   if (failure_) std::rethrow_exception(failure_);
 }
 
-void Threads::work(int64_t thread) {
+void Threads::Pool::work(int64_t thread) {
   for (int64_t done = 0;;) {
     Task task{};
     {
@@ -62,13 +101,34 @@ void Threads::work(int64_t thread) {
   }
 }
 
-void Threads::run_part(const Task& task, int64_t part) {
+void Threads::Pool::run_part(const Task& task, int64_t part) {
   try {
     (*task.body)(task.count * part / task.parts, task.count * (part + 1) / task.parts);
   } catch (...) {
     const std::lock_guard lock(mutex_);
     failure_ = std::current_exception();
   }
+}
+
+Threads::Threads(int count)
+    : wanted_(count > 0 ? count : std::max<int64_t>(1, std::thread::hardware_concurrency())),
+      pool_(new Pool(wanted_)) {}
+
+Threads::~Threads() {
+  // A parent's threads are not in its child, which could neither join them nor count on their mutexes.
+  if (Pool* pool = pool_; pool->is_of_this_process()) delete pool;
+}
+
+Threads::Pool& Threads::own_pool() {
+  Pool* pool = pool_;
+  if (pool->is_of_this_process()) return *pool;
+  auto fresh = std::make_unique<Pool>(wanted_);
+  if (!pool_.compare_exchange_strong(pool, fresh.get())) return *pool;  // another thread was first
+  return *fresh.release();
+}
+
+void Threads::run(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  own_pool().run(count, body);
 }
 
 }  // namespace sparsereel::attention

@@ -61,7 +61,7 @@ PackedHeads::PackedHeads(const Problem& problem, Arithmetic arithmetic, float* m
     : problem_(problem), arithmetic_(arithmetic), stride_(padded_dim(problem.head_dim)), memory_(memory) {}
 
 float* PackedHeads::keys(int64_t head, int64_t block) const {
-  return memory_ + head * floats(problem_, arithmetic_) / heads() + block * kBlock * problem_.head_dim;
+  return memory_ + head * (floats(problem_, arithmetic_) / heads()) + block * kBlock * problem_.head_dim;
 }
 
 float* PackedHeads::values(int64_t head, int64_t block) const {

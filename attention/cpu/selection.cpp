@@ -35,10 +35,11 @@ void keep_visible(const Problem& problem, BlockMap& map) {
 }
 
 int64_t count_visible_blocks(const Problem& problem) {
+  const bool alike = problem.key_lengths == nullptr;  // batch entries
   int64_t blocks = 0;
-  for (int64_t b = 0; b < problem.batch; ++b)
+  for (int64_t b = 0; b < (alike ? 1 : problem.batch); ++b)
     for (int64_t i = 0; i < problem.query_blocks(); ++i) blocks += visible_in_row(problem, b, i);
-  return blocks * problem.heads;
+  return blocks * problem.heads * (alike ? problem.batch : 1);
 }
 
 int64_t count_blocks(const BlockMap& map) {

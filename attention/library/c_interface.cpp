@@ -135,6 +135,7 @@ class CallerCall {
     sparsereel_attention_call all{};  // what a caller of an earlier header does not know is 0
     std::memcpy(&all, from, from->size);
     fill_sizes(all);
+    check_sizes(call_);  // the policy is read by head
     fill_policy(all.policy);
     if (all.arithmetic != 0) call_.policy.arithmetic = all.arithmetic;
     call_.prologue = prologue_of(all.prologue, all.parts);
@@ -173,7 +174,6 @@ class CallerCall {
     CallPolicy& policy = call_.policy;
     policy.defaults = head_policy(from.all);
     if (from.heads != nullptr) {
-      if (call_.heads < 1) refuse_field("heads", call_.heads);
       for (int64_t h = 0; h < call_.heads; ++h) heads_.push_back(head_policy(from.heads[h]));
       policy.heads = heads_;
     }
@@ -199,6 +199,13 @@ void refuse_short(const Executor& executor, const Call& call) {
   if (!executor.is_gpu() || !is_too_short(call)) return;
   throw Refusal(SPARSEREEL_TOO_SHORT, "full attention takes less time on sequences this short",
                 "use it for this call, or lower policy.dense_operations");
+}
+
+void check_threads(int threads) {
+  constexpr int kMost = 1024;  // a system has fewer threads than INT_MAX, and would start all it has
+  if (threads < 0 || threads > kMost)
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is " + std::to_string(threads),
+                  "pass 0 for the machine's, or at most " + std::to_string(kMost));
 }
 
 cpu::ParallelFor own_threads(int count) {
@@ -279,7 +286,7 @@ void sparsereel_attention_destroy(sparsereel_attention* attention) {
 
 sparsereel_status sparsereel_attention_set_threads(sparsereel_attention* attention, int threads) {
   return guarded([&] {
-    if (threads < 0) refuse_field("threads", threads);
+    check_threads(threads);
     cpu_of(attention).set_parallel(own_threads(threads));
   });
 }

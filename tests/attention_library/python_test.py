@@ -2,10 +2,13 @@
 
 By hand: SPARSEREEL_ATTENTION_LIBRARY=build/libsparsereel_attention.so python3 tests/attention_library/python_test.py
 """
+import ctypes
+import importlib
 import importlib.util
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -154,7 +157,7 @@ class Operator(unittest.TestCase):
 
     def test_a_larger_bound_on_each_blocks_error_leaves_more_out(self):
         q, k, v = self.tensors(700)
-        shares = [sparsereel.attention(q, k, v, block_error=bound, return_sparsity=True)[1] for bound in (1e-6, 0.6, 1e6)]
+        shares = [sparsereel.attention(q, k, v, block_error=bound, return_sparsity=True)[1] for bound in (1e-6, 0.6, 1000)]
         self.assertEqual(shares[0], 0)
         self.assertTrue(0 < shares[1] < shares[2], shares)
 
@@ -190,12 +193,73 @@ class Operator(unittest.TestCase):
         with torch.no_grad():
             sparsereel.attention(q, k, v)
 
+    def test_refuses_derivatives_in_the_forward_direction(self):
+        q, k, v = self.tensors(100)
+        tangent = torch.ones_like(q)
+        for derivative in (lambda: torch.func.jvp(lambda x: sparsereel.attention(x, k, v), (q,), (tangent,)),
+                           lambda: torch.func.jvp(lambda x: sparsereel.attention(q, k, x), (v,), (tangent,)),
+                           lambda: torch.func.jacfwd(lambda x: sparsereel.attention(q * x, k, v))(torch.tensor(2.0))):
+            with self.assertRaisesRegex(RuntimeError, 'no gradients: call it under torch.no_grad'):
+                derivative()
+
+    def test_serves_a_forked_child(self):
+        q, k, v = self.tensors()
+        def content():  # without torch's threads, which a child cannot use
+            out = sparsereel.attention(q, k, v)
+            return ctypes.string_at(out.data_ptr(), out.nbytes)
+        expected = content()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            same = content() == expected
+            torch.set_num_threads(1)  # as every worker of a DataLoader
+            os._exit(0 if same and content() == expected else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_takes_numbers_of_every_kind(self):
+        q, k, v = self.tensors()
+        expected = sparsereel.attention(q, k, v, topk=0.5)
+        numbers = [torch.tensor(0.5), torch.full((3,), 0.5), (0.5, 0.5, 0.5), [torch.tensor(0.5)] * 3]
+        if importlib.util.find_spec('numpy'):
+            numpy = importlib.import_module('numpy')
+            numbers += [numpy.float32(0.5), numpy.float64(0.5), numpy.full(3, 0.5, numpy.float16), [numpy.float32(0.5)] * 3]
+        for number in numbers:
+            self.assertTrue(torch.equal(sparsereel.attention(q, k, v, topk=number), expected), number)
+        for number in ('0.5', '123', [[0.5] * 3], {0.5: 1}, torch.full((3, 1), 0.5), 0.5j):
+            with self.assertRaisesRegex(ValueError, 'topk is .*: pass a number, or one for each head'):
+                sparsereel.attention(q, k, v, topk=number)
+
+    def test_maps_are_nonzero_or_zero_whatever_their_dtype(self):
+        q, k, v = self.tensors(200)
+        chosen = torch.rand(2, 3, 4, 4) < 0.5
+        expected = sparsereel.attention(q, k, v, block_map=chosen, dropped='none')
+        for block_map in (chosen * 256, chosen * 0.25, chosen * -1):
+            self.assertTrue(torch.equal(sparsereel.attention(q, k, v, block_map=block_map, dropped='none'), expected), block_map.dtype)
+
+    def test_key_lengths_are_integers_one_for_each_batch_entry(self):
+        q, k, v = self.tensors(200)
+        expected = sparsereel.attention(q, k, v, key_lengths=torch.tensor([100, 150]), topk=1)
+        for dtype in (torch.int32, torch.int16, torch.uint8):
+            self.assertTrue(torch.equal(sparsereel.attention(q, k, v, key_lengths=torch.tensor([100, 150], dtype=dtype), topk=1), expected))
+        for lengths in (torch.ones(2, 200, dtype=torch.bool), torch.tensor([True, True]), torch.tensor([100.0, 150.0]), torch.empty(0, dtype=torch.int64),
+                        torch.tensor([100]), torch.tensor(100), torch.tensor([[100], [150]]), torch.tensor([100, 150, 3])):
+            with self.assertRaisesRegex(ValueError, r'key_lengths is torch\.\w+ \[.*pass integers \[2\]'):
+                sparsereel.attention(q, k, v, key_lengths=lengths)
+
+    def test_tensors_without_memory_are_refused(self):
+        q, k, v = self.tensors(100)
+        lengths, block_map = torch.tensor([100, 50]), torch.ones(2, 3, 2, 2)
+        for arguments, words in (({'key_lengths': lengths.to('meta')}, 'on meta: pass integers'), ({'block_map': block_map.to('meta')}, r'block_map is .* on meta: pass')):
+            with self.assertRaisesRegex(ValueError, words):
+                sparsereel.attention(q, k, v, **arguments)
+
     def test_refuses_what_cannot_be_by_name(self):
         q, k, v = self.tensors(100)
         for arguments, words in (({'topk': 0.1, 'cdf': 0.9}, 'topk and cdf: pass one'), ({'tensor_layout': 'BHD'}, "tensor_layout is 'BHD'"),
                                  ({'dropped': 'zero'}, "dropped is 'zero': pass one of mean, none"), ({'topk': [0.1, 0.2]}, 'topk has 2 values, q has 3 heads'),
                                  ({'block_error': [0.1, 0.2]}, 'block_error has 2 values, q has 3 heads'), ({'error': 1, 'block_error': 1}, 'error and block_error: pass one'),
                                  ({'arithmetic': 4}, 'arithmetic is 4: pass 8 or 16'), ({'block_map': torch.ones(2, 3, 2, 3)}, r'block_map is \[2, 3, 2, 3\]'),
+                                 ({'block_map': torch.ones(3, 2, 2)}, r'block_map is \[3, 2, 2\]'), ({'block_map': torch.ones(2, 3, 2, 2, 1)}, r'block_map is \[2, 3, 2, 2, 1\]'),
                                  ({'key_lengths': torch.tensor([1, 1]), 'return_sparsity': True}, 'leave one of them out')):
             with self.assertRaisesRegex(ValueError, words):
                 sparsereel.attention(q, k, v, **arguments)

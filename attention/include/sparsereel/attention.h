@@ -82,8 +82,8 @@ typedef void (*sparsereel_parallel_for)(void* context, int64_t count,
                                         void (*body)(void* body_context, int64_t begin, int64_t end),
                                         void* body_context);
 
-/* Of a CPU's handle: how many threads calls use (0, as at first: the machine's), or who runs them instead, such as the
- * program's own pool. */
+/* Of a CPU's handle: how many threads calls use (up to 1024; 0, as at first: the machine's), or who runs them instead,
+ * such as the program's own pool. Its own threads are started anew in the child of a fork(). */
 SPARSEREEL_API sparsereel_status sparsereel_attention_set_threads(sparsereel_attention* attention, int threads);
 SPARSEREEL_API sparsereel_status sparsereel_attention_set_parallel_for(sparsereel_attention* attention,
                                                                        sparsereel_parallel_for parallel_for,

@@ -1,11 +1,13 @@
 """The operator: sparsereel::attention of torch.library, and attention() around it with names for what it is asked."""
 import ctypes
+import os
 import threading
 from ctypes import byref, c_int64, c_size_t
 from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _library as lib
 
@@ -17,6 +19,16 @@ _TOPK_WITHOUT_MEANS = 0.5
 _handles = {}
 _threads = 0  # of the CPU's
 _lock = threading.Lock()
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def _begin_anew():
+    """In the child of a fork, where another thread of the parent may have held the lock for ever."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _handle(device):
@@ -50,13 +62,20 @@ def _pointer(x, kind):
     return ctypes.cast(x.data_ptr(), ctypes.POINTER(kind))
 
 
-def _check_map(block_map, call, device):
-    batch, heads, rows, columns = block_map.shape
-    tall, wide = -(-call.queries // 64), -(-call.queries // 128)
-    if (batch, heads, columns) != (call.batch, call.heads, -(-call.keys // 64)) or rows not in (tall, wide) or block_map.device != device:
-        raise ValueError(f'block_map is {list(block_map.shape)} on {block_map.device}: pass [{call.batch}, {call.heads}, {tall} or {wide}, {-(-call.keys // 64)}], '
-                         f'a row for 64 or 128 queries, on {device}')
-    return 64 if rows == tall else 128
+def _check_map(block_map, q, k, layout):
+    token, head = (2, 1) if layout == 'HND' else (1, 2)
+    tall, wide, columns = -(-q.size(token) // 64), -(-q.size(token) // 128), -(-k.size(token) // 64)
+    shapes = [(q.size(0), q.size(head), rows, columns) for rows in (tall, wide)]
+    if tuple(block_map.shape) not in shapes or block_map.device != q.device:
+        raise ValueError(f'block_map is {list(block_map.shape)} on {block_map.device}: pass [{q.size(0)}, {q.size(head)}, {tall} or {wide}, {columns}], '
+                         f'a row for 64 or 128 queries, on {q.device}')
+    return 64 if block_map.size(2) == tall else 128
+
+
+def _check_key_lengths(key_lengths, q):
+    if tuple(key_lengths.shape) != (q.size(0),) or key_lengths.dtype not in _INTEGERS or key_lengths.device.type not in (q.device.type, 'cpu'):
+        raise ValueError(f'key_lengths is {key_lengths.dtype} {list(key_lengths.shape)} on {key_lengths.device}: pass integers [{q.size(0)}], one for each batch '
+                         f'entry, on {q.device}')
 
 
 def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, arithmetic):
@@ -115,10 +134,11 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
     if with_lse:
         call.lse = _pointer(lse, ctypes.c_float)
     if block_map is not None:
-        call.map_rows = _check_map(block_map, call, q.device)
-        block_map = block_map.to(torch.uint8).contiguous()
+        call.map_rows = _check_map(block_map, q, k, layout)
+        block_map = (block_map != 0).to(torch.uint8).contiguous()
         call.map = _pointer(block_map, ctypes.c_uint8)
     if key_lengths is not None:
+        _check_key_lengths(key_lengths, q)
         key_lengths = key_lengths.to(q.device, torch.int64).contiguous()
         call.key_lengths = _pointer(key_lengths, c_int64)
     if not _run(call, q.device):
@@ -131,6 +151,10 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
 
 @_operator.register_fake
 def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, block_map, key_lengths, with_lse, arithmetic=8):
+    if block_map is not None:  # on "meta" it leads here although q has memory
+        _check_map(block_map, q, k, layout)
+    if key_lengths is not None:
+        _check_key_lengths(key_lengths, q)
     token, head = (2, 1) if layout == 'HND' else (1, 2)
     lse = q.new_empty((q.size(0), q.size(head), q.size(token) if with_lse else 0), dtype=torch.float32)
     return torch.empty_like(q, memory_format=torch.contiguous_format), lse, q.new_empty((lib.COUNTS + 1,), dtype=torch.int64)
@@ -168,7 +192,8 @@ def _check_tensors(q, k, v, layout):
         raise ValueError(f'q is {q.dtype}, k {k.dtype}, v {v.dtype}: pass all in float16, bfloat16 or, on a CPU, float32')
     if not q.device == k.device == v.device or q.device.type not in ('cpu', 'cuda'):
         raise ValueError(f'q is on {q.device}, k on {k.device}, v on {v.device}: pass all on one GPU, or on the CPU')
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+    is_dual = not torch.compiler.is_compiling() and any(forward_ad.unpack_dual(x).tangent is not None for x in (q, k, v))
+    if is_dual or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
         raise RuntimeError('sparsereel.attention has no gradients: call it under torch.no_grad() or torch.inference_mode(), or detach q, k and v')
 
 
@@ -180,9 +205,11 @@ def _name(value, names, argument):
 
 def _values(value, heads, argument):
     """Of each head, from a number or one for each; a single one where all are alike."""
-    values = value.tolist() if isinstance(value, Tensor) else value
+    values = value.tolist() if hasattr(value, 'tolist') else value  # tensors, and NumPy's arrays and numbers
     if isinstance(values, (int, float)):
         return [float(values)]
+    if not isinstance(values, (list, tuple)) or not all(isinstance(x, (int, float)) or (hasattr(x, 'item') and x.ndim == 0) for x in values):
+        raise ValueError(f'{argument} is {" ".join(repr(value).split())}: pass a number, or one for each head')
     if len(values) != heads:
         raise ValueError(f'{argument} has {len(values)} values, q has {heads} heads: pass a number, or one for each head')
     return [float(x) for x in values]

@@ -1,8 +1,13 @@
 // Token orders, and the threads of a program that brings none.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
 
 #include "attention/core/threads.h"
 #include "hilbert/token_order.h"
@@ -49,6 +54,61 @@ TEST(AttentionThreads, TakeEveryPartOnce) {
     threads.run(0, [](int64_t, int64_t) { FAIL() << "there is nothing to do"; });
   }
 }
+
+#ifndef __SANITIZE_THREAD__  // its runtime starts no threads in a child
+/// The status with which a child ends that runs `works`: 0 where it returns true. A child that hangs ends by a signal.
+int status_of_child(const std::function<bool()>& works) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(works() ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(AttentionThreads, AreStartedAnewInAChild) {
+  Threads threads(3);
+  const auto sums_up = [&] {
+    std::atomic<int64_t> sum{0};
+    threads.run(9, [&](int64_t begin, int64_t end) { sum += end - begin; });
+    return sum == 9;
+  };
+  EXPECT_EQ(status_of_child(sums_up), 0);  // before the first task
+  EXPECT_TRUE(sums_up());
+  EXPECT_EQ(status_of_child([&] { return sums_up() && status_of_child(sums_up) == 0; }), 0);
+  // A thread of the parent runs a task, and holds its mutex, while another one forks.
+  std::atomic<bool> begun{false}, forked{false};
+  std::thread other([&] {
+    threads.run(3, [&](int64_t, int64_t) {
+      begun = true;
+      while (!forked) std::this_thread::yield();
+    });
+  });
+  while (!begun) std::this_thread::yield();
+  EXPECT_EQ(status_of_child(sums_up), 0);
+  forked = true;
+  other.join();
+  EXPECT_TRUE(sums_up());
+}
+
+TEST(AttentionThreads, AHandleServesAChild) {
+  const cpu::Case c({.queries = 200, .keys = 200});
+  Caller caller(c);
+  const std::vector<float> expected = caller.run();
+  const auto same = [&] {
+    std::fill(caller.out.begin(), caller.out.end(), NAN);
+    return caller.run() == expected;
+  };
+  EXPECT_EQ(status_of_child(same), 0);
+  const auto ends = [] {
+    Attention own(SPARSEREEL_CPU);
+    return true;
+  };
+  EXPECT_EQ(status_of_child(ends), 0);
+}
+#endif
 
 TEST(AttentionThreads, ThrowWhatAPartThrowsAndGoOn) {
   Threads threads(3);

@@ -1,6 +1,7 @@
 // What cannot be gets a status and a message that says what to do, and is not done.
 #include <array>
 #include <functional>
+#include <limits>
 
 #include "attention/core/check.h"
 #include "attention/core/executor.h"
@@ -110,6 +111,117 @@ TEST(AttentionRefusals, SizesThatCannotBe) {
   EXPECT_EQ(refused([](Caller& c) { c.call.size = 8; }, "sparsereel_attention_call_init()"), SPARSEREEL_BAD_ARGUMENT);
   AttentionCall call;
   EXPECT_EQ(sparsereel_attention_call_init(&call, sizeof call - 1), SPARSEREEL_BAD_ARGUMENT);
+}
+
+/// Sizes whose products cannot be, each of which is possible by itself.
+TEST(AttentionRefusals, ProductsOfSizesThatCannotBe) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  const Case c({.queries = 100, .keys = 100});
+  const std::array<int64_t, 3> sizes = {1, 65'536, kMost};
+  size_t refusals = 0;
+  for (const int64_t batch : sizes)
+    for (const int64_t heads : sizes)
+      for (const int64_t queries : sizes)
+        for (const int64_t keys : sizes)
+          for (const int64_t head_dim : {16, 256}) {
+            Caller caller(c);
+            caller.call.batch = batch;
+            caller.call.heads = heads;
+            caller.call.queries = queries;
+            caller.call.keys = keys;
+            caller.call.head_dim = head_dim;
+            const auto blocks = [](int64_t tokens) { return static_cast<double>(tokens / 64 + 1); };
+            const double rows = static_cast<double>(batch) * static_cast<double>(heads);
+            const double elements = rows * static_cast<double>(std::max(queries, keys) * head_dim);
+            const double all = std::max(elements, rows * blocks(queries) * blocks(keys));
+            size_t bytes = 0;
+            const auto status = sparsereel_attention_workspace_size(caller.library.get(), &caller.call, &bytes);
+            int64_t seen = 0;
+            const auto same = sparsereel_attention_total_blocks(caller.library.get(), &caller.call, &seen);
+            EXPECT_EQ(status, same);
+            if (all > 0x1p49) {
+              EXPECT_EQ(status, SPARSEREEL_BAD_ARGUMENT) << batch << " " << heads << " " << queries << " " << keys;
+              EXPECT_NE(std::string(sparsereel_message()).find("has more than 2^48 elements"), std::string::npos);
+              ++refusals;
+            } else if (status == SPARSEREEL_OK) {
+              EXPECT_GE(static_cast<double>(bytes), 4 * rows * static_cast<double>(keys * head_dim));
+              EXPECT_EQ(static_cast<double>(seen),
+                        rows * static_cast<double>(blocks_of(queries)) * static_cast<double>(blocks_of(keys)));
+            }
+          }
+  EXPECT_GT(refusals, 100);
+}
+
+TEST(AttentionRefusals, StridesThatReachTooFar) {
+  constexpr int64_t kFar = std::numeric_limits<int64_t>::max() / 2;
+  for (const auto member : {&AttentionCall::q, &AttentionCall::k, &AttentionCall::v, &AttentionCall::out}) {
+    EXPECT_EQ(refused([&](Caller& c) { (c.call.*member).token_stride = kFar; }, "has more than 2^48 elements"),
+              SPARSEREEL_BAD_ARGUMENT);
+    EXPECT_EQ(refused([&](Caller& c) { (c.call.*member).batch_stride = kFar; }, "has more than 2^48 elements"),
+              SPARSEREEL_BAD_ARGUMENT);
+  }
+}
+
+TEST(AttentionRefusals, HeadsThatCannotBeAreRefusedBeforeTheirPoliciesAreRead) {
+  std::array<sparsereel_head_policy, 2> policies{};
+  for (const int64_t heads : {int64_t{0}, int64_t{-1}, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
+    const auto spoil = [&](Caller& c) {
+      c.call.heads = heads;
+      c.call.policy.heads = policies.data();
+    };
+    EXPECT_EQ(refused(spoil, "heads is " + std::to_string(heads)), SPARSEREEL_BAD_ARGUMENT);
+  }
+}
+
+TEST(AttentionRefusals, SizesThatAGPUCannotCount) {
+  struct GpuCase {
+    int64_t batch, heads, queries, keys, arithmetic;
+    bool dense;
+    const char* cause;  // null: it takes them
+  };
+  constexpr int64_t kList = int64_t{1} << 26;
+  const GpuCase cases[] = {{2, 40, 430'000, 430'000, 8, false, nullptr},
+                           {1, 1, 100, kList + 1, 16, true, "67108865 tokens on a GPU"},
+                           {1, 1, kList + 1, 100, 8, true, "67108865 tokens on a GPU"},
+                           {1, 1, 100, kList, 16, true, nullptr},
+                           {1, 1, 100, 4'200'000, 8, true, "blocks of 64 tokens"},
+                           {1, 1, 4'200'000, 100, 8, true, "blocks of 64 tokens"},
+                           {1, 1, 100, 4'200'000, 16, false, "blocks of 64 tokens"},
+                           {65'536, 1, 100, 100, 8, true, "65536 batch entries"},
+                           {65'535, 65'536, 100, 100, 8, true, "heads of 65535 x 100 tokens"},
+                           {4'096, 24, 100, 100, 8, true, nullptr},
+                           {4'096, 24, 100, 100, 8, false, "heads with means for dropped blocks"}};
+  for (const GpuCase& each : cases) {
+    Call call;
+    call.batch = each.batch;
+    call.heads = each.heads;
+    call.queries = each.queries;
+    call.keys = each.keys;
+    call.head_dim = 64;
+    call.policy.dense = each.dense;
+    call.policy.arithmetic = each.arithmetic;
+    std::string cause;
+    try {
+      check_gpu_sizes(call);
+    } catch (const Refusal& refusal) {
+      EXPECT_EQ(refusal.status(), SPARSEREEL_UNSUPPORTED);
+      cause = refusal.what();
+    }
+    if (each.cause == nullptr) {
+      EXPECT_EQ(cause, "");
+    } else {
+      EXPECT_NE(cause.find(each.cause), std::string::npos) << cause << " " << each.cause;
+    }
+  }
+}
+
+TEST(AttentionRefusals, MoreThreadsThanAMachineHas) {
+  Attention library(SPARSEREEL_CPU);
+  for (const int threads : {-1, 1025, std::numeric_limits<int>::max()}) {
+    EXPECT_EQ(sparsereel_attention_set_threads(library.get(), threads), SPARSEREEL_BAD_ARGUMENT);
+    EXPECT_NE(std::string(sparsereel_message()).find("threads is " + std::to_string(threads)), std::string::npos);
+  }
+  EXPECT_EQ(sparsereel_attention_set_threads(library.get(), 1024), SPARSEREEL_OK);
 }
 
 TEST(AttentionRefusals, PoliciesAndMasksThatCannotBe) {
