@@ -36,6 +36,7 @@
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 #include "models/engine/failure.h"
+#include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
 namespace {
@@ -476,6 +477,7 @@ int run_program(int argc, char** argv, const Additions& additions) {
   try {
     seconds_before_main();
     remember_call(argc, argv);
+    const models::AllThreads threads;
     const auto started = find_started_rank(process_environment);
     if (started) live_no_longer_than(started->parent);
     for (const models::Family& family : additions.families) models::add_family(family);

@@ -2,11 +2,11 @@
 #include "models/sparsereel.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <tuple>
@@ -26,6 +26,7 @@
 #include "models/engine/request.h"
 #include "models/image/images.h"
 #include "models/image/resample.h"
+#include "models/layers/cpu_threads.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
@@ -48,11 +49,12 @@ std::string listed(const std::vector<ErrorChoice>& choices) {
   return text;
 }
 
-/// Runs `action` in inference mode; what it throws leaves as a Failure.
+/// Runs `action` in inference mode and with all threads; what it throws leaves as a Failure.
 template <typename Action>
 auto guarded(const Action& action) {
   try {
     const c10::InferenceMode mode;
+    const models::AllThreads threads;
     return action();
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
@@ -287,6 +289,22 @@ class Watcher {
   std::exception_ptr thrown_;
 };
 
+/// One call of an object. Throws Error where another one is under way.
+class OneAtATime {
+ public:
+  explicit OneAtATime(std::atomic<bool>& is_busy) : is_busy_(is_busy) {
+    if (is_busy_.exchange(true))
+      throw bad_input("this TextToVideo is making another video",
+                      "make one after the other, or open the model a second time");
+  }
+  ~OneAtATime() { is_busy_ = false; }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  std::atomic<bool>& is_busy_;
+};
+
 Video video_of(const models::Outcome& result, const models::Plan& plan, const models::ModelSpec& spec) {
   const at::Tensor frames = result.frames.contiguous();
   Video video{.frames = frames.size(0), .height = frames.size(1), .width = frames.size(2)};
@@ -342,6 +360,7 @@ struct TextToVideo::State {
   std::unique_ptr<models::RankThreads> ranks;  // whose first it is; null: it makes videos alone
   models::ModelConfig config;                  // that fits the model; without defaults where none does
   std::vector<std::string> warnings;           // of every video
+  std::atomic<bool> is_busy = false;           // with a video
 };
 
 TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) {
@@ -356,7 +375,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
           models::open_model(model.empty() ? options.transformer : model, request.files, configs), request));
     }
     auto pipeline = pipelines.front();
-    if (options.threads != 0) at::set_num_threads(options.threads);
+    if (options.threads != 0) models::set_threads(options.threads);
     std::vector<std::string> warnings = pipeline->weight_warnings();
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
       warnings.push_back("offload has no effect " + why);
@@ -368,10 +387,11 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
       warnings.push_back(std::move(missing));
     auto config = models::find_model_config(configs, pipeline->spec());
     auto ranks = pipelines.size() > 1 ? std::make_unique<models::RankThreads>(std::move(pipelines)) : nullptr;
-    state_ = std::make_unique<State>(State{.pipeline = std::move(pipeline),
-                                           .ranks = std::move(ranks),
-                                           .config = std::move(config).value_or(models::ModelConfig{.file = configs}),
-                                           .warnings = std::move(warnings)});
+    state_ = std::make_unique<State>();
+    state_->pipeline = std::move(pipeline);
+    state_->ranks = std::move(ranks);
+    state_->config = std::move(config).value_or(models::ModelConfig{.file = configs});
+    state_->warnings = std::move(warnings);
   });
 }
 
@@ -384,6 +404,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
   try {
     return guarded([&] {
       if (!state_) throw bad_input("this TextToVideo was moved from", "use the object that it was moved to");
+      const OneAtATime call(state_->is_busy);
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
       const Texts given = texts_of(request);

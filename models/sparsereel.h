@@ -132,8 +132,9 @@ struct Video {
 /// is. Loading and decoding, which come before and after, are not interrupted.
 using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 
-/// An opened checkpoint; after the first video its denoiser and decoder stay in memory until it goes. Calls of one
-/// object must not overlap; different objects may run in different threads, and share the CPU's cores or the GPU.
+/// An opened checkpoint; after the first video its denoiser and decoder stay in memory until it goes. A call
+/// that overlaps another one of the same object is refused with a Failure of code 2. Different objects may run in
+/// different threads, and share the CPU's cores or the GPU.
 class SPARSEREEL_API TextToVideo {
  public:
   /// `model`: a checkpoint in diffusers' layout, or a folder of single files, or one file of all parts; empty: the

@@ -2,7 +2,6 @@
 #include "app/commands/batch.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
@@ -29,6 +28,7 @@
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
+#include "models/layers/cpu_threads.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -276,7 +276,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   tally.rows = static_cast<int64_t>(rows.size());
   tally.share = static_cast<int64_t>(plan.rows.size());
   const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
-  if (const auto threads = set.merged.whole("threads")) at::set_num_threads(static_cast<int>(*threads));
+  if (const auto threads = set.merged.whole("threads")) models::set_threads(static_cast<int>(*threads));
 
   report.recovery = "run the same command again: it goes on where this run stopped";
   Progress progress(!set.merged.flag("quiet"));

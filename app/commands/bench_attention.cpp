@@ -16,6 +16,7 @@
 #include "app/measure/timing.h"
 #include "hilbert/error.h"
 #include "models/engine/cpu_time.h"
+#include "models/layers/cpu_threads.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -298,7 +299,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   // The device first: ATen settles at its first look whether there is CUDA in the process.
   const Run run = prepare(options);
   TableOutput output(options.table);
-  if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
+  if (options.threads) models::set_threads(static_cast<int>(*options.threads));
   for (const Workload& workload : run.plan.workloads) check_memory(run, workload, 1);
   std::vector<std::string> warnings = run.plan.warnings;
   if (std::string slow = slow_warning(run); !slow.empty()) warnings.push_back(std::move(slow));

@@ -1,6 +1,5 @@
 // Options, stages, report; the parts are in bench/.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "app/measure/ranks_cost.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
+#include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
 namespace {
@@ -117,7 +117,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   plan.request.device = bench::first_device(counts, plan.request.device);
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
-  if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
+  if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
   choose_steps(pipeline->spec(), plan);

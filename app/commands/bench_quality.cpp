@@ -1,6 +1,5 @@
 // Options, stages, report; the parts are in bench/.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "hilbert/error.h"
+#include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
 namespace {
@@ -143,7 +143,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   check_pictures(plan.options.pictures);
   TableOutput output(options.table);
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
-  if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
+  if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
   // Of one kind of weights for all rows, its own: what it says of the run holds for each.

@@ -2,7 +2,6 @@
 #include "app/commands/decode.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <chrono>
 
@@ -18,6 +17,7 @@
 #include "app/job/write.h"
 #include "models/engine/frames.h"
 #include "models/files/json_text.h"
+#include "models/layers/cpu_threads.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -80,7 +80,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   models::Request request = read_request(settings, Command::decode);
   request.dtype = dtype_of(settings, recipe, request);
   check_outputs(settings, run, latents);
-  if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
+  if (run.threads) models::set_threads(static_cast<int>(*run.threads));
   const auto pipeline = models::Pipeline::open(open_and_say(run), request);
   const auto& stride = pipeline->spec().stride;
   check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video);

@@ -1,7 +1,5 @@
 #include "app/commands/dry_run.h"
 
-#include <ATen/Parallel.h>
-
 #include <iostream>
 
 #include "app/called_program.h"
@@ -9,6 +7,7 @@
 #include "app/job/outputs.h"
 #include "app/job/write.h"
 #include "app/ranks/world.h"
+#include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
 namespace {
@@ -39,7 +38,7 @@ std::string text_of_videos(const nlohmann::json& videos) {
 void show_generation(const std::vector<Settings>& settings, RunReport& report) {
   std::vector<Video> videos = checked_videos(settings);
   const GenerateOptions& options = videos.front().options;
-  if (options.run.threads) at::set_num_threads(static_cast<int>(*options.run.threads));
+  if (options.run.threads) models::set_threads(static_cast<int>(*options.run.threads));
   models::start_device(options.request.device);
   const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
   const int64_t ranks = ranks_of_video(settings.front(), process_environment);

@@ -20,6 +20,7 @@
 #include "app/ranks/shared_video.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
+#include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
 namespace {
@@ -139,7 +140,7 @@ Generation::Generation(const std::vector<Settings>& settings, GivenOutput output
 
 void Generation::open() {
   const RunOptions& run = videos_.front().options.run;
-  if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
+  if (run.threads) models::set_threads(static_cast<int>(*run.threads));
   const auto before = Clock::now();
   models::start_device(videos_.front().options.request.device);
   if (world_ != nullptr) meet();
@@ -156,7 +157,7 @@ void Generation::open() {
 void Generation::meet() {
   const GenerateOptions& options = videos_.front().options;
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
-  at::set_num_threads(threads);
+  models::set_threads(threads);
   world_->connect();
   tell_model(*world_, options, threads);
 }

@@ -2,7 +2,6 @@
 #include "app/commands/tune.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "app/options/option_group.h"
 #include "hilbert/error.h"
 #include "models/files/sha256.h"
+#include "models/layers/cpu_threads.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -159,7 +159,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   TunePlan plan = tuning::make_tune_plan(settings, options);
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   check_profile_outputs(plan);
-  if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
+  if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const tuning::Pipelines pipelines = open_pipelines(plan, folder);
   const auto& pipeline = pipelines.begin()->second;

@@ -2,7 +2,6 @@
 #include "app/ranks/shared_video.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "models/configs/tuned_profile.h"
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"
+#include "models/layers/cpu_threads.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
 
@@ -171,7 +171,7 @@ class Follower {
     const auto group = message.at("group").get<std::vector<char>>();
     world_.begin_group({group.begin(), group.end()}, message.at("passes").get<int64_t>());
     if (at::Device(models::resolve_device(world_.device())).is_cpu())
-      at::set_num_threads(message.at("threads").get<int>());
+      models::set_threads(message.at("threads").get<int>());
     RunOptions run;
     run.model = message.at("model").get<std::string>();
     run.files = message.at("files").get<std::map<std::string, std::string>>();

@@ -18,6 +18,7 @@
 
 #include "hilbert/error.h"
 #include "models/engine/failure.h"
+#include "models/layers/cpu_threads.h"
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
@@ -31,8 +32,8 @@ constexpr int64_t kMostRanks = 64;
 /// So many CPU threads for what this thread does, while one lives.
 class ThreadsHere {
  public:
-  explicit ThreadsHere(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
-  ~ThreadsHere() { at::set_num_threads(before_); }
+  explicit ThreadsHere(int threads) : before_(at::get_num_threads()) { set_threads(threads); }
+  ~ThreadsHere() { set_threads(before_); }
   ThreadsHere(const ThreadsHere&) = delete;
   ThreadsHere& operator=(const ThreadsHere&) = delete;
 
@@ -175,7 +176,8 @@ class RankThreads::Video {
     try {
       const c10::InferenceMode mode;
       const c10::OptionalDeviceGuard device(device_of(pipeline(rank)));
-      if (on_cpu()) at::set_num_threads(threads_);
+      const AllThreads threads;
+      if (on_cpu()) set_threads(threads_);
       pipeline(rank).check_weights();
       load(rank);
       make(rank);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "models/layers/cpu_threads.h"
 #include "models/layers/unpack.h"
 
 #ifdef SPARSEREEL_CUDA
@@ -33,7 +34,7 @@ const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
 
 bool use_onednn(const at::Tensor& x, const Linear& layer) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && layer.weight.scalar_type() == at::kFloat && x.numel() > 0 &&
-         onednn_linear() != nullptr;
+         onednn_linear() != nullptr && gives_all_threads();
 }
 
 at::Tensor run_onednn(const at::Tensor& x, const Linear& layer, std::string_view activation,

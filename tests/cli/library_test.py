@@ -58,6 +58,9 @@ class Library(CommandLineTest):
                 self.assertEqual(len(made), len(expected), shown)
                 # lround of a float product here, of a double there: a value on the edge may fall on the other side
                 self.assertLess(sum(a != b for a, b in zip(made, expected)), 5 + len(made) // 100000)
+                # OpenMP would give one thread where libtorch asks for more.
+                self.command(example, model, PROMPT, steps, 'again.ppm', *profile, env=environment | {'OMP_MAX_ACTIVE_LEVELS': '0', 'OMP_DYNAMIC': 'true'})
+                self.assertEqual((self.folder / 'again.ppm').read_bytes(), made)
 
         for arguments, options in ((('nowhere', PROMPT, 2), ['-m', 'nowhere']), ((MODEL, PROMPT, 0), ['-m', MODEL, '--steps', 0])):
             library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from ranks_support import children_of
-from support import MODEL, PROGRAM, CommandLineTest
+from support import MODEL, PROGRAM, CommandLineTest, read_safetensors
 
 KIB = 1024
 SETTINGS = ('OMP_WAIT_', 'GOMP_', 'PYTORCH_')
@@ -71,6 +71,17 @@ class Surroundings(CommandLineTest):
         _, most = resource.getrlimit(resource.RLIMIT_STACK)
         self.succeed(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, most)))
         self.fail_with(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, 96 * KIB)), 2, "stack's limit", 'ulimit -s 8192')
+
+    def test_videos_are_the_same_where_openmp_would_give_fewer_threads(self):
+        def made(threads, **environment):
+            self.succeed(self.generate('-o', 'clip.safetensors', '--threads', threads, env=os.environ | environment))
+            frames = read_safetensors(self.folder / 'clip.safetensors')['frames']
+            (self.folder / 'clip.safetensors').unlink()
+            return frames
+        two, one = made(2), made(1)
+        for environment in ({'OMP_DYNAMIC': 'true'}, {'OMP_MAX_ACTIVE_LEVELS': '0'}, {'OMP_THREAD_LIMIT': '2'}):
+            self.assertEqual(made(2, **environment), two, environment)
+        self.assertEqual(made(2, OMP_THREAD_LIMIT='1'), one)
 
     def test_a_deleted_working_directory_is_refused(self):
         gone = self.folder / 'gone'

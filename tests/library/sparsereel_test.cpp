@@ -121,6 +121,24 @@ TEST(Library, TellsStepsAndEndsWhenToldTo) {
   EXPECT_EQ(model.generate(small()).frames, 9);  // it can be used again
 }
 
+TEST(Library, RefusesACallThatOverlapsAnother) {
+  TextToVideo model(kModel, {.device = "cpu"});
+  const Video expected = model.generate(small());
+  Failure in_callback(0, "", ""), in_thread(0, "", "");
+  const Video made = model.generate(small(), [&](int64_t step, int64_t) {
+    if (step > 1) return true;
+    in_callback = failure_of([&] { model.generate(small()); });
+    std::thread([&] { in_thread = failure_of([&] { model.generate(small()); }); }).join();
+    return true;
+  });
+  for (const Failure& failure : {in_callback, in_thread}) {
+    EXPECT_EQ(failure.code(), 2);
+    EXPECT_THAT(failure.cause(), HasSubstr("this TextToVideo is making another video"));
+  }
+  EXPECT_EQ(made.pixels, expected.pixels);
+  EXPECT_EQ(model.generate(small()).pixels, expected.pixels);
+}
+
 TEST(Library, WhatWasMovedFromSaysSo) {
   TextToVideo model(kModel, {.device = "cpu"});
   const TextToVideo other = std::move(model);

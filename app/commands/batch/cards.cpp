@@ -28,6 +28,7 @@
 #include "models/files/atomic_file.h"
 #include "models/files/json_text.h"
 #include "models/files/temporary.h"
+#include "models/layers/cpu_threads.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
 
@@ -447,9 +448,9 @@ void render_as_card(const SetSettings& set, const BatchOptions& options, const s
     fcntl(link, F_SETFD, FD_CLOEXEC);  // that this process is gone is known by it
   const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);
   if (const auto threads = set.merged.whole("threads"))
-    at::set_num_threads(static_cast<int>(*threads));
+    models::set_threads(static_cast<int>(*threads));
   else if (card.device == "cpu")
-    at::set_num_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
+    models::set_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
   Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
   SetPlan plan = plan_rows(rows, set, options, {});
   ManifestWriter manifest(options.folder, card.rank);

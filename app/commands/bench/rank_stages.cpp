@@ -18,6 +18,7 @@
 #include "hilbert/read_text.h"
 #include "models/configs/tuned_profile.h"
 #include "models/engine/denoising.h"
+#include "models/layers/cpu_threads.h"
 #include "models/parallel/metered_group.h"
 
 namespace sparsereel::app::bench {
@@ -99,7 +100,7 @@ class RankStages {
       entries.push_back({.row = rank_row(plan_.grid.combinations[i], count), .video = videos_[i]});
     progress_.stage(std::to_string(count.gpus) + (pipeline_.device().is_cpu() ? " ranks" : " GPUs"));
     const int threads = threads_of(count);
-    at::set_num_threads(threads);
+    models::set_threads(threads);
     Team team(devices_of(count), threads, count.together);
     team.use(model_);
     const bool decodes = plan_.decode && !pipeline_.device().is_cpu();

@@ -2,12 +2,15 @@
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <sstream>
 
+#include "models/layers/cpu_threads.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {
@@ -67,6 +70,37 @@ TEST_F(LinearLayer, TakesStridedRowsAndNoRowsAtAll) {
       EXPECT_TRUE(close_to(linear(rows, each), exact(rows, each), tolerance)) << dtype << rows.sizes();
   }
   EXPECT_EQ(linear(at::empty({0, 16}), layer).sizes(), at::IntArrayRef({0, 8}));
+}
+
+// OpenMP gives one thread here, which oneDNN's product would not survive.
+TEST_F(LinearLayer, IsRightWhereOpenMpGivesFewerThreads) {
+  const int threads = at::get_num_threads(), levels = omp_get_max_active_levels();
+  at::set_num_threads(2);
+  omp_set_max_active_levels(0);
+  const at::Tensor x = at::randn({2, 300, 256});
+  const Linear layer = {at::randn({512, 256}), at::randn({512})};
+  EXPECT_FALSE(gives_all_threads());
+  EXPECT_TRUE(close_to(linear(x, layer), exact(x, layer), 1e-5));
+  EXPECT_TRUE(close_to(linear_gelu(x, layer), at::gelu(exact(x, layer)), 1e-5));
+  EXPECT_TRUE(close_to(linear_gelu_tanh(x, layer), at::gelu(exact(x, layer), "tanh"), 1e-5));
+  omp_set_max_active_levels(levels);
+  at::set_num_threads(threads);
+}
+
+TEST(AllThreads, AreGivenWhileOneLives) {
+  const int levels = omp_get_max_active_levels();
+  omp_set_dynamic(1);
+  omp_set_max_active_levels(0);
+  EXPECT_FALSE(gives_all_threads());
+  {
+    const AllThreads all;
+    EXPECT_TRUE(gives_all_threads());
+    EXPECT_GT(omp_get_max_active_levels(), 0);
+  }
+  EXPECT_EQ(omp_get_dynamic(), 1);
+  EXPECT_EQ(omp_get_max_active_levels(), 0);
+  omp_set_dynamic(0);
+  omp_set_max_active_levels(levels);
 }
 
 /// names, shape as stored, shape, fp32
