@@ -3,11 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <span>
 
 #include "attention/cpu/quantize_constants.h"
 
 namespace sparsereel::attention::cpu {
+
+/// Leading queries of a batch entry that balance_channels() looks at. Those of self-attention end where its keys do:
+/// the rest is padding, which must not change what is rounded.
+inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_length) {
+  return queries == keys ? key_length : queries;
+}
 
 /// What a channel of q is multiplied with, and that of k divided by, so that both have the same root mean square:
 ///   s_d = sqrt(rms k_d / rms q_d).

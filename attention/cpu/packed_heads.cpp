@@ -182,9 +182,10 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   const int64_t b = head / problem_.kv_heads(), first = head % problem_.kv_heads() * problem_.group;
   const int64_t head_dim = problem_.head_dim;
   const int64_t tokens = problem_.key_length(b), blocks = problem_.key_blocks();
+  const int64_t queries = balanced_queries(problem_.queries, problem_.keys, tokens);
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0), k_squares = q_squares;
   for (int64_t h = first; h < first + problem_.group; ++h) {
-    for (int64_t t = 0; t < problem_.queries; ++t) {
+    for (int64_t t = 0; t < queries; ++t) {
       const float* q = problem_.q.row(b, t, h);
       for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
     }
@@ -197,7 +198,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
     for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
   });
   const double share =
-      static_cast<double>(problem_.queries * problem_.group) / static_cast<double>(std::max<int64_t>(tokens, 1));
+      static_cast<double>(queries * problem_.group) / static_cast<double>(std::max<int64_t>(tokens, 1));
   for (double& square : k_squares) square *= share;
   balance_channels(q_squares, k_squares, {balance, static_cast<size_t>(head_dim)});
   each_channel([&](int64_t d, float* k) {

@@ -56,10 +56,11 @@ std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
 /// multiplied with.
 void balance_keys(const Problem& problem, int64_t b, int64_t h, Head& head) {
   const int64_t tokens = problem.key_length(b), head_dim = problem.head_dim;
+  const int64_t queries = balanced_queries(problem.queries, problem.keys, tokens);
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0);
   for (int64_t i = 0; i < problem.group; ++i) {
-    const Matrix q = read(problem.q, b, h * problem.group + i, problem.queries, head_dim);
-    const std::vector<double> its = squares(q, problem.queries, head_dim);
+    const Matrix q = read(problem.q, b, h * problem.group + i, queries, head_dim);
+    const std::vector<double> its = squares(q, queries, head_dim);
     for (size_t d = 0; d < its.size(); ++d) q_squares[d] += its[d] / static_cast<double>(problem.group);
   }
   balance_channels(q_squares, squares(head.k, tokens, head_dim), head.balance);

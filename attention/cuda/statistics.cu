@@ -85,7 +85,7 @@ __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffe
   const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
                                         moments_of(p, buffers.token_moments, true, b), h, p.head_dim, sampler.column);
   float squares[1][kLaneElements] = {};
-  sampler.each_token(p.queries, sizes.query_stride, [&](int token, bool real) {
+  sampler.each_token(balanced_queries(p, b), sizes.query_stride, [&](int token, bool real) {
     float x[kLaneElements];
     const TokenPart part = prologue.load(token);
     unpack(q.load(token), x);
@@ -191,8 +191,9 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const float centre = real || sizes.stat_stride == 1 ? mean : 0.0F;
   const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
   const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
+  const int query_samples = p.group * ceil_div(balanced_queries(p, bk / sizes.kv_heads), sizes.query_stride);
   const float balance =
-      balance_of<D>(found[kQuerySquares] / static_cast<float>(p.group * ceil_div(p.queries, sizes.query_stride)),
+      balance_of<D>(found[kQuerySquares] / static_cast<float>(max(query_samples, 1)),
                     fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
   const int64_t at = static_cast<int64_t>(bk) * D + c;
   buffers.q_balance[at] = balance;

@@ -11,6 +11,11 @@ __device__ inline int key_count(const Problem& p, int b) {
   return p.key_lengths == nullptr ? p.keys : static_cast<int>(p.key_lengths[b]);
 }
 
+/// Queries of batch entry b that balance q and k; see attention/cpu/balance.h.
+__device__ inline int balanced_queries(const Problem& p, int b) {
+  return p.queries == p.keys ? key_count(p, b) : p.queries;
+}
+
 /// Query i sees the keys [0, visible_keys).
 __device__ inline int visible_keys(const Problem& p, int count, int query) {
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;

@@ -150,6 +150,28 @@ TEST(Quantized, ObeysMapsMasksAndLengths) {
   }
 }
 
+TEST(Quantized, PaddingOfQueriesChangesNoOtherRow) {
+  constexpr int64_t kTokens = 150, kReal = 100;
+  const int64_t lengths[] = {kReal, kTokens};
+  Case usual({.queries = kTokens, .keys = kTokens}), padded({.queries = kTokens, .keys = kTokens});
+  for (Case* c : {&usual, &padded}) c->problem.key_lengths = lengths;
+  for (int64_t h = 0; h < 2; ++h)
+    for (int64_t token = kReal; token < kTokens; ++token)
+      std::fill_n(padded.row(padded.problem.q, 0, token, h), 32, 100.0F);  // loud in half of the channels
+  const BlockMap map = visible_blocks(usual.problem);
+  const auto real_rows = [](std::vector<float> out) {
+    constexpr int64_t kRow = 2 * 64;
+    out.erase(out.begin() + kReal * kRow, out.begin() + kTokens * kRow);
+    return out;
+  };
+  EXPECT_EQ(real_rows(usual.reference(map, kNeverSkip, Arithmetic::int8).out),
+            real_rows(padded.reference(map, kNeverSkip, Arithmetic::int8).out));
+  for (const TileKernel& kernel : tile_kernels())
+    EXPECT_EQ(real_rows(usual.fast(map, kernel, kNeverSkip, Arithmetic::int8).out),
+              real_rows(padded.fast(map, kernel, kNeverSkip, Arithmetic::int8).out))
+        << kernel.name;
+}
+
 TEST(Quantized, HandlesConstantInputs) {
   Case c({.queries = 70, .keys = 100, .head_dim = 32});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // K and V less their means are zero
