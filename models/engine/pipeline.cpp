@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -31,6 +30,7 @@
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
 #include "models/samplers/noise.h"
+#include "models/vae/causal_conv3d.h"
 #include "models/weights/device.h"
 #include "models/weights/tensor_source.h"
 
@@ -117,27 +117,6 @@ void step_or_stop(Denoising& denoising, const Run& run) {
   }
 }
 
-/// fp32 convolutions may round their inputs to TF32's 10 bits for as long as one lives: of the whole process, since
-/// libtorch knows no other way.
-class Tf32 {
- public:
-  explicit Tf32(bool on) : on_(on) { count(on_ ? 1 : 0); }
-  ~Tf32() { count(on_ ? -1 : 0); }
-  Tf32(const Tf32&) = delete;
-  Tf32& operator=(const Tf32&) = delete;
-
- private:
-  static void count(int change) {
-    static std::mutex mutex;
-    static int living = 0;
-    const std::lock_guard lock(mutex);
-    living += change;
-    if (change != 0) at::globalContext().setAllowTF32CuDNN(living > 0);
-  }
-
-  bool on_;
-};
-
 }  // namespace
 
 Pipeline::Pipeline(Checkpoint folder, const Request& request)
@@ -166,8 +145,6 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   warn_of_second_roundings();
-  // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
-  at::globalContext().setAllowTF32CuDNN(false);
 }
 
 Pipeline::~Pipeline() = default;
@@ -320,7 +297,7 @@ void Pipeline::check_weights(bool with_images) const {
 
 LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const {
   const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
-  const Tf32 tf32(encodes_in_tf32_);
+  const Tf32Convolutions tf32(encodes_in_tf32_);
   const auto progress = [&](int64_t done, int64_t total) {
     if (run.encode) run.encode(done, total);
     if (run.cancelled && run.cancelled()) throw Cancelled{};

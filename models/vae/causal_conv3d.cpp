@@ -73,7 +73,26 @@ void fill_history(const at::Tensor& buffer, const at::Tensor& remembered, bool s
   }
 }
 
+thread_local bool allows_tf32 = false;
+
+// at::convolution reads whether TF32 is allowed from a setting of the whole process, which other threads use too.
+at::Tensor convolve_by_cudnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                             at::IntArrayRef padding, at::IntArrayRef stride, at::IntArrayRef dilation) {
+  const at::Context& settings = at::globalContext();
+  at::Tensor output = at::cudnn_convolution(input, weight, padding, stride, dilation, /*groups=*/1,
+                                            settings.benchmarkCuDNN(), settings.deterministicCuDNN(), allows_tf32);
+  if (!bias.defined()) return output;
+  std::vector<int64_t> shape(static_cast<size_t>(output.dim()), 1);
+  shape[1] = bias.numel();
+  return output.add_(bias.view(shape));
+}
+
 }  // namespace
+
+Tf32Convolutions::Tf32Convolutions(bool on) : before_(std::exchange(allows_tf32, on)) {}
+Tf32Convolutions::~Tf32Convolutions() {
+  allows_tf32 = before_;
+}
 
 Border CausalConv3d::border(const RowSplit* rows) const {
   const int64_t around = weight.size(3) / 2;
@@ -92,6 +111,9 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
   if (stride.empty()) stride = ones;
   if (input.is_cpu() && input.scalar_type() == at::kFloat && at::globalContext().userEnabledMkldnn() && at::hasMKLDNN())
     return at::mkldnn_convolution(input, weight, bias, padding, stride, /*dilation=*/ones, /*groups=*/1);
+  if (input.is_cuda() && input.scalar_type() == at::kFloat && at::globalContext().userEnabledCuDNN() &&
+      at::Context::hasCuDNN())
+    return convolve_by_cudnn(input, weight, bias, padding, stride, ones);
   return at::convolution(input, weight, bias, stride, padding, /*dilation=*/ones, /*transposed=*/false,
                          /*output_padding=*/std::vector<int64_t>(padding.size(), 0), /*groups=*/1);
 }

@@ -45,8 +45,21 @@ struct ConvHistory {
   std::unordered_map<const CausalConv3d*, at::Tensor> frames{};
 };
 
+/// While one lives, fp32 convolutions that its thread runs on a GPU may round their inputs to TF32's 10 bits. Without
+/// one fp32 means fp32, whatever libtorch's setting for the whole process is.
+class Tf32Convolutions {
+ public:
+  explicit Tf32Convolutions(bool on);
+  ~Tf32Convolutions();
+  Tf32Convolutions(const Tf32Convolutions&) = delete;
+  Tf32Convolutions& operator=(const Tf32Convolutions&) = delete;
+
+ private:
+  const bool before_;
+};
+
 /// at::convolution, stride: undefined is 1. On a CPU in fp32 always oneDNN's, where at::conv3d takes a slow one for few
-/// channels.
+/// channels; on a GPU in fp32 cuDNN's, see Tf32Convolutions.
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
                     at::IntArrayRef stride = {});
 

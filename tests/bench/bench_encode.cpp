@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/vae/causal_conv3d.h"
 #include "models/weights/device.h"
 #include "tests/bench/median.h"
 #include "tests/bench/program.h"
@@ -46,7 +47,7 @@ int run(const std::vector<std::string>& arguments) {
   const auto dtype = models::resolve_dtype(tf32 ? "fp32" : arguments[2], device, at::kBFloat16);
   const int64_t frames = std::stol(arguments[3]), height = std::stol(arguments[4]), width = std::stol(arguments[5]);
   const int64_t repetitions = std::stol(arguments[6]);
-  at::globalContext().setAllowTF32CuDNN(tf32);
+  const models::Tf32Convolutions convolutions(tf32);
   at::globalContext().setAllowTF32CuBLAS(tf32);
   const auto vae =
       models::load_vae(bench::random_vae(bench::published_vae(arguments[0])), device, dtype, models::VaeParts::both);

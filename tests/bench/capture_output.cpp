@@ -29,7 +29,6 @@ int run(const std::vector<std::string>& arguments) {
   const at::Device device = models::resolve_device(arguments[4]);
   const bool fp8 = arguments[5] == "fp8";
   const models::WeightFormat format(models::resolve_dtype(fp8 ? "bf16" : arguments[5], device, at::kFloat), fp8);
-  at::globalContext().setAllowTF32CuDNN(false);  // as the pipeline has it
   models::Component component = models::Checkpoint::open(arguments[1]).component(arguments[0]);
   component.config["scaling_factor"] = 1;  // the VAE's: the input is what diffusers' decode() takes
   const at::Tensor output = run_component(arguments[0], component, models::TensorFile(arguments[2]), device, format);

@@ -87,7 +87,6 @@ void exchanges_heads(Group& group, at::Device device) {
 /// A piece of the height of each family's frames.
 void decodes_as_one_rank(Group& group, at::Device device) {
   const c10::InferenceMode inference;
-  at::globalContext().setAllowTF32CuDNN(false);
   for (const test::ParityCase& one : test::parity_cases("vae_cases.json")) {
     const auto vae = load_vae(test::vae_component(*one.family, one.content["vae"]), device, at::kFloat);
     const at::Tensor golden = test::Golden(one.family->folder + "vae_golden")[one.name + ".latents"];

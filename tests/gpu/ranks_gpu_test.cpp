@@ -178,7 +178,6 @@ at::Tensor decoded(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
 TEST(DecodingOverRanksOnGpu, GivesTheFramesOfOneRank) {
   std::string reason;
   if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
-  at::globalContext().setAllowTF32CuDNN(false);
   for (const test::ParityCase& one : test::parity_cases("vae_cases.json")) {
     const at::Tensor golden = test::Golden(one.family->folder + "vae_golden")[one.name + ".latents"];
     for (const auto dtype : {at::kFloat, at::kHalf}) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "models/vae/causal_conv3d.h"
@@ -38,8 +39,7 @@ class VaeOnGpu : public ::testing::Test {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
     at::manual_seed(3);
-    // As the pipeline has it: fp32 means fp32.
-    at::globalContext().setAllowTF32CuDNN(false);
+    at::globalContext().setAllowTF32CuDNN(true);  // as libtorch has it at first: fp32 means fp32 here nevertheless
   }
 
   static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
@@ -60,6 +60,24 @@ struct SpatialNormCase {
   int64_t channels, groups, frames, latent_frames, repeat;
   double offset;
 };
+
+TEST_F(VaeOnGpu, Tf32IsOfTheThreadThatAllowsIt) {
+  const at::Tensor x = at::randn({1, 32, 4, 24, 24}), weight = at::randn({48, 32, 3, 3, 3}), bias = at::randn({48});
+  const auto convolved = [&] {
+    const c10::InferenceMode inference;
+    return convolve(x.to(at::kCUDA), weight.to(at::kCUDA), bias.to(at::kCUDA), {1, 1, 1}).to(at::kCPU);
+  };
+  const at::Tensor exact = convolved();
+  EXPECT_TRUE(close_to(exact, convolve(x, weight, bias, {1, 1, 1}), 1e-5));
+  {
+    const Tf32Convolutions allowed(true);
+    EXPECT_FALSE(close_to(convolved(), exact, 1e-5));
+    at::Tensor beside;
+    std::thread([&] { beside = convolved(); }).join();
+    EXPECT_TRUE(beside.equal(exact));
+  }
+  EXPECT_TRUE(convolved().equal(exact));
+}
 
 TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
   for (const SpatialNormCase& c :
