@@ -4,9 +4,13 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 
 Picture picture_of(const at::Tensor& image) {
+  if (!at::isfinite(image).all().item<bool>())
+    throw bad_input("an image holds NaN or Inf", "give finite numbers from 0 to 1");
   const at::Tensor bytes = image.to(at::kCPU, at::kFloat).clamp(0, 1).mul(255).round().to(at::kByte).contiguous();
   const auto* pixels = bytes.const_data_ptr<uint8_t>();
   return {.height = bytes.size(0), .width = bytes.size(1), .pixels = {pixels, pixels + bytes.numel()}};

@@ -15,7 +15,7 @@ struct Images {
   std::shared_ptr<const Picture> first{}, last{};
 };
 
-/// image fp32 [height, width, 3] in 0..1, rounded to 8 bits.
+/// image fp32 [height, width, 3] in 0..1, rounded to 8 bits. Throws Error where it holds NaN or Inf.
 Picture picture_of(const at::Tensor& image);
 
 /// A smooth picture of random colours, for models with random weights.

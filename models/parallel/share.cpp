@@ -79,9 +79,10 @@ void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens) {
   const int64_t together = ranks_of_pass(ranks, passes), most = std::min(heads, tokens);
   if (together <= most) return;
   const std::string what = heads <= tokens ? " attention heads" : " tokens";
+  const std::string even = passes == 2 ? ", or an even number up to " + std::to_string(2 * most) : "";
   throw bad_input(std::to_string(ranks) + " ranks cannot share this video: " + std::to_string(together) +
                       " of them share a pass, of " + std::to_string(most) + what,
-                  "use at most " + std::to_string(passes == 2 ? 2 * most : most) + " ranks");
+                  "use at most " + std::to_string(most) + " ranks" + even);
 }
 
 at::Tensor gather_slices(const at::Tensor& x, int64_t dim, int64_t whole, Group* group) {

@@ -51,8 +51,21 @@ Keys given_of(const Lists& lists, const Keys& keys) {
   return given;
 }
 
+/// A measurement of more would take weeks, and they are compared with each other.
+constexpr size_t kMostCombinations = 1000;
+
+void check_combinations(double count) {
+  if (count > kMostCombinations)
+    throw bad_input("the lists make " + std::to_string(static_cast<int64_t>(std::min(count, 1e18))) + " combinations",
+                    "give shorter lists: at most " + std::to_string(kMostCombinations) + " combinations are compared");
+}
+
 /// An item of each list that was given, the first list outermost.
 std::vector<Items> product(const Lists& lists, const Keys& keys) {
+  double count = 1;
+  for (const std::string& key : given_of(lists, keys))
+    count *= static_cast<double>(split(*list_of(lists, key), ',').size());
+  check_combinations(count);
   std::vector<Items> all(1);
   for (const std::string& key : given_of(lists, keys)) {
     std::vector<Items> longer;
@@ -170,6 +183,7 @@ class Expansion {
     Row row = fields_of(combination);
     const auto same = std::ranges::find(rows_, row);
     if (same == rows_.end()) {
+      check_combinations(static_cast<double>(rows_.size() + 1));
       rows_.push_back(std::move(row));
       grid_.combinations.push_back(combination);
       return;

@@ -43,6 +43,20 @@ TEST(QualityGrid, WithoutListsIsWhatGenerateWouldDo) {
   EXPECT_THAT(names(expanded({}, kMeans)), ElementsAre("topk 0.4, mean, error, cell 16, hilbert"));
 }
 
+TEST(QualityGrid, TooManyCombinationsAreRefusedBeforeAnyIsMade) {
+  const auto numbers = [](int count) {
+    std::string list = "0.001";
+    for (int i = 2; i <= count; ++i) list += "," + std::to_string(0.001 * i);
+    return list;
+  };
+  const Lists all = {{"topk", numbers(100)},   {"similarity", numbers(100)}, {"dropped", "none,mean"},
+                     {"select", "mass,error"}, {"dense_steps", "0,1,2,3,4"}, {"cell", "16,32,64"}};
+  EXPECT_TRUE(throws_error([&] { expanded(all); }, {"the lists make 600000 combinations"}));
+  // Each list is short enough, all of them together are not.
+  const Lists several = {{"topk", numbers(600)}, {"error", numbers(600)}};
+  EXPECT_TRUE(throws_error([&] { expanded(several, kMeans); }, {"the lists make 1001 combinations"}));
+}
+
 TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
   const Grid grid = expanded({{"topk", "0.5,0.3"}, {"dropped", "none,mean"}, {"select", "mass"}});
   EXPECT_THAT(names(grid),

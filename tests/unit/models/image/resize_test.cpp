@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "models/image/images.h"
 #include "models/image/resample.h"
 #include "tests/support/golden.h"
@@ -21,6 +23,14 @@ Picture of_bytes(const at::Tensor& bytes) {
 
 std::string name_of(const std::string& kind, int64_t height, int64_t width) {
   return kind + "." + std::to_string(height) + "x" + std::to_string(width);
+}
+
+TEST(Pictures, HoldNumbersOnly) {
+  for (const double value : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    at::Tensor image = at::rand({4, 5, 3});
+    image[2][3][1] = value;
+    EXPECT_TRUE(test::throws_error([&] { picture_of(image); }, {"an image holds NaN or Inf"}));
+  }
 }
 
 TEST(Resize, EveryByteIsPillows) {

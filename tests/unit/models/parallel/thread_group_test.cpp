@@ -194,5 +194,19 @@ TEST(Share, MoreRanksThanHeadsAreRefused) {
   EXPECT_TRUE(test::throws_error([] { check_ranks(6, 2, 12, 2); }, {"3 of them share a pass, of 2 tokens"}));
 }
 
+TEST(Share, MoreRanksThanHeadsAreToldHowManyThereMayBe) {
+  const auto remedy = [](int64_t ranks, int64_t passes) -> std::string {
+    try {
+      check_ranks(ranks, passes, 2, 1000);
+    } catch (const Error& error) {
+      return error.remedy();
+    }
+    return "";
+  };
+  for (const int64_t ranks : {1, 2, 4}) EXPECT_EQ(remedy(ranks, 2), "") << ranks;
+  for (const int64_t ranks : {3, 5, 6}) EXPECT_EQ(remedy(ranks, 2), "use at most 2 ranks, or an even number up to 4");
+  EXPECT_EQ(remedy(3, 1), "use at most 2 ranks");
+}
+
 }  // namespace
 }  // namespace sparsereel::models
