@@ -1,6 +1,7 @@
-// What must be settled before libtorch is: its libraries read the environment, the stack's limit and the working
-// directory while they load. This runs before any of their code; where something has to change, the program sets it
-// and starts itself again, which costs less than 0.1 s here and would cost four times that in main().
+// What must be settled before libtorch is: its libraries open files, and read the environment, the stack's limit and
+// the working directory while they load. This runs before any of their code; where something has to change, the program
+// sets it and starts itself again, which costs less than 0.1 s here and would cost four times that in main().
+#include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -42,6 +43,16 @@ constinit const std::array<Setting, 2> kSettings = {{
 [[noreturn]] void refuse(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   _exit(2);
+}
+
+/// A file or socket that took the number of a closed standard descriptor would receive messages and progress. Reading
+/// and writing fail as they do where nothing is open: the modes are the wrong way round.
+void open_standard_descriptors() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(number, F_GETFD) >= 0) continue;  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
+    if (open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) != number)  // the lowest free number
+      refuse("error: a standard descriptor is closed, and /dev/null cannot be opened\n  remedy: leave it open\n");
+  }
 }
 
 /// oneMKL ends the process where there is none, with words about a library.
@@ -131,6 +142,7 @@ void start_again(char** arguments, char** environment) {
 }
 
 void before_libraries(int, char** arguments, char** environment) {
+  open_standard_descriptors();  // before anything else is opened
   const int64_t now = boot_nanoseconds(), handed_over = take_start(environment),
                 start = handed_over > 0 ? handed_over : now;
   set_program_start(start);

@@ -100,6 +100,14 @@ def limited_memory(size):
     return {'preexec_fn': limit}
 
 
+def without(descriptors):
+    """A process in which these standard descriptors are closed."""
+    def close():
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return {'preexec_fn': close}
+
+
 class Long:
     """Bytes or a list: equal as they are, shown in short."""
     def __init__(self, value):

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from ranks_support import children_of
-from support import MODEL, PROGRAM, CommandLineTest, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, CommandLineTest, read_safetensors, without
 
 KIB = 1024
 SETTINGS = ('OMP_WAIT_', 'GOMP_', 'PYTORCH_')
@@ -82,6 +82,17 @@ class Surroundings(CommandLineTest):
         for environment in ({'OMP_DYNAMIC': 'true'}, {'OMP_MAX_ACTIVE_LEVELS': '0'}, {'OMP_THREAD_LIMIT': '2'}):
             self.assertEqual(made(2, **environment), two, environment)
         self.assertEqual(made(2, OMP_THREAD_LIMIT='1'), one)
+
+    def test_a_closed_standard_descriptor_is_no_file_of_the_program(self):
+        self.succeed(self.generate('-o', 'whole.y4m'))
+        (self.folder / 'set.txt').write_text('a dog\n' + 'a cat ' * 300 + '\n')  # too long: a warning
+        for closed in ([2], [0, 2], [1, 2], [0, 1, 2]):
+            clip, folder = self.folder / f'{closed}.y4m', self.folder / f'{closed}'
+            self.generate('-o', clip, **without(closed))
+            self.assertEqual(clip.read_bytes(), (self.folder / 'whole.y4m').read_bytes(), closed)
+            self.run_program('batch', 'set.txt', '-m', MODEL, *FAMILY.size, '--steps', 2, '--device', 'cpu', '--format', 'y4m', '-o', folder, **without(closed))
+            lines = [json.loads(line) for line in (folder / 'manifest.0.jsonl').read_text().splitlines()]
+            self.assertEqual([line['state'] for line in lines], ['done', 'done'])
 
     def test_a_deleted_working_directory_is_refused(self):
         gone = self.folder / 'gone'
