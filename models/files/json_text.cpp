@@ -97,6 +97,12 @@ json parse_json(std::string_view text, const std::string& source, const std::str
   return std::move(builder.value());
 }
 
+json parse_cbor(std::span<const uint8_t> bytes, const std::string& source, const std::string& remedy) {
+  Builder builder(source, remedy);
+  json::sax_parse(bytes.begin(), bytes.end(), &builder, json::input_format_t::cbor);
+  return std::move(builder.value());
+}
+
 json parse_json_if_valid(std::string_view text) {
   try {
     return parse_json(text, "", "");

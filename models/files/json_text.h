@@ -1,7 +1,9 @@
 // JSON text from outside (headers, indexes, configs) into a value, with limits on what it may contain. No torch.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,9 @@ nlohmann::json parse_json(std::string_view text, const std::string& source, cons
 
 /// The same for text that need not be JSON: returns a value of which is_discarded() is true in place of throwing.
 nlohmann::json parse_json_if_valid(std::string_view text);
+
+/// parse_json() of the same value in CBOR, whose texts may be any bytes.
+nlohmann::json parse_cbor(std::span<const uint8_t> bytes, const std::string& source, const std::string& remedy);
 
 /// A name from outside for an error message: quoted, control characters escaped, cut to a readable length.
 std::string in_quotes(std::string_view name);

@@ -1,4 +1,4 @@
-// The compression function and its padding.
+// The compression function, its padding, and two nested hashes for a key.
 #include "models/files/sha256.h"
 
 #include <algorithm>
@@ -76,18 +76,49 @@ void Sha256::update(const void* data, size_t bytes) {
   }
 }
 
-std::string Sha256::hex() {
+Sha256Digest Sha256::digest() {
   const uint64_t bits = bytes_ * 8;
   constexpr std::array<uint8_t, 64> padding = {0x80};
   update(padding.data(), filled_ < 56 ? 56 - filled_ : 120 - filled_);
   std::array<uint8_t, 8> length{};
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<uint8_t>(bits >> (56 - 8 * i));
   update(length.data(), length.size());
+  Sha256Digest bytes{};
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(state_[i / 4] >> (24 - 8 * (i % 4)));
+  return bytes;
+}
+
+std::string Sha256::hex() {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string text;
-  for (const uint32_t word : state_)
-    for (int shift = 28; shift >= 0; shift -= 4) text += digits[word >> shift & 15];
+  for (const uint8_t byte : digest()) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
   return text;
+}
+
+Sha256Digest hmac_sha256(std::string_view key, std::string_view text) {
+  std::array<uint8_t, 64> block{};  // the hash's own; a longer key is hashed first
+  if (key.size() <= block.size()) {
+    std::ranges::copy(key, block.begin());
+  } else {
+    Sha256 hash;
+    hash.update(key);
+    std::ranges::copy(hash.digest(), block.begin());
+  }
+  const auto masked = [&](uint8_t mask) {
+    Sha256 hash;
+    std::array<uint8_t, 64> pad = block;
+    for (uint8_t& byte : pad) byte ^= mask;
+    hash.update(pad.data(), pad.size());
+    return hash;
+  };
+  Sha256 inner = masked(0x36), outer = masked(0x5c);
+  inner.update(text);
+  const Sha256Digest digest = inner.digest();
+  outer.update(digest.data(), digest.size());
+  return outer.digest();
 }
 
 std::string sha256(std::string_view text) {

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4). No torch.
+// SHA-256 (FIPS 180-4) and its keyed form (HMAC, RFC 2104). No torch.
 #pragma once
 
 #include <array>
@@ -10,11 +10,14 @@
 
 namespace sparsereel::models {
 
-/// Bytes go in piece by piece; hex() ends it.
+using Sha256Digest = std::array<uint8_t, 32>;
+
+/// Bytes go in piece by piece; digest() or hex() ends it.
 class Sha256 {
  public:
   void update(const void* data, size_t bytes);
   void update(std::string_view text) { update(text.data(), text.size()); }
+  Sha256Digest digest();
   /// The digest in 64 hexadecimal digits.
   std::string hex();
 
@@ -29,6 +32,8 @@ class Sha256 {
 };
 
 std::string sha256(std::string_view text);
+/// HMAC-SHA-256: who does not know the key cannot make it.
+Sha256Digest hmac_sha256(std::string_view key, std::string_view text);
 /// Throws Error naming the file when it cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
 

@@ -28,6 +28,22 @@ TEST(Sha256, DoesNotDependOnThePieces) {
   }
 }
 
+/// Cases 2 and 6 of RFC 4231.
+TEST(Hmac, MatchesTheStandardsExamples) {
+  const auto hex = [](const Sha256Digest& digest) {
+    std::string text;
+    for (const uint8_t byte : digest) {
+      text += "0123456789abcdef"[byte >> 4];
+      text += "0123456789abcdef"[byte & 15];
+    }
+    return text;
+  };
+  EXPECT_EQ(hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
 class ModelHash : public ::testing::Test {
  protected:
   ModelHash() { fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", model_, fs::copy_options::recursive); }
