@@ -150,7 +150,11 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"", "MASTER_ADDR, MASTER_PORT",
        "Where such ranks meet: rank 0's host and a free port there. torchrun sets them; srun's ranks do without."},
       {"", "SPARSEREEL_START_SECONDS, SPARSEREEL_GROUP_SECONDS",
-       "How long ranks wait for one that has not started (60), and for one that does not answer (600)."},
+       "How long ranks wait for one that has not started (60), and for one that does not answer (600). batch --gpus "
+       "gives the rows of a process that says nothing for so long to the others."},
+      {"", "SPARSEREEL_JOB_SECRET",
+       "A random text of 16 characters or more, the same for all ranks, by which they know each other. Ranks of "
+       "several hosts need one."},
       {"", "NCCL_NVLS_ENABLE", "0, unless it is set: NVLink's multicast, which not every host allows."},
       {"", "NCCL_CUMEM_ENABLE", "0, unless it is set or /dev/shm has little room: several cards then start faster."},
       {"", "CUDA_VISIBLE_DEVICES",

@@ -246,6 +246,11 @@ void Children::watch(std::function<void(int64_t rank, const std::string& how)> d
   watcher_ = std::thread([this, died = std::move(died)] { watch_all(died); });
 }
 
+void Children::kill(int64_t rank) const {
+  for (const Child& child : children_)  // by its handle: its number may be another process's by now
+    if (child.rank == rank) syscall(SYS_pidfd_send_signal, child.handle, SIGKILL, nullptr, 0);
+}
+
 void Children::watch_all(const std::function<void(int64_t rank, const std::string& how)>& died) {
   for (;;) {
     std::vector<pollfd> handles = {{.fd = quit_event_, .events = POLLIN, .revents = 0}};
@@ -283,7 +288,7 @@ void Children::end_all() noexcept {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
       pollfd handle = {.fd = child.handle, .events = POLLIN, .revents = 0};
       if (child.handle < 0 || poll(&handle, 1, static_cast<int>(std::max<int64_t>(left, 0))) <= 0)
-        kill(child.process, SIGKILL);
+        ::kill(child.process, SIGKILL);
       waitpid(child.process, nullptr, 0);
     }
     if (child.handle >= 0) close(child.handle);

@@ -55,6 +55,8 @@ class Children {
   /// `died` is called in a thread of its own for each child that ends, with how it did: "was killed by signal 9",
   /// "ended with exit code 1: what it last wrote"; empty where it ended well. To be called once.
   void watch(std::function<void(int64_t rank, const std::string& how)> died);
+  /// Kills a child, which may be stopped. `died` is called as ever.
+  void kill(int64_t rank) const;
 
  private:
   struct Child {

@@ -66,6 +66,31 @@ uint16_t port_of_job(const std::string& job) {
   return static_cast<uint16_t>(kFirst + sum % kCount);
 }
 
+constexpr const char* kSecret = "SPARSEREEL_JOB_SECRET";
+
+uint16_t port_in(const std::string& text) {
+  const int64_t port = number_in("MASTER_PORT", text.c_str());
+  if (port < 1 || port > 65535)
+    throw bad_input("the variable MASTER_PORT=" + text + " is no port",
+                    "set it to a number from 1 to 65535 that is free on rank 0's host");
+  return static_cast<uint16_t>(port);
+}
+
+bool is_this_host(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// Guessing a short one is a matter of time: who calls a rank is told a proof that was made with it.
+void require_secret(const MeetingPlace& place) {
+  constexpr size_t kLeast = 16;
+  constexpr const char* kRemedy = "give all ranks the same random text, such as that of 'openssl rand -hex 16'";
+  if (place.secret.empty() && !place.is_one_host)
+    throw bad_input(std::string("the ranks of several hosts need a secret, and ") + kSecret + " is not set", kRemedy);
+  if (!place.secret.empty() && place.secret.size() < kLeast)
+    throw bad_input(
+        std::string("the variable ") + kSecret + " has fewer than " + std::to_string(kLeast) + " characters", kRemedy);
+}
+
 }  // namespace
 
 const char* process_environment(const char* name) {
@@ -104,16 +129,18 @@ MeetingPlace find_meeting_place(const Launched& launched, const Environment& env
   if (job.empty()) job = text("SLURM_JOB_ID");
   MeetingPlace place{.host = text("MASTER_ADDR")};
   if (place.host.empty() && !text("SLURM_STEP_NODELIST").empty()) place.host = first_host(text("SLURM_STEP_NODELIST"));
-  const bool one_host = launcher != nullptr && text(launcher->local_size) == std::to_string(launched.size);
-  if (place.host.empty() && one_host) place.host = "127.0.0.1";
+  place.is_one_host = launcher != nullptr && text(launcher->local_size) == std::to_string(launched.size);
+  if (place.host.empty() && place.is_one_host) place.host = "127.0.0.1";
   if (place.host.empty())
     throw bad_input(launched.source + ": nothing tells the host of rank 0",
                     "set MASTER_ADDR to it for all ranks, and MASTER_PORT to a port that is free there");
   const std::string port = text("MASTER_PORT");
-  place.port = port.empty() ? port_of_job(job + "." + text("SLURM_STEP_ID"))
-                            : static_cast<uint16_t>(number_in("MASTER_PORT", port.c_str()));
+  place.port = port.empty() ? port_of_job(job + "." + text("SLURM_STEP_ID")) : port_in(port);
   place.is_kept = text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   place.run = job.empty() ? "0" : job + "." + text("SLURM_STEP_ID") + text("TORCHELASTIC_RESTART_COUNT");
+  place.is_one_host = place.is_one_host || is_this_host(place.host);
+  place.secret = text(kSecret);
+  require_secret(place);
   return place;
 }
 

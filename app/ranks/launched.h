@@ -29,12 +29,13 @@ std::optional<Launched> find_launched(const Environment& environment);
 struct MeetingPlace {
   std::string host;
   uint16_t port = 0;
-  bool is_kept = false;
-  std::string run = "0";
+  bool is_kept = false, is_one_host = false;
+  std::string run = "0", secret = {};
 };
 
 /// MASTER_ADDR and MASTER_PORT, which torchrun sets; where they are missing, the first host of a Slurm step, and a port
-/// that is made of the job's number. Throws Error where nothing tells the host.
+/// that is made of the job's number. SPARSEREEL_JOB_SECRET is the secret. Throws Error where nothing tells the host,
+/// MASTER_PORT is no port, and where several hosts have no secret or a short one.
 MeetingPlace find_meeting_place(const Launched& launched, const Environment& environment);
 
 /// "gpu[03-06,09],other" -> "gpu03"

@@ -3,10 +3,22 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <vector>
+
+#include "hilbert/error.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::app {
 namespace {
+
+constexpr int64_t kMostMessageBytes = 64 << 20;          // of JSON
+constexpr int64_t kMostTensorBytes = int64_t{64} << 30;  // more fits no host that follows
+constexpr size_t kMostDimensions = 8;
+constexpr const char* kSource = "a message of rank 0";
+constexpr const char* kRemedy = "start all ranks with the same program";
 
 at::Tensor view_of_bytes(std::vector<uint8_t>& bytes) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte);
@@ -14,6 +26,35 @@ at::Tensor view_of_bytes(std::vector<uint8_t>& bytes) {
 
 at::Tensor bytes_of_tensor(const at::Tensor& tensor) {
   return tensor.reshape({-1}).view(at::kByte);
+}
+
+Error no_tensor(const std::string& problem) {
+  return run_failure(std::string(kSource) + " describes no tensor: " + problem, kRemedy);
+}
+
+at::ScalarType dtype_in(const nlohmann::json& form) {
+  constexpr std::array<at::ScalarType, 9> kTold = {at::kByte,  at::kChar,   at::kInt,  at::kLong,    at::kHalf,
+                                                   at::kFloat, at::kDouble, at::kBool, at::kBFloat16};
+  const auto field = form.find("dtype");
+  if (field != form.end() && field->is_number_integer())
+    for (const at::ScalarType dtype : kTold)
+      if (field->get<int64_t>() == static_cast<int64_t>(dtype)) return dtype;
+  throw no_tensor("its dtype is unknown");
+}
+
+std::vector<int64_t> shape_in(const nlohmann::json& form, at::ScalarType dtype) {
+  const auto field = form.find("shape");
+  if (field == form.end() || !field->is_array() || field->size() > kMostDimensions) throw no_tensor("it has no shape");
+  std::vector<int64_t> shape;
+  auto left = kMostTensorBytes / static_cast<int64_t>(c10::elementSize(dtype));
+  for (const nlohmann::json& size : *field) {
+    if (!size.is_number_unsigned() || size.get<uint64_t>() > static_cast<uint64_t>(kMostTensorBytes))
+      throw no_tensor("its sizes are impossible");
+    shape.push_back(size.get<int64_t>());
+    if (shape.back() > left) throw no_tensor("it is too large");
+    left /= std::max<int64_t>(shape.back(), 1);
+  }
+  return shape;
 }
 
 }  // namespace
@@ -27,9 +68,12 @@ void tell(models::SocketGroup& group, const nlohmann::json& message) {
 nlohmann::json hear(models::SocketGroup& group) {
   const at::Tensor size = at::zeros({1}, at::kLong);
   group.wait_for(size, 0);
-  std::vector<uint8_t> bytes(static_cast<size_t>(size.item<int64_t>()));
+  const auto count = size.item<int64_t>();
+  if (count < 1 || count > kMostMessageBytes)
+    throw run_failure(std::string(kSource) + " has an impossible size", kRemedy);
+  std::vector<uint8_t> bytes(static_cast<size_t>(count));
   group.broadcast(view_of_bytes(bytes), 0);
-  return nlohmann::json::from_cbor(bytes);
+  return models::parse_cbor(bytes, kSource, kRemedy);
 }
 
 void tell_tensor(models::SocketGroup& group, const at::Tensor& tensor) {
@@ -41,8 +85,9 @@ void tell_tensor(models::SocketGroup& group, const at::Tensor& tensor) {
 at::Tensor hear_tensor(models::SocketGroup& group) {
   const nlohmann::json form = hear(group);
   if (form.is_null()) return {};
-  at::Tensor tensor =
-      at::empty(form.at("shape").get<std::vector<int64_t>>(), static_cast<at::ScalarType>(form.at("dtype").get<int>()));
+  if (!form.is_object()) throw no_tensor("it is no object");
+  const at::ScalarType dtype = dtype_in(form);
+  at::Tensor tensor = at::empty(shape_in(form, dtype), dtype);
   group.broadcast(bytes_of_tensor(tensor), 0);
   return tensor;
 }

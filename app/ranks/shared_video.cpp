@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "models/configs/tuned_profile.h"
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"
+#include "models/files/json_text.h"
 #include "models/layers/cpu_threads.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
@@ -135,6 +137,26 @@ void make_over_ranks(models::Run& run, World& world) {
   if (run.checkpoint) ask_first(run.checkpoint, world);
 }
 
+Error unknown(const std::string& cause) {
+  return run_failure(cause, "start all ranks with the same program");
+}
+
+int64_t number_in(const nlohmann::json& message, const char* name, int64_t least, int64_t most) {
+  const auto number = message.at(name).get<int64_t>();
+  if (number >= least && number <= most) return number;
+  throw unknown("rank 0 tells of " + std::to_string(number) + " " + name);
+}
+
+/// Lengths are places in the text, which models read without asking again.
+void check_text_lengths(const models::Conditioning& conditioning) {
+  const at::Tensor& text = conditioning.text;
+  const std::vector<int64_t>& lengths = conditioning.text_lengths;
+  if (lengths.empty()) return;
+  const bool has_rows = text.defined() && text.dim() >= 2 && text.size(0) == std::ssize(lengths);
+  if (!has_rows || !std::ranges::all_of(lengths, [&](int64_t each) { return each >= 0 && each <= text.size(1); }))
+    throw unknown("rank 0 tells of a text's lengths that are not that text's");
+}
+
 /// What another rank than 0 has in its hands.
 class Follower {
  public:
@@ -145,8 +167,12 @@ class Follower {
       const nlohmann::json message = hear(world_.control());
       const auto what = message.at("what").get<std::string>();
       if (what == "end") return;
-      if (what == "model") open(message);
-      if (what == "video") make(message);
+      if (what == "model")
+        open(message);
+      else if (what == "video")
+        make(message);
+      else
+        throw unknown("rank 0 tells of " + models::in_quotes(what) + ", which this program does not know");
     }
   }
 
@@ -169,9 +195,9 @@ class Follower {
   void open(const nlohmann::json& message) {
     compare_given(message.at("given"));
     const auto group = message.at("group").get<std::vector<char>>();
-    world_.begin_group({group.begin(), group.end()}, message.at("passes").get<int64_t>());
-    if (at::Device(models::resolve_device(world_.device())).is_cpu())
-      models::set_threads(message.at("threads").get<int>());
+    world_.begin_group({group.begin(), group.end()}, number_in(message, "passes", 1, 2));
+    const int64_t threads = number_in(message, "threads", 1, 4096);
+    if (at::Device(models::resolve_device(world_.device())).is_cpu()) models::set_threads(static_cast<int>(threads));
     RunOptions run;
     run.model = message.at("model").get<std::string>();
     run.files = message.at("files").get<std::map<std::string, std::string>>();
@@ -206,6 +232,7 @@ class Follower {
     for (const auto member : models::Conditioning::tensors())
       inputs.conditioning.*member = hear_tensor(world_.control());
     inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
+    check_text_lengths(inputs.conditioning);
     inputs.init_latents = hear_tensor(world_.control());
     const at::Tensor state = hear_tensor(world_.control());
     if (state.defined()) {

@@ -20,6 +20,7 @@
 #include "models/engine/failure.h"
 #include "models/files/temporary.h"
 #include "models/parallel/nccl_group.h"
+#include "models/parallel/patience.h"
 #include "models/parallel/rendezvous.h"
 #include "models/parallel/share.h"
 #include "models/weights/device.h"
@@ -202,10 +203,20 @@ World::~World() {
   if (control_ && end_call_ >= 0) control_->forget(end_call_);
   if (control_ && !finished_) control_->abort("left before the end");
   if (children_ && !control_) models::close_links(links_);  // they hear by it that nobody comes
+  if (children_ && control_ && control_->ended()) end_others();
   group_.reset();
   if (begun_group_.valid()) begun_group_.wait();  // what still made it ended with the control group
   begun_group_ = {};
   children_.reset();  // before the group that its thread may blame
+}
+
+/// After a failure nobody waits for what the others still do. What this rank's GPU shares with them goes with the group
+/// only once they are gone; else a set would keep it for each row that fails.
+void World::end_others() {
+  children_.reset();
+  models::Patience patience{std::chrono::seconds(1)};  // the system has closed their sockets; it is to be heard of
+  while (!control_->are_others_gone() && patience.step().count() > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 int threads_of_each(int64_t processes) {
@@ -225,8 +236,13 @@ void World::connect() {
   std::vector<models::Link> links = std::exchange(links_, {});
   if (launched_) {
     const MeetingPlace place = find_meeting_place(*launched_, process_environment);
-    links = models::meet({.host = place.host, .port = place.port, .is_kept = place.is_kept, .run = place.run}, rank_,
-                         size_, limits_);
+    links = models::meet({.host = place.host,
+                          .port = place.port,
+                          .is_kept = place.is_kept,
+                          .is_one_host = place.is_one_host,
+                          .run = place.run,
+                          .secret = place.secret},
+                         rank_, size_, limits_);
   }
   try {
     auto control = models::SocketGroup::connect(rank_, std::move(links), name_, limits_);

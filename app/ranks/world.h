@@ -107,6 +107,7 @@ class World {
   World() = default;
   static std::unique_ptr<World> launched(const Launched& place, const std::string& device);
   void watch_over_the_end();
+  void end_others();
   void child_died(int64_t rank, const std::string& how);
 
   int64_t rank_ = 0, size_ = 1, ranks_here_ = 1;

@@ -22,6 +22,8 @@
 #include <thread>
 #include <utility>
 
+#include "models/parallel/patience.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -140,12 +142,12 @@ class NcclGroup::Watched {
   /// Has the watcher see to it that what the stream has now is done in time.
   void look_behind(const c10::Stream& stream) {
     const std::lock_guard lock(mutex_);
-    if (pending_since_) {
+    if (pending_) {
       latest_.record(stream);
       is_last_ = false;
     } else {
       event_.record(stream);
-      pending_since_ = Clock::now();
+      pending_.emplace(control_.limits().call);
       is_last_ = true;
     }
   }
@@ -173,7 +175,7 @@ class NcclGroup::Watched {
 
   /// Waits until NCCL has done on the host what the last call began: the first time it finds the other GPUs.
   void settle() {
-    const auto end = Clock::now() + control_.limits().call;
+    Patience patience(control_.limits().call);
     for (int64_t turn = 0;; ++turn) {
       Result state = Result::success;
       {
@@ -185,7 +187,7 @@ class NcclGroup::Watched {
       }
       if (state == Result::success) return;
       control_.check();
-      if (Clock::now() > end) {
+      if (patience.step().count() == 0) {
         control_.abort("NCCL found no connection to the other ranks in time");
         throw_end();
       }
@@ -202,13 +204,13 @@ class NcclGroup::Watched {
   /// Whether something that was enqueued is not done yet. Where the call that was looked at is, the last one is next,
   /// and has its own time.
   bool waits() {
-    if (!pending_since_ || !event_.query()) return pending_since_.has_value();
-    pending_since_.reset();
+    if (!pending_ || !event_.query()) return pending_.has_value();
+    pending_.reset();
     if (is_last_) return false;
     std::swap(event_, latest_);
     is_last_ = true;
-    if (!event_.query()) pending_since_ = Clock::now();
-    return pending_since_.has_value();
+    if (!event_.query()) pending_.emplace(control_.limits().call);
+    return pending_.has_value();
   }
 
   /// What is wrong, after as many looks as it takes others to say more; empty: nothing.
@@ -219,8 +221,7 @@ class NcclGroup::Watched {
     errors_ = fails ? errors_ + 1 : 0;
     if (errors_ > kLooksBeforeBlame) return "NCCL: " + error_text(state, communicator_);
     const bool waiting = waits();
-    if (waiting && Clock::now() - *pending_since_ > control_.limits().call)
-      return "what the ranks exchange did not end in time";
+    if (waiting && pending_->step().count() == 0) return "what the ranks exchange did not end in time";
     left_ = (waiting || settles_) && control_.who_left() ? left_ + 1 : 0;
     return {};
   }
@@ -260,7 +261,7 @@ class NcclGroup::Watched {
   void take_apart() {
     *static_cast<volatile int*>(ended_.mutable_data_ptr<int>()) = 1;
     if (communicator_ != nullptr) library_.abort(std::exchange(communicator_, nullptr));
-    pending_since_.reset();
+    pending_.reset();
   }
 
   /// All ranks leave at about the same time: what they have begun comes to its end.
@@ -286,14 +287,14 @@ class NcclGroup::Watched {
   std::mutex sleep_mutex_;  // of quit_
   std::condition_variable woken_;
   bool quit_ = false;
-  int errors_ = 0, left_ = 0, blocked_ = 0;         // the watcher's looks at them; of the first two in a row
-  std::timed_mutex mutex_;                          // of all below
-  nccl::Communicator* communicator_ = nullptr;      // null: not there yet, or taken apart
-  c10::Event event_;                                // behind a call that was enqueued, which is looked at
-  c10::Event latest_;                               // behind the last one, where that is another
-  bool is_last_ = true;                             // event_ is behind the last one
-  bool settles_ = false;                            // NCCL is still at the last call on the host
-  std::optional<Clock::time_point> pending_since_;  // event_, by what was seen last
+  int errors_ = 0, left_ = 0, blocked_ = 0;     // the watcher's looks at them; of the first two in a row
+  std::timed_mutex mutex_;                      // of all below
+  nccl::Communicator* communicator_ = nullptr;  // null: not there yet, or taken apart
+  c10::Event event_;                            // behind a call that was enqueued, which is looked at
+  c10::Event latest_;                           // behind the last one, where that is another
+  bool is_last_ = true;                         // event_ is behind the last one
+  bool settles_ = false;                        // NCCL is still at the last call on the host
+  std::optional<Patience> pending_;             // with event_, by what was seen last
   std::thread watcher_;
 };
 

@@ -77,7 +77,7 @@ PeerWindows::~PeerWindows() {
   const c10::DeviceGuard guard(device_);
   leave_others();
   std::byte* own = peers_[static_cast<size_t>(control_.rank())].memory;
-  if (own == nullptr || !are_others_gone_) return;
+  if (own == nullptr || !(are_others_gone_ || control_.are_others_gone())) return;
   cuda::free_memory_for_peers(own);
   count_memory_of_driver(device_, -all_bytes());
 }

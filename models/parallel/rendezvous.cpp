@@ -1,232 +1,337 @@
-// A rank listens, writes its address and a number that nobody can guess into the store, and calls all ranks below it.
+// Every rank calls rank 0, which sends all a table of where each listens. Then each calls the others below it.
 #include "models/parallel/rendezvous.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <c10/util/Logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
-#include <random>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
 #include <sstream>
-#include <system_error>
+#include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
+
+#include "models/parallel/rank_call.h"
+#include "models/parallel/tcp.h"
 
 namespace sparsereel::models {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
+constexpr int64_t kMostLaunched = 1024;               // ranks; more are a typing error
+constexpr std::chrono::milliseconds kCallAgain{100};  // after a call to which nobody answered
 
-constexpr const char* kNetworkRemedy = "see that the hosts reach each other, and that MASTER_ADDR is rank 0's host";
+constexpr const char* kSameCommandRemedy = "see why it did not, and that all ranks were started with the same command";
 
-Error network_failure(const std::string& what, int number = errno) {
-  return run_failure(what + ": " + std::generic_category().message(number), kNetworkRemedy);
+/// Where a rank listens. Sent as its bytes.
+struct ListenerRecord {
+  ShortText<64> host;     // its name
+  ShortText<64> address;  // in numbers
+  uint32_t port = 0;
+};
+
+/// What `work` returns. Throws `late` once the limit is over; the work is left to itself then.
+template <typename Work>
+auto within(Patience& patience, Work work, const Error& late) {
+  auto task = std::make_shared<std::packaged_task<decltype(work())()>>(std::move(work));
+  auto result = task->get_future();
+  std::thread([task] { (*task)(); }).detach();
+  for (;;) {
+    const auto wait = patience.step();
+    if (wait.count() == 0) throw Error(late);
+    if (result.wait_for(wait) == std::future_status::ready) return result.get();
+  }
 }
 
-class Socket {
+/// A launcher's store, in which rank 0 writes where it listens. The line of an earlier run may still be there.
+class KeptStore {
  public:
-  explicit Socket(int number = -1) : number_(number) {}
-  ~Socket() {
-    if (number_ >= 0) close(number_);
+  KeptStore(const Rendezvous& place, Patience& patience, std::chrono::milliseconds limit)
+      : key_("sparsereel/" + place.run + "/rank 0"),
+        silent_(problem(place, "it does not answer")),
+        patience_(patience) {
+    addresses_of_host(place.host, place.port);  // throws in one line what libtorch says in many
+#ifndef C10_USE_GLOG
+    FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // what libtorch tries is no news
+#endif
+    c10d::TCPStoreOptions options;
+    options.port = place.port;
+    options.waitWorkers = false;
+    options.timeout = limit;
+    try {
+      store_ = within(
+          patience_, [host = place.host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); },
+          silent_);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      throw problem(place, text.substr(0, text.find('\n')));
+    }
   }
-  Socket(Socket&& other) noexcept : number_(other.release()) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
+
+  void write(const std::string& line) {
+    ask([store = store_, key = key_, line] {
+      store->set(key, std::vector<uint8_t>(line.begin(), line.end()));
+      return std::string();
+    });
   }
-  int get() const { return number_; }
-  int release() { return std::exchange(number_, -1); }
+  /// Empty: there is no line yet.
+  std::string read() {
+    return ask([store = store_, key = key_] {
+      if (!store->check({key})) return std::string();
+      const std::vector<uint8_t> line = store->get(key);
+      return std::string(line.begin(), line.end());
+    });
+  }
 
  private:
-  int number_;
-};
-
-sockaddr* general(sockaddr_storage& address) {
-  return reinterpret_cast<sockaddr*>(&address);
-}
-
-struct Address {
-  sockaddr_storage address{};
-  socklen_t size = 0;
-};
-
-Address resolve(const std::string& host, uint16_t port, int type) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = type;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) throw run_failure("no host " + host + ": " + gai_strerror(error), kNetworkRemedy);
-  Address result;
-  std::memcpy(&result.address, found->ai_addr, found->ai_addrlen);
-  result.size = found->ai_addrlen;
-  freeaddrinfo(found);
-  return result;
-}
-
-std::string numeric_host(sockaddr_storage address, socklen_t size) {
-  std::array<char, NI_MAXHOST> text{};
-  if (getnameinfo(general(address), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return {};
-  return text.data();
-}
-
-/// This host's address on the way to that one. Nothing is sent.
-std::string own_address_towards(const std::string& host, uint16_t port) {
-  Address there = resolve(host, port, SOCK_DGRAM);
-  const Socket socket(::socket(there.address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage own{};
-  socklen_t size = sizeof(own);
-  if (connect(socket.get(), general(there.address), there.size) != 0 ||
-      getsockname(socket.get(), general(own), &size) != 0)
-    throw network_failure("no way to " + host);
-  return numeric_host(own, size);
-}
-
-/// On a port that the system chooses, of both kinds of addresses.
-std::pair<Socket, uint16_t> listen_anywhere(int backlog) {
-  Socket socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage address{};
-  socklen_t size = sizeof(sockaddr_in6);
-  if (socket.get() >= 0) {
-    const int off = 0;
-    setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    reinterpret_cast<sockaddr_in6*>(&address)->sin6_family = AF_INET6;
-  } else {  // a host without
-    socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    reinterpret_cast<sockaddr_in*>(&address)->sin_family = AF_INET;
-    size = sizeof(sockaddr_in);
+  static Error problem(const Rendezvous& place, const std::string& what) {
+    return run_failure(
+        "nobody keeps the ranks' meeting place at " + place.host + ":" + std::to_string(place.port) + ": " + what,
+        "see that the launcher runs, and that MASTER_ADDR and MASTER_PORT are its own");
   }
-  if (bind(socket.get(), general(address), size) != 0 || listen(socket.get(), backlog) != 0 ||
-      getsockname(socket.get(), general(address), &size) != 0)
-    throw network_failure("cannot listen for the other ranks");
-  return {std::move(socket), ntohs(reinterpret_cast<sockaddr_in6*>(&address)->sin6_port)};
-}
-
-/// A rank's line in the store.
-struct Listener {
-  std::string host, address, secret;
-  uint16_t port = 0;
-
-  std::string text() const { return host + " " + address + " " + std::to_string(port) + " " + secret; }
-  static Listener of(const std::string& text) {
-    Listener listener;
-    std::istringstream(text) >> listener.host >> listener.address >> listener.port >> listener.secret;
-    return listener;
-  }
-};
-
-constexpr size_t kSecretBytes = 32;  // of text
-
-std::string new_secret() {
-  std::random_device random;
-  std::array<char, 2 * kSecretBytes> text{};
-  for (size_t i = 0; i < kSecretBytes; i += 8) std::snprintf(text.data() + i, 9, "%08x", random());
-  return {text.data(), kSecretBytes};
-}
-
-// What a caller sends first: it knows the secret of whom it calls, so it is of this run.
-struct Call {
-  std::array<char, kSecretBytes> secret;
-  int32_t rank;
-  int32_t is_control;
-};
-
-/// A host that vanishes is noticed within seconds, and small messages go at once.
-void tune(int socket) {
-  const int on = 1, idle = 2, interval = 2, probes = 3, unsent_ms = 10'000;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-  setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unsent_ms, sizeof(unsent_ms));
-}
-
-Socket call(const Listener& there, const Call& words) {
-  Address address = resolve(there.address, there.port, SOCK_STREAM);
-  Socket socket(::socket(address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (connect(socket.get(), general(address.address), address.size) != 0)
-    throw network_failure("no connection to " + there.address + " of host " + there.host);
-  tune(socket.get());
-  if (send(socket.get(), &words, sizeof(words), MSG_NOSIGNAL) != sizeof(words))
-    throw network_failure("no connection to host " + there.host);
-  return socket;
-}
-
-bool wait_readable(int socket, Clock::time_point end) {
-  const auto left = std::chrono::ceil<milliseconds>(end - Clock::now()).count();
-  pollfd ready = {.fd = socket, .events = POLLIN, .revents = 0};
-  return left > 0 && poll(&ready, 1, static_cast<int>(left)) > 0;
-}
-
-/// What a stranger says is not listened to for long.
-bool read_call(int socket, Call& words, Clock::time_point end) {
-  auto* to = reinterpret_cast<char*>(&words);
-  for (size_t count = 0; count < sizeof(words);) {
-    if (!wait_readable(socket, std::min(end, Clock::now() + std::chrono::seconds(2)))) return false;
-    const ssize_t got = recv(socket, to + count, sizeof(words) - count, 0);
-    if (got <= 0) return false;
-    count += static_cast<size_t>(got);
-  }
-  return true;
-}
-
-Error missing_rank(int64_t rank, milliseconds limit) {
-  return run_failure("rank " + std::to_string(rank) + " did not start within " +
-                         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) + " s",
-                     "see why it did not, and that all ranks were started with the same command");
-}
-
-int& slot(Link& link, const Call& words) {
-  return words.is_control != 0 ? link.control : link.data;
-}
-
-/// Those above this rank call it, twice each.
-void answer_calls(int listener, const std::string& secret, int64_t rank, std::vector<Link>& links, milliseconds limit,
-                  Clock::time_point end) {
-  const auto size = static_cast<int64_t>(links.size());
-  for (int64_t missing = 2 * (size - 1 - rank); missing > 0;) {
-    if (!wait_readable(listener, end)) {
-      for (int64_t other = rank + 1; other < size; ++other)
-        if (links[static_cast<size_t>(other)].control < 0 || links[static_cast<size_t>(other)].data < 0)
-          throw missing_rank(other, limit);
+  template <typename Work>
+  std::string ask(Work work) {
+    try {
+      return within(patience_, std::move(work), silent_);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      throw run_failure("the launcher's store failed: " + text.substr(0, text.find('\n')), silent_.remedy());
     }
-    Socket socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-    Call words{};
-    if (socket.get() < 0 || !read_call(socket.get(), words, end)) continue;
-    const std::string_view known(words.secret.data(), words.secret.size());
-    if (known != secret || words.rank <= rank || words.rank >= size) continue;
-    int& place = slot(links[static_cast<size_t>(words.rank)], words);
-    if (place >= 0) continue;
-    tune(socket.get());
-    place = socket.release();
-    --missing;
   }
-}
 
-c10::intrusive_ptr<c10d::TCPStore> open_store(const Rendezvous& place, int64_t rank, const GroupLimits& limits) {
-  // Its own words on what it tries say less than the error does.
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours reads the environment while ranks meet
-  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*replace=*/0);
-  c10d::TCPStoreOptions options;
-  options.port = place.port;
-  options.isServer = rank == 0 && !place.is_kept;
-  options.waitWorkers = false;
-  options.timeout = limits.start;
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(place.host, options);
-  } catch (const std::exception& error) {
-    const std::string text = error.what();
-    throw run_failure((options.isServer ? "rank 0 cannot keep the ranks' meeting place at "
-                                        : "nobody keeps the ranks' meeting place at ") +
-                          place.host + ":" + std::to_string(place.port) + ": " + text.substr(0, text.find('\n')),
-                      "see that MASTER_ADDR is rank 0's host, MASTER_PORT free there, and rank 0 started");
+  std::string key_;
+  Error silent_;
+  Patience& patience_;
+  c10::intrusive_ptr<c10d::TCPStore> store_;
+};
+
+/// One rank's way to the links.
+class RanksMeeting {
+ public:
+  RanksMeeting(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits)
+      : place_(place),
+        host_(place.is_one_host ? "127.0.0.1" : place.host),
+        rank_(rank),
+        size_(size),
+        limits_(limits),
+        patience_(limits.start),
+        key_{.secret = place.secret, .run = place.run},
+        seats_(static_cast<size_t>(size)) {
+    if (place.is_kept) store_.emplace(place, patience_, limits.start);
+    Listeners listeners = listen();
+    own_ = {
+        .host = ShortText<64>::of(host_name()), .address = ShortText<64>::of(listeners.host), .port = listeners.port};
+    reception_.emplace(std::move(listeners.sockets), key_);
   }
-}
+
+  std::vector<Link> meet() {
+    if (rank_ == 0) {
+      if (store_) store_->write(line());
+      receive_the_others();
+      tell_all();
+    } else {
+      call_rank_0();
+      hear_of_the_others();
+      for (int64_t other = 1; other < rank_; ++other) call(other);
+      receive_the_others();
+    }
+    std::vector<Link> links;
+    for (Seat& seat : seats_) {
+      if (seat.control.get() >= 0) notice_vanished_host(seat.control.get(), limits_.vanished);
+      links.push_back({.data = seat.data.release(), .control = seat.control.release()});
+    }
+    return links;
+  }
+
+ private:
+  /// Another rank.
+  struct Seat {
+    ListenerRecord record;
+    Socket data, control;
+  };
+
+  Seat& seat(int64_t rank) { return seats_[static_cast<size_t>(rank)]; }
+
+  Listeners listen() const {
+    const bool is_known_place = rank_ == 0 && !place_.is_kept;
+    try {
+      return listen_towards(host_, is_known_place ? place_.port : 0, SOMAXCONN);
+    } catch (const Error& error) {
+      if (!is_known_place) throw;
+      throw run_failure("rank 0 cannot keep the ranks' meeting place at " + where() + ": " + error.what(),
+                        "see that MASTER_ADDR is rank 0's host, and MASTER_PORT free there");
+    }
+  }
+
+  std::string where() const { return host_ + ":" + std::to_string(place_.port); }
+
+  std::string line() const { return own_.host.text() + " " + own_.address.text() + " " + std::to_string(own_.port); }
+
+  RankClaim claim(bool is_control) const {
+    return {.rank = static_cast<int32_t>(rank_),
+            .size = static_cast<int32_t>(size_),
+            .is_control = is_control ? 1 : 0,
+            .port = own_.port,
+            .host = own_.host,
+            .address = own_.address};
+  }
+
+  /// A loopback address of another host is that of its own name there: rank 0's, which MASTER_ADDR names too.
+  std::vector<TcpAddress> addresses_of(const ListenerRecord& there) const {
+    const auto port = static_cast<uint16_t>(there.port);
+    std::vector<TcpAddress> addresses = addresses_of_host(there.address.text(), port);
+    const bool is_elsewhere = there.host.text() != own_.host.text();
+    if (is_elsewhere && !addresses.empty() && is_loopback(addresses.front())) return addresses_of_host(host_, port);
+    return addresses;
+  }
+
+  /// By what is known of it just now: rank 0's place may change in a store that has outlived a run.
+  std::vector<TcpAddress> addresses_of_rank_0() {
+    if (!store_) return addresses_of_host(host_, place_.port);
+    std::string host, address;
+    uint16_t port = 0;
+    if (std::istringstream text(store_->read()); !(text >> host >> address >> port)) return {};
+    try {
+      return addresses_of({.host = ShortText<64>::of(host), .address = ShortText<64>::of(address), .port = port});
+    } catch (const Error&) {  // anybody may write into the store
+      return {};
+    }
+  }
+
+  /// Calls until somebody answers as a rank. `problem` tells why nobody has, once the limit is over.
+  template <typename Addresses>
+  Socket call_until_answered(const Addresses& addresses, bool is_control, CallProblem& problem) {
+    for (bool is_tried = false;;) {
+      for (const TcpAddress& address : addresses()) {
+        CallProblem latest;
+        Socket socket = call_rank(address, claim(is_control), key_, patience_, latest);
+        // An attempt that the limit cuts short tells less than the one before it.
+        if (!is_tried || latest.is_final || patience_.step().count() > 0) problem = std::move(latest);
+        is_tried = true;
+        if (socket.get() >= 0 || problem.is_final) return socket;
+      }
+      const auto wait = patience_.step();
+      if (wait.count() == 0) return Socket();
+      std::this_thread::sleep_for(std::min(wait, kCallAgain));
+    }
+  }
+
+  static Error refusal(int64_t rank, const CallProblem& problem) {
+    return run_failure("rank " + std::to_string(rank) + " refuses this rank: " + problem.text,
+                       "start each rank once, with the same number of ranks and the same command");
+  }
+
+  void call_rank_0() {
+    for (const bool is_control : {false, true}) {
+      CallProblem problem{.text = "it is in no store yet"};
+      Socket socket = call_until_answered([this] { return addresses_of_rank_0(); }, is_control, problem);
+      if (socket.get() < 0 && problem.is_final) throw refusal(0, problem);
+      if (socket.get() < 0)
+        throw run_failure("nobody keeps the ranks' meeting place at " + where() + ": " + problem.text,
+                          "see that MASTER_ADDR is rank 0's host, MASTER_PORT free there, and rank 0 started with the "
+                          "same SPARSEREEL_JOB_SECRET");
+      take(0, is_control, std::move(socket));
+    }
+  }
+
+  void call(int64_t other) {
+    for (const bool is_control : {false, true}) {
+      CallProblem problem;
+      Socket socket = call_until_answered([&] { return addresses_of(seat(other).record); }, is_control, problem);
+      if (socket.get() < 0 && problem.is_final) throw refusal(other, problem);
+      if (socket.get() < 0)
+        throw network_failure_of("no connection to rank " + std::to_string(other) + " on host " +
+                                 seat(other).record.host.text() + ": " + problem.text);
+      take(other, is_control, std::move(socket));
+    }
+  }
+
+  static Error network_failure_of(const std::string& cause) {
+    return run_failure(cause, "see that the hosts reach each other");
+  }
+
+  void take(int64_t rank, bool is_control, Socket socket) {
+    (is_control ? seat(rank).control : seat(rank).data) = std::move(socket);
+  }
+
+  /// Why the caller is no rank that this one waits for; empty: it is.
+  std::string refusal_of(const RankClaim& claim) {
+    const std::string name = "rank " + std::to_string(claim.rank);
+    if (claim.size != size_)
+      return name + " was started as one of " + std::to_string(claim.size) + ", rank " + std::to_string(rank_) +
+             " as one of " + std::to_string(size_);
+    if (claim.rank <= rank_ || claim.rank >= size_) return name + " is not waited for";
+    const Socket& known = claim.is_control != 0 ? seat(claim.rank).control : seat(claim.rank).data;
+    const bool is_there = known.get() >= 0 && !has_hung_up(known.get());
+    return is_there ? name + " is there already" : "";
+  }
+
+  void receive(Caller caller) {
+    const RankClaim& claim = caller.claim;
+    const std::string why = refusal_of(claim);
+    if (!answer_caller(caller, why)) return;
+    if (claim.size != size_) throw bad_input(why, "start all ranks with the same number of ranks (WORLD_SIZE)");
+    if (!why.empty()) return;
+    seat(claim.rank).record = {.host = claim.host, .address = claim.address, .port = claim.port};
+    take(claim.rank, claim.is_control != 0, std::move(caller.socket));
+  }
+
+  std::optional<int64_t> missing() {
+    for (int64_t other = rank_ + 1; other < size_; ++other)
+      if (seat(other).control.get() < 0 || seat(other).data.get() < 0) return other;
+    return std::nullopt;
+  }
+
+  /// Those above this rank call it, twice each.
+  void receive_the_others() {
+    while (const std::optional<int64_t> first = missing()) {
+      const auto wait = patience_.step();
+      if (wait.count() == 0) throw missing_rank(*first);
+      for (Caller& caller : reception_->serve(wait)) receive(std::move(caller));
+    }
+  }
+
+  Error missing_rank(int64_t rank) const {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limits_.start).count();
+    std::string cause = "rank " + std::to_string(rank) + " did not start within " + std::to_string(seconds) + " s";
+    if (reception_->strangers() == 0) return run_failure(cause, kSameCommandRemedy);
+    return run_failure(cause + "; " + std::to_string(reception_->strangers()) + " calls came without the job's secret",
+                       "give all ranks the same SPARSEREEL_JOB_SECRET");
+  }
+
+  void tell_all() {
+    std::vector<ListenerRecord> table;
+    for (const Seat& each : seats_) table.push_back(each.record);
+    for (int64_t other = 1; other < size_; ++other)
+      if (!send_within(seat(other).data.get(), table.data(), table.size() * sizeof(ListenerRecord), patience_))
+        throw network_failure_of("rank " + std::to_string(other) + " ended before all ranks had met");
+  }
+
+  void hear_of_the_others() {
+    std::vector<ListenerRecord> table(static_cast<size_t>(size_));
+    if (!receive_within(seat(0).data.get(), table.data(), table.size() * sizeof(ListenerRecord), patience_))
+      throw run_failure("rank 0 has not met all ranks", "see what rank 0 says");
+    for (size_t i = 1; i < table.size(); ++i) seats_[i].record = table[i];
+  }
+
+  const Rendezvous& place_;
+  const std::string host_;
+  const int64_t rank_, size_;
+  const GroupLimits& limits_;
+  Patience patience_;
+  JobKey key_;
+  std::vector<Seat> seats_;
+  ListenerRecord own_;
+  std::optional<KeptStore> store_;
+  std::optional<Reception> reception_;
+};
 
 }  // namespace
 
@@ -237,47 +342,9 @@ std::string host_name() {
 }
 
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits) {
-  const auto end = Clock::now() + limits.start;
-  const auto store = open_store(place, rank, limits);
-  const auto key = [&](int64_t each) { return "sparsereel/" + place.run + "/" + std::to_string(each); };
-  auto [listener, port] = listen_anywhere(static_cast<int>(2 * size));
-  const Listener own = {.host = host_name(),
-                        .address = own_address_towards(place.host, place.port),
-                        .secret = new_secret(),
-                        .port = port};
-  const std::string line = own.text();
-  store->set(key(rank), std::vector<uint8_t>(line.begin(), line.end()));
-  std::vector<Link> links(static_cast<size_t>(size));
-  try {
-    for (int64_t other = 0; other < rank; ++other) {
-      store->setTimeout(std::max(milliseconds(1), std::chrono::ceil<milliseconds>(end - Clock::now())));
-      std::vector<uint8_t> text;
-      try {
-        text = store->get(key(other));
-      } catch (const std::exception&) {
-        throw missing_rank(other, limits.start);
-      }
-      Listener there = Listener::of({text.begin(), text.end()});
-      // A host whose own name is an address of itself alone, as Debian has it, is the store's.
-      const bool is_local = there.address.starts_with("127.") || there.address == "::1";
-      if (is_local && there.host != own.host) there.address = place.host;
-      Call words{.secret = {}, .rank = static_cast<int32_t>(rank), .is_control = 0};
-      std::copy_n(there.secret.begin(), std::min(there.secret.size(), kSecretBytes), words.secret.begin());
-      for (const int32_t is_control : {0, 1}) {
-        words.is_control = is_control;
-        slot(links[static_cast<size_t>(other)], words) = call(there, words).release();
-      }
-    }
-    answer_calls(listener.get(), own.secret, rank, links, limits.start, end);
-    // Rank 0 keeps the store for as long as anybody reads in it.
-    const std::string count = "sparsereel/" + place.run + "/count", met = "sparsereel/" + place.run + "/met";
-    if (!place.is_kept && rank > 0 && store->add(count, 1) == size - 1) store->set(met, {1});
-    if (!place.is_kept && rank == 0 && size > 1) store->wait({met}, limits.start);
-  } catch (...) {
-    close_links(links);
-    throw;
-  }
-  return links;
+  if (size > kMostLaunched)
+    throw bad_input(std::to_string(size) + " ranks cannot make a video together", "start fewer of them");
+  return RanksMeeting(place, rank, size, limits).meet();
 }
 
 }  // namespace sparsereel::models

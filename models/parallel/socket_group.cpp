@@ -233,6 +233,10 @@ std::optional<int64_t> SocketGroup::who_left() const {
   return std::nullopt;
 }
 
+bool SocketGroup::are_others_gone() const {
+  return mesh_->are_others_gone();
+}
+
 std::string SocketGroup::describe(int64_t rank) const {
   return mesh_->describe(members_.at(static_cast<size_t>(rank)));
 }

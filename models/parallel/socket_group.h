@@ -17,9 +17,10 @@ struct Link {
   int data = -1, control = -1;
 };
 
-/// How long a rank waits for another one before it gives up, for all.
+/// How long a rank waits for another one before it gives up, for all: at the start, and within a call. `vanished`: how
+/// long another host may leave the smallest message unconfirmed.
 struct GroupLimits {
-  std::chrono::milliseconds start{60'000}, call{600'000};
+  std::chrono::milliseconds start{60'000}, call{600'000}, vanished{10'000};
 };
 
 /// links[rank][other] of `size` processes of one machine, which inherit a row each; close what is not one's own.
@@ -63,6 +64,9 @@ class SocketGroup final : public Group {
   bool ended_soundly() const noexcept;
   /// Of those that have left as all do at the end; a rank that still waits for it waits in vain.
   std::optional<int64_t> who_left() const;
+  /// Whether all other processes have closed their sockets, at their end at the latest: what they shared with this one
+  /// is this one's alone.
+  bool are_others_gone() const;
   /// Of the rank's card, as messages name it: "rank 1 (cuda:1)".
   std::string describe(int64_t rank) const;
   const GroupLimits& limits() const;

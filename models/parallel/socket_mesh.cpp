@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "models/parallel/patience.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -64,8 +66,15 @@ std::string ends_message(const Error& error, bool sound) {
   return framed(body + cause + error.remedy().substr(0, kMostWords));
 }
 
+/// What is no kind of ours counts as a failure.
+ErrorKind kind_of(int32_t number) {
+  for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::cancelled})
+    if (number == static_cast<int32_t>(kind)) return kind;
+  return ErrorKind::failed;
+}
+
 Error read_error(std::string_view body) {
-  const auto kind = static_cast<ErrorKind>(take<int32_t>(body));
+  const ErrorKind kind = kind_of(take<int32_t>(body));
   const size_t cause = std::min<size_t>(take<uint32_t>(body), body.size());
   return {kind, std::string(body.substr(0, cause)), std::string(body.substr(cause))};
 }
@@ -201,13 +210,13 @@ bool SocketGroup::Mesh::move_what_is_ready(std::vector<Moving>& moving, millisec
 void SocketGroup::Mesh::exchange(const std::vector<Transfer>& transfers, milliseconds limit) {
   check();
   std::vector<Moving> moving(transfers.begin(), transfers.end());
-  auto last = Clock::now();
+  Patience patience(limit);
   const auto unfinished = [](const Moving& each) { return each.sends() || each.receives(); };
   for (auto first = std::ranges::find_if(moving, unfinished); first != moving.end();
        first = std::ranges::find_if(moving, unfinished)) {
-    const auto left = std::chrono::ceil<milliseconds>(last + limit - Clock::now());
-    if (left.count() <= 0) give_up(first->rank, limit);
-    if (move_what_is_ready(moving, std::min(left, milliseconds(1000)))) last = Clock::now();
+    const milliseconds wait = patience.step();
+    if (wait.count() == 0) give_up(first->rank, limit);
+    if (move_what_is_ready(moving, wait)) patience.renew();
   }
 }
 
@@ -357,6 +366,13 @@ bool SocketGroup::Mesh::ended_soundly() const noexcept {
 bool SocketGroup::Mesh::has_left(int64_t rank) const {
   const std::lock_guard lock(mutex_);
   return listened_[static_cast<size_t>(rank)].left;
+}
+
+bool SocketGroup::Mesh::are_others_gone() const {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < links_.size(); ++i)
+    if (links_[i].control >= 0 && !listened_[i].gone) return false;
+  return true;
 }
 
 int64_t SocketGroup::Mesh::when_ended(std::function<void()> call) {

@@ -41,6 +41,7 @@ class SocketGroup::Mesh {
   bool ended() const noexcept;
   bool ended_soundly() const noexcept;
   bool has_left(int64_t rank) const;
+  bool are_others_gone() const;
   int64_t when_ended(std::function<void()> call);
   void forget(int64_t number) noexcept;
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/parallel/patience.h"
 
 namespace sparsereel::models {
 namespace {
@@ -200,12 +201,15 @@ class ThreadGroup final : public Group {
   bool wait(std::unique_lock<std::mutex>& lock) const {
     const Meeting& meeting = *meeting_;
     const int64_t round = meeting.round;
-    const auto deadline = std::chrono::steady_clock::now() + meeting.limit;
+    Patience patience(meeting.limit);
     while (meeting.round == round && !fate().ended) {
       for (size_t i = 0; i < meeting.size(); ++i)
         if (meeting.here[i] == 0 && fate().gone.contains(meeting.names[i])) end(meeting.name(i) + ": it has left");
       if (fate().ended) break;
-      if (fate().changed.wait_until(lock, deadline) == std::cv_status::no_timeout || meeting.round != round) continue;
+      if (const auto left = patience.step(); left.count() > 0) {
+        fate().changed.wait_for(lock, left);
+        continue;
+      }
       end(meeting.name(*meeting.first_missing()) + ": it did not come within " + std::to_string(meeting.limit.count()) +
           " ms");
     }

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from ranks_support import SECONDS_TO_END, children_of, lives
-from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, floats, limited, read_safetensors
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, floats, limited, read_safetensors, without
 
 FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 
@@ -214,6 +214,14 @@ class Ranks(SharedVideo):
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(timeout=60), 130)
 
+    def test_closed_standard_descriptors_do_not_matter(self):
+        self.succeed(self.generate('-o', 'clip.y4m', '--gpus', 2))
+        whole = (self.folder / 'clip.y4m').read_bytes()
+        for closed in ([2], [0, 2], [1, 2], [0, 1, 2]):
+            (self.folder / 'clip.y4m').unlink()
+            self.generate('-o', 'clip.y4m', '--gpus', 2, **without(closed))
+            self.assertEqual((self.folder / 'clip.y4m').read_bytes(), whole, closed)
+
     def test_impossible_numbers_of_cards_are_refused(self):
         self.fail_with(self.generate('--gpus', 0), 2, '--gpus 0')
         self.fail_with(self.generate('--gpus', 65), 2, '--gpus 65')
@@ -273,6 +281,28 @@ class LaunchedRanks(SharedVideo):
         self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
         self.assertEqual(self.names(), ['0.safetensors', '1.safetensors'])
         self.assertIn('1.safetensors: ', outputs[1][0])
+
+    def test_ranks_that_know_another_secret_or_count_others_are_none(self):
+        ranks = [self.start(rank, 2, SPARSEREEL_START_SECONDS=8, SPARSEREEL_JOB_SECRET=f'the secret of rank {rank}') for rank in range(2)]
+        outputs = [rank.communicate(timeout=60) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [1, 1], outputs)
+        self.assertRegex(outputs[0][1], 'error: rank 1 did not start within 8 s; [0-9]+ calls came without')
+        self.assertIn("does not know this job's secret", outputs[1][1])
+        ranks = [self.start(rank, 2 + rank, SPARSEREEL_JOB_SECRET='that of all ranks') for rank in range(2)]
+        outputs = [rank.communicate(timeout=90) for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [2, 1], outputs)
+        self.assertIn('error: rank 1 was started as one of 3, rank 0 as one of 2', outputs[0][1])
+        self.assertIn('refuses this rank', outputs[1][1])
+        self.assertEqual(self.names(), [])
+
+    def test_a_place_that_cannot_be_is_refused_in_one_line(self):
+        for given, words in (({'MASTER_PORT': 70000}, 'MASTER_PORT=70000'), ({'MASTER_ADDR': 'node7'}, 'SPARSEREEL_JOB_SECRET'),
+                             ({'MASTER_ADDR': 'no-such-host.invalid', 'SPARSEREEL_JOB_SECRET': 'that of all ranks'}, 'no host no-such-host.invalid')):
+            for more in ({}, {'TORCHELASTIC_USE_AGENT_STORE': 'True', 'MASTER_ADDR': '127.0.0.1', **given}):
+                rank = self.start(0, 2, **{**given, **more})
+                _, errors = rank.communicate(timeout=60)
+                self.assertIn(rank.returncode, (1, 2))
+                self.assertRegex(errors, rf'\Aerror: .*{words}.*\n  remedy: .*\n\Z')
 
     def test_rank_that_never_starts_is_named(self):
         rank = self.start(0, 2, SPARSEREEL_START_SECONDS=2)

@@ -49,26 +49,56 @@ TEST(Share, ImpossibleVariablesAreNamed) {
   EXPECT_TRUE(test::throws_error([&] { share_of("", {{"RANK", "4"}, {"WORLD_SIZE", "4"}}); }, {"torchrun", "4 of 4"}));
 }
 
-TEST(MeetingPlace, IsWhatTheLauncherSays) {
-  const auto place_of = [](std::map<std::string, std::string> variables) {
-    const Environment environment = [&](const char* name) {
-      const auto found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    };
-    return find_meeting_place(*find_launched(environment), environment);
+constexpr const char* kSecret = "sixteen letters.";
+
+MeetingPlace place_of(const std::map<std::string, std::string>& variables) {
+  const Environment environment = [&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
   };
+  return find_meeting_place(*find_launched(environment), environment);
+}
+
+TEST(MeetingPlace, PortIsOne) {
+  for (const char* wrong : {"65536", "70000", "0", "-1", "99999999999"})
+    EXPECT_TRUE(test::throws_error(
+        [&] {
+          place_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", wrong}});
+        },
+        {"MASTER_PORT", wrong}));
+}
+
+TEST(MeetingPlace, OfSeveralHostsNeedsASecret) {
+  std::map<std::string, std::string> variables = {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"}};
+  EXPECT_TRUE(test::throws_error([&] { place_of(variables); }, {"SPARSEREEL_JOB_SECRET is not set"}));
+  variables["SPARSEREEL_JOB_SECRET"] = "short";
+  EXPECT_TRUE(test::throws_error([&] { place_of(variables); }, {"SPARSEREEL_JOB_SECRET has fewer than 16"}));
+  variables["SPARSEREEL_JOB_SECRET"] = kSecret;
+  EXPECT_EQ(place_of(variables).secret, kSecret);
+  EXPECT_FALSE(place_of(variables).is_one_host);
+  variables.erase("SPARSEREEL_JOB_SECRET");
+  variables["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_TRUE(place_of(variables).is_one_host);
+  variables.erase("LOCAL_WORLD_SIZE");
+  variables["MASTER_ADDR"] = "localhost";
+  EXPECT_TRUE(place_of(variables).is_one_host);
+}
+
+TEST(MeetingPlace, IsWhatTheLauncherSays) {
   const MeetingPlace torchrun = place_of({{"RANK", "1"},
                                           {"WORLD_SIZE", "4"},
                                           {"MASTER_ADDR", "node7"},
                                           {"MASTER_PORT", "29400"},
-                                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+                                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                          {"SPARSEREEL_JOB_SECRET", kSecret}});
   EXPECT_EQ(torchrun.host, "node7");
   EXPECT_EQ(torchrun.port, 29400);
   EXPECT_TRUE(torchrun.is_kept);
   std::map<std::string, std::string> slurm = {{"SLURM_PROCID", "1"},
                                               {"SLURM_STEP_NUM_TASKS", "8"},
                                               {"SLURM_STEP_NODELIST", "gpu[03-04]"},
-                                              {"SLURM_JOB_ID", "17"}};
+                                              {"SLURM_JOB_ID", "17"},
+                                              {"SPARSEREEL_JOB_SECRET", kSecret}};
   EXPECT_EQ(place_of(slurm).host, "gpu03");
   EXPECT_FALSE(place_of(slurm).is_kept);
   const uint16_t port = place_of(slurm).port;

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -98,6 +100,55 @@ TEST(Messages, ArriveAsTheyWereTold) {
     tell_tensor(*group, at::empty({0, 4}));
     other.join();
   }
+}
+
+/// What comes is not believed, whoever sends it.
+TEST(Messages, ThatAreNoneOfOursAreRefused) {
+  const auto refused = [](const std::function<void(models::SocketGroup&)>& send, bool is_tensor) {
+    const auto links = models::local_links(2);
+    const models::GroupLimits limits = {.start = std::chrono::seconds(60), .call = std::chrono::seconds(20)};
+    std::promise<void> heard;
+    std::thread other([&] {
+      const auto group = models::SocketGroup::connect(0, links[0], "first", limits);
+      send(*group);
+      heard.get_future().wait();
+    });
+    const auto group = models::SocketGroup::connect(1, links[1], "second", limits);
+    const bool throws = test::throws_error(
+        [&] {
+          if (is_tensor)
+            hear_tensor(*group);
+          else
+            hear(*group);
+        },
+        {"a message of rank 0"});
+    heard.set_value();
+    other.join();
+    return throws;
+  };
+  const auto tensor_of = [&](const nlohmann::json& form) {
+    return refused([&](models::SocketGroup& group) { tell(group, form); }, true);
+  };
+  EXPECT_TRUE(tensor_of({{"dtype", 99}, {"shape", {1}}}));
+  EXPECT_TRUE(tensor_of({{"dtype", "float"}, {"shape", {1}}}));
+  EXPECT_TRUE(tensor_of({{"dtype", 6}, {"shape", {-1}}}));
+  EXPECT_TRUE(tensor_of({{"dtype", 6}, {"shape", {int64_t{1} << 40, int64_t{1} << 40}}}));
+  EXPECT_TRUE(tensor_of({{"dtype", 6}, {"shape", std::vector<int64_t>(9, 1)}}));
+  EXPECT_TRUE(tensor_of({{"dtype", 6}}));
+  EXPECT_TRUE(tensor_of("text"));
+  const auto bytes_of = [&](int64_t size, std::vector<uint8_t> bytes) {
+    return refused(
+        [&](models::SocketGroup& group) {
+          group.broadcast(at::full({1}, size, at::kLong), 0);
+          if (!bytes.empty())
+            group.broadcast(at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte), 0);
+        },
+        false);
+  };
+  EXPECT_TRUE(bytes_of(-1, {}));
+  EXPECT_TRUE(bytes_of(int64_t{1} << 40, {}));
+  EXPECT_TRUE(bytes_of(100'000, std::vector<uint8_t>(100'000, 0x81)));  // arrays inside arrays
+  EXPECT_TRUE(bytes_of(2, {0xff, 0xff}));
 }
 
 }  // namespace

@@ -153,6 +153,24 @@ TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
 
+/// Ctrl-Z stops all ranks, for as long as people like; they go on one after the other.
+TEST(SocketGroup, RanksThatWereStoppedForLongerThanTheLimitGoOn) {
+  const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [](Group& group) {
+    for (int turn = 0; turn < 12; ++turn) {
+      if (group.rank() == 1) usleep(300'000);  // rank 0 waits for it nearly always
+      group.all_reduce_sum(at::ones({1}));
+    }
+  });
+  usleep(1'500'000);  // they have met
+  for (const pid_t process : ranks) kill(process, SIGSTOP);
+  sleep(3);
+  for (const pid_t process : ranks) {
+    kill(process, SIGCONT);
+    usleep(200'000);
+  }
+  for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
+}
+
 TEST(SocketGroup, RankThatNeverStartsIsNamed) {
   auto links = local_links(2);
   try {
@@ -182,6 +200,24 @@ TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
     throw std::runtime_error("it goes on");
   });
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
+}
+
+TEST(SocketGroup, KnowsOnceAllOthersAreGone) {
+  const auto ranks = start_processes(3, {}, [](Group& group) {
+    auto& sockets = dynamic_cast<SocketGroup&>(group);
+    group.all_reduce_sum(at::ones({1}));
+    if (group.rank() > 0) {
+      usleep(group.rank() == 1 ? 300'000 : 3'000'000);
+      _exit(7);
+    }
+    test::require(!sockets.are_others_gone(), "both are there");
+    test::end_of(group, at::kCPU);
+    test::require(!sockets.are_others_gone(), "rank 2 is there");
+    for (int i = 0; i < 1000 && !sockets.are_others_gone(); ++i) usleep(10'000);
+    test::require(sockets.are_others_gone(), "both are gone");
+  });
+  EXPECT_EQ(exit_code(ranks[0]), 0);
+  for (const size_t rank : {1, 2}) EXPECT_EQ(exit_code(ranks[rank]), 7);
 }
 
 TEST(SocketGroup, TellsOfTheEndWhileNobodyCalls) {

@@ -1,0 +1,48 @@
+// How long a process waits for others. No tensors.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace sparsereel::models {
+
+/// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has gone on, but the others were
+/// stopped as well. The owner waits in steps: a stop costs at most two of them, whatever it takes.
+class Patience {
+ public:
+  using milliseconds = std::chrono::milliseconds;
+
+  /// whole: a limit for several such waits together; it must outlive this one.
+  explicit Patience(milliseconds limit, Patience* whole = nullptr)
+      : limit_(limit),
+        left_(limit),
+        longest_(std::clamp(limit / 10, milliseconds(1), milliseconds(1000))),
+        whole_(whole) {}
+
+  /// Counts the time since the last call. Returns how long to wait before the next call; 0 once the limit is over.
+  milliseconds step() {
+    const auto now = Clock::now();
+    left_ -= std::min<Clock::duration>(now - last_, 2 * longest_);
+    last_ = now;
+    const auto left = std::max(std::chrono::ceil<milliseconds>(left_), milliseconds(0));
+    const auto wait = std::min(left, longest_);
+    return whole_ == nullptr ? wait : std::min(wait, whole_->step());
+  }
+  /// Something has come: the limit begins anew.
+  void renew() {
+    left_ = limit_;
+    last_ = Clock::now();
+  }
+  milliseconds limit() const { return limit_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  milliseconds limit_;
+  Clock::duration left_;
+  milliseconds longest_;
+  Patience* whole_;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace sparsereel::models
