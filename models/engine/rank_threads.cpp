@@ -69,14 +69,18 @@ std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& de
 /// One video by all ranks.
 class RankThreads::Video {
  public:
-  Video(RankThreads& ranks, const Plan& plan, const Inputs& inputs)
-      : ranks_(ranks), plan_(plan), inputs_(inputs), threads_(std::max(1, at::get_num_threads() / size())) {}
+  Video(RankThreads& ranks, const Plan& plan, const Inputs& inputs, const Run& given)
+      : ranks_(ranks),
+        plan_(plan),
+        inputs_(inputs),
+        given_(given),
+        threads_(std::max(1, at::get_num_threads() / size())) {}
   ~Video() { join(); }
   Video(const Video&) = delete;
   Video& operator=(const Video&) = delete;
 
   /// By the caller's thread.
-  Outcome lead(const Run& run) {
+  Outcome lead() {
     bool told = false;
     try {
       for (int rank = 1; rank < size(); ++rank) others_.emplace_back([this, rank] { follow(rank); });
@@ -84,10 +88,10 @@ class RankThreads::Video {
       Inputs inputs = inputs_;
       pipeline(0).check_weights(inputs.images.first != nullptr);
       if (!inputs.conditioning.defined())
-        inputs.conditioning = pipeline(0).encode(plan_, inputs, run, begun).to(at::kCPU);
+        inputs.conditioning = pipeline(0).encode(plan_, inputs, given_, begun).to(at::kCPU);
       told_.set_value(inputs.conditioning);
       told = true;
-      return made(inputs, run, std::move(begun));
+      return made(inputs, std::move(begun));
     } catch (...) {
       if (told) {
         give_up(0);
@@ -141,28 +145,28 @@ class RankThreads::Video {
     };
   }
 
-  Outcome made(Inputs inputs, const Run& given, Outcome begun) {
+  Outcome made(Inputs inputs, Outcome begun) {
     const ThreadsHere threads(on_cpu() ? threads_ : at::get_num_threads());
     inputs.keep_transformer = true;
     bool stopped = false;  // by the step's watcher; the others stop with this rank, where all ask each other
     const auto step = [&](int64_t done, int64_t steps, double seconds) {
       control(0).check();
       try {
-        if (given.step) given.step(done, steps, seconds);
+        if (given_.step) given_.step(done, steps, seconds);
       } catch (const Cancelled&) {
         stopped = true;
       }
     };
-    Run run = given;
+    Run run = given_;
     run.group = &group(0);
     run.step = step;
     run.cancelled = [&] {
       control(0).check();
-      return cancelled_together_ = stopped || (given.cancelled && given.cancelled());
+      return cancelled_together_ = stopped || (given_.cancelled && given_.cancelled());
     };
-    run.within = checked(given.within);
-    run.decode = checked(given.decode);
-    run.latents = checked(given.latents);
+    run.within = checked(given_.within);
+    run.decode = checked(given_.decode);
+    run.latents = checked(given_.latents);
     Outcome outcome = pipeline(0).generate(plan_, inputs, run, std::move(begun));
     if (stopped) {  // by the last step, with nothing to decode: all are done
       cancelled_together_ = true;
@@ -207,12 +211,14 @@ class RankThreads::Video {
       control(rank).check();
       return false;
     };
+    run.checkpoints = given_.checkpoints;  // all ranks gather the states that rank 0 keeps
     pipeline(rank).generate(plan_, inputs, run);
   }
 
   RankThreads& ranks_;
   const Plan& plan_;
   const Inputs& inputs_;
+  const Run& given_;
   const int threads_;  // of each rank on a CPU
   std::promise<Conditioning> told_;
   std::shared_future<Conditioning> conditioning_ = told_.get_future().share();
@@ -246,7 +252,7 @@ Outcome RankThreads::generate(const Plan& plan, const Inputs& inputs, const Run&
   // What ended one rank, the others may not have heard of yet.
   if (groups_.empty() || std::ranges::any_of(controls_, &SocketGroup::ended)) connect();
   const c10::OptionalDeviceGuard device(device_of(*pipelines_.front()));
-  return Video(*this, plan, inputs).lead(run);
+  return Video(*this, plan, inputs, run).lead();
 }
 
 }  // namespace sparsereel::models

@@ -118,6 +118,18 @@ TEST(RankThreads, GoOnAfterAVideoThatHadNoText) {
   EXPECT_TRUE(ranks.generate(plan, {.decode = false}, {}).latents.defined());
 }
 
+TEST(RankThreads, KeepStatesWheneverTheyAreWanted) {
+  RankThreads ranks(pipelines_of(2, "cpu"));
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
+  const at::Tensor first = ranks.generate(plan, {.decode = false}, {}).latents;
+  int64_t kept = 0;
+  models::Run run;
+  run.checkpoint = [&](const DenoisingState&) { ++kept; };
+  run.checkpoints = {.every = 1, .last = true};
+  EXPECT_TRUE(ranks.generate(plan, {.decode = false}, run).latents.equal(first));
+  EXPECT_EQ(kept, 2);
+}
+
 TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
