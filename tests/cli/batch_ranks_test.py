@@ -31,11 +31,11 @@ class Cards(CommandLineTest):
         lines = [json.loads(line) for path in (self.folder / folder).glob('manifest.*.jsonl') for line in path.read_text().splitlines()]
         return sorted(line['row'] for line in lines if line['state'] == 'done')
 
-    def start(self, folder, *more, **options):
-        process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, **options)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, folder, *more, steps=2, **options):
+        process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, steps=steps)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(process.kill)
         end = time.monotonic() + 60
-        cards = 2 if '--gpus-per-video' in more else 4
+        cards = int(more[more.index('--gpus') + 1]) // (2 if '--gpus-per-video' in more else 1)
         while len(children_of(process)) < cards and process.poll() is None and time.monotonic() < end:
             time.sleep(0.005)
         return process
@@ -66,6 +66,58 @@ class Cards(CommandLineTest):
         self.assertEqual(self.rows('four'), list(range(self.ROWS)))
         self.succeed(self.run_program(*self.arguments('one', steps=60)))
         self.assertEqual(self.videos('four'), self.videos('one'))
+
+    def test_card_that_stops_answering_gives_its_rows_to_the_others(self):
+        process = self.start('two', '--gpus', 2, steps=60, env={**os.environ, 'SPARSEREEL_GROUP_SECONDS': '5'})
+        self.wait_for_rows('two', 1, process)
+        children = children_of(process)
+        if not children:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(max(children), signal.SIGSTOP)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn('did not answer within 5 s: its rows went to the other cards', errors)
+        self.assertEqual(self.rows('two'), list(range(self.ROWS)))
+        self.assertFalse([child for child in children if lives(child)])
+
+    def test_set_whose_folder_or_manifest_goes_ends_with_one_error(self):
+        for number, (change, words) in enumerate(((lambda folder: folder.rename(self.folder / 'elsewhere'), 'was moved, removed or replaced'),
+                                                  (lambda folder: (folder / 'manifest.1.jsonl').unlink(), 'manifest.1.jsonl: was moved, removed or replaced'),
+                                                  (lambda folder: os.truncate(folder / 'manifest.1.jsonl', 0), 'manifest.1.jsonl: became shorter'))):
+            folder = f'two-{number}'
+            process = self.start(folder, '--gpus', 2, steps=200)
+            end = time.monotonic() + 120
+            while not ((self.folder / folder / 'manifest.1.jsonl').exists() and (self.folder / folder / 'manifest.1.jsonl').stat().st_size) and process.poll() is None:
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            change(self.folder / folder)
+            _, errors = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 1, errors)
+            self.assertEqual((errors.count('error: '), errors.count('  remedy: ')), (1, 1), errors)
+            self.assertIn(words, errors)
+
+    def test_half_a_line_of_a_killed_card_does_not_matter(self):
+        (self.folder / 'two').mkdir()
+        (self.folder / 'two' / 'manifest.1.jsonl').write_text('{"row": 3, "rows": 16, "output"' + ' ' * 2000)
+        self.succeed(self.run_program(*self.arguments('two', '--gpus', 2), timeout=120))
+        self.assertEqual(self.rows('two'), list(range(self.ROWS)))
+
+    def test_standard_input_that_is_too_long_or_cannot_be_read_is_refused(self):
+        arguments = self.arguments('two', '--gpus', 2)
+        arguments[1] = '-'
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdin.close)
+        with self.assertRaises(BrokenPipeError):  # nobody reads on
+            for _ in range(160):
+                process.stdin.write(b'x\n' * (1 << 19))
+        errors = process.stderr.read().decode()
+        self.assertEqual(process.wait(timeout=60), 2, errors)
+        self.assertIn('standard input: is larger than 64 MiB', errors)
+        process.stderr.close()
+        folder = os.open(self.folder, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        self.fail_with(self.run_program(*arguments, stdin=folder), 2, 'standard input: cannot be read')
 
     def test_set_whose_cards_all_end_says_so_and_goes_on_when_it_is_run_again(self):
         process = self.start('four', '--gpus', 4, steps=200)

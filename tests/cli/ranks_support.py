@@ -12,7 +12,8 @@ def lives(process_id):
 
 
 def children_of(process):
-    """{process id: its arguments} of those that it started and that live."""
+    """{process id: its arguments} of the ranks that it started and that live. Between fork and exec a child has its parent's arguments and environment, and whoever stops it
+    stops its parent, too: it does not count yet."""
     return children_of_id(process.pid)
 
 
@@ -22,7 +23,8 @@ def children_of_id(process_id):
         try:
             text = status.read_text()
             if int(text.rpartition(')')[2].split()[1]) == process_id and text.rpartition(')')[2].split()[0] != 'Z':
-                found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
+                if b'SPARSEREEL_RANK_PARENT=%d' % process_id in (status.parent / 'environ').read_bytes().split(b'\0'):
+                    found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
         except (OSError, IndexError):
             pass  # it ended meanwhile
     return found

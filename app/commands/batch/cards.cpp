@@ -1,4 +1,5 @@
-// Lines of JSON go over the sockets: {"rows": [..]} and {"stop": true} there, {"ready": true} and {"failed": ..} back.
+// Lines of JSON go over the sockets: {"rows": [..]} and {"stop": true} there; {"ready": true}, {"failed": ..} and,
+// again and again, {"alive": true} back.
 #include "app/commands/batch/cards.h"
 
 #include <ATen/ATen.h>
@@ -7,14 +8,17 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <fstream>
 #include <map>
-#include <set>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include "app/commands/batch/row_queue.h"
 #include "app/counted.h"
@@ -22,6 +26,7 @@
 #include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "app/json_fields.h"
+#include "app/options/text_file.h"
 #include "app/ranks/team.h"
 #include "app/ranks/world.h"
 #include "models/engine/failure.h"
@@ -29,6 +34,7 @@
 #include "models/files/json_text.h"
 #include "models/files/temporary.h"
 #include "models/layers/cpu_threads.h"
+#include "models/parallel/patience.h"
 #include "models/parallel/socket_group.h"
 #include "models/weights/device.h"
 
@@ -38,13 +44,14 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Lines over a socket.
+/// Lines over a socket. Any thread may send.
 class LineSocket {
  public:
   explicit LineSocket(int socket) : socket_(socket) {}
 
-  bool send(const nlohmann::json& message) const {
+  bool send(const nlohmann::json& message) {
     const std::string line = dump(message) + "\n";
+    const std::lock_guard lock(*sending_);
     for (size_t sent = 0; sent < line.size();) {
       const ssize_t count = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
       if (count <= 0) return false;
@@ -66,6 +73,8 @@ class LineSocket {
       text_.append(bytes.data(), static_cast<size_t>(count));
     }
   }
+  /// A line is here already: it is received without a wait.
+  bool has_line() const { return text_.find('\n') != std::string::npos; }
   /// Something has come, or the other one is gone.
   bool is_ready() const {
     pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
@@ -76,6 +85,81 @@ class LineSocket {
  private:
   int socket_;
   std::string text_;
+  std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
+};
+
+/// Tells the other end, while this lives, that this process runs.
+class Heartbeat {
+ public:
+  Heartbeat(LineSocket& line, std::chrono::milliseconds every)
+      : thread_([this, &line, every] {
+          std::unique_lock lock(mutex_);
+          while (!woken_.wait_for(lock, every, [this] { return quit_; })) line.send({{"alive", true}});
+        }) {}
+  ~Heartbeat() {
+    {
+      const std::lock_guard lock(mutex_);
+      quit_ = true;
+    }
+    woken_.notify_all();
+    thread_.join();
+  }
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  bool quit_ = false;
+  std::thread thread_;  // last: the rest is there while it runs
+};
+
+/// A manifest that a card's process writes, held open: it is the same file wherever it is moved.
+class ManifestReader {
+ public:
+  explicit ManifestReader(fs::path path) : path_(std::move(path)) {}
+  ~ManifestReader() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  ManifestReader(ManifestReader&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), read_(other.read_) {}
+  ManifestReader& operator=(ManifestReader&&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+  /// Once the card has the file and before it writes: what stands there is of earlier runs. Throws Error.
+  void begin() {
+    if (descriptor_ >= 0) return;
+    descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
+    if (descriptor_ < 0) throw changed("was moved or removed");
+    read_ = size();
+  }
+  /// The whole lines that are new. Throws Error where the file became shorter.
+  std::string new_lines() {
+    if (descriptor_ < 0) return {};
+    const off_t now = size();
+    if (now < read_) throw changed("became shorter");
+    std::string text(static_cast<size_t>(now - read_), '\0');
+    const ssize_t count = pread(descriptor_, text.data(), text.size(), read_);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    text.resize(text.find_last_of('\n') + 1);
+    read_ += static_cast<off_t>(text.size());
+    return text;
+  }
+  Error changed(const std::string& what) const {
+    return run_failure(path_.string() + ": " + what + " while the set was made",
+                       "leave the folder as it is, and run the same command again: what it still tells of stays");
+  }
+
+ private:
+  off_t size() const {
+    struct stat status {};
+    return fstat(descriptor_, &status) == 0 ? status.st_size : 0;
+  }
+
+  fs::path path_;
+  int descriptor_ = -1;
+  off_t read_ = 0;  // bytes that count already
 };
 
 /// This process's own.
@@ -105,11 +189,10 @@ int& kept_input() {
 }  // namespace
 
 void keep_standard_input() {
+  const std::string text = read_input("-", kMostSetBytes);
   const int kept = memfd_create("standard input", MFD_CLOEXEC);
-  std::array<char, 1 << 16> bytes{};
-  for (ssize_t count = 0; (count = read(STDIN_FILENO, bytes.data(), bytes.size())) > 0;)
-    if (models::write_all(kept, bytes.data(), static_cast<size_t>(count)) != 0)
-      throw run_failure("no memory for what comes by standard input", "name the set's file");
+  if (kept < 0 || models::write_all(kept, text.data(), text.size()) != 0)
+    throw run_failure("no memory for what comes by standard input", "name the set's file");
   lseek(kept, 0, SEEK_SET);
   dup2(kept, STDIN_FILENO);
   kept_input() = kept;
@@ -155,14 +238,11 @@ class Cards::Run {
  public:
   Run(Cards& cards, const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally)
       : cards_(cards), manifest_(manifest), progress_(progress), tally_(tally), queue_(queued(groups)) {
-    for (size_t i = 0; i < cards_.links_.size(); ++i) {
-      Card card(cards_.links_[i].data);
-      card.manifest = manifest_path(cards_.options_.folder, static_cast<int64_t>(i) + 1);
-      std::error_code none;
-      const auto size = fs::file_size(card.manifest, none);
-      card.read = none ? 0 : size;
-      cards_of_run_.push_back(std::move(card));
-    }
+    for (size_t i = 0; i < cards_.links_.size(); ++i)
+      cards_of_run_.push_back(
+          {.socket = LineSocket(cards_.links_[i].data),
+           .manifest = ManifestReader(manifest_path(cards_.options_.folder, static_cast<int64_t>(i) + 1)),
+           .patience = models::Patience(limits_.start)});
     for (const std::vector<Video*>& group : groups)
       for (Video* row : group) rows_[row->index] = row;
   }
@@ -172,9 +252,11 @@ class Cards::Run {
       if (living() == 0)
         throw run_failure("no card is left: " + last_end_, "see what ended them, then run the same command again");
       wait();
+      end_the_silent();
       if (interrupted()) stop(std::make_exception_ptr(models::Cancelled{}));
-      if (fatal_) stop(std::make_exception_ptr(Error(*fatal_)));
+      if (fatal_) break;
     }
+    if (fatal_) stop(std::make_exception_ptr(Error(*fatal_)));
     for (Card& card : cards_of_run_)
       if (card.lives) card.socket.send({{"stop", true}});
     tally_.seconds["render"] += std::chrono::duration<double>(Clock::now() - start_).count();
@@ -182,10 +264,9 @@ class Cards::Run {
 
  private:
   struct Card {
-    explicit Card(int link) : socket(link) {}
     LineSocket socket;
-    fs::path manifest;
-    uintmax_t read = 0;  // bytes of the manifest that count already
+    ManifestReader manifest;
+    models::Patience patience;  // until it says something
     bool lives = true, idle = false;
     Identities made = {};  // of its rows that are done, by their videos
   };
@@ -207,6 +288,7 @@ class Cards::Run {
     poll(sockets.data(), sockets.size(), 200);
     for (size_t i = 0; i < sockets.size(); ++i) {
       if (sockets[i].revents != 0) hear(i);
+      while (cards_of_run_[i].lives && cards_of_run_[i].socket.has_line()) hear(i);
       read_manifest(i);
     }
     for (size_t i = 0; i < cards_of_run_.size(); ++i) give_rows(i);
@@ -216,9 +298,35 @@ class Cards::Run {
     Card& card = cards_of_run_[i];
     const nlohmann::json message = card.socket.receive();
     if (message.is_null()) return bury(i);
-    if (message.contains("ready")) card.idle = true;
+    card.patience = models::Patience(limits_.call);
+    if (message.contains("ready")) take_back(i);
     if (const auto failed = message.find("failed"); failed != message.end())
       fatal_ = run_failure(text_of(*failed, "cause"), text_of(*failed, "remedy"));
+  }
+
+  /// The card has done its rows: its manifest tells what became of each, or there is no telling.
+  void take_back(size_t i) {
+    Card& card = cards_of_run_[i];
+    card.idle = true;
+    try {
+      card.manifest.begin();
+    } catch (const Error& error) {
+      fatal_ = error;
+    }
+    read_manifest(i);
+    if (const std::vector<int64_t> rows = queue_.rows_of(static_cast<int64_t>(i)); !rows.empty() && !fatal_)
+      fatal_ = card.manifest.changed("lost the line of " + rows_.at(rows.front())->place);
+  }
+
+  /// A process that was stopped, or hangs in the system, says nothing and does not end by itself.
+  void end_the_silent() {
+    for (size_t i = 0; i < cards_of_run_.size(); ++i) {
+      Card& card = cards_of_run_[i];
+      if (!card.lives || card.patience.step().count() > 0) continue;
+      cards_.children_->kill(static_cast<int64_t>(i) + 1);
+      const auto seconds = std::chrono::duration<double>(card.patience.limit()).count();
+      bury(i, "did not answer within " + seconds_text(seconds));
+    }
   }
 
   void give_rows(size_t i) {
@@ -230,8 +338,8 @@ class Cards::Run {
     card.socket.send({{"rows", rows}});
   }
 
-  /// Its rows go to the others, but for those that its manifest has.
-  void bury(size_t i) {
+  /// Its rows go to the others, but for those that its manifest has. `why`: empty where its end tells it.
+  void bury(size_t i, const std::string& why = {}) {
     Card& card = cards_of_run_[i];
     card.lives = false;
     read_manifest(i);
@@ -245,6 +353,7 @@ class Cards::Run {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     remove_half_written();  // now that it holds nothing any more
+    if (!why.empty()) how = why;
     last_end_ = cards_.names_[i] + " " + (how.empty() ? "ended" : how);
     tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));
@@ -276,15 +385,16 @@ class Cards::Run {
                       {"remedy", row.failure->remedy()}});
   }
 
-  /// The whole lines that are new.
+  /// Counts what it tells that is new.
   void read_manifest(size_t i) {
-    Card& card = cards_of_run_[i];
-    std::ifstream file(card.manifest, std::ios::binary);
-    file.seekg(static_cast<std::streamoff>(card.read));
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    text.resize(text.find_last_of('\n') + 1);
-    card.read += text.size();
-    for (const ManifestEntry& entry : parse_manifest(text, card.manifest.string(), tally_.warnings)) count(i, entry);
+    ManifestReader& manifest = cards_of_run_[i].manifest;
+    try {
+      const std::string text = manifest.new_lines();
+      for (const ManifestEntry& entry : parse_manifest(text, manifest.path().string(), tally_.warnings))
+        count(i, entry);
+    } catch (const Error& error) {
+      if (!fatal_) fatal_ = error;
+    }
   }
 
   void count(size_t card, const ManifestEntry& entry) {
@@ -331,7 +441,14 @@ class Cards::Run {
     std::rethrow_exception(why);
   }
 
+  static std::string seconds_text(double seconds) {
+    std::ostringstream text;
+    text << seconds << " s";
+    return text.str();
+  }
+
   Cards& cards_;
+  const models::GroupLimits limits_ = find_group_limits(process_environment);
   ManifestWriter& manifest_;
   Progress& progress_;
   Tally& tally_;
@@ -349,16 +466,16 @@ void Cards::render(const RowGroups& groups, ManifestWriter& manifest, Progress& 
 
 namespace {
 
+/// Some of them may come late.
+std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
+  return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
+}
+
 /// A card's side of the line.
 class CardWork {
  public:
-  CardWork(const StartedRank& card, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
-      : device_(card.device),
-        line_(card.links.front().data),
-        team_(team),
-        plan_(plan),
-        progress_(/*wanted=*/false),
-        manifest_(manifest) {
+  CardWork(const StartedRank& card, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
+      : device_(card.device), line_(line), team_(team), plan_(plan), progress_(/*wanted=*/false), manifest_(manifest) {
     tally_.rows = rows;
     tally_.share = rows;
   }
@@ -430,7 +547,7 @@ class CardWork {
   }
 
   std::string device_, key_;
-  LineSocket line_;
+  LineSocket& line_;
   Team& team_;
   SetPlan& plan_;
   Progress progress_;
@@ -446,6 +563,8 @@ void render_as_card(const SetSettings& set, const BatchOptions& options, const s
                     const StartedRank& card) {
   for (const int link : {card.links.front().data, card.links.front().control})
     fcntl(link, F_SETFD, FD_CLOEXEC);  // that this process is gone is known by it
+  LineSocket line(card.links.front().data);
+  const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
   const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);
   if (const auto threads = set.merged.whole("threads"))
     models::set_threads(static_cast<int>(*threads));
@@ -454,7 +573,7 @@ void render_as_card(const SetSettings& set, const BatchOptions& options, const s
   Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
   SetPlan plan = plan_rows(rows, set, options, {});
   ManifestWriter manifest(options.folder, card.rank);
-  CardWork(card, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
+  CardWork(card, line, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
   team.finish();
 }
 

@@ -30,6 +30,11 @@ models::DiskError failure(const fs::path& path, int error) {
   return {plain.kind(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
 }
 
+models::DiskError changed(const fs::path& path, const std::string& what) {
+  return {ErrorKind::failed, path.string() + ": " + what + " while the set was made",
+          "leave the folder as it is, and run the same command again: what it still tells of stays"};
+}
+
 std::string text_field(const nlohmann::json& line, const char* name) {
   const auto field = line.find(name);
   return field != line.end() && field->is_string() ? field->get<std::string>() : "";
@@ -154,6 +159,7 @@ ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank) : path_(man
     ::close(descriptor_);
     throw failure(path_, error);
   }
+  size_ = kept;
 }
 
 ManifestWriter::~ManifestWriter() {
@@ -168,6 +174,19 @@ void ManifestWriter::append(const nlohmann::json& line) {
     throw failure(path_, error);
   }
   if (const int error = models::flush_to_disk(descriptor_)) throw failure(path_, error);
+  if (before < size_) throw changed(path_, "became shorter");
+  size_ = before + static_cast<off_t>(text.size());
+  check_place();
+}
+
+void ManifestWriter::check_place() const {
+  struct stat own {
+  }, there{};
+  if (::fstat(descriptor_, &own) != 0) throw failure(path_, errno);
+  const bool is_missing = ::stat(path_.c_str(), &there) != 0;
+  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // nothing is known of it
+  if (is_missing || own.st_dev != there.st_dev || own.st_ino != there.st_ino)
+    throw changed(path_, "was moved, removed or replaced");
 }
 
 std::string utc_now() {

@@ -1,6 +1,8 @@
 // What a set's videos are and how they came about: one JSON line a video, one file a process. No torch.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -55,12 +57,16 @@ class ManifestWriter {
   ManifestWriter& operator=(const ManifestWriter&) = delete;
 
   /// Appends one line and flushes it to the disk. Throws models::DiskError, and takes back what was written, when it
-  /// does not fit.
+  /// does not fit. Throws the same where the file was moved, removed or shortened meanwhile: the next run, and whoever
+  /// reads the file now, would miss lines.
   void append(const nlohmann::json& line);
 
  private:
+  void check_place() const;
+
   std::filesystem::path path_;
   int descriptor_ = -1;
+  off_t size_ = 0;  // bytes that are to be there at least
 };
 
 /// Now, as ManifestEntry::finished.

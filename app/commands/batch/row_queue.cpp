@@ -26,6 +26,13 @@ void RowQueue::finished(int64_t card, int64_t row) {
   std::erase_if(taken_[card], [row](const QueuedRow& each) { return each.row == row; });
 }
 
+std::vector<int64_t> RowQueue::rows_of(int64_t card) const {
+  std::vector<int64_t> rows;
+  if (const auto found = taken_.find(card); found != taken_.end())
+    for (const QueuedRow& each : found->second) rows.push_back(each.row);
+  return rows;
+}
+
 std::vector<int64_t> RowQueue::lost(int64_t card) {
   std::vector<QueuedRow> rows = std::move(taken_[card]);
   taken_.erase(card);

@@ -24,6 +24,8 @@ class RowQueue {
   /// at the end, so that all cards end at about the same time. Empty where none waits.
   std::vector<int64_t> take(int64_t card, int64_t cards);
   void finished(int64_t card, int64_t row);
+  /// The rows that are with the card.
+  std::vector<int64_t> rows_of(int64_t card) const;
   /// The card is gone: its rows wait again, before all others. Returns those for which it was the second one: what ends
   /// two cards is given to no third.
   std::vector<int64_t> lost(int64_t card);

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <optional>
 
+#include "models/files/atomic_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::sets {
@@ -55,6 +57,34 @@ TEST(Manifest, HalfALineIsCutOffByTheNextWriter) {
   test::write_text(folder / "manifest.0.jsonl", "{\"row\"");
   ManifestWriter(folder.path(), 0).append(line(1));
   EXPECT_EQ(test::read_text(folder / "manifest.0.jsonl").find("{\"bytes\""), 0U);
+}
+
+TEST(Manifest, ThatIsNoLongerInItsPlaceEndsTheSet) {
+  const auto changed_by = [](const std::function<void(const std::filesystem::path&)>& change, const char* how) {
+    const test::TemporaryFolder folder;
+    const std::filesystem::path inside = folder / "set";
+    std::filesystem::create_directory(inside);
+    ManifestWriter writer(inside, 1);
+    writer.append(line(0));
+    change(inside);
+    try {
+      writer.append(line(1));
+    } catch (const models::DiskError& error) {
+      return std::string(error.what()).find(how) != std::string::npos;
+    }
+    return false;
+  };
+  namespace fs = std::filesystem;
+  EXPECT_TRUE(changed_by([](const fs::path& set) { fs::remove(set / "manifest.1.jsonl"); }, "removed"));
+  EXPECT_TRUE(changed_by([](const fs::path& set) { fs::rename(set, set.string() + ".moved"); }, "moved"));
+  EXPECT_TRUE(changed_by([](const fs::path& set) { fs::resize_file(set / "manifest.1.jsonl", 1); }, "shorter"));
+  EXPECT_TRUE(changed_by(
+      [](const fs::path& set) {
+        fs::remove(set / "manifest.1.jsonl");
+        test::write_text(set / "manifest.1.jsonl", "another");
+      },
+      "replaced"));
+  EXPECT_FALSE(changed_by([](const fs::path&) {}, ""));
 }
 
 TEST(Manifest, LinesThatAreNotOursAreLeftOutAndNamed) {

@@ -36,6 +36,16 @@ TEST(RowQueue, GivesEachRowOnceAndEndsOneByOne) {
   EXPECT_EQ(sizes.back(), 1U);
 }
 
+TEST(RowQueue, TellsWhichRowsAreWithACard) {
+  RowQueue queue(rows(8));
+  EXPECT_THAT(queue.rows_of(1), IsEmpty());
+  const auto taken = queue.take(1, 2);
+  EXPECT_EQ(queue.rows_of(1), taken);
+  for (const int64_t row : taken) queue.finished(1, row);
+  EXPECT_THAT(queue.rows_of(1), IsEmpty());
+  EXPECT_THAT(queue.rows_of(0), IsEmpty());
+}
+
 TEST(RowQueue, GivesRowsOfOnePipelineAtATime) {
   std::vector<QueuedRow> all = rows(2, 0);
   for (const QueuedRow& row : rows(6, 1, 2)) all.push_back(row);
