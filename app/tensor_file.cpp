@@ -34,8 +34,10 @@ models::TensorView view_of(const std::string& name, const at::Tensor& tensor) {
 at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry) {
   for (const auto& [scalar, dtype] : kDtypes) {
     if (dtype != entry.dtype) continue;
-    void* data = const_cast<std::byte*>(file.data(entry).data());  // from_blob wants it so; only read, by clone()
-    return at::from_blob(data, entry.shape, at::TensorOptions().dtype(scalar)).clone();
+    void* data = const_cast<std::byte*>(file.covered(entry).data());  // from_blob wants it so; only read, by a copy
+    const auto options = at::TensorOptions().dtype(scalar);
+    if (entry.strides.empty()) return at::from_blob(data, entry.shape, options).clone();
+    return at::from_blob(data, entry.shape, entry.strides, options).clone(at::MemoryFormat::Contiguous);
   }
   return {};
 }

@@ -190,6 +190,12 @@ uint64_t Component::bytes() const {
   return sum;
 }
 
+void Component::check_whole() const {
+  for (const auto& file : files) file->check_whole();
+  for (const auto& [tensor, added] : deltas)
+    for (const WeightDelta& delta : added) delta.file->check_whole();
+}
+
 std::string Component::name_in_file(const std::string& name) const {
   if (const auto found = tensors.find(name); found != tensors.end()) return found->second.second->name;
   return prefix + (names == nullptr ? name : names->second(name));

@@ -43,6 +43,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::vector<std::shared_ptr<const TensorEntry>> parts = {};  // of files' tensors, that the table points to
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
   std::shared_ptr<std::map<std::string, uint64_t>> counted = {};  // gets the elements of each one that is asked for
+  std::shared_ptr<std::vector<std::string>> left_out = {};        // gets names and shapes that no module asked for
   WeightDeltas deltas = {};                                       // to its tensors
   std::string prefix = {};                                        // of every name in the file, without wrappers
   const NameMap* names = nullptr;                                 // diffusers', and those of the file; null: the same
@@ -50,6 +51,8 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
+  /// Throws Error naming the file where one of its files, or of its deltas', got shorter since it was opened.
+  void check_whole() const;
   /// What the file calls a tensor, or would.
   std::string name_in_file(const std::string& name) const;
 };
@@ -117,9 +120,9 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   /// no such role, and naming the file where it is damaged or of other sizes than the config says.
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component: of a folder diffusion_pytorch_model.safetensors or model.safetensors, or the
-  /// shards of the *.index.json beside it; where neither is there, those of a variant (*.bf16.safetensors). Missing
-  /// shards, a tensor in no shard or in two, or an index that disagrees with the files: one Error. What was opened once
-  /// stays open: the folder may then be moved.
+  /// shards of the *.index.json beside it; where neither is there, those of a variant (*.bf16.safetensors), then *.bin
+  /// in the same order. Missing shards, or a tensor in two of them that the index does not decide: one Error. What was
+  /// opened once stays open: the folder may then be moved.
   const Component& component(const std::string& role) const;
   /// From now on its weights are read with these added.
   void add(const std::string& role, const WeightDeltas& deltas);

@@ -13,7 +13,7 @@ namespace {
 
 /// "Q4_K_M" of "video-14b-q4_k_m.gguf"; empty where the name has nothing like it.
 std::string mixture_in(const std::filesystem::path& file) {
-  static const std::regex kMixture("[-_.](q[2-8]_(k(_[sml])?|[01]))[-_.]", std::regex::icase);
+  static const std::regex kMixture("[-_.](q[2-8]_(k(_[sml])?|[01])|iq4_(nl|xs))[-_.]", std::regex::icase);
   std::smatch found;
   const std::string name = file.filename().string();
   if (!std::regex_search(name, found, kMixture)) return {};

@@ -133,7 +133,8 @@ std::vector<FoundPart> parts_beside(const FoundPart& expert) {
   return std::move(found.parts);
 }
 
-fs::path file_of_role(const std::string& role, const fs::path& named) {
+fs::path file_of_role(const std::string& role, const fs::path& given) {
+  const fs::path named = model_folder(given);
   std::error_code ignored;
   if (!fs::is_directory(named, ignored)) return named;
   const FoundParts found = find_parts(named);

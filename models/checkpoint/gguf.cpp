@@ -50,10 +50,10 @@ constexpr GgufType kGgufTypes[] = {{0, "F32", Dtype::f32},
                                    {17, "IQ2_XS"},
                                    {18, "IQ3_XXS"},
                                    {19, "IQ1_S"},
-                                   {20, "IQ4_NL"},
+                                   {20, "IQ4_NL", Dtype::iq4_nl},
                                    {21, "IQ3_S"},
                                    {22, "IQ2_S"},
-                                   {23, "IQ4_XS"},
+                                   {23, "IQ4_XS", Dtype::iq4_xs},
                                    {24, "I8"},
                                    {25, "I16"},
                                    {26, "I32"},
@@ -73,8 +73,8 @@ std::string readable_types() {
 }
 
 bool is_kept(std::string_view key) {
-  return key == "general.architecture" || key == "general.alignment" || key.starts_with("tokenizer.ggml.") ||
-         key.starts_with(kShapeKey);
+  return key == "general.architecture" || key == "general.alignment" || key == "split.count" ||
+         key.starts_with("tokenizer.ggml.") || key.starts_with(kShapeKey);
 }
 
 class GgufReader {
@@ -93,6 +93,7 @@ class GgufReader {
     for (uint64_t i = 0; i < tensors; ++i) read_tensor();
     place_data();
     std::ranges::sort(list_.entries, {}, &TensorEntry::name);
+    for (TensorEntry& entry : list_.entries) unfold(entry);
     return std::move(list_);
   }
 
@@ -252,6 +253,20 @@ class GgufReader {
     if (byte_count(found->second, Dtype::u8) != byte_count(entry.shape, Dtype::u8))
       fail(who + std::string(kShapeKey) + " names a shape of another size");
     entry.shape = found->second;
+  }
+
+  /// ggml knows four dimensions: what is written by it has a 3-D convolution's outputs and inputs in one. Its bias has
+  /// a number for each output.
+  void unfold(TensorEntry& entry) const {
+    constexpr std::string_view kWeight = ".weight";
+    if (entry.shape.size() != 4 || !entry.name.ends_with(kWeight) || shapes_.contains(entry.name)) return;
+    const std::string bias = entry.name.substr(0, entry.name.size() - kWeight.size()) + ".bias";
+    const auto found = std::ranges::lower_bound(list_.entries, bias, {}, &TensorEntry::name);
+    if (found == list_.entries.end() || found->name != bias || found->shape.size() != 1) return;
+    const int64_t outputs = found->shape[0], folded = entry.shape[0];
+    if (outputs == 0 || folded == outputs || folded % outputs != 0) return;
+    entry.shape[0] = folded / outputs;
+    entry.shape.insert(entry.shape.begin(), outputs);
   }
 
   /// Offsets count from the first aligned byte behind the tensors' list.

@@ -28,6 +28,7 @@ void add_header(Sha256& hash, const TensorFile& file) {
     std::string line = entry.name + " " + std::to_string(static_cast<int>(entry.dtype)) + " " +
                        std::to_string(entry.offset) + " " + std::to_string(entry.bytes);
     for (const int64_t size : entry.shape) line += " " + std::to_string(size);
+    for (const int64_t stride : entry.strides) line += " / " + std::to_string(stride);
     add(hash, line);
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <fstream>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include "models/checkpoint/expert_name.h"
 #include "models/checkpoint/stored_weights.h"
 #include "models/checkpoint/tokenizer_place.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::models {
 namespace {
@@ -24,6 +26,8 @@ using Identity = std::pair<dev_t, ino_t>;
 // Nobody's models lie deeper, or are more: a home folder or a whole disk ends here.
 constexpr int kDeepest = 8;
 constexpr size_t kMostFolders = 5'000, kMostEntries = 100'000, kMostFiles = 2'000;
+
+constexpr const char* kModelIndex = "model_index.json";
 
 /// Folders of programs, beside those of their models.
 constexpr std::array kFoldersOfPrograms = {"custom_nodes", "node_modules", "site-packages", "__pycache__", "venv",
@@ -53,6 +57,16 @@ bool may_hold_weights(const fs::path& file) {
 bool is_searched(const fs::path& folder) {
   const std::string name = small_name(folder);
   return !name.starts_with('.') && std::ranges::find(kFoldersOfPrograms, name) == kFoldersOfPrograms.end();
+}
+
+/// The parts behind the first one, which stands for all.
+std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
+  std::set<std::string> names, further;
+  for (const fs::path& path : paths) names.insert(path.filename().string());
+  for (const std::string& name : names)
+    if (const auto part = part_name(name); part && part->number > 1 && names.contains(part->of(1)))
+      further.insert(name);
+  return further;
 }
 
 /// By their names; links come behind what they may lead to.
@@ -85,7 +99,8 @@ std::set<std::string> shards_in(const std::vector<fs::path>& paths) {
 
 std::vector<fs::path> weights_among(const std::vector<fs::path>& paths) {
   std::error_code ignored;
-  const std::set<std::string> shards = shards_in(paths);
+  std::set<std::string> shards = shards_in(paths);
+  shards.merge(further_parts(paths));
   const bool others = std::ranges::none_of(paths, names_weights);
   std::vector<fs::path> weights;
   for (const fs::path& path : paths)
@@ -93,6 +108,27 @@ std::vector<fs::path> weights_among(const std::vector<fs::path>& paths) {
         !fs::is_directory(path, ignored))
       weights.push_back(path);
   return weights;
+}
+
+/// refs/main holds the name of the newest snapshot.
+fs::path snapshot_of(const fs::path& repository) {
+  std::error_code ignored;
+  std::vector<fs::path> snapshots;
+  for (const fs::path& path : sorted_entries(repository / "snapshots"))
+    if (fs::is_directory(path, ignored)) snapshots.push_back(path);
+  std::ifstream refs(repository / "refs" / "main");
+  std::string newest;
+  refs >> newest;
+  for (const fs::path& snapshot : snapshots)
+    if (snapshots.size() == 1 || snapshot.filename() == newest) return snapshot;
+  if (snapshots.empty())
+    throw bad_file(repository, "is a repository's folder in the cache of Hugging Face, and it holds no snapshot",
+                   "download the repository again");
+  std::vector<std::string> names;
+  for (const fs::path& snapshot : snapshots) names.push_back(snapshot.string());
+  throw bad_file(repository,
+                 "is a repository's folder in the cache of Hugging Face, and refs/main names none of its snapshots",
+                 "give one of them: " + first_of(names));
 }
 
 class TreeSearch {
@@ -103,7 +139,7 @@ class TreeSearch {
     const std::vector<fs::path> paths = sorted_entries(folder);
     entries_ += paths.size();
     std::error_code ignored;
-    if (depth > 0 && fs::exists(folder / "model_index.json", ignored)) return add_pipeline(folder);
+    if (depth > 0 && fs::exists(folder / kModelIndex, ignored)) return add_pipeline(folder);
     if (holds_tokenizer(folder)) tree_.tokenizers.push_back(folder);
     for (const fs::path& file : weights_among(paths)) add(file);
     for (const fs::path& path : paths) {
@@ -123,7 +159,7 @@ class TreeSearch {
   }
 
   void add_pipeline(const fs::path& folder) {
-    const auto index = identity_of(folder / "model_index.json");
+    const auto index = identity_of(folder / kModelIndex);
     if (index && files_.emplace(*index, "").second) tree_.pipelines.push_back(folder);
   }
 
@@ -144,6 +180,14 @@ std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) return std::nullopt;
   return std::pair(status.st_dev, status.st_ino);
+}
+
+fs::path model_folder(const fs::path& named) {
+  std::error_code ignored;
+  if (named.filename() == kModelIndex && fs::is_regular_file(named, ignored))
+    return named.has_parent_path() ? named.parent_path() : fs::path(".");
+  const bool is_cached = fs::is_directory(named / "snapshots", ignored) && !fs::exists(named / kModelIndex, ignored);
+  return is_cached ? snapshot_of(named) : named;
 }
 
 std::vector<fs::path> weights_in_folder(const fs::path& folder) {

@@ -25,6 +25,11 @@ ModelTree search_tree(const std::filesystem::path& folder);
 /// The files of weights in this one folder; shards are left out where their index is there.
 std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path& folder);
 
+/// The folder that is meant where another name of it was given: its model_index.json, or a repository's folder in the
+/// cache of Hugging Face, of which it is the snapshot that refs/main names, or the only one. Any other path is returned
+/// as it is. Throws Error where there are several snapshots, or none.
+std::filesystem::path model_folder(const std::filesystem::path& named);
+
 /// Device and number of a file or folder, behind links: two names of one file have the same. Nothing where there is
 /// none.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::filesystem::path& path);

@@ -1,6 +1,17 @@
 #include "models/checkpoint/moved_rows.h"
 
 namespace sparsereel::models {
+namespace {
+
+/// From a row's first byte to that of the row `rows` below it.
+size_t bytes_between(const TensorEntry& entry, int64_t rows) {
+  const auto stride = entry.strides.empty() ? entry.elements() / static_cast<uint64_t>(entry.shape.front())
+                                            : static_cast<uint64_t>(entry.strides.front());
+  const Block block = block_of(entry.dtype);
+  return static_cast<size_t>(rows) * stride / static_cast<size_t>(block.elements) * block.bytes;
+}
+
+}  // namespace
 
 std::optional<TensorEntry> part_of(const TensorEntry& entry, const MovedRows& rows) {
   const int64_t count = entry.shape.empty() ? 0 : entry.shape.front();
@@ -9,8 +20,8 @@ std::optional<TensorEntry> part_of(const TensorEntry& entry, const MovedRows& ro
   if (columns % static_cast<uint64_t>(block_of(entry.dtype).elements) != 0) return std::nullopt;
   TensorEntry part = entry;
   part.shape.front() /= rows.parts;
-  part.bytes /= static_cast<size_t>(rows.parts);
-  part.offset += static_cast<size_t>(rows.part) * part.bytes;
+  part.bytes = *covered_bytes(part);
+  part.offset += static_cast<size_t>(rows.part) * bytes_between(entry, part.shape.front());
   part.halves_swapped = rows.halves_swapped;
   return part;
 }

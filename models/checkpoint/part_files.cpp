@@ -39,7 +39,7 @@ std::string weights_hash(const Component& component) {
   for (const auto& file : component.files) add_header(hash, *file);
   for (const auto& [tensor, place] : component.tensors) {
     if (!is_small(*place.second)) continue;
-    const std::span<const std::byte> data = component.files[place.first]->data(*place.second);
+    const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
     hash.update(data.data(), data.size());
   }
   return hash.hex();

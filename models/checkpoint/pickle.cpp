@@ -17,12 +17,62 @@ using Kind = PickleItem::Kind;
 
 constexpr const char* kPickleRemedy =
     "load it with torch.load(path, weights_only=True), and save the tensors with safetensors.torch.save_file()";
-constexpr const char* kRebuild = "torch._utils._rebuild_tensor_v2";
-constexpr const char* kDictionary = "collections.OrderedDict";
-constexpr std::string_view kGlobals[] = {kRebuild, kDictionary, "torch.FloatStorage", "torch.HalfStorage",
-                                         "torch.BFloat16Storage"};
-constexpr size_t kTensorArguments = 6, kStorageFields = 5;
+constexpr size_t kStorageFields = 5;
 constexpr size_t kMaxGlobal = 256;  // bytes of a global's name
+constexpr size_t kMostCopied = 4;   // items for each byte of the pickle
+
+/// What a call of a global stands for.
+enum class Call {
+  none,        // it is only named: a storage's class, a dtype
+  tensor,      // its arguments are the tensor
+  first,       // its first argument: a parameter is its tensor
+  function,    // what its first argument makes of the third: a tensor with attributes
+  tuple,       // its argument, a tuple
+  dictionary,  // its argument, pairs; without one it is empty
+  other,       // a value that tensors do not need
+};
+
+struct Global {
+  std::string_view name;
+  Call call = Call::none;
+  size_t least_arguments = 0;
+};
+constexpr Global kGlobals[] = {
+    {"torch._utils._rebuild_tensor_v2", Call::tensor, 6},
+    {"torch._utils._rebuild_tensor_v3", Call::tensor, 7},
+    {"torch._utils._rebuild_parameter", Call::first, 1},
+    {"torch._utils._rebuild_parameter_with_state", Call::first, 1},
+    {"torch._tensor._rebuild_from_type_v2", Call::function, 3},
+    {"torch._utils._rebuild_sparse_tensor", Call::other},
+    {"torch._utils._rebuild_qtensor", Call::other},
+    {"torch.nn.parameter.Parameter", Call::first, 1},
+    {"torch.Tensor"},
+    {"torch.Size", Call::tuple, 1},
+    {"torch.device", Call::other},
+    {"torch.serialization._get_layout", Call::other},
+    {"collections.OrderedDict", Call::dictionary},
+    {"collections.Counter", Call::other},
+    {"_codecs.encode", Call::other},
+    {"__builtin__.bytearray", Call::other},
+    {"__builtin__.set", Call::other},
+    {"__builtin__.complex", Call::other},
+};
+
+/// torch.FloatStorage, torch.storage.UntypedStorage, torch.float32: a name without any meaning of its own. Which ones
+/// are a weight's, its reader says.
+bool is_storage_or_dtype(std::string_view name) {
+  if (name == "torch.storage.UntypedStorage" || name == "torch.storage.TypedStorage") return true;
+  constexpr std::string_view kTorch = "torch.";
+  if (!name.starts_with(kTorch)) return false;
+  name.remove_prefix(kTorch.size());
+  if (name.ends_with("Storage")) return name.find('.') == std::string_view::npos;
+  constexpr std::string_view kDtypes[] = {"float", "bfloat", "int", "uint", "bool", "complex", "qint", "quint"};
+  return std::ranges::any_of(kDtypes, [&](std::string_view dtype) {
+    return name.starts_with(dtype) && std::ranges::all_of(name, [](char c) {
+             return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+           });
+  });
+}
 
 enum Operation : uint8_t {
   kMark = '(',
@@ -31,8 +81,10 @@ enum Operation : uint8_t {
   kInt1 = 'K',
   kInt2 = 'M',
   kNone = 'N',
+  kFloat8 = 'G',
   kPersistent = 'Q',
   kReduce = 'R',
+  kText1 = 'U',
   kText4 = 'X',
   kAppend = 'a',
   kBuild = 'b',
@@ -49,6 +101,7 @@ enum Operation : uint8_t {
   kEmptyList = ']',
   kEmptyDictionary = '}',
   kProtocol = 0x80,
+  kNewObject = 0x81,
   kTuple1 = 0x85,
   kTuple2 = 0x86,
   kTuple3 = 0x87,
@@ -60,7 +113,7 @@ enum Operation : uint8_t {
 class Machine {
  public:
   Machine(std::span<const std::byte> bytes, const std::string& source)
-      : source_(source), bytes_(bytes, source, kPickleRemedy) {}
+      : source_(source), bytes_(bytes, source, kPickleRemedy), size_(bytes.size()) {}
 
   Pickle run() {
     for (;;) {
@@ -81,11 +134,19 @@ class Machine {
     fail(text.str());
   }
 
-  PickleItem& push(PickleItem item) {
+  PickleItem* kept(PickleItem item) {
+    count(item.items.size());
     pickle_.items.push_back(std::move(item));
-    stack_.push_back(&pickle_.items.back());
-    return pickle_.items.back();
+    return &pickle_.items.back();
   }
+
+  /// A few bytes may name a long list again and again: what is copied must not exceed what the file's size explains.
+  void count(size_t copied) {
+    copied_ += copied;
+    if (copied_ > kMostCopied * size_) fail("is a damaged pickle: it repeats a long list");
+  }
+
+  void push(PickleItem item) { stack_.push_back(kept(std::move(item))); }
   PickleItem* top() {
     if (stack_.empty()) fail("is a damaged pickle: its stack is empty");
     return stack_.back();
@@ -132,7 +193,11 @@ class Machine {
       case kInt4:
         return push({.kind = Kind::integer, .number = bytes_.number<int32_t>()}), true;
       case kLong1:
-        return push({.kind = Kind::integer, .number = long_integer()}), true;
+        return push(long_integer()), true;
+      case kFloat8:
+        return bytes_.take(sizeof(double)), push({.kind = Kind::other}), true;
+      case kText1:
+        return push({.kind = Kind::text, .text = std::string(bytes_.text(bytes_.number<uint8_t>()))}), true;
       case kText4:
         return push({.kind = Kind::text, .text = std::string(bytes_.text(bytes_.number<uint32_t>()))}), true;
       case kGlobal:
@@ -142,16 +207,16 @@ class Machine {
     }
   }
 
-  /// Two's complement in as few bytes as it needs.
-  int64_t long_integer() {
+  /// Two's complement in as few bytes as it needs. No size of a tensor needs more than eight.
+  PickleItem long_integer() {
     const auto size = bytes_.number<uint8_t>();
-    if (size > sizeof(int64_t)) fail("has an integer of " + std::to_string(size) + " bytes");
     const std::span<const std::byte> digits = bytes_.take(size);
+    if (size > sizeof(int64_t)) return {.kind = Kind::other};
     uint64_t value = 0;
     for (size_t i = 0; i < size; ++i) value |= static_cast<uint64_t>(digits[i]) << 8 * i;
     const bool negative = size > 0 && (digits.back() & std::byte{0x80}) != std::byte{0};
     if (negative && size < sizeof value) value |= ~uint64_t{0} << 8 * size;
-    return static_cast<int64_t>(value);
+    return {.kind = Kind::integer, .number = static_cast<int64_t>(value)};
   }
 
   std::string line() {
@@ -166,7 +231,7 @@ class Machine {
   std::string global() {
     std::string name = line();
     name += "." + line();
-    if (std::ranges::find(kGlobals, name) == std::end(kGlobals))
+    if (std::ranges::find(kGlobals, name, &Global::name) == std::end(kGlobals) && !is_storage_or_dtype(name))
       fail("asks for " + in_quotes(name) + ", which files of tensors do not need");
     return name;
   }
@@ -198,9 +263,11 @@ class Machine {
       case kBuild:
         // Attributes of an OrderedDict, _metadata: no tensor is among them.
         pop_value();
-        if (top()->kind != Kind::dictionary) fail("sets attributes of something that is no dictionary");
+        if (top()->kind != Kind::dictionary && top()->kind != Kind::other)
+          fail("sets attributes of something that is no dictionary");
         return true;
       case kReduce:
+      case kNewObject:
         return reduce(), true;
       case kPersistent:
         return persistent(), true;
@@ -219,19 +286,49 @@ class Machine {
     container->items.insert(container->items.end(), values.begin(), values.end());
   }
 
-  /// Stands for the call of a function: what it would have made is known.
+  /// Stands for the call of a function or the making of an object: what it would have made is known.
   void reduce() {
     const PickleItem* arguments = pop_value();
     const PickleItem* function = pop_value();
     if (function->kind != Kind::global || arguments->kind != Kind::tuple)
       fail("calls something that is no function of torch");
-    if (function->text == kRebuild && arguments->items.size() == kTensorArguments) {
-      push({.kind = Kind::tensor, .items = arguments->items});
-    } else if (function->text == kDictionary && arguments->items.empty()) {
-      push({.kind = Kind::dictionary});
-    } else {
-      fail("calls " + in_quotes(function->text) + ", which files of tensors do not need");
+    stack_.push_back(called(function->text, arguments->items));
+  }
+
+  PickleItem* called(const std::string& name, const std::vector<const PickleItem*>& arguments, bool within = false) {
+    const auto* global = std::ranges::find(kGlobals, name, &Global::name);
+    if (global != std::end(kGlobals) && arguments.size() >= global->least_arguments) {
+      switch (global->call) {
+        case Call::none:
+          break;
+        case Call::tensor:
+          return kept({.kind = Kind::tensor, .items = arguments});
+        case Call::first:
+          return kept(arguments[0]->kind == Kind::tensor ? *arguments[0] : PickleItem{.kind = Kind::other});
+        case Call::function:
+          if (within || arguments[0]->kind != Kind::global || arguments[2]->kind != Kind::tuple) break;
+          return called(arguments[0]->text, arguments[2]->items, /*within=*/true);
+        case Call::tuple:
+          return kept({.kind = Kind::tuple, .items = arguments[0]->items});
+        case Call::dictionary:
+          return dictionary_of(arguments);
+        case Call::other:
+          return kept({.kind = Kind::other});
+      }
     }
+    fail("calls " + in_quotes(name) + ", which files of tensors do not need");
+  }
+
+  /// Pairs that are tuples or lists become its keys and values.
+  PickleItem* dictionary_of(const std::vector<const PickleItem*>& arguments) {
+    PickleItem* dictionary = kept({.kind = Kind::dictionary});
+    if (arguments.empty()) return dictionary;
+    for (const PickleItem* pair : arguments[0]->items) {
+      if (pair->items.size() != 2) fail("makes a dictionary of something that is no list of pairs");
+      dictionary->items.insert(dictionary->items.end(), pair->items.begin(), pair->items.end());
+    }
+    count(dictionary->items.size());
+    return dictionary;
   }
 
   void persistent() {
@@ -266,6 +363,7 @@ class Machine {
 
   std::string source_;
   ByteReader bytes_;
+  size_t size_, copied_ = 0;
   Pickle pickle_;
   std::vector<PickleItem*> stack_;
   std::map<uint32_t, PickleItem*> memory_;

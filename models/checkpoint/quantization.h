@@ -1,6 +1,7 @@
 // What files of quantised weights say of themselves. No torch.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,10 +9,10 @@
 
 namespace sparsereel::models {
 
-/// Throws Error with the format's name where a file's weights are packed in a way that is not read: what ComfyUI's
-/// files say of each layer, in NAME.comfy_quant or the metadata's _quantization_metadata, or tensors that only nvfp4
-/// has. Numbers of 8 bits with a scale a layer or a row are read.
-void check_quantization(const TensorFile& file);
+/// Throws Error naming the layer where the weights of a component's files are packed in a way that is not read. Layers
+/// of 8 bits with a scale a layer or a row are read: those that have nothing else beside their weight, and of which
+/// ComfyUI's descriptions (NAME.comfy_quant, or _quantization_metadata of the header) say nothing that is unknown here.
+void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files);
 
 /// "x.weight" -> where its scale may be. Those in use: ComfyUI's and its successors' (both), and that of exporters
 /// which scale each row.

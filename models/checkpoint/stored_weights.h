@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,7 +37,20 @@ struct StoredWeights {
   TensorTable tensors = {};
 };
 
-/// Reads headers. Throws Error naming the file where it is damaged; of shards as Checkpoint::component().
+/// The name of one part of a file that was split: "model-00002-of-00005.gguf".
+struct PartName {
+  std::string stem, rest;  // "model", "-of-00005.gguf"
+  size_t digits = 0;       // of the number, with zeros before it
+  size_t number = 1, count = 1;
+
+  /// The name of another part, counted from 1.
+  std::string of(size_t part) const;
+};
+/// Nothing where the name is that of a whole file.
+std::optional<PartName> part_name(const std::filesystem::path& file);
+
+/// Reads headers of a file, of all shards of an index, or of all parts beside the one that is given. Throws Error
+/// naming the file where it is damaged, and where shards or parts are missing.
 StoredWeights open_weights(const std::filesystem::path& file);
 
 /// The one file of weights in a component's folder, or the index of its shards. Throws Error saying what is there where

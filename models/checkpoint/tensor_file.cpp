@@ -1,17 +1,13 @@
 // Maps a file and finds tensors in it.
 #include "models/checkpoint/tensor_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <limits>
-#include <system_error>
 
 #include "hilbert/error.h"
 #include "models/checkpoint/gguf.h"
@@ -41,11 +37,12 @@ constexpr std::array kDtypes = {
     DtypeInfo{Dtype::q8_0, "Q8_0", {32, 34}},     DtypeInfo{Dtype::q2_k, "Q2_K", {256, 84}},
     DtypeInfo{Dtype::q3_k, "Q3_K", {256, 110}},   DtypeInfo{Dtype::q4_k, "Q4_K", {256, 144}},
     DtypeInfo{Dtype::q5_k, "Q5_K", {256, 176}},   DtypeInfo{Dtype::q6_k, "Q6_K", {256, 210}},
+    DtypeInfo{Dtype::iq4_nl, "IQ4_NL", {32, 18}}, DtypeInfo{Dtype::iq4_xs, "IQ4_XS", {256, 136}},
 };
 static_assert([] {
   for (size_t i = 0; i < kDtypes.size(); ++i)
     if (static_cast<size_t>(kDtypes[i].dtype) != i) return false;
-  return kDtypes.back().dtype == Dtype::q6_k;
+  return kDtypes.back().dtype == Dtype::iq4_xs;
 }());
 
 const DtypeInfo& info(Dtype dtype) {
@@ -58,6 +55,52 @@ std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
   return a * b;
 }
 
+/// Files that come under the names of weights and are none. A file of safetensors has the brace of its header at
+/// byte 8.
+struct OtherFormat {
+  size_t place;
+  std::string_view mark;
+  const char *what, *remedy;
+};
+constexpr const char* kUnpack = "unpack it, and give the file of weights in it";
+constexpr const char* kDownloadFile =
+    "download the file itself: the page or the answer of a server was saved in its place";
+constexpr const char* kSaveTensors =
+    "load it with torch.load(path, weights_only=True), and save the tensors with safetensors.torch.save_file()";
+constexpr OtherFormat kOtherFormats[] = {
+    {0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9", "is a file of torch.save() in its format from before version 1.6",
+     kSaveTensors},
+    {0, "\x80\x02", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "\x80\x03", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "\x80\x04\x95", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "\x80\x05\x95", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "<!", "is a web page, no weights", kDownloadFile},
+    {0, "<html", "is a web page, no weights", kDownloadFile},
+    {0, "<?xml", "is a text in XML, no weights", kDownloadFile},
+    {0, "{\"", "is a text in JSON, no weights", kDownloadFile},
+    {0, "\x1f\x8b", "is a compressed archive (gzip)", kUnpack},
+    {0, "BZh", "is a compressed archive (bzip2)", kUnpack},
+    {0,
+     "\xfd"
+     "7zXZ",
+     "is a compressed archive (xz)", kUnpack},
+    {0, "7z\xbc\xaf", "is a compressed archive (7z)", kUnpack},
+    {0, "Rar!", "is a compressed archive (rar)", kUnpack},
+    {0, "\x28\xb5\x2f\xfd", "is a compressed archive (zstd)", kUnpack},
+    {257, "ustar", "is an archive (tar)", kUnpack},
+    {0, "\x89HDF", "is a file of HDF5 (Keras)", "give the weights as safetensors"},
+    {0, "\x93NUMPY", "is an array of numpy", "give the weights as safetensors"},
+    {0, "lmgg", "is a file of ggml from before GGUF", "convert the model to GGUF again"},
+    {0, "tjgg", "is a file of ggml from before GGUF", "convert the model to GGUF again"},
+};
+
+void refuse_other_format(std::span<const std::byte> file, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  if (text.size() > 8 && text[8] == '{') return;
+  for (const auto& [place, mark, what, remedy] : kOtherFormats)
+    if (text.size() >= place && text.substr(place).starts_with(mark)) throw bad_file(path, what, remedy);
+}
+
 /// Of any format.
 TensorList parse_tensors(std::span<const std::byte> file, const std::string& path) {
   if (is_git_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}))
@@ -65,15 +108,16 @@ TensorList parse_tensors(std::span<const std::byte> file, const std::string& pat
                    "run 'git lfs pull' in that folder");
   if (is_gguf(file)) return parse_gguf(file, path);
   if (is_zip(file)) return parse_torch_zip(file, path);
+  refuse_other_format(file, path);
   return parse_safetensors_header(file, file.size(), path);
 }
 
 /// madvise on the pages that a tensor touches. The pages are clean, so that giving up a neighbour's is harmless;
 /// failure of a hint too.
-void advise(const void* mapping, const TensorEntry& entry, int advice) {
+void advise(const std::byte* mapping, const TensorEntry& entry, int advice) {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t begin = entry.offset / page * page;
-  ::madvise(static_cast<std::byte*>(const_cast<void*>(mapping)) + begin, entry.offset + entry.bytes - begin, advice);
+  ::madvise(const_cast<std::byte*>(mapping) + begin, entry.offset + entry.bytes - begin, advice);
 }
 
 }  // namespace
@@ -101,29 +145,29 @@ std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtyp
   return *count % whole == 0 ? multiply(*count / whole, size) : std::nullopt;
 }
 
-TensorFile::TensorFile(const std::filesystem::path& path) : path_(path) {
-  const auto fail = [&](int error) -> Error {
-    return bad_file(path, "cannot be opened: " + std::generic_category().message(error),
-                    "check the path and that you may read it");
-  };
-  const int descriptor =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a FIFO must not hang us
-  if (descriptor < 0) throw fail(errno);
-  struct stat status = {};
-  const int error = ::fstat(descriptor, &status) == 0 ? 0 : errno;
-  const bool readable = error == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
-  void* address = MAP_FAILED;
-  if (readable) address = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int map_error = errno;
-  ::close(descriptor);
-  if (error != 0) throw fail(error);
-  if (!S_ISREG(status.st_mode)) throw bad_file(path, "is not an ordinary file", "give a file of weights");
-  if (status.st_size == 0) throw bad_file(path, "truncated: the file is empty", "download or export the file again");
-  if (address == MAP_FAILED) throw fail(map_error);
-  const size_t size = static_cast<size_t>(status.st_size);
-  mapping_ =
-      std::shared_ptr<const void>(address, [size](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); });
-  list_ = parse_tensors({static_cast<const std::byte*>(address), size}, path.string());
+uint64_t TensorEntry::elements() const {
+  return byte_count(shape, Dtype::u8).value_or(0);
+}
+
+std::optional<uint64_t> covered_bytes(const TensorEntry& entry) {
+  if (entry.strides.empty() || entry.elements() == 0) return byte_count(entry.shape, entry.dtype);
+  uint64_t last = 0;  // the place of the last element
+  for (size_t i = 0; i < entry.shape.size(); ++i) {
+    const auto step = multiply(static_cast<uint64_t>(entry.shape[i] - 1), static_cast<uint64_t>(entry.strides[i]));
+    if (!step || __builtin_add_overflow(last, *step, &last)) return std::nullopt;
+  }
+  return last == std::numeric_limits<uint64_t>::max() ? std::nullopt : multiply(last + 1, size_of(entry.dtype));
+}
+
+TensorFile::TensorFile(const std::filesystem::path& path)
+    : path_(path), mapping_(std::make_shared<const MappedFile>(path)) {
+  try {
+    list_ = parse_tensors(mapping_->bytes(), path.string());
+  } catch (const Error&) {
+    mapping_->check_whole();  // a better reason for a header of zeros
+    throw;
+  }
+  mapping_->check_whole();
 }
 
 const TensorEntry* TensorFile::find(std::string_view name) const {
@@ -134,14 +178,16 @@ const TensorEntry* TensorFile::find(std::string_view name) const {
 }
 
 std::span<const std::byte> TensorFile::data(const TensorEntry& entry) const {
-  return {static_cast<const std::byte*>(mapping_.get()) + entry.offset, entry.bytes};
+  if (!entry.strides.empty())
+    throw bad_file(path_, "tensor " + in_quotes(entry.name) + " is not contiguous", "save it with .contiguous()");
+  return covered(entry);
 }
 
 void TensorFile::prefetch(const TensorEntry& entry) const {
-  advise(mapping_.get(), entry, MADV_WILLNEED);
+  advise(mapping_->bytes().data(), entry, MADV_WILLNEED);
 }
 void TensorFile::release(const TensorEntry& entry) const {
-  advise(mapping_.get(), entry, MADV_DONTNEED);
+  advise(mapping_->bytes().data(), entry, MADV_DONTNEED);
 }
 
 }  // namespace sparsereel::models

@@ -132,7 +132,9 @@ class TorchReader {
     for (size_t i = 0; i < tensors->items.size(); i += 2) {
       const PickleItem *key = tensors->items[i], *value = tensors->items[i + 1];
       if (value->kind != ItemKind::tensor) continue;  // a number of steps or the like
-      list_.entries.push_back(entry(name_of(key), *value));
+      const std::string name = name_of(key);
+      if (const auto dtype = dtype_of(*value, "tensor " + in_quotes(name) + ": "))
+        list_.entries.push_back(entry(name, *value, *dtype));
     }
     std::ranges::sort(list_.entries, {}, &TensorEntry::name);
     return std::move(list_);
@@ -162,11 +164,21 @@ class TorchReader {
       fail("its storages are not little-endian");
   }
 
-  static bool has_tensors(const PickleItem* item) {
-    if (item->kind != ItemKind::dictionary) return false;
-    for (size_t i = 1; i < item->items.size(); i += 2)
-      if (item->items[i]->kind == ItemKind::tensor) return true;
-    return false;
+  static size_t count_tensors(const PickleItem* item) {
+    if (item->kind != ItemKind::dictionary) return 0;
+    size_t count = 0;
+    for (size_t i = 1; i < item->items.size(); i += 2) count += item->items[i]->kind == ItemKind::tensor ? 1 : 0;
+    return count;
+  }
+  static bool has_tensors(const PickleItem* item) { return count_tensors(item) > 0; }
+
+  /// A trainer's step or random state may be a tensor beside the dictionary of the weights.
+  static bool has_most_tensors(const PickleItem* root) {
+    const size_t own = count_tensors(root);
+    if (own == 0 || root->items.size() > 2 * kMostBeside) return own > 0;
+    for (size_t i = 1; i < root->items.size(); i += 2)
+      if (count_tensors(root->items[i]) >= own) return false;
+    return true;
   }
 
   /// The entry of a dictionary, null where it is none or has no such.
@@ -178,7 +190,7 @@ class TorchReader {
   }
 
   const PickleItem* dictionary_of_tensors(const PickleItem* root) const {
-    if (has_tensors(root)) return root;
+    if (has_most_tensors(root)) return root;
     // A trainer saves its model beside a discriminator and averages of the weights: the averages where there are such.
     for (const PickleItem* item : {entry_of(root, "ema_state_dict"), entry_of(root, "generator_ema"),
                                    entry_of(root, "model_ema"), entry_of(root, "ema_model"), entry_of(root, "ema"),
@@ -215,16 +227,19 @@ class TorchReader {
     return numbers;
   }
 
-  TensorEntry entry(std::string name, const PickleItem& tensor) const {
+  TensorEntry entry(std::string name, const PickleItem& tensor, Dtype dtype) const {
     const std::string who = "tensor " + in_quotes(name) + ": ";
-    if (tensor.items[0]->kind != ItemKind::storage) fail(who + "is made of no storage");
     TensorEntry entry;
-    const Extent storage = storage_of(*tensor.items[0], who, entry.dtype);
     entry.name = std::move(name);
+    entry.dtype = dtype;
     entry.shape = naturals(tensor.items[2], who);
-    check_contiguous(entry.shape, naturals(tensor.items[3], who), who);
-    const auto bytes = byte_count(entry.shape, entry.dtype);
-    if (!bytes) fail(who + "shape overflows: its product does not fit into 63 bits");
+    entry.strides = naturals(tensor.items[3], who);
+    if (entry.shape.size() != entry.strides.size()) fail(who + "has not as many strides as dimensions");
+    if (!byte_count(entry.shape, entry.dtype)) fail(who + "shape overflows: its product does not fit into 63 bits");
+    if (is_contiguous(entry)) entry.strides.clear();
+    const auto bytes = covered_bytes(entry);
+    if (!bytes) fail(who + "its strides overflow");
+    const Extent storage = storage_of(*tensor.items[0], who, dtype);
     const auto first = static_cast<uint64_t>(natural(tensor.items[1], who));
     const uint64_t size = size_of(entry.dtype);
     if (first > storage.bytes / size || *bytes > storage.bytes - first * size)
@@ -234,44 +249,67 @@ class TorchReader {
     return entry;
   }
 
-  void check_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
-                        const std::string& who) const {
-    if (shape.size() != strides.size()) fail(who + "has not as many strides as dimensions");
-    if (std::ranges::find(shape, 0) != shape.end()) return;
+  /// Dimensions of one element may have any stride.
+  static bool is_contiguous(const TensorEntry& entry) {
+    if (entry.elements() == 0) return true;
     int64_t expected = 1;
-    for (size_t i = shape.size(); i-- > 0;) {
-      if (shape[i] != 1 && strides[i] != expected) fail(who + "is not contiguous");
-      if (__builtin_mul_overflow(expected, shape[i], &expected)) fail(who + "shape overflows");
+    for (size_t i = entry.shape.size(); i-- > 0;) {
+      if (entry.shape[i] != 1 && entry.strides[i] != expected) return false;
+      expected *= entry.shape[i];
     }
+    return true;
   }
 
-  Extent storage_of(const PickleItem& storage, const std::string& who, Dtype& dtype) const {
+  /// Nothing where the tensor is of a type that no weight has, such as complex numbers.
+  std::optional<Dtype> dtype_of(const PickleItem& tensor, const std::string& who) const {
+    const PickleItem& storage = *tensor.items[0];
+    if (storage.kind != ItemKind::storage) fail(who + "is made of no storage");
     const auto& items = storage.items;
     const bool is_one = items[0]->kind == ItemKind::text && items[0]->text == "storage" &&
                         items[1]->kind == ItemKind::global && items[2]->kind == ItemKind::text;
     if (!is_one) fail(who + "has a persistent id that is no storage");
-    const std::string &kind = items[1]->text, &key = items[2]->text;
-    const auto stored = dtype_of_storage(kind);
-    if (!stored) fail(who + in_quotes(kind) + " is no storage");
+    const bool is_untyped = items[1]->text == kUntyped;
+    if (!is_untyped && !items[1]->text.ends_with("Storage")) fail(who + in_quotes(items[1]->text) + " is no storage");
+    if (is_untyped && (tensor.items.size() <= kDtypePlace || tensor.items[kDtypePlace]->kind != ItemKind::global))
+      fail(who + "has no dtype");
+    const std::string& name = is_untyped ? tensor.items[kDtypePlace]->text : items[1]->text;
+    const auto* found = std::ranges::find_if(
+        kStorages, [&](const StorageType& type) { return name == (is_untyped ? type.dtype_name : type.storage); });
+    return found == std::end(kStorages) ? std::nullopt : std::optional(found->dtype);
+  }
+
+  Extent storage_of(const PickleItem& storage, const std::string& who, Dtype dtype) const {
+    const std::string &kind = storage.items[1]->text, &key = storage.items[2]->text;
     const bool plain = !key.empty() && std::ranges::all_of(key, [](char c) { return c >= '0' && c <= '9'; });
     const auto found = plain ? zip_.entries().find(root_ + "data/" + key) : zip_.entries().end();
     if (found == zip_.entries().end()) fail(who + "its storage " + in_quotes(key) + " is not in the file");
-    dtype = *stored;
-    const int64_t count = natural(items[4], who);
-    const auto bytes = byte_count({count}, dtype);
+    const int64_t count = natural(storage.items[4], who);
+    const auto bytes = byte_count({count}, kind == kUntyped ? Dtype::u8 : dtype);
     if (!bytes || *bytes > found->second.bytes)
       fail(who + "its storage " + in_quotes(key) + " has " + std::to_string(found->second.bytes) +
            " bytes, too few for " + std::to_string(count) + " elements");
     return {found->second.offset, *bytes};
   }
 
-  static std::optional<Dtype> dtype_of_storage(std::string_view kind) {
-    if (kind == "torch.FloatStorage") return Dtype::f32;
-    if (kind == "torch.HalfStorage") return Dtype::f16;
-    if (kind == "torch.BFloat16Storage") return Dtype::bf16;
-    return std::nullopt;
-  }
-
+  /// torch's names of what weights are stored in: of a storage, and of a dtype where the storage has none.
+  struct StorageType {
+    std::string_view storage, dtype_name;
+    Dtype dtype;
+  };
+  static constexpr StorageType kStorages[] = {{"torch.FloatStorage", "torch.float32", Dtype::f32},
+                                              {"torch.HalfStorage", "torch.float16", Dtype::f16},
+                                              {"torch.BFloat16Storage", "torch.bfloat16", Dtype::bf16},
+                                              {"torch.DoubleStorage", "torch.float64", Dtype::f64},
+                                              {"torch.LongStorage", "torch.int64", Dtype::i64},
+                                              {"torch.IntStorage", "torch.int32", Dtype::i32},
+                                              {"torch.ShortStorage", "torch.int16", Dtype::i16},
+                                              {"torch.CharStorage", "torch.int8", Dtype::i8},
+                                              {"torch.ByteStorage", "torch.uint8", Dtype::u8},
+                                              {"torch.BoolStorage", "torch.bool", Dtype::boolean},
+                                              {"", "torch.float8_e4m3fn", Dtype::f8_e4m3},
+                                              {"", "torch.float8_e5m2", Dtype::f8_e5m2}};
+  static constexpr const char* kUntyped = "torch.storage.UntypedStorage";
+  static constexpr size_t kDtypePlace = 6;  // among a tensor's items
   static constexpr size_t kMaxTorchRank = 64;
 
   std::string path_, root_;

@@ -12,10 +12,10 @@ namespace sparsereel::models {
 /// True where the file's first bytes say that it is a zip.
 bool is_zip(std::span<const std::byte> file);
 
-/// Parses and checks a whole file: a dictionary of contiguous tensors in F32, F16 or BF16, or one dictionary that holds
-/// such a one ({"state_dict": ...}); of a trainer's checkpoint the entry "ema_state_dict", else "gen_model" of
-/// "state_dict". The pickle (pickle.h) may name torch's tensors and storages and OrderedDict, and
-/// nothing else. Tensors may share a storage. Throws Error naming `path` and the tensor. The fuzz entry.
+/// Parses and checks a whole file: a dictionary of tensors, or one dictionary that holds such a one
+/// ({"state_dict": ...}); of a trainer's checkpoint the entry "ema_state_dict", else "gen_model" of "state_dict".
+/// Tensors may share a storage and need not be contiguous. Other values, and tensors of types that no weight has, are
+/// left out. Throws Error naming `path` and the tensor; pickle.h says what the pickle may name. The fuzz entry.
 TensorList parse_torch_zip(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace sparsereel::models

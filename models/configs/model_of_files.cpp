@@ -10,6 +10,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/found_parts.h"
+#include "models/checkpoint/model_tree.h"
 #include "models/configs/candidates.h"
 #include "models/configs/known_models.h"
 #include "models/configs/model_errors.h"
@@ -171,13 +172,15 @@ std::map<std::string, std::vector<fs::path>> models_of_file(const fs::path& conf
   return models;
 }
 
-bool is_searched(const fs::path& model) {
+bool is_searched(const fs::path& named) {
+  const fs::path model = model_folder(named);
   std::error_code ignored;
   return fs::is_directory(model, ignored) && !fs::exists(model / "model_index.json", ignored);
 }
 
-Checkpoint open_model(const fs::path& model, const Files& files, const fs::path& configs,
+Checkpoint open_model(const fs::path& named, const Files& files, const fs::path& configs,
                       std::optional<bool> with_images) {
+  const fs::path model = model_folder(named);
   std::error_code ignored;
   if (!is_searched(model) && !fs::is_regular_file(model, ignored)) return Checkpoint::open(model);
   Offered offered = offer(model, files);

@@ -2,6 +2,7 @@
 #include "models/engine/components.h"
 
 #include "hilbert/error.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::models {
 namespace {
@@ -73,6 +74,25 @@ uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& ro
 
 bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
   return asked(checkpoint.component(role), format, [](const auto& module) { return module.rounds_again(); });
+}
+
+std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
+  const auto left_out = std::make_shared<std::vector<std::string>>();
+  try {
+    Component component = checkpoint.component(role);
+    component.left_out = left_out;
+    if (loaders().vaes.contains(component.class_name))
+      load_vae(component, at::kMeta, format.dtype);
+    else
+      bytes_in(component, format);
+    if (left_out->empty()) return {};
+    const std::string count = std::to_string(left_out->size());
+    return component.origin.string() + ": " + count + (left_out->size() == 1 ? " tensor that " : " tensors that ") +
+           component.class_name + (left_out->size() == 1 ? " does not have is" : " does not have are") +
+           " left out: " + first_of(*left_out);
+  } catch (const Error&) {  // loading says so
+    return {};
+  }
 }
 
 double weight_count(const Checkpoint& checkpoint, const std::string& role) {

@@ -51,6 +51,9 @@ uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& ro
 /// Whether it rounds weights to 8 bits that its files have packed or in 8 bits already. Throws as loading does.
 bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
+/// "FILE: 2 tensors that CLASS does not have are left out: ..."; empty where there are none, and where loading throws.
+std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
+
 /// By its config alone: how many weights it has, and whether any of them can be in 8 bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);

@@ -26,6 +26,7 @@
 #include "models/engine/text_stage.h"
 #include "models/engine/tile_retry.h"
 #include "models/engine/unless_cancelled.h"
+#include "models/engine/whole_files.h"
 #include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
@@ -145,6 +146,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   encoder_dtype_ = encodes_in_tf32_ ? at::kFloat : vae_dtype_;
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   warn_of_second_roundings();
+  warn_of_left_out();
 }
 
 Pipeline::~Pipeline() = default;
@@ -175,6 +177,14 @@ void Pipeline::warn_of_second_roundings() {
 
 std::string Pipeline::family() const {
   return find_family(folder_.pipeline_class())->name;
+}
+
+void Pipeline::warn_of_left_out() {
+  for (const std::string& role : folder_.roles()) {
+    if (!has_weights(role)) continue;
+    if (std::string warning = left_out_warning(folder_, role, dtype_); !warning.empty())
+      weight_warnings_.push_back(std::move(warning));
+  }
 }
 
 const std::string& Pipeline::model_hash() const {
@@ -307,7 +317,9 @@ LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& 
   work_or_retry_tiled(
       tiled, /*may_tile=*/true,
       [&](bool in_tiles) {
-        do_unless_cancelled(run.cancelled, [&] { latents = vae->encode(frames, in_tiles, progress); });
+        do_unless_cancelled(run.cancelled, [&] {
+          read_whole(folder_, {"vae"}, device_, [&] { latents = vae->encode(frames, in_tiles, progress); });
+        });
       },
       [this] { return make_room(); });
   return latents;
@@ -319,7 +331,8 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   check_images({.first = images.first != nullptr, .last = images.last != nullptr}, plan.latent.frames, spec_);
   if (spec_.image.has_context) {
     const auto encoder = load_image_encoder(folder_.component("image_encoder"), device_, at::kFloat);
-    conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder));
+    read_whole(folder_, {"image_encoder"}, device_,
+               [&] { conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder)); });
   }
   const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
   bool tiled = false;
@@ -391,11 +404,13 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
     // Several ranks agree between steps alone: one that left a step would leave the others waiting in an exchange.
     if (run.group == nullptr && is_cancelled(run)) throw Cancelled{};
   };
+  std::vector<std::string> transformers;
+  for (const ExpertSpec& expert : spec_.experts) transformers.push_back(expert.role);
   StageMeter meter(device_);
   while (!denoising.finished()) {
     if (any_rank(is_cancelled(run), run.group, device_)) stop_denoising(denoising, run);
     if (load_or_stop(denoising, run)) outcome.seconds.switch_transformer += meter.lap();
-    step_or_stop(denoising, run);
+    read_whole(folder_, transformers, device_, [&] { step_or_stop(denoising, run); });
     outcome.seconds.steps.push_back(meter.lap());
     if (run.step) run.step(denoising.done(), denoising.steps(), outcome.seconds.steps.back());
     if (keep_if_due(denoising, run)) outcome.seconds.keep += meter.lap();
@@ -495,12 +510,15 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
   const int64_t ranks = decoding_ranks(there, tiling, run.group, tiled);
   const int64_t rank = run.group == nullptr ? 0 : run.group->rank();
   Decoded result;
-  if (ranks > 1) {
-    const std::shared_ptr<Group> decoders = first_ranks(*run.group, ranks);
-    if (rank < ranks) result = decode_together(decoder(), there, run, *decoders);
-  } else if (rank == 0) {
-    result = decode_alone(decoder(), there, tiled, tiling == VaeTiling::automatic, run, [this] { return make_room(); });
-  }
+  read_whole(folder_, {"vae"}, device_, [&] {
+    if (ranks > 1) {
+      const std::shared_ptr<Group> decoders = first_ranks(*run.group, ranks);
+      if (rank < ranks) result = decode_together(decoder(), there, run, *decoders);
+    } else if (rank == 0) {
+      result =
+          decode_alone(decoder(), there, tiled, tiling == VaeTiling::automatic, run, [this] { return make_room(); });
+    }
+  });
   if (rank == 0) check_numbers(result.facts, dtype_);
   return result;
 }

@@ -141,7 +141,7 @@ class Pipeline {
   /// without.
   const std::string& why_idle_weights() const { return why_idle_weights_; }
   const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
-  /// Of what LoRAs hold and was left out, and of weights that are rounded twice.
+  /// Of what LoRAs and files of weights hold and was left out, and of weights that are rounded twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // its name
@@ -207,6 +207,7 @@ class Pipeline {
  private:
   void drop_idle_fp8();
   void warn_of_second_roundings();
+  void warn_of_left_out();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
   Loading loading() const;

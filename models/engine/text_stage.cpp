@@ -9,6 +9,7 @@
 #include "models/checkpoint/family.h"
 #include "models/engine/components.h"
 #include "models/engine/pipeline.h"
+#include "models/engine/whole_files.h"
 #include "models/text/prepared_prompt.h"
 #include "models/text/unicode.h"
 #include "models/weights/device.h"
@@ -16,6 +17,8 @@
 
 namespace sparsereel::models {
 namespace {
+
+constexpr const char* kRole = "text_encoder";
 
 /// int64 [1, count]: the first ones.
 at::Tensor ids_of(const TokenIds& prompt, int64_t count) {
@@ -58,7 +61,7 @@ TextStage::TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device
     : folder_(folder), spec_(spec), device_(device), format_(format), offload_(offload) {}
 
 void TextStage::check() {
-  const auto encoder = load_text_encoder(folder_.component("text_encoder"), at::kMeta, format_);
+  const auto encoder = load_text_encoder(folder_.component(kRole), at::kMeta, format_);
   load_tokenizer();
   if (tokenizer_) check_vocabulary(encoder->vocab_size());
 }
@@ -79,7 +82,7 @@ bool TextStage::fits() const {
 }
 
 bool TextStage::fits_beside(uint64_t bytes) const {
-  return bytes + weight_bytes(folder_, "text_encoder", format_) <= free_memory(device_) / 4 * 3;
+  return bytes + weight_bytes(folder_, kRole, format_) <= free_memory(device_) / 4 * 3;
 }
 
 /// The encoder is the largest part of some checkpoints.
@@ -88,20 +91,26 @@ bool TextStage::streams() const {
 }
 
 void TextStage::load() {
-  if (!encoder_ && !streams()) encoder_ = load_text_encoder(folder_.component("text_encoder"), device_, format_);
+  if (!encoder_ && !streams()) encoder_ = load_text_encoder(folder_.component(kRole), device_, format_);
 }
 
 /// Its files stay open for the next prompt, wherever the folder is by then, but not in memory.
 void TextStage::release() {
   encoder_.reset();
-  for (const auto& file : folder_.component("text_encoder").files)
+  for (const auto& file : folder_.component(kRole).files)
     for (const TensorEntry& entry : file->entries()) file->release(entry);
 }
 
 Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
+  Conditioning encoded;
+  read_whole(folder_, {kRole}, device_, [&] { encoded = encode_texts(plan, warnings); });
+  return encoded;
+}
+
+Conditioning TextStage::encode_texts(const Plan& plan, std::vector<std::string>* warnings) {
   std::unique_ptr<TextEncoder> streamed;
-  if (!encoder_) streamed = load_text_encoder(folder_.component("text_encoder"), device_, format_, Residence::file);
+  if (!encoder_) streamed = load_text_encoder(folder_.component(kRole), device_, format_, Residence::file);
   const TextEncoder& encoder = encoder_ ? *encoder_ : *streamed;
   std::vector<TokenIds> prompts;
   const auto add = [&](const char* name, const std::string& text, const PromptRules& rules) {

@@ -45,6 +45,7 @@ class TextStage {
   Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
 
  private:
+  Conditioning encode_texts(const Plan& plan, std::vector<std::string>* warnings);
   void load_tokenizer();
   void check_vocabulary(int64_t encoders) const;
   TokenIds token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,

@@ -31,6 +31,8 @@ enum class Dtype {
   q4_k,
   q5_k,
   q6_k,
+  iq4_nl,
+  iq4_xs,
 };
 
 }  // namespace sparsereel::models

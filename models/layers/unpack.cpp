@@ -60,6 +60,10 @@ Format format_of(Dtype dtype) {
       return format<Dtype::q5_k>();
     case Dtype::q6_k:
       return format<Dtype::q6_k>();
+    case Dtype::iq4_nl:
+      return format<Dtype::iq4_nl>();
+    case Dtype::iq4_xs:
+      return format<Dtype::iq4_xs>();
     default:
       return {};
   }

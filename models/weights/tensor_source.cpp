@@ -14,9 +14,11 @@ namespace {
 
 /// A tensor over the mapping's own bytes; it keeps the mapping alive. Read-only memory.
 at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
-  void* data = const_cast<std::byte*>(file.data(entry).data());
-  return at::from_blob(
-      data, shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));
+  void* data = const_cast<std::byte*>(file.covered(entry).data());
+  const auto keep = [mapping = file.mapping()](void*) {};
+  const at::TensorOptions options = at::TensorOptions().dtype(stored);
+  if (entry.strides.empty()) return at::from_blob(data, shape, keep, options);
+  return at::from_blob(data, shape, entry.strides, keep, options);
 }
 
 at::Tensor halves_in_order(const TensorEntry& entry, const at::Tensor& bytes) {
@@ -27,11 +29,21 @@ at::Tensor halves_in_order(const TensorEntry& entry, const at::Tensor& bytes) {
 
 at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
   file.prefetch(entry);
+  if (!entry.strides.empty()) {
+    const at::Tensor contiguous = alias(file, entry, entry.shape, *scalar_type(entry.dtype)).contiguous();
+    file.release(entry);
+    return halves_in_order(entry, contiguous.view(-1).view(at::kByte).to(device));
+  }
   if (device.is_cpu())
     return halves_in_order(entry, alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte));
   at::Tensor bytes = uploader.upload(file.data(entry));
   file.release(entry);
   return halves_in_order(entry, bytes);
+}
+
+/// Whether the file has its elements one after the other as torch has them.
+bool lies_in_order(const TensorEntry& entry) {
+  return !entry.halves_swapped && entry.strides.empty();
 }
 
 /// The numbers that lie in one block.
@@ -67,7 +79,7 @@ class MappedTensors final : public TensorSource {
     const auto& [index, entry] = component_.tensors.at(tensor.name);
     const TensorFile& file = *component_.files[index];
     file.prefetch(*entry);
-    if (device_.is_cpu() || entry->halves_swapped) {
+    if (device_.is_cpu() || !lies_in_order(*entry)) {
       to.copy_(bytes_of(file, *entry, device_, uploader_).view(to.sizes()));
     } else {
       uploader_.upload(file.data(*entry), to);
@@ -184,7 +196,7 @@ at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::Sca
     return unpack(bytes, {{entry.dtype, rows, columns, 0}}, {}, dtype).view(entry.shape);
   }
   const at::ScalarType stored = *scalar_type(entry.dtype);
-  if (entry.halves_swapped) return bytes_of(file, entry, device, uploader).view(stored).view(entry.shape).to(dtype);
+  if (!lies_in_order(entry)) return bytes_of(file, entry, device, uploader).view(stored).view(entry.shape).to(dtype);
   const at::Tensor source = alias(file, entry, entry.shape, stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
   file.prefetch(entry);

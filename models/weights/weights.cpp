@@ -111,6 +111,39 @@ void append_list(std::string& text, const char* kind, const std::vector<std::str
   text += std::to_string(names.size()) + " " + kind + ": " + first_of(names);
 }
 
+/// Names that the module asked for tell which others are its own: those of a layer that the config leaves out, or of
+/// one more block, make another model. A counter or a marker that a trainer left does not.
+class KnownNames {
+ public:
+  explicit KnownNames(const std::set<std::string>& used) {
+    for (const std::string& name : used) {
+      last_.insert(last_of(name));
+      layers_.insert(layer_of(name));
+      if (const std::string list = list_of(name); !list.empty()) layers_.insert(list);
+    }
+  }
+
+  bool has_place_for(const std::string& name) const {
+    const std::string layer = layer_of(name), list = list_of(name);
+    const auto is_known = [&](const std::string& place) { return !place.empty() && layers_.contains(place); };
+    return last_.contains(last_of(name)) && (is_known(layer) || is_known(list));
+  }
+
+ private:
+  static std::string last_of(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+  static std::string layer_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
+  /// "blocks." of "blocks.0.attn1.to_q.weight"; empty where no part is a number.
+  static std::string list_of(const std::string& name) {
+    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      const size_t end = name.find_first_not_of("0123456789", dot + 1);
+      if (end != dot + 1 && end != std::string::npos && name[end] == '.') return name.substr(0, dot + 1);
+    }
+    return {};
+  }
+
+  std::set<std::string> last_, layers_;
+};
+
 }  // namespace
 
 bool is_stand_in(const at::Tensor& tensor) {
@@ -127,7 +160,7 @@ WeightReader::WeightReader(const Component& component, at::Device device, Weight
       format_(format),
       source_(open_source(component, device, format.dtype)),
       uploader_(device) {
-  for (const auto& file : component.files) check_quantization(*file);
+  check_quantization(component.files);
 }
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
@@ -428,12 +461,18 @@ at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
 }
 
 void WeightReader::check_complete() const {
+  component_.check_whole();
+  const KnownNames known(used_);
   std::vector<std::string> unexpected;
   for (const StoredTensor& tensor : source_->list()) {
     const auto begins = [&](const std::string& prefix) { return tensor.name.starts_with(prefix); };
     const bool ignored = is_about_quantization(tensor.name) || std::ranges::any_of(ignored_prefixes_, begins);
-    if (!ignored && !used_.contains(tensor.name))
-      unexpected.push_back(in_quotes(component_.name_in_file(tensor.name)) + " " + text_of(tensor.shape));
+    if (ignored || used_.contains(tensor.name)) continue;
+    const std::string text = in_quotes(component_.name_in_file(tensor.name)) + " " + text_of(tensor.shape);
+    if (known.has_place_for(tensor.name))
+      unexpected.push_back(text);
+    else if (component_.left_out != nullptr)
+      component_.left_out->push_back(text);
   }
   std::string lists;
   append_list(lists, "missing", missing_);

@@ -55,7 +55,9 @@ class WeightReader {
   /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
   void ignore_prefix(const std::string& prefix);
   /// Throws one Error listing every missing, unexpected and misshaped tensor by name (the first 20 of each kind, and
-  /// the count).
+  /// the count). A tensor is unexpected if it is called like a weight of the module and belongs to one of its layers or
+  /// lists of blocks. Throws Error likewise where a file got shorter while it was read. Any other one that nobody asked
+  /// for is left out, and added to Component::left_out.
   void check_complete() const;
 
   at::Device device() const { return device_; }

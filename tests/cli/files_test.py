@@ -6,7 +6,8 @@ import shutil
 import unittest
 from pathlib import Path
 
-import quantised
+import quantised  # which knows the way to make_corpus
+import make_corpus
 from model_files import install, write_shards
 from published import authors_clip, authors_name, authors_t5_name, authors_vae_name, authors_vae_name_5b
 from quantised import write_pth
@@ -72,6 +73,121 @@ class SingleFiles(CommandLineTest):
     def refused(self, words, *arguments):
         self.fail_with(self.run_program('generate', '-p', 'a red circle', '--device', 'cpu', *arguments, '-o', 'clip.mp4'), 2, *words)
         self.assertFalse((self.folder / 'clip.mp4').exists())
+
+
+class AsTheyAreFound(SingleFiles):
+    """Folders and files as downloads and trainers leave them."""
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder_of(WAN)
+        self.transformer = read_weights(self.model / 'transformer')
+        self.write_transformer(self.transformer)
+
+    def write_transformer(self, tensors):
+        """All in one file."""
+        for file in (self.model / 'transformer').glob('*.safetensors*'):
+            file.unlink()
+        write_safetensors(self.model / 'transformer' / 'diffusion_pytorch_model.safetensors', tensors)
+
+    def warned(self, *arguments):
+        """Frames of the run, and the lines about what was left out."""
+        result = self.run_program('generate', *self.small, *arguments, '-o', 'a.safetensors')
+        self.succeed(result)
+        return read_safetensors(self.folder / 'a.safetensors')['frames'], [line for line in result.stderr.splitlines() if 'left out' in line]
+
+    def test_torch_files_that_torch_reads(self):
+        usual = self.video('-m', self.model)
+        step = make_corpus.torch_tensor(make_corpus.Stored('LongStorage', '0', 1), 0, (), ())
+        for how in ({'beside': {'lr': 1e-4, 'epoch': 3, 'args': {'eps': 1e-8, 'betas': (0.9, 0.99)}, 'step': step}}, {'parameters': True}, {'transposed': True}):
+            with self.subTest(how):
+                self.assertEqual(self.video('-m', self.model, '--transformer', write_pth(self.folder / 'a.pth', self.transformer, **how)), usual)
+
+    def test_torch_files_in_a_folder_of_diffusers(self):
+        usual = self.video('-m', self.model)
+        for role, name in (('transformer', 'diffusion_pytorch_model.bin'), ('text_encoder', 'pytorch_model.bin')):
+            tensors = read_weights(self.model / role)
+            for file in (self.model / role).glob('*.safetensors*'):
+                file.unlink()
+            write_pth(self.model / role / name, tensors)
+        self.assertEqual(self.video('-m', self.model), usual)
+        names = sorted(tensors)
+        (self.model / 'text_encoder' / 'pytorch_model.bin').unlink()
+        weight_map = {}
+        for i in range(2):
+            shard = f'pytorch_model-{i + 1:05}-of-00002.bin'
+            write_pth(self.model / 'text_encoder' / shard, {name: tensors[name] for name in names[i::2]})
+            weight_map |= dict.fromkeys(names[i::2], shard)
+        (self.model / 'text_encoder' / 'pytorch_model.bin.index.json').write_text(json.dumps({'weight_map': weight_map}))
+        self.assertEqual(self.video('-m', self.model), usual)
+
+    def test_tensors_that_the_model_does_not_have(self):
+        usual, none = self.warned('-m', self.model)
+        self.assertEqual(none, [])
+        self.write_transformer(self.transformer | {'zz_marker': ('F16', [0], b''), 'step': ('F32', [1], bytes(4)), 'extra.weight': ('F16', [3], bytes(6))})
+        frames, warnings = self.warned('-m', self.model)
+        self.assertEqual(frames, usual)
+        self.assertEqual(len(warnings), 1, warnings)
+        for word in ('transformer', '3 tensors', '"extra.weight" [3]', '"step" [1]', '"zz_marker" [0]'):
+            self.assertIn(word, warnings[0])
+        self.write_transformer(self.transformer | {'blocks.7.attn1.to_q.weight': ('F16', [1], bytes(2))})
+        self.refused(['1 unexpected: "blocks.7.attn1.to_q.weight"'], '-m', self.model)
+        self.write_transformer(dict(list(self.transformer.items())[1:]) | {'step': ('F32', [1], bytes(4))})
+        self.refused(['1 missing'], '-m', self.model)
+
+    def test_an_index_that_disagrees_with_its_shards(self):
+        usual, index = self.video('-m', self.model), self.model / 'transformer' / 'diffusion_pytorch_model.safetensors.index.json'
+        (self.model / 'transformer' / 'diffusion_pytorch_model.safetensors').unlink()
+        for inside, listed, warnings in ((True, False, 1), (False, True, 0), (True, True, 1)):
+            with self.subTest(inside=inside, listed=listed):
+                extra = {'extra.weight': ('F16', [3], bytes(6))}
+                write_shards(self.model / 'transformer', self.transformer | (extra if inside else {}))
+                content = json.loads(index.read_text())
+                content['weight_map'].pop('extra.weight', None)
+                if listed:
+                    content['weight_map']['extra.weight'] = 'diffusion_pytorch_model-00001-of-00002.safetensors'
+                index.write_text(json.dumps(content))
+                frames, told = self.warned('-m', self.model)
+                self.assertEqual(frames, usual)
+                self.assertEqual(len(told), warnings, told)
+
+    def test_other_names_of_a_models_folder(self):
+        usual = self.video('-m', self.model)
+        self.assertEqual(self.video('-m', self.model / 'model_index.json'), usual)
+        cache = self.folder / 'hub' / 'models--Acme--Wan'
+        (cache / 'snapshots').mkdir(parents=True)
+        (cache / 'refs').mkdir()
+        (cache / 'refs' / 'main').write_text('0123')
+        self.model.rename(cache / 'snapshots' / '0123')
+        (cache / 'snapshots' / '4567').mkdir()
+        self.assertEqual(self.video('-m', cache), usual)
+        (cache / 'refs' / 'main').write_text('89ab')
+        self.refused(['models--Acme--Wan', 'cache of Hugging Face', 'refs/main'], '-m', cache)
+
+    def test_files_that_are_no_weights_are_called_what_they_are(self):
+        old = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.' + bytes(200)
+        for name, content, word in (('old.pth', old, 'torch.save() in its format from before version 1.6'), ('a.safetensors', b'<!DOCTYPE html><html>404</html>', 'web page')):
+            (self.folder / name).write_bytes(content)
+            self.refused([name, word], '-m', self.model, '--transformer', name)
+        self.refused(['config.json', 'no index of shards'], '-m', self.model, '--transformer', self.model / 'transformer' / 'config.json')
+
+    def test_parts_of_a_split_file(self):
+        usual, names = self.video('-m', self.model), sorted(self.transformer)
+        parts = [self.folder / f'wan-{i + 1:05}-of-00002.gguf' for i in range(2)]
+        for i, part in enumerate(parts):
+            quantised.write_gguf(part, {authors_name(name): self.transformer[name] for name in names[i::2]})
+        for part in parts:
+            self.assertEqual(self.video('-m', self.model, '--transformer', part), usual)
+        parts[1].unlink()
+        self.refused(['wan-00001-of-00002.gguf, part 1 of 2', 'missing parts (1): "wan-00002-of-00002.gguf"'], '-m', self.model, '--transformer', parts[0])
+        alone = quantised.write_gguf(self.folder / 'alone.gguf', {authors_name(name): self.transformer[name] for name in names[::2]}, quantised.gguf_key('split.count', 2), 1)
+        self.refused(['alone.gguf', 'one of 2 parts of a split GGUF'], '-m', self.model, '--transformer', alone)
+
+    def test_a_vae_whose_convolutions_have_four_dimensions(self):
+        usual = self.video('-m', self.model)
+        folded = {authors_vae_name(name): (dtype, [shape[0] * shape[1], *shape[2:]] if len(shape) == 5 else shape, data)
+                  for name, (dtype, shape, data) in read_weights(self.model / 'vae').items()}
+        self.assertTrue(any(len(shape) == 4 and shape[0] > 48 for _, shape, _ in folded.values()))
+        self.assertEqual(self.video('-m', self.model, '--vae', quantised.write_gguf(self.folder / 'vae.gguf', folded)), usual)
 
 
 class Models(SingleFiles):

@@ -106,8 +106,9 @@ def gguf_key(name, value):
     return gguf_text(name) + struct.pack('<I', kind) + data
 
 
-def write_pth(path, tensors=None, **models):
-    """As torch.save() does, a storage a tensor; tensors as above, or models by their names as a trainer saves them."""
+def write_pth(path, tensors=None, beside=None, transposed=False, parameters=False, **models):
+    """As torch.save() does, a storage a tensor; tensors as above, or models by their names as a trainer saves them. beside: what stands beside a "state_dict";
+    transposed: matrices lie by columns."""
     storages = {}
 
     def state_of(tensors):
@@ -116,10 +117,16 @@ def write_pth(path, tensors=None, **models):
             strides, key = [1], str(len(storages))
             for size in reversed(shape[1:]):
                 strides.insert(0, size * strides[0])
+            if transposed and len(shape) == 2:
+                (rows, columns), size = shape, SIZES[dtype]
+                strides = [1, rows]
+                data = b''.join(data[size * (row * columns + column):][:size] for column in range(columns) for row in range(rows))
             stored = make_corpus.Stored(STORAGES[dtype], key, len(data) // SIZES[dtype])
             state[name] = make_corpus.torch_tensor(stored, 0, tuple(shape), tuple(strides))
+            if parameters:
+                state[name] = make_corpus.Call(make_corpus.UTILS._rebuild_parameter, state[name], True, make_corpus.collections.OrderedDict())
             storages[key] = data
         return state
     value = {name: state_of(each) for name, each in models.items()} if tensors is None else state_of(tensors)
-    path.write_bytes(make_corpus.torch_zip(value, storages))
+    path.write_bytes(make_corpus.torch_zip(value if beside is None else {'state_dict': value} | beside, storages))
     return path

@@ -182,9 +182,14 @@ class TorchStandIn(types.ModuleType):
             setattr(self, key, member)
 
 
-STORAGES = {name: type(name, (), {}) for name in ("FloatStorage", "HalfStorage", "BFloat16Storage", "LongStorage")}
-sys.modules["torch"] = TorchStandIn("torch", **STORAGES)
-sys.modules["torch._utils"] = TorchStandIn("torch._utils", _rebuild_tensor_v2=lambda: 0, _rebuild_parameter=lambda: 0)
+STORAGES = {name: type(name, (), {}) for name in ("FloatStorage", "HalfStorage", "BFloat16Storage", "LongStorage", "ComplexFloatStorage")}
+VALUES = {name: type(name, (), {}) for name in ("Size", "float8_e4m3fn", "Tensor")}
+UNTYPED = type("UntypedStorage", (), {})
+sys.modules["torch"] = TorchStandIn("torch", **STORAGES, **VALUES)
+sys.modules["torch.storage"] = TorchStandIn("torch.storage", UntypedStorage=UNTYPED)
+UTILS = sys.modules["torch._utils"] = TorchStandIn("torch._utils", _rebuild_tensor_v2=lambda: 0, _rebuild_tensor_v3=lambda: 0, _rebuild_parameter=lambda: 0,
+                                                   _rebuild_parameter_with_state=lambda: 0)
+FROM_TYPE = (sys.modules.setdefault("torch._tensor", TorchStandIn("torch._tensor", _rebuild_from_type_v2=lambda: 0)))._rebuild_from_type_v2
 
 
 class Stored:
@@ -244,6 +249,19 @@ def torch_zip_files():
     yield "valid_averaged_generator", torch_zip({"critic": other, "generator": other, "generator_ema": state, "step": 600})
     yield "valid_averaged_model", torch_zip({"model": other, "ema": state, "epoch": 1})
     yield "valid_two_models", torch_zip({"critic": other, "generator": state})
+    yield "valid_beside", torch_zip({"state_dict": state, "lr": 1e-4, "args": {"eps": 1e-8}, "big": 2**100, "set": {1, 2}, "raw": b"ab", "i": 1j, "count": collections.Counter("aab"),
+                                     "step": torch_tensor(Stored("LongStorage", "1", 1), 0, (), ())}, {"0": struct.pack("<6f", *range(6)), "1": bytes(8)})
+    parameter = Call(UTILS._rebuild_parameter, torch_tensor(None, 0, Call(VALUES["Size"], (2, 3))), True, collections.OrderedDict())
+    yield "valid_parameter", torch_zip({"w": parameter})
+    yield "valid_attributes", torch_zip({"w": Call(UTILS._rebuild_parameter_with_state, torch_tensor(), True, collections.OrderedDict(), {"tag": 1})})
+    yield "valid_of_type", torch_zip({"w": Call(FROM_TYPE, UTILS._rebuild_tensor_v2, VALUES["Tensor"], (Stored(), 0, (2, 3), (3, 1), False, collections.OrderedDict()), {})})
+    yield "valid_pairs", torch_zip({"model": Call(collections.OrderedDict, [["w", torch_tensor()]])})
+    yield "valid_complex_beside", torch_zip({"w": torch_tensor(), "freqs": torch_tensor(Stored("ComplexFloatStorage", "1", 2), 0, (2,), (1,))}, {"0": struct.pack("<6f", *range(6)), "1": bytes(16)})
+    yield "strided", torch_zip({"across": torch_tensor(None, 0, (2, 3), (1, 2)), "same": torch_tensor(None, 1, (2, 3), (0, 1)), "slice": torch_tensor(None, 1, (2, 2), (3, 1)),
+                                "none": torch_tensor(None, 0, (0, 3), (7, 7))})
+    float8 = Call(UTILS._rebuild_tensor_v3, Stored(id=("storage", UNTYPED, "0", "cpu", 24)), 4, (2, 3), (3, 1), False, collections.OrderedDict(), VALUES["float8_e4m3fn"])
+    yield "float8", torch_zip({"w": float8})
+    yield "untyped", torch_zip({"w": torch_tensor(Stored(id=("storage", UNTYPED, "0", "cpu", 24)))})
     yield "valid_ones", torch_zip({"w": torch_tensor(None, 0, (1, 6, 1), (77, 1, 5))})
     yield "valid_other_root", torch_zip({"w": torch_tensor()}, root="Wan2.1_VAE/")
     yield "valid_comment", torch_zip({"w": torch_tensor()})[:-2] + b"\5\0PK\5\6!"
@@ -270,7 +288,8 @@ def torch_zip_files():
     yield "big_endian", torch_zip({"w": torch_tensor()}, others=[("byteorder", b"big")])
     yield "calls_system", torch_zip({"w": Call(os.system, "true")})
     yield "calls_eval", torch_zip({"w": Call(eval, "1")})
-    yield "calls_parameter", torch_zip({"w": Call(sys.modules["torch._utils"]._rebuild_parameter, torch_tensor(), True, collections.OrderedDict())})
+    yield "calls_of_type", torch_zip({"w": Call(FROM_TYPE, os.system, VALUES["Tensor"], ("true",), {})})
+    yield "calls_of_type_twice", torch_zip({"w": Call(FROM_TYPE, FROM_TYPE, VALUES["Tensor"], (FROM_TYPE, VALUES["Tensor"], (), {}), {})})
     yield "calls_dictionary_of", torch_zip({"w": Call(collections.OrderedDict, [("a", 1)])})
     yield "calls_storage", torch_zip({"w": Call(STORAGES["FloatStorage"], 1)})
     yield "calls_text", torch_zip(text=b"\x80\x02X\1\0\0\0a)R.")
@@ -284,7 +303,7 @@ def torch_zip_files():
     yield "name_twice", torch_zip(text=torch_pickle({"w": torch_tensor(), "v": torch_tensor()}).replace(b"X\1\0\0\0v", b"X\1\0\0\0w"))
     for name, arguments in {"offset": (None, 1), "offset_negative": (None, -1), "offset_huge": (None, 2**62), "shape": (None, 0, (7,), (1,)), "shape_text": (None, 0, ("6",), (1,)),
                             "shape_negative": (None, 0, (-6,), (1,)), "shape_overflow": (None, 0, (2**32, 2**32), (2**32, 1)), "shape_long": (None, 0, (1,) * 65, (1,) * 65),
-                            "strides": (None, 0, (2, 3), (1, 2)), "strides_zero": (None, 0, (2, 3), (0, 1)), "strides_few": (None, 0, (2, 3), (1,)),
+                            "strides_beyond": (None, 0, (2, 3), (1, 3)), "strides_overflow": (None, 0, (3, 3), (2**62, 1)), "strides_negative": (None, 0, (2, 3), (-1, 1)), "strides_few": (None, 0, (2, 3), (1,)),
                             "storage_short": (Stored(count=7),), "storage_huge": (Stored(count=2**61),), "storage_missing": (Stored(key="9"),),
                             "storage_path": (Stored(key="../data.pkl"),), "storage_tensor": (torch_tensor(),), "storage_kind": (Stored(id=("storage", "a", "0", "cpu", 6)),),
                             "storage_class": (Stored(id=("storage", collections.OrderedDict, "0", "cpu", 6)),), "storage_module": (Stored(id=("module", 1, 2, 3, 4)),),
@@ -297,7 +316,7 @@ def torch_zip_files():
                        "set_none": b"NNNs.", "set_odd": b"}(Nu.", "set_list": b"]NNs.", "append_dictionary": b"}Na.", "build_none": b"NNb.", "persistent_none": b"NQ.",
                        "inst": b"(ios\nsystem\n.", "stack_global": b"\x8c\2os\x8c\6system\x93.", "global_cut": b"cos", "global_long": b"c" + b"a" * 4000 + b"\n",
                        "text_huge": b"X\xff\xff\xff\xff.", "long_huge": b"\x8a\xff" + bytes(255) + b".", "long_none": b"\x8a\0.", "long_negative": b"\x8a\1\xff.",
-                       "float": b"G" + bytes(8) + b".", "deep": b"(" * 2000 + b"t" * 2000 + b".", "no_stop": b"N" * 100}.items():
+                       "float": b"G" + bytes(8) + b".", "deep": b"(" * 2000 + b"t" * 2000 + b".", "repeats": b"ctorch\nSize\nq\0(" + b"N" * 2000 + b"tq\1" + b"h\0h\1\x85R" * 2000 + b".", "no_stop": b"N" * 100}.items():
         yield f"pickle_{name}", torch_zip(text=text)
 
 

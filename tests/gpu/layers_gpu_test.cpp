@@ -398,9 +398,9 @@ TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
 
 /// The same bits, whatever bytes, but for what NaN is made of.
 TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
-  for (const Dtype dtype :
-       {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0, Dtype::q4_1,
-        Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k, Dtype::q5_k, Dtype::q6_k}) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0,
+                            Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k,
+                            Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs}) {
     const int64_t rows = 37, columns = 768;  // no whole number of a block's shares
     const at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
     const std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};

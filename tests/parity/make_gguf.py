@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_gguf.py: writes data/gguf/blocks.gguf, a tensor of each type that the reader takes, with the package gguf, and beside it blocks.safetensors,
-the same tensors in fp32 as that package unpacks them. The package packs no K types: those are random bytes with scales of the size that weights have. Needs gguf 0.19 and
+the same tensors in fp32 as that package unpacks them. The package packs no K and IQ types: those are random bytes with scales of the size that weights have. Needs gguf 0.19 and
 safetensors."""
 import pathlib
 
@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "gguf"
 PACKED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
-RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}  # where a block's half-precision numbers stand
+RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # where a block's half-precision numbers stand
 
 
 def random_blocks(generator, kind, scales):

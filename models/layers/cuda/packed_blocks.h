@@ -45,6 +45,13 @@ SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
   return {(s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};
 }
 
+/// One of the 16 levels that four bits stand for in ggml's IQ4 formats: finer near zero. Eight signed bytes in each
+/// number, the first level lowest.
+SPARSEREEL_BOTH inline float iq4_level(int index) {
+  const uint64_t eight = index < 8 ? 0xF6EADDCFBFAD9881 : 0x7159453526190D01;
+  return static_cast<float>(static_cast<int8_t>(eight >> 8 * (index % 8) & 0xFF));
+}
+
 }  // namespace packed
 
 /// For each packed dtype: elements and bytes of a block, and at() which unpacks eight elements from `first` on, a
@@ -161,6 +168,34 @@ struct PackedBlock<Dtype::q2_k> {
     const float minimum = packed::half_at(block + 82) * static_cast<float>(group >> 4);
     for (int i = 0; i < kUnpackedAtOnce; ++i)
       out[i] = scale * static_cast<float>(block[16 + 32 * half + l + i] >> 2 * pair & 3) - minimum;
+  }
+};
+
+/// Levels of four bits, for 32 with a scale; element j and j + 16 share a byte.
+template <>
+struct PackedBlock<Dtype::iq4_nl> {
+  static constexpr int elements = 32, bytes = 18;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const float scale = packed::half_at(block);
+    for (int i = 0; i < kUnpackedAtOnce; ++i)
+      out[i] = scale * packed::iq4_level(packed::nibble(block[2 + (first + i) % 16], first >= 16));
+  }
+};
+
+/// The same for 256 in groups of 32 with a scale of 6 bits each, whose low four and high two bits lie apart.
+template <>
+struct PackedBlock<Dtype::iq4_xs> {
+  static constexpr int elements = 256, bytes = 136;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const int group = first / 32, l = first % 32;
+    const int high = block[2 + group / 4] >> 2 * (group % 4) & 3;
+    const int six = packed::nibble(block[4 + group / 2], group % 2 == 1) | high << 4;
+    const float scale = packed::half_at(block) * static_cast<float>(six - 32);
+    const uint8_t* values = block + 8 + 16 * group;
+    for (int i = 0; i < kUnpackedAtOnce; ++i)
+      out[i] = scale * packed::iq4_level(packed::nibble(values[(l + i) % 16], l >= 16));
   }
 };
 

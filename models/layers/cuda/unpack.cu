@@ -104,6 +104,8 @@ void launch_dtype(const UnpackRows& p, Stream stream) {
     SPARSEREEL_CASE(q4_k)
     SPARSEREEL_CASE(q5_k)
     SPARSEREEL_CASE(q6_k)
+    SPARSEREEL_CASE(iq4_nl)
+    SPARSEREEL_CASE(iq4_xs)
 #undef SPARSEREEL_CASE
     default:
       return;

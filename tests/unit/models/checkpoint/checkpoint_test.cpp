@@ -124,31 +124,87 @@ TEST_F(CheckpointTest, MissingShardIsNamed) {
   EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1)", "diffusion_pytorch_model-00002-of-00002.safetensors"}));
 }
 
-TEST_F(CheckpointTest, EveryDisagreementOfIndexAndShardsIsInOneError) {
-  std::string moved, dropped;
+TEST_F(CheckpointTest, TensorsAreThoseOfTheShardsWhateverTheIndexListsBesides) {
+  const TensorTable whole = open().component("transformer").tensors;
   edit(kIndex, [&](json& index) {
     json& map = index["weight_map"];
-    moved = map.begin().key();
-    dropped = std::next(map.begin()).key();
-    const std::string shard = map[moved];
-    const bool first = shard.find("00001-of") != std::string::npos;
-    map[moved] = std::string("diffusion_pytorch_model-0000") + (first ? "2" : "1") + "-of-00002.safetensors";
+    const std::string moved = map.begin().key(), dropped = std::next(map.begin()).key(), shard = map[moved];
+    map[moved] = std::string("diffusion_pytorch_model-0000") +
+                 (shard.find("00001-of") == std::string::npos ? "1" : "2") + "-of-00002.safetensors";
     map.erase(dropped);
     map["invented.weight"] = shard;
-    map["lost.weight"] = "diffusion_pytorch_model-00003-of-00003.safetensors";
   });
-  EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1): \"diffusion_pytorch_model-00003-of-00003.safetensors\"",
-                                 "tensors that their shard lacks (2)", "\"invented.weight\"", "\"" + moved + "\"",
-                                 "tensors that the index does not list (1): \"" + dropped + "\"",
-                                 "tensors in a shard that the index does not name for them (1)"}));
+  const Checkpoint model = open();
+  const TensorTable& found = model.component("transformer").tensors;
+  ASSERT_EQ(found.size(), whole.size());
+  for (const auto& [name, place] : whole) EXPECT_EQ(found.at(name).first, place.first) << name;
 }
 
-TEST_F(CheckpointTest, LongListsAreCut) {
+TEST_F(CheckpointTest, AMissingShardIsNamedWithAllOthers) {
   edit(kIndex, [&](json& index) {
     for (int i = 0; i < 1000; ++i)
-      index["weight_map"]["invented." + std::to_string(i)] = "diffusion_pytorch_model-00001-of-00002.safetensors";
+      index["weight_map"]["a"] = index["weight_map"]["b" + std::to_string(i)] = "lost" + std::to_string(i);
   });
-  EXPECT_TRUE(transformer_fails({"tensors that their shard lacks (1000)", ", ..."}));
+  EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1000): \"lost0\"", ", ..."}));
+}
+
+/// Files of one tensor "w", which holds `value`, and one more that is called as the file.
+class SplitFiles : public ::testing::Test {
+ protected:
+  void write(const std::string& name, char value, bool with_w = true) const {
+    const std::string data(4, value);
+    std::vector<TensorView> tensors = {{"of " + name, Dtype::u8, {4}, std::as_bytes(std::span(data))}};
+    if (with_w) tensors.push_back({"w", Dtype::u8, {4}, std::as_bytes(std::span(data))});
+    write_safetensors(folder_ / name, tensors);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(SplitFiles, OfATensorInTwoShardsTheIndexSaysWhichCounts) {
+  write("a.safetensors", 1);
+  write("b.safetensors", 2);
+  const auto value_by = [&](const json& map) {
+    write_text(folder_ / "x.index.json", json{{"weight_map", map}}.dump());
+    const StoredWeights weights = open_weights(folder_ / "x.index.json");
+    EXPECT_EQ(weights.tensors.size(), 3U);
+    const auto& [file, entry] = weights.tensors.at("w");
+    return static_cast<int>(weights.files[file]->data(*entry)[0]);
+  };
+  const json both = {{"of a.safetensors", "a.safetensors"}, {"of b.safetensors", "b.safetensors"}};
+  for (const auto& [shard, value] : {std::pair("a.safetensors", 1), {"b.safetensors", 2}}) {
+    json map = both;
+    map["w"] = shard;
+    EXPECT_EQ(value_by(map), value);
+  }
+  EXPECT_TRUE(throws_error([&] { value_by(both); },
+                           {"x.index.json", "tensors in two shards (1): \"w\" in a.safetensors and b.safetensors"}));
+}
+
+TEST_F(SplitFiles, PartsAreFoundByTheirNames) {
+  for (int i = 1; i <= 3; ++i) write("w-0000" + std::to_string(i) + "-of-00003.safetensors", 1, i == 2);
+  for (int i = 1; i <= 3; ++i) {
+    const StoredWeights weights = open_weights(folder_ / ("w-0000" + std::to_string(i) + "-of-00003.safetensors"));
+    EXPECT_EQ(weights.files.size(), 3U);
+    EXPECT_EQ(weights.tensors.size(), 4U);
+  }
+  fs::remove(folder_ / "w-00003-of-00003.safetensors");
+  EXPECT_TRUE(throws_error(
+      [&] { open_weights(folder_ / "w-00001-of-00003.safetensors"); },
+      {"w-00001-of-00003.safetensors, part 1 of 3,", "missing parts (1): \"w-00003-of-00003.safetensors\""}));
+  write("w-00003-of-00003.safetensors", 1);
+  EXPECT_TRUE(
+      throws_error([&] { open_weights(folder_ / "w-00001-of-00003.safetensors"); }, {"tensors in two shards (1)"}));
+}
+
+TEST(PartNames, AreThoseOfSplitFilesAlone) {
+  const auto part = part_name("/models/wan-Q8-02-of-10.gguf");
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->number, 2U);
+  EXPECT_EQ(part->of(2), "wan-Q8-02-of-10.gguf");
+  EXPECT_EQ(part->of(10), "wan-Q8-10-of-10.gguf");
+  for (const char* whole : {"wan.gguf", "wan-00001-of-00001.gguf", "wan-00003-of-00002.gguf", "wan-0-of-2.gguf",
+                            "-00001-of-00002.gguf", "wan-00001-of-00002", "a-1-of-9999999.gguf"})
+    EXPECT_FALSE(part_name(whole)) << whole;
 }
 
 TEST_F(CheckpointTest, IndexOfWrongTypesIsRefused) {
@@ -176,6 +232,21 @@ TEST_F(CheckpointTest, OtherWeightFormatsAreNamedInTheError) {
   EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"vae", "no diffusion_pytorch_model.safetensors"}));
   write_text(folder_ / "vae/diffusion_pytorch_model.non_ema.safetensors", "");
   EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"found diffusion_pytorch_model.non_ema.safetensors"}));
+}
+
+TEST_F(CheckpointTest, FilesOfTorchAreTakenWhereThereIsNoOther) {
+  const auto found = [&](const std::string& name) {
+    write_text(folder_ / "torch" / name, "");
+    return weights_in(folder_ / "torch").filename().string();
+  };
+  for (const char* name :
+       {"pytorch_model.fp16.bin", "pytorch_model.bin.index.json", "pytorch_model.bin", "diffusion_pytorch_model.bin",
+        "model.fp16.safetensors", "diffusion_pytorch_model.safetensors.index.json"})
+    EXPECT_EQ(found(name), name);
+  EXPECT_EQ(found("diffusion_pytorch_model.fp16.bin"), "diffusion_pytorch_model.safetensors.index.json");
+  fs::remove(folder_ / "vae/diffusion_pytorch_model.safetensors");
+  fs::copy(std::string(SPARSEREEL_FUZZ_CORPUS) + "/torch_zip/valid.pth", folder_ / "vae/diffusion_pytorch_model.bin");
+  EXPECT_EQ(open().component("vae").tensors.count("tail"), 1U);
 }
 
 TEST_F(CheckpointTest, AVariantIsTakenWhereThePlainFileIsMissing) {

@@ -109,6 +109,23 @@ TEST(Gguf, TensorThatWasFoldedGetsItsShapeBack) {
   EXPECT_EQ(list.entries[0].shape, (std::vector<int64_t>{8, 1, 4}));
 }
 
+/// [outputs, inputs, frames, height, width], of which ggml has outputs and inputs in one dimension.
+TEST(Gguf, ConvolutionThatWasFoldedToFourDimensionsGetsItsFive) {
+  const auto shape = [](const std::vector<uint64_t>& dims, uint64_t bias, const std::vector<std::string>& values = {}) {
+    uint64_t count = 1;
+    for (const uint64_t size : dims) count *= size;
+    const Gguf file = {
+        .values = values,
+        .tensors = {tensor("c.weight", dims, 0, 0), tensor("c.bias", {bias}, 0, (4 * count + 31) / 32 * 32)},
+        .data_bytes = (4 * count + 31) / 32 * 32 + 4 * bias};
+    return parsed(file.bytes()).entries[1].shape;
+  };
+  EXPECT_EQ(shape({3, 3, 1, 12}, 4), (std::vector<int64_t>{4, 3, 1, 3, 3}));
+  EXPECT_EQ(shape({3, 3, 2, 12}, 12), (std::vector<int64_t>{12, 2, 3, 3})) << "2-D";
+  EXPECT_EQ(shape({3, 3, 2, 12}, 5), (std::vector<int64_t>{12, 2, 3, 3})) << "not of this bias";
+  EXPECT_EQ(shape({3, 3, 1, 12}, 4, {shape_value("c.weight", {12, 1, 3, 3})}), (std::vector<int64_t>{12, 1, 3, 3}));
+}
+
 TEST(Gguf, DataIsAlignedAsTheFileSays) {
   const Gguf file = {.values = {value("general.alignment", 4, raw<uint32_t>(128))},
                      .tensors = {kOneF32, tensor("x", {4}, 0, 128)},
@@ -183,7 +200,7 @@ std::vector<MalformedGguf> malformed_ggufs() {
       {"RowsOfBrokenBlocks",
        Gguf{.tensors = {tensor("w", {128, 2}, 12, 0)}, .data_bytes = 144}.bytes(),
        {"\"w\"", "whole blocks of 256"}},
-      {"Iq4Nl", of_type(20), {"\"w\"", "IQ4_NL", "not supported"}},
+      {"Iq2S", of_type(22), {"\"w\"", "IQ2_S", "not supported"}},
       {"Mxfp4", of_type(39), {"\"w\"", "MXFP4", "not supported"}},
       {"EightBitIntegers", of_type(24), {"\"w\"", "I8", "not supported"}},
       {"UnknownType", of_type(4), {"\"w\"", "type 4 is unknown"}},

@@ -67,5 +67,33 @@ TEST_F(ModelTrees, EndWhereNobodyKeepsModels) {
   EXPECT_THAT(search_tree(folder_ / "none").weights, IsEmpty());
 }
 
+TEST_F(ModelTrees, HoldASplitFileOnce) {
+  for (const char* name : {"a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "b-00002-of-00002.gguf", "c.gguf"})
+    write(name);
+  EXPECT_THAT(below(search().weights), ElementsAre("a-00001-of-00002.gguf", "b-00002-of-00002.gguf", "c.gguf"));
+}
+
+TEST_F(ModelTrees, OfHuggingFacesCacheTheSnapshotIsMeant) {
+  const std::string root = "models--Acme--Wan", first = root + "/snapshots/0123", second = root + "/snapshots/4567";
+  const auto meant = [&] { return model_folder(folder_ / root).lexically_relative(folder_.path()).string(); };
+  write(root + "/snapshots/0123/model_index.json");
+  EXPECT_EQ(meant(), first) << "the only one, without refs";
+  write(root + "/snapshots/4567/model_index.json");
+  EXPECT_TRUE(test::throws_error(meant, {root, "refs/main names none of its snapshots"}));
+  fs::create_directories(folder_ / root / "refs");
+  test::write_text(folder_ / root / "refs/main", "4567\n");
+  EXPECT_EQ(meant(), second);
+  fs::remove_all(folder_ / root / "snapshots");
+  fs::create_directories(folder_ / root / "snapshots");
+  EXPECT_TRUE(test::throws_error(meant, {root, "holds no snapshot"}));
+}
+
+TEST_F(ModelTrees, AreMeantByTheirIndex) {
+  write("model/model_index.json");
+  EXPECT_EQ(model_folder(folder_ / "model/model_index.json"), folder_ / "model");
+  EXPECT_EQ(model_folder(folder_ / "model"), folder_ / "model");
+  EXPECT_EQ(model_folder(folder_ / "none/model_index.json"), folder_ / "none/model_index.json");
+}
+
 }  // namespace
 }  // namespace sparsereel::models

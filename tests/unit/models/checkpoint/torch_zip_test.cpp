@@ -41,7 +41,8 @@ TEST(TorchZip, TensorsPointIntoTheirStorages) {
 TEST(TorchZip, EveryWayToSaveADictionaryIsRead) {
   for (const char* name :
        {"valid_state_dict", "valid_inside", "valid_averaged", "valid_generator", "valid_averaged_generator",
-        "valid_averaged_model", "valid_two_models", "valid_ones", "valid_other_root", "valid_comment", "valid_zip64"}) {
+        "valid_averaged_model", "valid_two_models", "valid_ones", "valid_other_root", "valid_comment", "valid_zip64",
+        "valid_beside", "valid_parameter", "valid_attributes", "valid_of_type", "valid_pairs", "valid_complex_beside"}) {
     SCOPED_TRACE(name);
     const TensorFile file(corpus_file(name));
     ASSERT_EQ(file.entries().size(), 1U);
@@ -51,6 +52,32 @@ TEST(TorchZip, EveryWayToSaveADictionaryIsRead) {
     const float two = 2;
     EXPECT_EQ(std::memcmp(file.data(file.entries()[0]).data() + 8, &two, sizeof two), 0);
   }
+}
+
+TEST(TorchZip, TensorsKeepTheirStrides) {
+  const TensorFile file(corpus_file("strided"));
+  ASSERT_EQ(file.entries().size(), 4U);
+  const TensorEntry &across = file.entries()[0], &none = file.entries()[1], &same = file.entries()[2],
+                    &slice = file.entries()[3];
+  EXPECT_EQ(across.strides, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(across.bytes, 24U);
+  EXPECT_EQ(across.elements(), 6U);
+  EXPECT_EQ(file.covered(across).size(), 24U);
+  EXPECT_TRUE(throws_error([&] { file.data(across); }, {"strided.pth", "\"across\" is not contiguous"}));
+  EXPECT_EQ(same.strides, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(same.offset, across.offset + 4);
+  EXPECT_EQ(same.bytes, 12U) << "one row, which all rows are";
+  EXPECT_EQ(same.elements(), 6U);
+  EXPECT_EQ(slice.bytes, 20U) << "to the end of its last element";
+  EXPECT_TRUE(none.strides.empty());
+  EXPECT_EQ(none.bytes, 0U);
+}
+
+TEST(TorchZip, ADtypeMayStandBesideAStorageWithoutAny) {
+  const TensorFile file(corpus_file("float8"));
+  ASSERT_EQ(file.entries().size(), 1U);
+  EXPECT_EQ(file.entries()[0].dtype, Dtype::f8_e4m3);
+  EXPECT_EQ(file.entries()[0].bytes, 6U);
 }
 
 TEST(TorchZip, FileCutShortAnywhereIsAnError) {
@@ -84,11 +111,13 @@ const RefusedTorchZip kRefused[] = {
     {"big_endian", {"not little-endian"}},
     {"calls_system", {"data.pkl", "asks for \"posix.system\""}},
     {"calls_eval", {"data.pkl", "asks for \"__builtin__.eval\""}},
-    {"calls_parameter", {"asks for \"torch._utils._rebuild_parameter\""}},
-    {"calls_dictionary_of", {"calls \"collections.OrderedDict\""}},
+    {"calls_of_type", {"asks for \"posix.system\""}},
+    {"calls_of_type_twice", {"calls \"torch._tensor._rebuild_from_type_v2\""}},
+    {"calls_dictionary_of", {"no dictionary of tensors"}},
     {"calls_storage", {"calls \"torch.FloatStorage\""}},
     {"calls_text", {"calls something"}},
-    {"long_storage", {"asks for \"torch.LongStorage\""}},
+    {"long_storage", {"\"w\"", "has 24 bytes, too few for 6 elements"}},
+    {"untyped", {"\"w\"", "has no dtype"}},
     {"protocol_4", {"protocol 4"}},
     {"list", {"no dictionary of tensors"}},
     {"no_tensors", {"no dictionary of tensors"}},
@@ -104,8 +133,9 @@ const RefusedTorchZip kRefused[] = {
     {"shape_negative", {"\"w\"", "no natural number"}},
     {"shape_overflow", {"\"w\"", "overflows"}},
     {"shape_long", {"\"w\"", "shape"}},
-    {"strides", {"\"w\"", "not contiguous"}},
-    {"strides_zero", {"\"w\"", "not contiguous"}},
+    {"strides_beyond", {"\"w\"", "beyond its storage"}},
+    {"strides_overflow", {"\"w\"", "strides overflow"}},
+    {"strides_negative", {"\"w\"", "no natural number"}},
     {"strides_few", {"\"w\"", "not as many strides"}},
     {"storage_short", {"\"w\"", "has 24 bytes, too few for 7 elements"}},
     {"storage_huge", {"\"w\"", "too few for 2305843009213693952 elements"}},
@@ -130,8 +160,9 @@ const RefusedTorchZip kRefused[] = {
     {"pickle_stack_global", {"operation 0x8c"}},
     {"pickle_global_long", {"more than 256 bytes"}},
     {"pickle_text_huge", {"truncated"}},
-    {"pickle_long_huge", {"integer of 255 bytes"}},
-    {"pickle_float", {"operation 0x47"}},
+    {"pickle_long_huge", {"no dictionary of tensors"}},
+    {"pickle_float", {"no dictionary of tensors"}},
+    {"pickle_repeats", {"repeats a long list"}},
 };
 
 class RefusedTorchZips : public ::testing::TestWithParam<RefusedTorchZip> {};

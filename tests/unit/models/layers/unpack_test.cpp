@@ -25,7 +25,7 @@ TEST(Unpack, GivesWhatGgufGives) {
   const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/gguf/";
   const TensorFile packed(folder + "blocks.gguf"), golden(folder + "blocks.safetensors");
   EXPECT_EQ(packed.metadata().at("general.architecture"), "wan");
-  EXPECT_EQ(packed.entries().size(), 13U);
+  EXPECT_EQ(packed.entries().size(), 15U);
   for (const TensorEntry& from : packed.entries()) {
     const TensorEntry& to = *golden.find(from.name);
     ASSERT_EQ(name(from.dtype), from.name);
@@ -126,6 +126,8 @@ TEST(Unpack, WholeBlocksOnly) {
   EXPECT_FALSE(can_unpack(Dtype::f8_e4m3, 12));
   EXPECT_FALSE(can_unpack(Dtype::i64, 256));
   EXPECT_EQ(packed_bytes(Dtype::q6_k, 512), 420);
+  EXPECT_EQ(packed_bytes(Dtype::iq4_nl, 512), 288);
+  EXPECT_EQ(packed_bytes(Dtype::iq4_xs, 512), 272);
 }
 
 /// A fused layer of three parts that are packed each in its own way.

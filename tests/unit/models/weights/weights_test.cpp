@@ -11,6 +11,7 @@
 #include <map>
 
 #include "models/checkpoint/lora.h"
+#include "models/checkpoint/moved_rows.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/layers/linear.h"
 #include "models/weights/stoppable_work.h"
@@ -274,7 +275,10 @@ TEST(Weights, WhatLacksOneOfItsPartsIsAStandInOfTheWholeShape) {
 TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
   const TemporaryFolder folder;
   write(folder.path(), {{"good", at::ones({2})},
-                        {"extra.weight", at::ones({2})},
+                        {"blocks.0.q.weight", at::ones({1})},
+                        {"blocks.0.q.bias", at::ones({2})},
+                        {"blocks.1.q.weight", at::ones({1})},
+                        {"out.bias", at::ones({1})},
                         {"bad", at::ones({2, 3})},
                         {"eight_bit", at::ones({2}, at::kByte)},
                         {"encoder.w", at::ones({1})}});
@@ -282,14 +286,69 @@ TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
   WeightReader weights(component, at::kCPU, at::kFloat);
   weights.ignore_prefix("encoder.");
   weights.tensor("good", {2});
+  weights.tensor("blocks.0.q.weight", {1});
+  weights.tensor("out.bias", {1});
   EXPECT_EQ(weights.tensor("bad", {3, 2}).sizes(), at::IntArrayRef({3, 2})) << "a stand-in of the wanted shape";
   EXPECT_EQ(weights.tensor("absent", {5, 6}).sizes(), at::IntArrayRef({5, 6}));
   weights.tensor("absent", {5, 6});
   weights.tensor("eight_bit", {2});
-  EXPECT_TRUE(throws_error([&] { weights.check_complete(); },
-                           {folder.path().string(), "config.json", "CogVideoXTransformer3DModel",
-                            "1 missing: \"absent\" [5, 6]", "1 unexpected: \"extra.weight\" [2]",
-                            "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
+  EXPECT_TRUE(
+      throws_error([&] { weights.check_complete(); },
+                   {folder.path().string(), "config.json", "CogVideoXTransformer3DModel",
+                    "1 missing: \"absent\" [5, 6]", "2 unexpected: \"blocks.0.q.bias\" [2], \"blocks.1.q.weight\" [1]",
+                    "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
+}
+
+/// A trainer's marker or counter, and what another program keeps beside a model.
+TEST(Weights, StrangersAreLeftOutAndNamed) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"blocks.0.q.weight", at::ones({2})},
+                        {"blocks.0.q._extra_state", at::ones({2})},
+                        {"step", at::ones({1})},
+                        {"marker", at::ones({0})},
+                        {"ema.weight", at::ones({3})}});
+  Component component = open_component(folder.path());
+  const auto left_out = component.left_out = std::make_shared<std::vector<std::string>>();
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("blocks.0.q.weight", {2});
+  EXPECT_NO_THROW(weights.check_complete());
+  EXPECT_EQ(*left_out, (std::vector<std::string>{"\"blocks.0.q._extra_state\" [2]", "\"ema.weight\" [3]",
+                                                 "\"marker\" [0]", "\"step\" [1]"}));
+}
+
+TEST(Weights, OfATensorWithStridesComeInOrder) {
+  const TemporaryFolder folder;
+  const at::Tensor across = at::randn({4, 3, 2});
+  const at::Tensor stored = across.permute({2, 0, 1}).contiguous();
+  write(folder.path(), {{"a", stored}, {"b", stored.to(at::kBFloat16)}, {"rows", stored}});
+  Component component = open_component(folder.path());
+  for (const char* name : {"a", "b", "rows"}) {
+    auto entry = std::make_shared<TensorEntry>(*component.tensors.at(name).second);
+    entry->shape = {4, 3, 2};
+    entry->strides = {3, 1, 12};
+    component.tensors.at(name).second = component.parts.emplace_back(std::move(entry)).get();
+  }
+  const auto half = part_of(*component.tensors.at("rows").second, {.part = 1, .parts = 2, .halves_swapped = true});
+  ASSERT_TRUE(half);
+  component.tensors.at("rows").second = component.parts.emplace_back(std::make_shared<TensorEntry>(*half)).get();
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(weights.tensor("a", {4, 3, 2}).equal(across));
+  EXPECT_TRUE(weights.tensor("a", {4, 3, 2}).is_contiguous());
+  EXPECT_TRUE(weights.tensor("b", {4, 3, 2}).equal(across.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_TRUE(weights.tensor("rows", {2, 3, 2}).equal(at::cat({across.narrow(0, 3, 1), across.narrow(0, 2, 1)})));
+  at::Tensor both;
+  weights.load(both, {.names = {"a", "a"}, .stored = {4, 3, 2}, .shape = {8, 6}});
+  EXPECT_TRUE(both.equal(at::cat({across, across}).view({8, 6})));
+}
+
+TEST(Weights, OfAFileThatGotShorterMeanwhileAreNoModel) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({1 << 16})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  std::filesystem::resize_file(folder / "model.safetensors", 1 << 10);
+  EXPECT_EQ(weights.tensor("a", {1 << 16}).sum().item<float>() < 1 << 16, true);
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"model.safetensors", "got shorter"}));
 }
 
 TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
@@ -327,18 +386,19 @@ TEST(Weights, HalvesThatTheFileHasSwappedComeInOrder) {
 
 TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
   const TemporaryFolder folder;
-  write(folder.path(), {{"model.theirs.weight", at::ones({2})}, {"model.more", at::ones({1})}});
+  write(folder.path(), {{"model.theirs.weight", at::ones({2})}, {"model.theirs.bias", at::ones({1})}});
   Component component = open_component(folder.path());
   const NameMap names({{"ours", "theirs"}, {"absent", "away"}});
   component.prefix = "model.";
   component.names = &names;
   component.tensors = {{"ours.weight", component.tensors.at("model.theirs.weight")},
-                       {"more", component.tensors.at("model.more")}};
+                       {"ours.bias", component.tensors.at("model.theirs.bias")}};
   WeightReader weights(component, at::kCPU, at::kFloat);
   weights.tensor("ours.weight", {3});
   weights.tensor("absent.bias", {1});
-  EXPECT_TRUE(throws_error([&] { weights.check_complete(); },
-                           {"\"model.theirs.weight\" is [2]", "missing: \"model.away.bias\"", "\"model.more\" [1]"}));
+  EXPECT_TRUE(throws_error(
+      [&] { weights.check_complete(); },
+      {"\"model.theirs.weight\" is [2]", "missing: \"model.away.bias\"", "unexpected: \"model.theirs.bias\" [1]"}));
 }
 
 TEST(Weights, LongListsAreCutAndCounted) {

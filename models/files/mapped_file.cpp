@@ -1,0 +1,136 @@
+// The mapping, and the handler that puts zeros where a file has ended.
+#include "models/files/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <system_error>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+
+/// Addresses of one mapping, as the handler finds them. Ranges are used again and never freed, since a handler may run
+/// at any time.
+struct GuardedRange {
+  std::atomic<uintptr_t> begin = 0, end = 0;  // both 0: it is free
+  std::atomic<bool> is_cut = false;
+  GuardedRange* next = nullptr;
+};
+
+namespace {
+
+std::mutex ranges_mutex;
+std::atomic<GuardedRange*> first_range = nullptr;
+uintptr_t page_size = 0;
+struct sigaction handler_before = {};
+
+GuardedRange* range_of(uintptr_t address) {
+  for (GuardedRange* range = first_range; range != nullptr; range = range->next)
+    if (address >= range->begin && address < range->end) return range;
+  return nullptr;
+}
+
+/// All that follows is gone too, or soon read: one mapping of zeros stands for the rest of the file.
+bool put_zeros(GuardedRange& range, uintptr_t address) {
+  const uintptr_t page = address / page_size * page_size;
+  range.is_cut = true;
+  return ::mmap(reinterpret_cast<void*>(page), range.end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) != MAP_FAILED;
+}
+
+void pass_on(int signal, siginfo_t* info, void* context) {
+  if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(signal, info, context);
+  if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
+    return handler_before.sa_handler(signal);
+  ::signal(signal, SIG_DFL);  // what caused it happens again, and ends the process
+}
+
+void on_bus_error(int signal, siginfo_t* info, void* context) {
+  const int error = errno;
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  GuardedRange* range = range_of(address);
+  const bool is_handled = range != nullptr && put_zeros(*range, address);
+  errno = error;
+  if (!is_handled) pass_on(signal, info, context);
+}
+
+void install_handler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    page_size = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    struct sigaction action = {};
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(SIGBUS, &action, &handler_before);
+  });
+}
+
+GuardedRange* guard(uintptr_t begin, size_t size) {
+  install_handler();
+  const std::lock_guard lock(ranges_mutex);
+  GuardedRange* range = first_range;
+  while (range != nullptr && range->end != 0) range = range->next;
+  if (range == nullptr) {
+    range = new GuardedRange;
+    range->next = first_range;
+    first_range = range;
+  }
+  range->is_cut = false;
+  range->begin = begin;
+  range->end = begin + size;
+  return range;
+}
+
+void release(GuardedRange& range) {
+  const std::lock_guard lock(ranges_mutex);
+  range.begin = 0;
+  range.end = 0;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const auto fail = [&](int error) {
+    ::close(descriptor_);
+    return bad_file(path, "cannot be opened: " + std::generic_category().message(error),
+                    "check the path and that you may read it");
+  };
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a FIFO must not hang us
+  struct stat status = {};
+  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) throw fail(errno);
+  if (!S_ISREG(status.st_mode) || status.st_size == 0) {
+    ::close(descriptor_);
+    throw S_ISREG(status.st_mode) ? bad_file(path, "truncated: the file is empty", "download or export the file again")
+                                  : bad_file(path, "is not an ordinary file", "give a file of weights");
+  }
+  const auto size = static_cast<size_t>(status.st_size);
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (address == MAP_FAILED) throw fail(errno);
+  bytes_ = {static_cast<const std::byte*>(address), size};
+  range_ = guard(reinterpret_cast<uintptr_t>(address), size);
+}
+
+MappedFile::~MappedFile() {
+  release(*range_);
+  ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  ::close(descriptor_);
+}
+
+/// The rest of a file's last page reads as zeros without any signal: the size tells.
+void MappedFile::check_whole() const {
+  struct stat status = {};
+  const bool is_shorter = ::fstat(descriptor_, &status) == 0 && static_cast<uint64_t>(status.st_size) < bytes_.size();
+  if (!is_shorter && !range_->is_cut) return;
+  throw Error(ErrorKind::failed, path_.string() + ": got shorter, or could not be read to its end, while it was in use",
+              "wait until it is written or downloaded whole, and run again", {.file = path_.string()});
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,88 @@
+// A mapped file may get shorter at any time: reading it goes on, and says so.
+#include "models/files/mapped_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+
+class MappedFiles : public ::testing::Test {
+ protected:
+  fs::path write(const std::string& name) const {
+    write_text(folder_ / name, std::string(4 * page_, 'x'));
+    return folder_ / name;
+  }
+
+  const TemporaryFolder folder_;
+  const size_t page_ = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+};
+
+TEST_F(MappedFiles, ReadZerosWhereTheyHaveEnded) {
+  const fs::path path = write("a");
+  const MappedFile file(path);
+  const auto whole = std::make_unique<MappedFile>(write("b"));
+  fs::resize_file(path, page_ + 1);
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 4; ++i) readers.emplace_back([&] { EXPECT_EQ(file.bytes()[3 * page_], std::byte{0}); });
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(file.bytes()[page_], std::byte{'x'});
+  EXPECT_EQ(file.bytes()[2 * page_], std::byte{0});
+  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "got shorter"}));
+  EXPECT_NO_THROW(whole->check_whole()) << "another file";
+  fs::resize_file(path, 4 * page_);
+  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string()})) << "what was read was not the file";
+}
+
+TEST_F(MappedFiles, AreShorterByLessThanAPageToo) {
+  const fs::path path = write("a");
+  const MappedFile file(path);
+  fs::resize_file(path, 4 * page_ - 1);
+  EXPECT_EQ(file.bytes().back(), std::byte{0});
+  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "got shorter"}));
+}
+
+TEST_F(MappedFiles, MayBeRemovedAndReplaced) {
+  const fs::path path = write("a");
+  const MappedFile file(path);
+  fs::remove(path);
+  write_text(path, "y");
+  EXPECT_EQ(file.bytes().back(), std::byte{'x'});
+  EXPECT_NO_THROW(file.check_whole());
+}
+
+TEST_F(MappedFiles, AreOrdinaryAndNotEmpty) {
+  write_text(folder_ / "empty", "");
+  EXPECT_TRUE(throws_error([&] { MappedFile(folder_ / "empty"); }, {"empty", "truncated"}));
+  EXPECT_TRUE(throws_error([&] { MappedFile(folder_ / "none"); }, {"none", "cannot be opened"}));
+  EXPECT_TRUE(throws_error([&] { MappedFile{folder_.path()}; }, {"not an ordinary file"}));
+}
+
+/// Of a mapping that is not ours.
+void read_behind_the_end(const fs::path& path, size_t page) {
+  const MappedFile ours(path);
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  const auto* bytes =
+      static_cast<const volatile char*>(::mmap(nullptr, 8 * page, PROT_READ, MAP_PRIVATE, ::fileno(file), 0));
+  static_cast<void>(bytes[6 * page]);
+}
+
+TEST_F(MappedFiles, LeaveOtherErrorsAsTheyAre) {
+  const fs::path path = write("a");
+  EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::KilledBySignal(SIGBUS), "");
+}
+
+}  // namespace
+}  // namespace sparsereel::models
