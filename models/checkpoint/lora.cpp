@@ -65,7 +65,7 @@ class Layers {
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
   }
-  /// Those of the layer's matrix: the numbers of its bias, where it has one; 0 where it has neither.
+  /// Counts the rows of the layer's matrix by its bias, or else by its weight; 0 where it has neither.
   int64_t rows(const std::string& layer) const {
     for (const char* kind : {".bias", ".weight"})
       if (const std::string found = tensor(layer, kind); !found.empty() && !shape(found).empty())

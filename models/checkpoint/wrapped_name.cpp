@@ -1,3 +1,4 @@
+// Tables of wrappers and prefixes.
 #include "models/checkpoint/wrapped_name.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ std::string without_wrappers(std::string_view name, char separator) {
 }
 
 const std::vector<std::string>& transformer_prefixes() {
-  // The averaged weights of a trainer stand before those that it averages.
+  // A trainer's averaged weights are taken before those that it averages, so they stand first.
   static const std::vector<std::string> kPrefixes = {"model.diffusion_model.",
                                                      "diffusion_model.",
                                                      "generator_ema.",

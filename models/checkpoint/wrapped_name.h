@@ -16,7 +16,7 @@ std::string without_wrappers(std::string_view name, char separator = '.');
 /// The words that programs write before every name of a transformer's file, where several may follow each other.
 const std::vector<std::string>& transformer_prefixes();
 
-/// More prefixes than this one behind another are none.
+/// The most prefixes that are taken off one name.
 inline constexpr size_t kMostPrefixes = 8;
 
 }  // namespace sparsereel::models
