@@ -192,9 +192,8 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
   const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
   const int query_samples = p.group * ceil_div(balanced_queries(p, bk / sizes.kv_heads), sizes.query_stride);
-  const float balance =
-      balance_of<D>(found[kQuerySquares] / static_cast<float>(max(query_samples, 1)),
-                    fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
+  const float balance = balance_of<D>(found[kQuerySquares] / static_cast<float>(max(query_samples, 1)),
+                                      fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
   const int64_t at = static_cast<int64_t>(bk) * D + c;
   buffers.q_balance[at] = balance;
   buffers.k_balance[at] = 1.0F / balance;

@@ -364,13 +364,13 @@ TEST_F(AttentionLibraryOnGpu, SaysWhereCudaHadFailedBefore) {
               "earlier CUDA error: attention: CUDA had failed before this call");
 }
 
-TEST_F(AttentionLibraryOnGpu, ReportsItsOwnErrorAndLeavesNone) {
+TEST_F(AttentionLibraryOnGpu, RefusesMoreBatchEntriesThanAGridTakesAndGoesOn) {
   Attention library(0);
   GpuCall mine(
       {.q = at::zeros({70000, 1, 1, 16}), .k = at::zeros({70000, 1, 1, 16}), .v = at::zeros({70000, 1, 1, 16})},
-      at::kHalf);  // of more batch entries than a grid has layers
+      at::kHalf);
   mine.call.quantized = 1;
-  EXPECT_EQ(mine.refusal(library, "did not start: invalid"), SPARSEREEL_CUDA_ERROR);
+  EXPECT_EQ(mine.refusal(library, "use at most 65535 in a call"), SPARSEREEL_UNSUPPORTED);
   EXPECT_EQ(cuda::pending_error(), nullptr);
   GpuCall next(inputs(1, 100, 100, 1, 64), at::kHalf);
   next.run(library);
