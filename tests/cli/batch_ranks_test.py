@@ -85,7 +85,7 @@ class Cards(CommandLineTest):
                                                   (lambda folder: (folder / 'manifest.1.jsonl').unlink(), 'manifest.1.jsonl: was moved, removed or replaced'),
                                                   (lambda folder: os.truncate(folder / 'manifest.1.jsonl', 0), 'manifest.1.jsonl: became shorter'))):
             folder = f'two-{number}'
-            process = self.start(folder, '--gpus', 2, steps=200)
+            process = self.start(folder, '--gpus', 2, steps=60)
             end = time.monotonic() + 120
             while not ((self.folder / folder / 'manifest.1.jsonl').exists() and (self.folder / folder / 'manifest.1.jsonl').stat().st_size) and process.poll() is None:
                 self.assertLess(time.monotonic(), end)
