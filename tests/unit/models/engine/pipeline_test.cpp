@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -117,6 +119,43 @@ TEST(Pipeline, ARunIsCancelledByItself) {
   const at::Tensor alone = one->generate(request, {.decode = false}).latents;
   EXPECT_TRUE(beside_a_cancelled_run(*one, *two, request, 2).equal(alone));
   EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
+}
+
+/// Lets a run call `cut` while it uses the file of this name in the test pipeline.
+void watch(Run& run, const std::string& file, const std::function<void()>& cut) {
+  if (file.starts_with("text_encoder/"))
+    run.stage = [cut](const std::string& stage) {
+      if (stage == "text") cut();
+    };
+  else if (file.starts_with("transformer/"))
+    run.step = [cut](int64_t done, int64_t, double) {
+      if (done == 1) cut();
+    };
+  else
+    run.decode = [cut](int64_t, int64_t) { cut(); };
+}
+
+/// A CPU computes with the file's own memory where the dtype is the file's.
+Outcome made_while_cut(const std::filesystem::path& model, const std::string& file, const Request& request) {
+  const auto pipeline = Pipeline::open(model.string(), "cpu", "fp16");
+  Run run;
+  watch(run, file, [&] { std::filesystem::resize_file(model / file, 4096); });
+  return pipeline->generate(request, {}, run);
+}
+
+TEST(Pipeline, AFileThatGetsShorterWhileItIsUsedEndsTheRunAndNoOther) {
+  const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
+  const auto other = Pipeline::open(data, "cpu", "fp16");
+  Request request;
+  request.num_inference_steps = 2;
+  for (const char* file :
+       {"text_encoder/model.safetensors", "transformer/diffusion_pytorch_model-00001-of-00002.safetensors",
+        "vae/diffusion_pytorch_model.safetensors"}) {
+    const test::TemporaryFolder folder;
+    std::filesystem::copy(data, folder / "model", std::filesystem::copy_options::recursive);
+    EXPECT_TRUE(throws_error([&] { made_while_cut(folder / "model", file, request); }, {file, "got shorter"}));
+    EXPECT_NO_THROW(other->generate(request));
+  }
 }
 
 /// The states that a run keeps which is cancelled after the first call of attention in step `step`, from 0.
