@@ -462,14 +462,17 @@ at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
 
 void WeightReader::check_complete() const {
   component_.check_whole();
-  const KnownNames known(used_);
+  std::set<std::string> names = used_;  // and what the file calls them: its strangers have no other names
+  for (const std::string& name : used_) names.insert(component_.name_in_file(name));
+  const KnownNames known(names);
   std::vector<std::string> unexpected;
   for (const StoredTensor& tensor : source_->list()) {
     const auto begins = [&](const std::string& prefix) { return tensor.name.starts_with(prefix); };
     const bool ignored = is_about_quantization(tensor.name) || std::ranges::any_of(ignored_prefixes_, begins);
     if (ignored || used_.contains(tensor.name)) continue;
-    const std::string text = in_quotes(component_.name_in_file(tensor.name)) + " " + text_of(tensor.shape);
-    if (known.has_place_for(tensor.name))
+    const std::string name = component_.name_in_file(tensor.name);
+    const std::string text = in_quotes(name) + " " + text_of(tensor.shape);
+    if (known.has_place_for(tensor.name) || known.has_place_for(name))
       unexpected.push_back(text);
     else if (component_.left_out != nullptr)
       component_.left_out->push_back(text);

@@ -316,6 +316,21 @@ TEST(Weights, StrangersAreLeftOutAndNamed) {
                                                  "\"marker\" [0]", "\"step\" [1]"}));
 }
 
+/// A file's unknown names are its own, which the module's do not tell.
+TEST(Weights, OneMoreBlockIsUnexpectedByTheFilesNamesToo) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"model.theirs.0.q.weight", at::ones({2})}, {"model.theirs.0.z.weight", at::ones({1})}});
+  Component component = open_component(folder.path());
+  const NameMap names({std::pair<std::string, std::string>("ours.*.q", "theirs.*.q")});
+  component.prefix = "model.";
+  component.names = &names;
+  component.tensors = {{"ours.0.q.weight", component.tensors.at("model.theirs.0.q.weight")},
+                       {"theirs.0.z.weight", component.tensors.at("model.theirs.0.z.weight")}};
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("ours.0.q.weight", {2});
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 unexpected: \"model.theirs.0.z.weight\" [1]"}));
+}
+
 TEST(Weights, OfATensorWithStridesComeInOrder) {
   const TemporaryFolder folder;
   const at::Tensor across = at::randn({4, 3, 2});
