@@ -11,11 +11,12 @@ namespace sparsereel::app {
 
 /// By rank 0. Texts may be any bytes.
 void tell(models::SocketGroup& group, const nlohmann::json& message);
-/// By the others, for as long as it takes rank 0 to tell something. Throws Error as Group says, and where what came is
-/// no message of ours.
+/// Called by the others. Waits for as long as it takes rank 0 to tell something. Throws Error as Group says, and where
+/// what came is no message of ours.
 nlohmann::json hear(models::SocketGroup& group);
 
-/// Of rank 0, on the CPU; undefined ones stay so. hear_tensor() throws Error where dtype or shape are impossible.
+/// Rank 0 tells a tensor and the others hear it, on the CPU; undefined ones stay so. hear_tensor() throws Error where
+/// dtype or shape are impossible.
 void tell_tensor(models::SocketGroup& group, const at::Tensor& tensor);
 at::Tensor hear_tensor(models::SocketGroup& group);
 

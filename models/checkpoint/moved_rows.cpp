@@ -3,7 +3,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// From a row's first byte to that of the row `rows` below it.
+/// Bytes between the first bytes of a row and of the row `rows` below it.
 size_t bytes_between(const TensorEntry& entry, int64_t rows) {
   const auto stride = entry.strides.empty() ? entry.elements() / static_cast<uint64_t>(entry.shape.front())
                                             : static_cast<uint64_t>(entry.strides.front());

@@ -66,7 +66,7 @@ json parsed_description(const TensorFile& file, std::string_view text, const std
   return parse_json(text, file.path().string() + ": " + place, "download the file again");
 }
 
-/// Of "q.weight_scale" that is "q".
+/// "q.weight_scale" -> "q"
 std::string layer_of(std::string_view name) {
   return std::string(name.substr(0, name.rfind('.')));
 }

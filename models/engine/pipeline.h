@@ -141,7 +141,7 @@ class Pipeline {
   /// without.
   const std::string& why_idle_weights() const { return why_idle_weights_; }
   const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
-  /// Of what LoRAs and files of weights hold and was left out, and of weights that are rounded twice.
+  /// Warnings of what LoRAs and files of weights hold and was left out, and of weights that are rounded twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // its name

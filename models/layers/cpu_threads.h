@@ -4,7 +4,7 @@
 
 namespace sparsereel::models {
 
-/// Whether OpenMP gives the calling thread as many threads as libtorch asks for.
+/// Returns true if OpenMP gives the calling thread as many threads as libtorch asks for.
 bool gives_all_threads();
 
 /// While one lives, gives_all_threads() is true on the thread that made it. Its OpenMP settings come back afterwards;

@@ -192,7 +192,7 @@ class RanksMeeting {
     return addresses;
   }
 
-  /// By what is known of it just now: rank 0's place may change in a store that has outlived a run.
+  /// Looks rank 0's place up anew each time: it may change in a store that has outlived a run.
   std::vector<TcpAddress> addresses_of_rank_0() {
     if (!store_) return addresses_of_host(host_, place_.port);
     std::string host, address;

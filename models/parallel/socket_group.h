@@ -64,7 +64,7 @@ class SocketGroup final : public Group {
   bool ended_soundly() const noexcept;
   /// Of those that have left as all do at the end; a rank that still waits for it waits in vain.
   std::optional<int64_t> who_left() const;
-  /// Whether all other processes have closed their sockets, at their end at the latest: what they shared with this one
+  /// Returns true if all other processes have closed their sockets, as their end does: what they shared with this one
   /// is this one's alone.
   bool are_others_gone() const;
   /// Of the rank's card, as messages name it: "rank 1 (cuda:1)".

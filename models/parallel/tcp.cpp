@@ -53,7 +53,7 @@ TcpAddress any_address(sa_family_t family) {
   return address;
 }
 
-/// Whether the host is given as its loopback address, and not by a name that other hosts know otherwise.
+/// Returns true if the host is given as its loopback address, not by a name that means another host elsewhere.
 bool names_loopback(const std::string& host) {
   in_addr four{};
   in6_addr six{};

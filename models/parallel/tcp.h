@@ -44,7 +44,7 @@ Error network_failure(const std::string& what, int number = errno);
 std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port);
 /// "10.0.0.7"
 std::string numeric_host(const TcpAddress& address);
-/// Whether it leads to this host alone.
+/// Returns true if the address leads to this host alone.
 bool is_loopback(const TcpAddress& address);
 
 /// Sockets that wait for calls, and the address by which others reach them.
@@ -66,7 +66,7 @@ Socket connect_within(const TcpAddress& address, Patience& patience);
 /// All bytes, of sockets that do not block. False: the other end is gone, or the limit is over.
 bool send_within(int socket, const void* data, size_t bytes, Patience& patience);
 bool receive_within(int socket, void* data, size_t bytes, Patience& patience);
-/// Whether the other end has closed the connection.
+/// Returns true if the other end has closed the connection.
 bool has_hung_up(int socket);
 
 /// Small messages go at once.

@@ -41,7 +41,7 @@ at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device
   return halves_in_order(entry, bytes);
 }
 
-/// Whether the file has its elements one after the other as torch has them.
+/// Returns true if the file has the tensor's elements in torch's order, without gaps.
 bool lies_in_order(const TensorEntry& entry) {
   return !entry.halves_swapped && entry.strides.empty();
 }
