@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 #include "models/checkpoint/stored_weights.h"
 #include "models/files/json_text.h"
 #include "models/video/lora_choice.h"
@@ -105,11 +106,10 @@ std::optional<double> LoraSettings::Config::alpha_of_pattern(const std::string& 
   return std::nullopt;
 }
 
-std::optional<double> LoraSettings::Config::alpha(const std::string& part, const std::string& layer) const {
-  if (const auto alpha = alpha_of_pattern(part, layer)) return alpha;
+void LoraSettings::Config::each_whole_alpha(const std::string& part,
+                                            const std::function<void(const std::string&, double)>& say) const {
   for (const char* name : kAlphas)
-    if (const json* alpha = find(part, name)) return number(*alpha, name);
-  return std::nullopt;
+    if (const json* alpha = find(part, name)) say(name, number(*alpha, name));
 }
 
 fs::path adapter_config_of(const fs::path& file) {
@@ -140,13 +140,29 @@ LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std
 }
 
 std::optional<double> LoraSettings::alpha(const std::string& part, const std::string& layer) const {
+  const std::optional<double> whole = whole_alpha(part);
   for (const Config& config : configs_)
-    if (const auto alpha = config.alpha(part, layer)) return alpha;
+    if (const auto alpha = config.alpha_of_pattern(part, layer)) return alpha;
+  if (whole) return whole;
   const std::string last = layer.substr(layer.rfind('.') + 1);
   for (const auto& [name, kind] : kAlphasOfKinds)
     if (last.starts_with(kind) && arguments_.values.contains(name))
       return arguments_.number(arguments_.values[name], name);
   return std::nullopt;
+}
+
+std::optional<double> LoraSettings::whole_alpha(const std::string& part) const {
+  std::optional<double> first;
+  std::string said;
+  for (const Config& config : configs_)
+    config.each_whole_alpha(part, [&](const std::string& name, double alpha) {
+      const std::string own = config.where + name + " " + exact_text(alpha);
+      if (first && *first != alpha)
+        throw bad_file(config.file, own + " contradicts " + said, "remove the one that is wrong");
+      if (!first) said = own;
+      first = alpha;
+    });
+  return first;
 }
 
 const LoraSettings::Config* LoraSettings::flag(const std::string& part, const char* name) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,7 +26,8 @@ class LoraSettings {
 
   /// The alpha of a layer of this part of the model; nothing where it is not said. PEFT's alpha_pattern names layers by
   /// regular expressions: the first one that fits a name, or what follows one of its dots, counts. Throws Error naming
-  /// file and field where it is no number that a float holds, or where an expression cannot be read.
+  /// file and field where it is no number that a float holds, where an expression cannot be read, or where two alphas
+  /// for layers of no pattern differ.
   std::optional<double> alpha(const std::string& part, const std::string& layer) const;
 
   /// PEFT's use_rslora: alpha is divided by the root of the rank in place of the rank.
@@ -43,9 +45,11 @@ class LoraSettings {
     const nlohmann::json* find(const std::string& part, const char* name) const;
     double number(const nlohmann::json& value, const std::string& name) const;
     std::optional<double> alpha_of_pattern(const std::string& part, const std::string& layer) const;
-    std::optional<double> alpha(const std::string& part, const std::string& layer) const;
+    /// Calls say(name, alpha) for each alpha that holds for layers of no pattern.
+    void each_whole_alpha(const std::string& part, const std::function<void(const std::string&, double)>& say) const;
   };
 
+  std::optional<double> whole_alpha(const std::string& part) const;
   const Config* flag(const std::string& part, const char* name) const;
 
   std::vector<Config> configs_;  // the nearest to the tensors first

@@ -31,7 +31,18 @@ TEST(LoraSettings, AnAlphaMayStandInTheHeader) {
           << text;
   }
   EXPECT_FALSE(alpha({{"format", "pt"}, {"rank", "4"}}));
-  EXPECT_EQ(alpha({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.lora_alpha": 3})"}}), 3);
+}
+
+TEST(LoraSettings, AlphasThatContradictEachOtherAreRefused) {
+  const auto refused = [](const Metadata& metadata, const char* said) {
+    return throws_error([&] { alpha(metadata); }, {"a.safetensors: ", said});
+  };
+  EXPECT_TRUE(refused({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.lora_alpha": 3})"}},
+                      "alpha 2 contradicts lora_adapter_metadata: lora_alpha 3"));
+  EXPECT_TRUE(refused({{"alpha", "2"}, {"network_alpha", "4"}}, "alpha 2 contradicts"));
+  EXPECT_EQ(alpha({{"alpha", "3.0"}, {"lora_adapter_metadata", R"({"transformer.lora_alpha": 3})"}}), 3);
+  // A pattern is no contradiction: it is for its layers alone.
+  EXPECT_EQ(alpha({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.alpha_pattern": {"to_q": 8}})"}}), 8);
 }
 
 TEST(LoraSettings, AreThoseOfThePart) {
