@@ -39,10 +39,10 @@ TEST(TorchZip, TensorsPointIntoTheirStorages) {
 }
 
 TEST(TorchZip, EveryWayToSaveADictionaryIsRead) {
-  for (const char* name :
-       {"valid_state_dict", "valid_inside", "valid_averaged", "valid_generator", "valid_averaged_generator",
-        "valid_averaged_model", "valid_two_models", "valid_ones", "valid_other_root", "valid_comment", "valid_zip64",
-        "valid_beside", "valid_parameter", "valid_attributes", "valid_of_type", "valid_pairs", "valid_complex_beside"}) {
+  for (const char* name : {"valid_state_dict", "valid_inside", "valid_averaged", "valid_generator",
+                           "valid_averaged_generator", "valid_averaged_model", "valid_two_models", "valid_ones",
+                           "valid_other_root", "valid_comment", "valid_zip64", "valid_beside", "valid_parameter",
+                           "valid_attributes", "valid_of_type", "valid_pairs", "valid_complex_beside"}) {
     SCOPED_TRACE(name);
     const TensorFile file(corpus_file(name));
     ASSERT_EQ(file.entries().size(), 1U);
