@@ -249,7 +249,8 @@ bool is_recipe(const nlohmann::json& json) {
 }
 
 bool may_hold_recipe(const fs::path& path) {
-  return is_video(path) || !recipe_beside(path).empty() || extension(path) == ".json";
+  const std::string ending = extension(path);
+  return ending.empty() || ending == ".json" || is_video(path) || !recipe_beside(path).empty();
 }
 
 std::string read_recipe(const fs::path& path) {

@@ -109,7 +109,7 @@ void check_contact_sheet(const std::filesystem::path& path);
 /// Whether this program made it, of whatever version: a tag or file of somebody else's may be JSON too.
 bool is_recipe(const nlohmann::json& json);
 
-/// Returns false for a file that, by its name, neither is a video nor has a recipe beside it.
+/// Returns false for a file whose ending says that it neither is a video nor has a recipe beside it.
 bool may_hold_recipe(const std::filesystem::path& path);
 
 /// The recipe JSON of a video of ours, of saved latents, or of a .json: a recipe itself, or a report that holds one.

@@ -251,7 +251,7 @@ class Resuming(BatchTest):
         result = self.batch(longer, 'out', '--steps', '2', **limited(8000))
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('could not be written', result.stderr)
-        self.assertIn('1 rendered, 2 were finished before, 1 failed', result.stderr)
+        self.assertIn('1 rendered, 2 finished before, 1 failed', result.stderr)
         for name, digest in first.items():
             self.assertEqual(self.videos()[name], digest)
         self.succeed(self.batch(longer, 'out', '--steps', '2'))
@@ -357,7 +357,7 @@ class Checkpoints(BatchTest):
         self.assertEqual(data.count(b'"cache.first.before"'), 1)
         checkpoint.write_bytes(data.replace(b'"cache.first.before"', b'"cache.first.change"'))
         result = self.succeed(self.generate(*options, '--checkpoint-every', '5', '-o', 'clip.mp4', '--report', 'r.json'))
-        self.assertIn(f'{checkpoint.name} is not used: the state of the cache forecast:0.01 lacks first.before', result.stderr)
+        self.assertIn(f'{checkpoint.name} is not used: it is damaged', result.stderr)
         self.assertNotIn('resumed_at_step', (self.folder / 'r.json').read_text())
         self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
 

@@ -235,7 +235,7 @@ class PromptSets(BatchTest):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3: width 100', f'96 or {96 + FAMILY.multiples}', 'set.csv:4: init_latents: missing.safetensors', '2 rows failed'):
+        for word in ('set.csv:3: width 100', f'96 or {96 + FAMILY.multiples}', f'set.csv:4: init_latents: {self.folder}/missing.safetensors', '2 rows failed'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0003-d.mp4'])
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])

@@ -123,9 +123,9 @@ class Lora(CommandLineTest):
         for name, lora in (('none', []), ('style', ['--lora', 'style.safetensors:0.8'])):
             self.succeed(self.generate(*ONE, '-o', f'{name}.mp4', *lora))
             self.assertEqual((self.folder / f'{name}.mp4').read_bytes(), (self.folder / 'out' / f'{name}.mp4').read_bytes(), name)
-        self.assertIn('0 rendered, 2 were finished', self.run_program(*batch).stderr)
+        self.assertIn('0 rendered, 2 finished', self.run_program(*batch).stderr)
         self.changed(style)
-        self.assertIn('1 rendered, 1 were finished', self.run_program(*batch).stderr, 'a changed LoRA is another video')
+        self.assertIn('1 rendered, 1 finished', self.run_program(*batch).stderr, 'a changed LoRA is another video')
 
     def test_layers_that_the_model_has_not_are_left_out_with_a_warning(self):
         size = int.from_bytes(STYLE.read_bytes()[:8], 'little')

@@ -189,7 +189,7 @@ class BenchQuality(CommandLineTest):
             self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # of two layers
             self.assertEqual(row['full_step_ms'], times['full'])
         self.warn_with(self.bench(*usual, '--times', 't.json', '--timed-steps', 1), '--timed-steps has no effect with --times')
-        self.warn_with(self.bench(*usual, '--timed-steps', 9), '--timed-steps 9: a video has')
+        self.warn_with(self.bench(*usual, '--timed-steps', 9), '--timed-steps 9: a video has 4 steps, so all are timed')
         self.fail_with(self.bench(*usual, '--times', 'p.txt'), 2, 'p.txt')
         self.fail_with(self.bench(*usual, '--times', 't.json', '-o', 't.json'), 2, '--times', 'same file')
 
