@@ -66,7 +66,10 @@ TEST_F(ClipEncoderTest, WhatIsNotRunNeedNotBeThere) {
 }
 
 TEST_F(ClipEncoderTest, MissingAndUnexpectedTensorsAreNamed) {
-  component_.tensors["vision_model.encoder.layers.0.layer_norm3.weight"] = component_.tensors.begin()->second;
+  const auto [file, first] = component_.tensors.begin()->second;
+  TensorEntry extra = *first;  // errors name a tensor as its file does
+  extra.name = "vision_model.encoder.layers.0.layer_norm3.weight";
+  component_.tensors[extra.name] = {file, &extra};
   component_.tensors.erase("vision_model.pre_layrnorm.bias");
   EXPECT_THAT(load_error(), HasSubstr("vision_model.pre_layrnorm.bias"));
   EXPECT_THAT(load_error(), HasSubstr("layers.0.layer_norm3.weight"));

@@ -101,9 +101,13 @@ TEST_F(T5EncoderTest, WeightsOfADecoderAreIgnored) {
 }
 
 TEST_F(T5EncoderTest, OneErrorListsEveryWeightThatDoesNotFit) {
-  component_.tensors["encoder.block.9.layer.0.layer_norm.weight"] = component_.tensors.at("shared.weight");
+  const auto [file, shared] = component_.tensors.at("shared.weight");
+  TensorEntry extra = *shared, misshaped = *shared;  // errors name a tensor as its file does
+  extra.name = "encoder.block.9.layer.0.layer_norm.weight";
+  misshaped.name = "encoder.block.1.layer.0.SelfAttention.q.weight";
+  component_.tensors[extra.name] = {file, &extra};
   component_.tensors.erase("encoder.final_layer_norm.weight");
-  component_.tensors["encoder.block.1.layer.0.SelfAttention.q.weight"] = component_.tensors.at("shared.weight");
+  component_.tensors[misshaped.name] = {file, &misshaped};
   EXPECT_THAT(load_error(), AllOf(HasSubstr("encoder.block.9.layer.0.layer_norm.weight"),
                                   HasSubstr("encoder.final_layer_norm.weight"),
                                   HasSubstr("encoder.block.1.layer.0.SelfAttention.q.weight")));
