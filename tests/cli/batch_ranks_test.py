@@ -45,6 +45,18 @@ class Cards(CommandLineTest):
         while len(self.rows(folder)) < count and process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
 
+    def signal_a_card(self, folder, number, process):
+        """Sends the signal to one card of the set once a row is done. Returns what the set wrote to standard error, and its cards."""
+        self.wait_for_rows(folder, 1, process)
+        children = children_of(process)
+        if not children:
+            self.skipTest('a busy machine: all was made before anybody looked')
+        os.kill(max(children), number)
+        _, errors = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(self.rows(folder), list(range(self.ROWS)))
+        return errors, children
+
     def test_nothing_is_lost_nothing_twice_and_the_bytes_are_those_of_one_worker(self):
         self.succeed(self.run_program(*self.arguments('one')))
         self.succeed(self.run_program(*self.arguments('four', '--gpus', 4)))
@@ -54,30 +66,15 @@ class Cards(CommandLineTest):
         self.assertEqual(json.loads(again.stdout)['set']['skipped'], self.ROWS)
 
     def test_card_that_ends_gives_its_rows_to_the_others(self):
-        process = self.start('four', '--gpus', 4, steps=60)
-        self.wait_for_rows('four', 1, process)
-        children = children_of(process)
-        if not children:
-            self.skipTest('a busy machine: all was made before anybody looked')
-        os.kill(max(children), signal.SIGKILL)
-        _, errors = process.communicate(timeout=300)
-        self.assertEqual(process.returncode, 0, errors)
+        errors, _ = self.signal_a_card('four', signal.SIGKILL, self.start('four', '--gpus', 4, steps=60))
         self.assertIn('was killed by signal 9: its rows went to the other cards', errors)
-        self.assertEqual(self.rows('four'), list(range(self.ROWS)))
         self.succeed(self.run_program(*self.arguments('one', steps=60)))
         self.assertEqual(self.videos('four'), self.videos('one'))
 
     def test_card_that_stops_answering_gives_its_rows_to_the_others(self):
         process = self.start('two', '--gpus', 2, steps=60, env={**os.environ, 'SPARSEREEL_GROUP_SECONDS': '5'})
-        self.wait_for_rows('two', 1, process)
-        children = children_of(process)
-        if not children:
-            self.skipTest('a busy machine: all was made before anybody looked')
-        os.kill(max(children), signal.SIGSTOP)
-        _, errors = process.communicate(timeout=300)
-        self.assertEqual(process.returncode, 0, errors)
+        errors, children = self.signal_a_card('two', signal.SIGSTOP, process)
         self.assertIn('did not answer within 5 s: its rows went to the other cards', errors)
-        self.assertEqual(self.rows('two'), list(range(self.ROWS)))
         self.assertFalse([child for child in children if lives(child)])
 
     def test_set_whose_folder_or_manifest_goes_ends_with_one_error(self):
