@@ -1,4 +1,4 @@
-// What must be settled before libtorch is: its libraries open files, and read the environment, the stack's limit and
+// Prepares the process before libtorch loads: its libraries open files, and read the environment, the stack's limit and
 // the working directory while they load. This runs before any of their code; where something has to change, the program
 // sets it and starts itself again, which costs less than 0.1 s here and would cost four times that in main().
 #include <fcntl.h>

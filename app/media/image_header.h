@@ -1,4 +1,4 @@
-// What the headers of pictures say, whatever reads the rest. No torch, no libraries.
+// Reads sizes and orientation from the headers of pictures. No torch, no libraries.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@ namespace sparsereel::attention {
 
 constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
 
-/// What check() says of batch, heads, tokens and head_dim alone.
+/// Throws the Error of check() that concerns batch, heads, tokens and head_dim alone.
 void check_sizes(const Call& call);
 
 /// Throws Error where sizes, masks and policy contradict each other, whatever the pointers are; how they are put to

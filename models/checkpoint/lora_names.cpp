@@ -34,7 +34,7 @@ constexpr Suffix kSuffixes[] = {{".lora_A.weight", LoraPiece::down},
                                 {".diff_b", LoraPiece::diff_bias},
                                 {".diff_m", LoraPiece::diff, ".modulation"}};
 
-/// What else is trained and published under the same name.
+/// Other kinds of adapters that are published as LoRAs.
 constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"lycoris_", "LyCORIS"},
                                                                      {"dora_scale", "DoRA"},
                                                                      {"lora_magnitude_vector", "DoRA"},

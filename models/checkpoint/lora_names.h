@@ -1,4 +1,4 @@
-// What the names of tensors tell of a LoRA's layers. No torch.
+// Tells a LoRA's layers by the names of its tensors. No torch.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// What a tensor is of its layer.
+/// The roles that tensors have in a LoRA's layer.
 enum class LoraPiece { down, up, bias, alpha, diff, diff_bias };
 
 struct LoraName {

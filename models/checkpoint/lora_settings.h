@@ -1,4 +1,4 @@
-// What a LoRA's publisher says of its strength outside of its tensors. No torch.
+// Reads a LoRA's alphas where they stand outside of its tensors. No torch.
 #pragma once
 
 #include <filesystem>

@@ -21,7 +21,7 @@ constexpr size_t kStorageFields = 5;
 constexpr size_t kMaxGlobal = 256;  // bytes of a global's name
 constexpr size_t kMostCopied = 4;   // items for each byte of the pickle
 
-/// What a call of a global stands for.
+/// The meaning of a call of a global.
 enum class Call {
   none,        // it is only named: a storage's class, a dtype
   tensor,      // its arguments are the tensor

@@ -18,7 +18,7 @@
 
 namespace sparsereel::models {
 
-/// What all ranks of a job know, and nobody else.
+/// The secret that only the ranks of a job know, and the run that they belong to.
 struct JobKey {
   std::string secret;
   std::string run;  // another run of the job has another name
@@ -41,7 +41,7 @@ struct ShortText {
   }
 };
 
-/// What a caller says of itself. Sent as its bytes.
+/// A caller introduces itself with this. Sent as its bytes.
 struct RankClaim {
   int32_t rank = 0, size = 0;
   int32_t is_control = 0;  // whether the connection is for bad news; else it is for data

@@ -33,7 +33,7 @@ struct ListenerRecord {
   uint32_t port = 0;
 };
 
-/// What `work` returns. Throws `late` once the limit is over; the work is left to itself then.
+/// Returns the result of `work`. Throws `late` once the limit is over, and lets the work go on unattended.
 template <typename Work>
 auto within(Patience& patience, Work work, const Error& late) {
   auto task = std::make_shared<std::packaged_task<decltype(work())()>>(std::move(work));

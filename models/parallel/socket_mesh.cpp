@@ -66,7 +66,7 @@ std::string ends_message(const Error& error, bool sound) {
   return framed(body + cause + error.remedy().substr(0, kMostWords));
 }
 
-/// What is no kind of ours counts as a failure.
+/// Takes a number that is no kind of ours for a failure.
 ErrorKind kind_of(int32_t number) {
   for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::cancelled})
     if (number == static_cast<int32_t>(kind)) return kind;

@@ -23,7 +23,7 @@ SchedulerConfig parse_common(const ConfigFields& fields) {
   return config;
 }
 
-/// What the two multistep solvers read alike.
+/// Reads the fields that both multistep solvers have.
 SchedulerConfig parse_multistep(const ConfigFields& fields) {
   SchedulerConfig config = parse_common(fields);
   fields.choice("prediction_type", "epsilon", {"flow_prediction"});

@@ -40,7 +40,7 @@ Error refusal(const std::string& text, const std::string& problem) {
   return bad_option("lora", text + ": " + problem, "write FILE, FILE:0.8, or FILE@high:0.8 for one of two experts");
 }
 
-/// What the marks alone say.
+/// Parses the marks alone, without a look at the disk.
 LoraChoice parse_marks(const std::string& text) {
   LoraChoice choice;
   std::string rest = text;

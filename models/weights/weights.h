@@ -84,7 +84,7 @@ class WeightReader {
   at::Tensor row_scales(const std::string& name, int64_t rows);
   at::Tensor in_fp32(const WeightDelta& delta, const TensorEntry* entry);
   Addend addend(const WeightDelta& delta);
-  /// What is stored, in this shape, times the scale of its row (undefined: 1), plus the deltas.
+  /// Returns the stored tensor in this shape, times the scale of its row (undefined: 1), plus the deltas.
   at::Tensor merged(const StoredTensor& stored, const std::vector<int64_t>& shape, const at::Tensor& scales,
                     const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
   [[noreturn]] void blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);

@@ -102,7 +102,7 @@ TEST(Messages, ArriveAsTheyWereTold) {
   }
 }
 
-/// What comes is not believed, whoever sends it.
+/// A message is checked whoever sends it.
 TEST(Messages, ThatAreNoneOfOursAreRefused) {
   const auto refused = [](const std::function<void(models::SocketGroup&)>& send, bool is_tensor) {
     const auto links = models::local_links(2);

@@ -103,7 +103,7 @@ TEST_F(Quantization, AWeightThatIsStoredOtherwiseThanItSaysIsRefused) {
   EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 and stored as I8"}));
 }
 
-/// What lies beside a weight may lie in another shard.
+/// A weight and its companions may lie in different shards.
 TEST_F(Quantization, IsOfAllFilesTogether) {
   const std::string eight(8, '\1');
   write("", {}, "k.bias");
