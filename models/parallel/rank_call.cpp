@@ -78,8 +78,8 @@ Socket call_rank(const TcpAddress& address, const RankClaim& claim, const JobKey
     problem = {.text = std::generic_category().message(errno)};
     return Socket();
   }
-  const auto give_up = [&](CallProblem why) {
-    problem = std::move(why);
+  const auto give_up = [&](std::string why, bool is_final = false) {
+    problem = {.text = std::move(why), .is_connected = true, .is_final = is_final};
     return Socket();
   };
   Greeting greeting{.magic = {}, .nonce = new_nonce()};
@@ -87,17 +87,16 @@ Socket call_rank(const TcpAddress& address, const RankClaim& claim, const JobKey
   Reply reply{};
   if (!send_within(socket.get(), &greeting, sizeof(greeting), here) ||
       !receive_within(socket.get(), &reply, sizeof(reply), here))
-    return give_up({.text = "what listens there does not answer as a rank does"});
+    return give_up("what listens there does not answer as a rank does");
   const std::string nonces = joined(greeting.nonce, reply.nonce);
   if (!are_same(reply.proof, proof_of_listener(key, nonces)))
-    return give_up({.text = "what listens there does not know this job's secret, or is of another run"});
+    return give_up("what listens there does not know this job's secret, or is of another run");
   const ProvedClaim proved{.claim = claim, .proof = proof_of_caller(key, nonces, claim)};
   Verdict verdict{};
   if (!send_within(socket.get(), &proved, sizeof(proved), here) ||
       !receive_within(socket.get(), &verdict, sizeof(verdict), here))
-    return give_up({.text = "the rank there ended before it had answered"});
-  if (std::string refusal = verdict.refusal.text(); !refusal.empty())
-    return give_up({.text = std::move(refusal), .is_final = true});
+    return give_up("the rank there ended before it had answered");
+  if (std::string refusal = verdict.refusal.text(); !refusal.empty()) return give_up(std::move(refusal), true);
   send_without_delay(socket.get());
   return socket;
 }

@@ -53,7 +53,8 @@ struct RankClaim {
 /// Why a call came to nothing.
 struct CallProblem {
   std::string text;
-  bool is_final = false;  // a rank of this job has refused it; else another attempt may succeed
+  bool is_connected = false;  // something listened there
+  bool is_final = false;      // a rank of this job has refused it; else another attempt may succeed
 };
 
 /// Calls whoever listens at the address. Returns a socket of -1 where that fails; `problem` then tells why. It waits a

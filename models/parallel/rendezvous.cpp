@@ -212,8 +212,10 @@ class RanksMeeting {
       for (const TcpAddress& address : addresses()) {
         CallProblem latest;
         Socket socket = call_rank(address, claim(is_control), key_, patience_, latest);
-        // An attempt that the limit cuts short tells less than the one before it.
-        if (!is_tried || latest.is_final || patience_.step().count() > 0) problem = std::move(latest);
+        // An attempt that the limit cuts short tells less than the one before it. So does an address at which nobody
+        // listens any more: the rank there may just have ended, because it knows another secret.
+        const bool tells_more = patience_.step().count() > 0 && (latest.is_connected || !problem.is_connected);
+        if (!is_tried || latest.is_final || tells_more) problem = std::move(latest);
         is_tried = true;
         if (socket.get() >= 0 || problem.is_final) return socket;
       }

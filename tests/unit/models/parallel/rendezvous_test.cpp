@@ -102,6 +102,15 @@ TEST(Rendezvous, NobodyTakesARanksPlaceWithoutTheSecret) {
   EXPECT_THAT(rank_0.get(), ::testing::MatchesRegex("rank 1 did not start within 3 s; [0-9]+ calls came without.*"));
 }
 
+TEST(Rendezvous, SecretIsNamedAlsoWhenRank0HasGivenUpMeanwhile) {
+  Rendezvous place = some_place();
+  auto rank_0 = begin_to_meet(place, 0, 2, {.start = 2s});
+  stranger_at(place);
+  place.secret = "another one, of a stranger";
+  EXPECT_THAT(problem_of(place, 1, 2, {.start = 5s}), HasSubstr("does not know this job's secret"));
+  EXPECT_THAT(rank_0.get(), HasSubstr("rank 1 did not start within 2 s"));
+}
+
 TEST(Rendezvous, RankOfAnotherRunIsNoneOfThis) {
   Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2, {.start = 3s});
