@@ -1,6 +1,7 @@
 // The readers behind read_image(), and what they share. Internal to app/media.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,9 +16,13 @@ inline constexpr const char* kImageRemedy = "name a PNG, JPEG, WebP or PPM file,
 /// The pixels as they lie in the file. Throws Error, in a build without media libraries, too.
 Image decode_image(const std::filesystem::path& path, ImageFormat format, std::span<const std::byte> file);
 
+/// The time in which the last picture of a file has to be found. A file of a stranger may be made to take for ever.
+inline constexpr std::chrono::seconds kMostSearch{60};
+
 /// The last picture of whatever FFmpeg reads, turned by `orientation` (as in ImageHeader), or as FFmpeg says where that
-/// is nothing. Throws as decode_image().
-Image decode_last_frame(const std::filesystem::path& path, std::optional<int> orientation);
+/// is nothing. Throws as decode_image(), and where the search takes longer than `limit`.
+Image decode_last_frame(const std::filesystem::path& path, std::optional<int> orientation,
+                        std::chrono::seconds limit = kMostSearch);
 
 /// Throws Error unless there are pixels, and no more than kMostImagePixels.
 void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);

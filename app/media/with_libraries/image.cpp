@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -48,6 +49,28 @@ int require_image(int code, const fs::path& path) {
   if (code < 0) throw unreadable(path, code);
   return code;
 }
+
+/// The end of the time for one file. FFmpeg asks it too while it reads.
+class Deadline {
+ public:
+  explicit Deadline(std::chrono::seconds limit) : limit_(limit) {}
+
+  AVIOInterruptCB callback() {
+    const auto is_over = [](void* own) { return static_cast<Deadline*>(own)->is_over() ? 1 : 0; };
+    return {.callback = is_over, .opaque = this};
+  }
+  void require_time(const fs::path& path) const {
+    if (is_over())
+      throw bad_file(path, "has no last picture that can be found within " + std::to_string(limit_.count()) + " s",
+                     "save that picture as a PNG and name it");
+  }
+
+ private:
+  bool is_over() const { return std::chrono::steady_clock::now() >= start_ + limit_; }
+
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::seconds limit_;
+};
 
 /// Feeds one decoder; what is damaged is an error.
 class Decoder {
@@ -208,12 +231,8 @@ const AVInputFormat* reader_of(const fs::path& path) {
 /// A file that is open for reading. It opens no other file.
 class Source {
  public:
-  explicit Source(const fs::path& path) : path_(path) {
-    const AVInputFormat* reader = reader_of(path);
-    Options options({{"protocol_whitelist", "file"}, {"format_whitelist", kReaders}});
-    AVFormatContext* opened = nullptr;
-    require_image(avformat_open_input(&opened, ("file:" + path.string()).c_str(), reader, options.get()), path);
-    context_.reset(opened);
+  Source(const fs::path& path, Deadline& deadline) : path_(path), deadline_(deadline) {
+    open();
     find_streams();
     index_ = require_image(av_find_best_stream(context_.get(), AVMEDIA_TYPE_VIDEO, -1, -1, &codec_, 0), path_);
     check_image_size(path, stream().codecpar->height, stream().codecpar->width);
@@ -227,9 +246,11 @@ class Source {
     if (!packet) throw std::bad_alloc();
     Decoder decoder(codec_, path_, stream().codecpar);
     while (av_read_frame(context_.get(), packet.get()) >= 0) {
+      deadline_.require_time(path_);
       if (packet->stream_index == index_) decoder.send(packet.get());
       av_packet_unref(packet.get());
     }
+    deadline_.require_time(path_);  // else the end of the time passes for the end of the file
     decoder.send(nullptr);
     return decoder.has_picture() ? decoder.take_last() : ffmpeg::Frame();
   }
@@ -250,6 +271,17 @@ class Source {
   int64_t end() const {
     return context_->duration + (context_->start_time == AV_NOPTS_VALUE ? 0 : context_->start_time);
   }
+  void open() {
+    const AVInputFormat* reader = reader_of(path_);
+    Options options({{"protocol_whitelist", "file"}, {"format_whitelist", kReaders}});
+    AVFormatContext* opened = avformat_alloc_context();
+    if (opened == nullptr) throw std::bad_alloc();
+    opened->interrupt_callback = deadline_.callback();
+    const int code = avformat_open_input(&opened, ("file:" + path_.string()).c_str(), reader, options.get());
+    context_.reset(opened);  // null after an error
+    deadline_.require_time(path_);
+    require_image(code, path_);
+  }
   /// Some pictures say their size only to a decoder, which must not decode them where it is too large.
   void find_streams() {
     const std::string most = std::to_string(kMostImagePixels);
@@ -259,6 +291,7 @@ class Source {
       options.push_back(*owned.emplace_back(Options({{"max_pixels", most.c_str()}})).get());
     const int code = avformat_find_stream_info(context_.get(), options.empty() ? nullptr : options.data());
     for (size_t i = 0; i < options.size(); ++i) *owned[i].get() = options[i];
+    deadline_.require_time(path_);
     require_image(code, path_);
   }
   const int32_t* display_matrix() const {
@@ -273,6 +306,7 @@ class Source {
   }
 
   fs::path path_;
+  Deadline& deadline_;
   struct Close {
     void operator()(AVFormatContext* context) const { avformat_close_input(&context); }
   };
@@ -297,11 +331,12 @@ Image decode_image(const fs::path& path, ImageFormat format, std::span<const std
   return image_of(*decoder.take_last(), path);
 }
 
-Image decode_last_frame(const fs::path& path, std::optional<int> orientation) {
+Image decode_last_frame(const fs::path& path, std::optional<int> orientation, std::chrono::seconds limit) {
   ffmpeg::capture_log();
+  Deadline deadline(limit);
   ffmpeg::Frame frame;
   for (const bool of_all : {false, true}) {
-    Source source(path);
+    Source source(path, deadline);
     if (!orientation) orientation = source.orientation();
     frame = source.last_picture(of_all);
     if (frame) break;

@@ -76,7 +76,8 @@ Image decode_image(const std::filesystem::path& path, ImageFormat, std::span<con
   return {};
 }
 
-Image decode_last_frame(const std::filesystem::path& path, std::optional<int> /*orientation*/) {
+Image decode_last_frame(const std::filesystem::path& path, std::optional<int> /*orientation*/,
+                        std::chrono::seconds /*limit*/) {
   require_image_libraries(path);
   return {};
 }

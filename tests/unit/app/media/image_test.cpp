@@ -225,6 +225,15 @@ TEST(Image, AMovingPictureIsTurnedAsItsFileSays) {
   EXPECT_GT(image.pixels[image.pixels.size() - 1], 200);
 }
 
+TEST(Image, ALastFrameIsNotLookedForForEver) {
+  const test::TemporaryFolder folder;
+  const std::vector<float> pixels(32 * 32 * 3);
+  write_video(folder / "clip.mp4", {.data = pixels.data(), .frames = 1, .height = 32, .width = 32}, {});
+  const auto look = [&](std::chrono::seconds limit) { decode_last_frame(folder / "clip.mp4", std::nullopt, limit); };
+  EXPECT_NO_THROW(look(kMostSearch));
+  EXPECT_TRUE(test::throws_error([&] { look(std::chrono::seconds(0)); }, {"clip.mp4", "within 0 s"}));
+}
+
 TEST(Image, FilesThatHoldNoPictureSayWhatIsNeeded) {
   const models::TensorFile golden(SPARSEREEL_TEST_DATA "/images_golden.safetensors");
   EXPECT_TRUE(test::throws_error([&] { read_image(golden.path()); }, {"images_golden.safetensors", "has no picture"}));
