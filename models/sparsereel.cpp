@@ -8,8 +8,8 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <iterator>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "attention/attention.h"
@@ -18,8 +18,6 @@
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
-#include "models/configs/presets.h"
-#include "models/configs/tuned_profile.h"
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
 #include "models/engine/rank_threads.h"
@@ -27,6 +25,8 @@
 #include "models/image/images.h"
 #include "models/image/resample.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/effects.h"
+#include "models/request/resolve.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
@@ -130,76 +130,81 @@ Texts texts_of(const VideoRequest& request) {
   return texts;
 }
 
-/// Of the model's file, with "size" as its two sides where it has them.
-Texts file_defaults(const models::ModelConfig& config, const models::PresetChoice& preset) {
-  Texts defaults = models::defaults_of(config, preset).values;
-  const auto size = defaults.find("size");
-  if (size == defaults.end() || models::find_frame_area(size->second)) return defaults;
-  std::tie(defaults["width"], defaults["height"]) = models::width_and_height(size->second);
-  defaults.erase(size);
-  return defaults;
+Texts texts_of(const ModelOptions& options) {
+  Texts texts;
+  add(texts, "device", options.device);
+  add(texts, "dtype", options.dtype);
+  add(texts, "weights", options.weights);
+  add(texts, "text_weights", options.text_weights);
+  add(texts, "offload", std::optional(options.offload));
+  add(texts, "transformer", options.transformer);
+  add(texts, "transformer_2", options.transformer_2);
+  add(texts, "vae", options.vae);
+  add(texts, "text_encoder", options.text_encoder);
+  add(texts, "image_encoder", options.image_encoder);
+  add(texts, "tokenizer", options.tokenizer);
+  add(texts, "lora", options.lora);
+  return texts;
 }
 
-/// A profile that holds: there is none beside attention full, with which alone a run is exact.
-struct HeldProfile {
-  attention::Profile content;
-  models::TunedProfile tuned;
-};
-
-std::optional<HeldProfile> profile_of(const Texts& given) {
-  const auto file = given.find("profile"), attention = given.find("attention");
-  const std::string mode = attention == given.end() ? "" : attention->second;
-  if (file == given.end() || mode == "full") return {};
-  HeldProfile profile{.content = models::read_profile(file->second), .tuned = {}};
-  profile.tuned = models::describe_profile(file->second, profile.content);
-  const bool for_all_heads =
-      std::ranges::any_of(models::kHowManyBlocks, [&](const char* name) { return given.contains(name); });
-  if (for_all_heads || mode == "quantized") profile.tuned.heads = {};
-  return profile;
+/// The members of ModelOptions and VideoRequest, and what a model's file says beside them.
+const models::OptionList& members() {
+  static const models::OptionList list = [] {
+    std::vector<models::Option> all;
+    for (const models::Field& field : models::fields()) all.push_back(models::option_of(field));
+    all.push_back({.key = "preset"});
+    all.push_back({.key = "profile", .kind = models::ValueKind::file, .idle = {models::Idle::exact}});
+    all.push_back({.key = "fps", .kind = models::ValueKind::number});
+    // Members have their types; the texts of files are checked where they are read.
+    return models::OptionList(std::move(all), {.name = [](const std::string& key) { return key; },
+                                               .check = [](const auto&...) {},
+                                               .unknown = [](const auto&...) { return "leave it out"; }});
+  }();
+  return list;
 }
 
-/// The value of a field that decides the picture, unless a stronger one stands there or excludes it.
-void read_weaker(const std::string& name, const std::string& value, const Texts& stronger, models::Request& request) {
-  const models::Field* field = models::find_field(name);
-  if (field == nullptr || field->decides == models::Decides::pipeline || stronger.contains(name)) return;
-  if (!models::is_excluded(name, value, stronger)) field->read(request, value);
+/// Of the file counts what a request may say.
+void keep_members(models::ModelConfig& config) {
+  const auto is_none = [](const auto& each) {
+    const models::Field* field = models::find_field(each.first);
+    return members().find(each.first) == nullptr || (field != nullptr && field->decides == models::Decides::pipeline);
+  };
+  std::erase_if(config.defaults, is_none);
+  for (auto& [name, preset] : config.presets) std::erase_if(preset.values, is_none);
 }
 
-/// What is asked for: what is given, for what that leaves open the profile, and for the rest the model's file.
-models::Request request_of(const Texts& given, const std::optional<HeldProfile>& profile,
-                           const models::ModelConfig& config, const models::ModelSpec& spec) {
-  models::refuse_contradictions(given);
-  models::Request request = models::read_request(given);
-  Texts stronger = given;
-  if (profile) {
-    const Texts options = models::options_of(profile->content, profile->tuned.file);
-    for (const auto& [name, value] : options) read_weaker(name, value, given, request);
-    stronger.insert(options.begin(), options.end());
-  }
-  const Texts defaults = file_defaults(config, models::choose_preset(config, given, spec.defaults.steps));
-  if (const auto fps = defaults.find("fps"); fps != defaults.end()) request.fps = parse_number<double>(fps->second);
-  try {
-    models::refuse_contradictions(defaults);
-    for (const auto& [name, value] : defaults) read_weaker(name, value, stronger, request);
-  } catch (const Error& error) {
-    throw bad_file(config.file.string(), error.what(), "correct it there");
-  }
-  if (profile && profile->tuned.by_head()) models::use_heads(profile->content, request);
-  return request;
+models::Settings settings_of(const Texts& given) {
+  models::Settings settings(members());
+  settings.add(models::Source::command_line, given);
+  return settings;
+}
+
+/// With what the profile and the model's file leave to it.
+models::Settings completed(models::Settings settings, const models::ModelConfig& config,
+                           const models::ModelSpec& spec) {
+  models::add_profile(settings);
+  settings.set_fallbacks(spec.defaults);
+  settings.set_model_config(config);
+  settings.add_model_config(models::PresetUse::whole);
+  return settings;
+}
+
+/// An error about a value of the model's file names its place there; one about a member, the member.
+Error with_place_in_file(const models::Settings& settings, const Error& error) {
+  const models::Setting* setting = error.field().empty() ? nullptr : settings.find(error.field());
+  return setting != nullptr && setting->source == models::Source::matched_config ? settings.with_place(error) : error;
 }
 
 /// What to warn of beside a profile.
-std::vector<std::string> profile_warnings(const Texts& given, const std::optional<HeldProfile>& profile,
+std::vector<std::string> profile_warnings(const models::Settings& settings,
+                                          const std::optional<models::TunedProfile>& profile,
                                           const models::Plan& plan) {
-  if (!given.contains("profile")) return {};
-  if (!profile) return {"profile " + given.at("profile") + " has no effect with attention full"};
+  if (!profile) return {};
   std::vector<std::string> warnings;
-  if (std::string other = models::profile_warning(profile->tuned, plan); !other.empty())
-    warnings.push_back(std::move(other));
-  const auto weights = profile->content.settings.find("weights");
-  const std::string own = plan.fp8_weights ? "fp8" : "auto";
-  if (weights != profile->content.settings.end() && weights->second != own)
-    warnings.push_back("profile " + given.at("profile") + " asks for weights " + weights->second +
+  if (std::string other = models::profile_warning(*profile, plan); !other.empty()) warnings.push_back(std::move(other));
+  const models::Setting* weights = settings.find("weights");
+  if (weights != nullptr && weights->value != (plan.fp8_weights ? "fp8" : "auto"))
+    warnings.push_back(settings.describe("profile") + " asks for weights " + weights->value +
                        ", which this model was opened without");
   return warnings;
 }
@@ -226,35 +231,41 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
   return images;
 }
 
-/// A warning for each member that has no effect beside the others.
-std::vector<std::string> idle_members(const Texts& given, const models::Request& request, const models::Plan& plan,
-                                      const std::optional<HeldProfile>& profile, const models::ModelSpec& spec) {
-  using models::Idle;
-  const std::string mode(attention::name(plan.attention_mode));
-  const std::string guidance =
-      given.contains("cfg_scale") ? "cfg_scale " + given.at("cfg_scale") : "the model's default";
-  const std::pair<Idle, std::string> causes[] = {
-      {Idle::every_block, models::why_idle(plan.attention_mode, "attention " + mode)},
-      {Idle::no_means, models::why_idle(plan.attention_policy, "dropped none")},
-      {Idle::in_fp32, models::why_idle_arithmetic(at::Device(plan.device))},
-      {Idle::one_transformer, models::why_idle_second_scale(spec)},
-      {Idle::no_guidance, models::why_idle_without_guidance(plan.guidance_scale, guidance)},
-      {Idle::no_image, request.image.empty() ? "without an image" : ""},
-      {Idle::no_flow, models::why_no_flow(request, spec)},
-      {Idle::no_reuse, models::why_idle_cache(request, spec)},
-      {Idle::profile, profile && profile->tuned.by_head() ? "with the profile, which has a policy for each head" : ""}};
+/// What one call makes its video from.
+struct Resolved {
+  models::Plan plan;
+  models::Images images;
   std::vector<std::string> warnings;
-  for (const models::Field& field : models::fields()) {
-    const auto value = given.find(field.name);
-    if (value == given.end() || value->second.empty() || value->second == field.nothing || value->second == "false")
-      continue;
-    const auto cause = std::ranges::find_if(causes, [&](const auto& each) {
-      return !each.second.empty() && std::ranges::find(field.idle, each.first) != field.idle.end();
-    });
-    if (cause != std::end(causes))
-      warnings.push_back(field.name + " " + value->second + " has no effect " + cause->second);
+};
+
+Resolved resolve(const models::Settings& settings, const VideoRequest& request, const models::Pipeline& pipeline,
+                 int64_t ranks) {
+  Resolved resolved;
+  try {
+    models::Request asked = models::read_request(settings);
+    asked.fps = settings.number("fps");
+    std::optional<models::TunedProfile> profile = models::apply_profile(settings, asked);
+    resolved.images = images_of(request, asked);
+    const attention::Mode mode =
+        models::choose_attention_mode(asked.attention_mode, pipeline.device(), pipeline.dtype());
+    if (models::is_exact(settings, mode)) profile.reset();
+    if (profile) models::check_profile(*profile, "the opened one", pipeline.model_hash(), pipeline.heads());
+    resolved.plan = pipeline.resolve(asked, /*decode=*/true, ranks);
+    const models::RunFacts facts = {.settings = &settings,
+                                    .request = &asked,
+                                    .model = &pipeline.spec(),
+                                    .attention_mode = mode,
+                                    .is_by_head = profile && profile->by_head(),
+                                    .on_cpu = pipeline.device().is_cpu()};
+    std::vector<models::IdleCause> causes = models::idle_causes(models::kDecidedByRun, facts);
+    std::ranges::move(models::idle_causes(models::kDecidedByModel, facts), std::back_inserter(causes));
+    std::ranges::move(models::idle_causes(models::kDecidedByRequest, facts), std::back_inserter(causes));
+    resolved.warnings = models::idle_warnings(settings, causes);
+    std::ranges::move(profile_warnings(settings, profile, resolved.plan), std::back_inserter(resolved.warnings));
+  } catch (const Error& error) {
+    throw with_place_in_file(settings, error);
   }
-  return warnings;
+  return resolved;
 }
 
 /// Passes steps on to the caller and remembers why it wants no more.
@@ -329,21 +340,6 @@ std::filesystem::path configs_folder(const std::string& asked) {
   return asked;
 }
 
-models::Request pipeline_of(const ModelOptions& options) {
-  return {.device = options.device,
-          .dtype = options.dtype,
-          .weights = options.weights,
-          .text_weights = options.text_weights,
-          .offload = options.offload,
-          .files = {{"transformer", options.transformer},
-                    {"transformer_2", options.transformer_2},
-                    {"vae", options.vae},
-                    {"text_encoder", options.text_encoder},
-                    {"image_encoder", options.image_encoder},
-                    {"tokenizer", options.tokenizer}},
-          .loras = models::parse_loras(options.lora)};
-}
-
 }  // namespace
 
 Failure::Failure(int code, std::string cause, std::string remedy, std::string field)
@@ -367,7 +363,8 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
   guarded([&] {
     if (options.threads != 0) models::check_threads(options.threads);
     const std::filesystem::path configs = configs_folder(options.configs);
-    models::Request request = pipeline_of(options);
+    const models::Settings settings = settings_of(texts_of(options));
+    models::Request request = models::read_request(settings);
     std::vector<std::shared_ptr<models::Pipeline>> pipelines;
     for (const std::string& device : models::devices_of_threads(options.gpus, options.device)) {
       request.device = device;
@@ -377,12 +374,17 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     auto pipeline = pipelines.front();
     if (options.threads != 0) models::set_threads(options.threads);
     std::vector<std::string> warnings = pipeline->weight_warnings();
-    if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
-      warnings.push_back("offload has no effect " + why);
-    if (!pipeline->why_idle_weights().empty())
-      warnings.push_back("weights fp8 has no effect " + pipeline->why_idle_weights());
-    if (!pipeline->why_idle_text_weights().empty())
-      warnings.push_back("text_weights fp8 has no effect " + pipeline->why_idle_text_weights());
+    const models::RunFacts facts = {.settings = &settings,
+                                    .request = &request,
+                                    .on_cpu = pipeline->device().is_cpu(),
+                                    .narrow_blocks = pipeline->why_idle_weights(),
+                                    .narrow_layers = pipeline->why_idle_text_weights()};
+    const std::pair<models::Idle, std::string> choices[] = {{models::Idle::on_a_cpu, "offload"},
+                                                            {models::Idle::narrow_blocks, "weights fp8"},
+                                                            {models::Idle::narrow_layers, "text_weights fp8"}};
+    for (const auto& [cause, choice] : choices)
+      if (const std::string why = models::why_idle(cause, facts); !why.empty())
+        warnings.push_back(choice + " has no effect " + why);
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));
     auto config = models::find_model_config(configs, pipeline->spec());
@@ -391,6 +393,7 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     state_->pipeline = std::move(pipeline);
     state_->ranks = std::move(ranks);
     state_->config = std::move(config).value_or(models::ModelConfig{.file = configs});
+    keep_members(state_->config);
     state_->warnings = std::move(warnings);
   });
 }
@@ -407,17 +410,12 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       const OneAtATime call(state_->is_busy);
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
-      const Texts given = texts_of(request);
-      const std::optional<HeldProfile> profile = profile_of(given);
-      models::Request asked = request_of(given, profile, state_->config, pipeline.spec());
-      const models::Images images = images_of(request, asked);
-      if (profile) models::check_profile(profile->tuned, "the opened one", pipeline.model_hash(), pipeline.heads());
-      const models::Plan plan = pipeline.resolve(asked, /*decode=*/true, state_->ranks ? state_->ranks->size() : 1);
+      const models::Settings settings = completed(settings_of(texts_of(request)), state_->config, pipeline.spec());
+      const Resolved resolved = resolve(settings, request, pipeline, state_->ranks ? state_->ranks->size() : 1);
+      const models::Plan& plan = resolved.plan;
       std::vector<std::string> warnings = state_->warnings;
-      for (auto& all :
-           {idle_members(given, asked, plan, profile, pipeline.spec()), profile_warnings(given, profile, plan)})
-        warnings.insert(warnings.end(), all.begin(), all.end());
-      const models::Inputs inputs = {.images = images, .keep_transformer = true};
+      warnings.insert(warnings.end(), resolved.warnings.begin(), resolved.warnings.end());
+      const models::Inputs inputs = {.images = resolved.images, .keep_transformer = true};
       models::Outcome made = state_->ranks ? state_->ranks->generate(plan, inputs, watcher.run())
                                            : pipeline.generate(plan, inputs, watcher.run());
       Video video = video_of(made, plan, pipeline.spec());

@@ -88,7 +88,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
 
 /// Options that say nothing of this run, or are shown as what they stand for.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
-  std::set<std::string> keys = idle_options(options.idle);
+  std::set<std::string> keys = models::idle_options(settings.options(), options.idle);
   keys.insert({"size", "seconds", "prompt_file", "from", "preset"});
   if (!settings.has("prompt") && !settings.has("prompt_file")) keys.insert("prompt");
   return keys;

@@ -15,7 +15,7 @@ using attention::Mode;
 /// ", with --topk 0.5 and --cache 0": what a stronger source gave beside the preset or profile, and not as it does.
 std::string given_beside(const Video& video, Source least) {
   const Settings& settings = video.settings;
-  const std::set<std::string> idle = idle_options(video.options.idle);
+  const std::set<std::string> idle = models::idle_options(settings.options(), video.options.idle);
   const auto& own = settings.preset().options.values;
   std::string text;
   for (const OptionSpec& option : option_table()) {

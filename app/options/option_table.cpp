@@ -6,7 +6,7 @@
 
 #include "app/options/option_groups.h"
 #include "hilbert/read_text.h"
-#include "models/configs/tuned_profile.h"
+#include "models/request/tuned_profile.h"
 
 namespace sparsereel::app {
 namespace {
@@ -91,29 +91,6 @@ bool is_of_a_preset(const OptionSpec& option) {
 
 bool is_idle(const OptionSpec& option, Idle cause) {
   return std::find(option.idle.begin(), option.idle.end(), cause) != option.idle.end();
-}
-
-const std::vector<std::pair<Idle, std::string>>& idle_causes() {
-  static const std::vector<std::pair<Idle, std::string>> causes = {
-      {Idle::every_block, "attention full or quantized, which compute every block"},
-      {Idle::exact, "attention full, which no profile asks for"},
-      {Idle::profile, "profile, which has a policy for each head"},
-      {Idle::no_means, "dropped none, which has no means"},
-      {Idle::no_guidance, "cfg_scale up to 1, which is no guidance"},
-      {Idle::one_transformer, "a model of one transformer"},
-      {Idle::narrow_blocks, "a transformer without a block layer whose sizes are multiples of 16"},
-      {Idle::narrow_layers, "a text encoder without a layer whose sizes are multiples of 16"},
-      {Idle::no_flow, "a scheduler that is not of flow matching"},
-      {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
-      {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
-      {Idle::in_fp32, "device cpu, which computes attention in fp32"},
-      {Idle::no_lora, "no LoRA"},
-      {Idle::no_image, "no image"},
-      {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},
-      {Idle::no_frame_rate, "an output that ends in .safetensors, without save_latents"},
-      {Idle::random_seed, "a random seed, with which the same command makes another video"},
-  };
-  return causes;
 }
 
 bool takes(Command command, const OptionSpec& option) {

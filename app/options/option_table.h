@@ -64,8 +64,6 @@ std::string key_of_option(std::string name);
 bool is_of_a_preset(const OptionSpec& option);
 
 bool is_idle(const OptionSpec& option, Idle cause);
-/// Every cause in the manual's words: "attention full or quantized, which compute every block".
-const std::vector<std::pair<Idle, std::string>>& idle_causes();
 
 /// `generate` takes every option, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);

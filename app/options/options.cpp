@@ -24,6 +24,7 @@
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
 #include "models/engine/request.h"
+#include "models/request/resolve.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -51,29 +52,6 @@ std::string read_prompt(const Settings& settings, bool needed) {
   }
   if (!needed) return {};
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
-}
-
-/// Whether a stronger source than the profile says how many blocks all heads compute.
-bool chooses_blocks(const Settings& settings) {
-  return std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) {
-    const Setting* setting = settings.find(key);
-    return setting != nullptr && setting->source > Source::profile;
-  });
-}
-
-/// The request gets the profile's policy for each head, unless one for all is given beside it.
-models::TunedProfile apply_profile(const Settings& settings, models::Request& request) {
-  const fs::path file = settings.text("profile", "");
-  const attention::Profile profile = models::read_profile(file);
-  models::TunedProfile tuned = models::describe_profile(file, profile);
-  if (chooses_blocks(settings) || settings.text("attention") == "quantized") tuned.heads = {};
-  if (tuned.by_head()) models::use_heads(profile, request);
-  return tuned;
-}
-
-/// How an error names a choice that may be the program's own.
-std::string named(const Settings& settings, const char* key, std::string_view value) {
-  return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
 }
 
 models::Checkpoint folder_of(const models::Architecture& architecture) {
@@ -116,21 +94,17 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// For every command that denoises.
-std::vector<IdleCause> causes_of_denoising(const Settings& settings, const GenerateOptions& options) {
-  const double guidance = options.request.guidance_scale.value_or(settings.fallbacks().guidance);
-  const std::string given = settings.has("cfg_scale") ? settings.describe("cfg_scale") : "the model's default";
-  std::vector<IdleCause> causes = {
-      {Idle::no_guidance, "cfg_scale", models::why_idle_without_guidance(guidance, given)}};
-  if (options.request.loras.empty()) causes.push_back({Idle::no_lora, "lora", "without a LoRA"});
-  if (options.request.image.empty()) causes.push_back({Idle::no_image, "image", "without an image"});
-  if (options.request.arithmetic == 16)
-    causes.push_back(
-        {Idle::in_fp32, "device", models::why_idle_arithmetic(models::resolve_device(options.request.device))});
-  if (options.request.offload)
-    causes.push_back(
-        {Idle::on_a_cpu, "device", models::why_idle_offload(models::resolve_device(options.request.device))});
-  return causes;
+/// What the request and its device leave without effect, for every command that denoises.
+std::vector<IdleCause> idle_beside_request(const Settings& settings, const models::Request& request) {
+  const bool asks_for_gpu = request.offload || request.arithmetic == 16;
+  const models::RunFacts facts = {.settings = &settings,
+                                  .request = &request,
+                                  .on_cpu = asks_for_gpu && models::resolve_device(request.device).is_cpu()};
+  return models::idle_causes(models::kDecidedByRequest, facts);
+}
+
+void append(std::vector<IdleCause>& all, std::vector<IdleCause> more) {
+  std::ranges::move(more, std::back_inserter(all));
 }
 
 }  // namespace
@@ -190,10 +164,10 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
 }
 
 void add_profile(Settings& settings) {
-  settings.remove(Source::profile);
-  const auto file = settings.text("profile");
-  if (!file || settings.text("attention") == "full" || recipe_has_profile(settings)) return;
-  settings.add(Source::profile, models::options_of(models::read_profile(*file), *file), *file);
+  if (recipe_has_profile(settings))
+    settings.remove(Source::profile);
+  else
+    models::add_profile(settings);
 }
 
 Settings with_preset(Settings settings, const std::string& preset) {
@@ -249,11 +223,7 @@ RunOptions read_run_options(const Settings& settings) {
 }
 
 models::Request read_request(const Settings& settings, Command command) {
-  std::map<std::string, std::string> values;
-  for (const OptionSpec& option : option_table())
-    if (const auto value = settings.text(option.key); value && takes(command, option)) values[option.key] = *value;
-  if (is_random_seed(settings.text("seed", ""))) values.erase("seed");
-  return models::read_request(values);
+  return models::read_request(settings, [&](const std::string& key) { return takes(command, *find_option(key)); });
 }
 
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed) {
@@ -274,55 +244,42 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
     options.checkpoint_every = 0;           // the same command makes another video
   }
   models::make_policy(request);  // refuses what no model could do
-  if (settings.has("profile")) options.profile = apply_profile(settings, request);
-  options.idle = causes_of_denoising(settings, options);
+  options.profile = models::apply_profile(settings, request);
+  options.idle = idle_beside_request(settings, request);
   return options;
 }
 
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline) {
   const attention::Mode mode =
       models::choose_attention_mode(options.request.attention_mode, pipeline.device(), pipeline.dtype());
-  const std::string every_block = models::why_idle(mode, named(settings, "attention", attention::name(mode)));
-  options.idle.push_back({Idle::every_block, "attention", every_block});
-  const Setting* given = settings.find("attention");
-  const bool exact = mode == attention::Mode::full && (given == nullptr || given->source != Source::profile);
-  if (exact) options.idle.push_back({Idle::exact, "attention", every_block});
-  if (exact) options.profile.reset();
+  if (models::is_exact(settings, mode)) options.profile.reset();
   if (options.profile)
     models::check_profile(*options.profile, options.run.model.string(), pipeline.model_hash(), pipeline.heads());
-  if (options.profile && options.profile->by_head())
-    options.idle.push_back(
-        {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});
-  else
-    options.idle.push_back(
-        {Idle::no_means, "dropped",
-         models::why_idle(models::make_policy(options.request), named(settings, "dropped", "none"))});
-  for (IdleCause& cause : idle_beside_model(options.request, pipeline)) options.idle.push_back(std::move(cause));
-  options.idle.push_back({Idle::no_reuse, "steps", models::why_idle_cache(options.request, pipeline.spec())});
-  if (options.random_seed)
-    options.idle.push_back(
-        {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
-  for (IdleCause& cause : idle_beside_output(settings, options.run)) options.idle.push_back(std::move(cause));
+  const models::RunFacts facts = {.settings = &settings,
+                                  .request = &options.request,
+                                  .model = &pipeline.spec(),
+                                  .attention_mode = mode,
+                                  .is_by_head = options.profile && options.profile->by_head(),
+                                  .has_random_seed = options.random_seed};
+  append(options.idle, models::idle_causes(models::kDecidedByRun, facts));
+  append(options.idle, idle_beside_model(options.request, pipeline));
+  append(options.idle, idle_beside_output(settings, options.run));
 }
 
 std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline) {
-  const models::ModelSpec& spec = pipeline.spec();
-  return {{Idle::one_transformer, "model", models::why_idle_second_scale(spec)},
-          {Idle::no_flow, "scheduler", models::why_no_flow(request, spec)},
-          {Idle::narrow_blocks, "model", pipeline.why_idle_weights()},
-          {Idle::narrow_layers, "model", pipeline.why_idle_text_weights()}};
+  return models::idle_causes(models::kDecidedByModel, {.request = &request,
+                                                       .model = &pipeline.spec(),
+                                                       .narrow_blocks = pipeline.why_idle_weights(),
+                                                       .narrow_layers = pipeline.why_idle_text_weights()});
 }
 
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {
   const OutputKind kind = output_kind(run.output);
-  // By its kind, not its name: many rows of a set share one warning.
-  const std::string given = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string();
-  std::vector<IdleCause> causes;
-  if (kind != OutputKind::encoded)
-    causes.push_back({Idle::not_encoded, "output", "on " + given + ": it is for .mp4, .mov, .mkv and .webm"});
-  if (kind == OutputKind::safetensors && !settings.has("save_latents"))
-    causes.push_back({Idle::no_frame_rate, "output", "on " + given + ", which holds frames alone"});
-  return causes;
+  return models::idle_causes(models::kDecidedByOutput,
+                             // By its kind, not its name: many rows of a set share one warning.
+                             {.output = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string(),
+                              .is_encoded = kind == OutputKind::encoded,
+                              .has_frame_rate = kind != OutputKind::safetensors || settings.has("save_latents")});
 }
 
 }  // namespace sparsereel::app

@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "app/media/video.h"
-#include "app/options/idle.h"
 #include "app/options/settings.h"
-#include "models/configs/tuned_profile.h"
 #include "models/engine/pipeline.h"
 #include "models/files/temporary.h"
+#include "models/request/effects.h"
+#include "models/request/tuned_profile.h"
 
 namespace sparsereel::app {
+
+using models::idle_warnings;
+using models::IdleCause;
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
@@ -59,8 +62,7 @@ struct GenerateOptions {
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
 
-/// Adds the options of the file of --profile, in place of those that it added before: none beside `attention: full`,
-/// with which alone a run is exact, nor beside the recipe of a video that was made with a profile, which has them.
+/// As models::add_profile(), but adds none beside the recipe of a video that was made with a profile, which has them.
 void add_profile(Settings& settings);
 
 /// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.

@@ -1,76 +1,28 @@
-// Merges option values by the strength of their source and reads them as numbers and flags.
+// What the option table says of names and kinds, and errors that lead to --help.
 #include "app/options/settings.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "app/options/nearest.h"
+#include "hilbert/error.h"
 #include "hilbert/read_text.h"
-#include "models/configs/config_file.h"
-#include "models/video/frame_area.h"
 
 namespace sparsereel::app {
 namespace {
 
-namespace fs = std::filesystem;
-
-using models::Choice;
-
-/// Choices of which a source may make only one; a stronger source's choice removes the weaker one's other.
-const models::ExclusiveChoices& exclusions() {
-  static const models::ExclusiveChoices all = [] {
-    models::ExclusiveChoices pairs;
-    for (const OptionSpec& option : option_table())
-      for (const Exclusion& each : option.excludes)
-        pairs.push_back({{option.key, each.value}, {each.other, each.other_value}});
-    return pairs;
-  }();
-  return all;
-}
-
-std::vector<Choice> excluded_by(const std::string& key, const std::string& value) {
-  return models::excluded_by(exclusions(), key, value);
-}
-
-/// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
-std::string label(const std::string& key, Source source, const std::string& file, Mark mark = {}) {
-  if (source == Source::command_line) return option_name(key);
-  std::string position;
-  for (const int64_t number : {mark.line, mark.column})
-    if (number > 0) position += ":" + std::to_string(number);
-  return file + position + ": " + key;
-}
-
-/// The same of a choice that was made: with its value where that matters.
-std::string label(const Choice& choice, const Setting& setting) {
-  return label(choice.name, setting.source, setting.file, setting.mark) +
-         (choice.value.empty() ? "" : " " + choice.value);
-}
-
-Place place_of(const Places& places, const std::string& key) {
-  const auto place = places.find(key);
-  return place == places.end() ? Place{} : place->second;
-}
-
-std::vector<std::string> known_keys() {
-  std::vector<std::string> keys;
-  for (const OptionSpec& spec : option_table()) keys.push_back(spec.key);
-  return keys;
-}
-
 /// Throws where the value is none of the option's kind; `what` is how the error names it.
-void check_value(const OptionSpec& spec, const std::string& what, const std::string& value) {
+void check_value(const models::Option& option, const std::string& what, const std::string& value) {
   const std::string help = "see the command's --help";
   const auto require = [&](bool right, const char* needed) {
     if (!right) throw bad_input(what + ": " + needed + " is needed", help);
   };
-  switch (spec.kind) {
+  switch (option.kind) {
     case ValueKind::file:
       if (!value.empty()) return;
       throw bad_input(what.substr(0, what.size() - 1) + " is empty", "name a file, or leave it out");
     case ValueKind::text:
     case ValueKind::folder:
-    case ValueKind::size:  // expand_size() reads it
+    case ValueKind::size:  // Settings read it
       return;
     case ValueKind::loras:
       try {
@@ -94,224 +46,43 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
       return;
     case ValueKind::flag:
       return require_choice(what, value, {"true", "false", "on", "off", "yes", "no"}, help);
-    case ValueKind::choice:
+    case ValueKind::choice: {
+      const OptionSpec& spec = *find_option(option.key);
       if (is_choice(value, spec.more_choices)) return;
       return require_choice(what, value, spec.choices, help);
-  }
-}
-
-/// The option of this name; throws where there is none, or where the value is none of its kind.
-const OptionSpec& checked_option(const std::string& given, const std::string& value, Source source,
-                                 const std::string& file, const Place& place) {
-  const OptionSpec* spec = find_option(given);
-  if (spec == nullptr)
-    throw bad_input(label("the key " + given, source, file, place.key) + " is unknown",
-                    did_you_mean(given, known_keys(),
-                                 "keys are the long option names of 'sparsereel generate --help' with _ for -"));
-  check_value(*spec, label(given, source, file, place.value) + " " + value, value);
-  return *spec;
-}
-
-/// Throws where one source makes two choices that exclude each other.
-void refuse_both(const std::map<std::string, Setting>& added) {
-  const auto made = [&](const Choice& choice) {
-    const auto found = added.find(choice.name);
-    return found != added.end() && choice.is(choice.name, found->second.value) ? &found->second : nullptr;
-  };
-  for (const auto& [first, second] : exclusions()) {
-    const Setting *one = made(first), *other = made(second);
-    if (one != nullptr && other != nullptr)
-      throw bad_input(label(first, *one) + " and " + label(second, *other) + " exclude each other", "give one of them");
-  }
-}
-
-/// "256x128" -> the same as width 256 and height 128. An area stays what it is.
-void expand_size(std::map<std::string, Setting>& added) {
-  const auto place = added.find("size");
-  if (place == added.end()) return;
-  const Setting size = place->second;
-  const auto [width, height] = models::width_and_height(size.value);
-  if (models::find_frame_area(size.value)) return;
-  if (!parse_number<int64_t>(width) || !parse_number<int64_t>(height))
-    throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value +
-                        " is not of the form WxH, and no area such as 720p",
-                    "write for example 720x480, or 480p for an image's shape");
-  added.erase(place);
-  added["width"] = {width, size.source, size.file, size.mark};
-  added["height"] = {height, size.source, size.file, size.mark};
-}
-
-/// Another program's names of the two transformers: its first name is the second one's where the first has the other.
-void expand_experts(std::map<std::string, Setting>& added) {
-  const auto move = [&](const char* from, const char* to) {
-    const auto given = added.find(from);
-    if (given == added.end()) return;
-    added.insert_or_assign(to, given->second);
-    added.erase(given);
-  };
-  move("diffusion_model", added.contains("high_noise_diffusion_model") ? "transformer_2" : "transformer");
-  move("high_noise_diffusion_model", "transformer");
-}
-
-/// How much of the file's path the option's value names: all of it, or the folder that holds it; 0: nothing.
-size_t named_length(const OptionSpec& option, const std::string& value, const fs::path& file) {
-  std::error_code ignored;
-  const auto whole = [&](const fs::path& path) {
-    return (fs::absolute(path, ignored) / "").lexically_normal().string();
-  };
-  const std::string blamed = whole(file);
-  for (const fs::path& each : files_in(option, value))
-    if (whole(each) == blamed) return blamed.size();
-  if (value.empty() || (option.kind != ValueKind::folder && !fs::is_directory(value, ignored))) return 0;
-  const std::string folder = whole(value);
-  return blamed.starts_with(folder) ? folder.size() : 0;
-}
-
-}  // namespace
-
-void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file,
-                   const Places& places) {
-  std::map<std::string, Setting> added;
-  for (const auto& [given, value] : values) {
-    const Place place = place_of(places, given);
-    const OptionSpec& spec = checked_option(given, value, source, file, place);
-    if (!added.emplace(spec.key, Setting{value, source, file, place.value}).second)
-      throw bad_input(label(given, source, file, place.key) + " is given twice, under two names", "give it once");
-  }
-  refuse_both(added);
-  expand_size(added);
-  expand_experts(added);
-  for (const auto& [key, setting] : added) {
-    if (stronger(key, setting.value, source)) continue;
-    values_[key] = setting;
-    for (const Choice& other : excluded_by(key, setting.value)) {
-      const Setting* weaker = find(other.name);
-      if (weaker != nullptr && other.is(other.name, weaker->value)) values_.erase(other.name);
     }
   }
 }
 
-void Settings::add_model_config(PresetUse use, const std::string& named) {
-  remove(Source::matched_config);
-  std::map<std::string, std::string> given;
-  for (const auto& [key, setting] : values_) given[key] = setting.value;
-  if (!named.empty()) given["preset"] = named;
-  if (use != PresetUse::whole) given.erase("profile");  // it stands beside others
-  preset_ = models::choose_preset(*config_, given, fallbacks_.steps);
-  if (use == PresetUse::blocks_alone || (use == PresetUse::whole_where_named && !given.contains("preset")))
-    models::keep_blocks_alone(preset_);
-  const models::YamlOptions options = models::defaults_of(*config_, preset_);
-  add(Source::matched_config, options.values, config_->file.string(), options.places);
+std::string remedy_of_unknown_key(const std::string& key) {
+  std::vector<std::string> keys;
+  for (const OptionSpec& spec : option_table()) keys.push_back(spec.key);
+  return did_you_mean(key, keys, "keys are the long option names of 'sparsereel generate --help' with _ for -");
 }
 
-std::vector<std::string> Settings::preset_names() const {
-  std::vector<std::string> names;
-  if (config_)
-    for (const auto& [name, options] : config_->presets) names.push_back(name);
-  return names;
+std::vector<std::string> other_keys(const OptionSpec& spec) {
+  std::vector<std::string> keys;
+  for (const std::string& name : split(spec.names, ','))
+    if (std::string key = key_of_option(name); !key.empty() && key != spec.key) keys.push_back(std::move(key));
+  return keys;
 }
 
-/// A stronger source has already given `key`, or made a choice that excludes this value of it.
-bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
-  std::vector<Choice> choices = excluded_by(key, value);
-  choices.push_back({key});
-  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
-    const Setting* setting = find(choice.name);
-    return setting != nullptr && setting->source > source && choice.is(choice.name, setting->value);
-  });
-}
+}  // namespace
 
-const Setting* Settings::find(const std::string& key) const {
-  const auto place = values_.find(key);
-  return place == values_.end() ? nullptr : &place->second;
-}
-
-std::vector<fs::path> files_in(const OptionSpec& option, const std::string& value) {
-  std::vector<fs::path> files;
-  if (option.kind == ValueKind::file && !value.empty()) files.emplace_back(value);
-  if (option.kind == ValueKind::loras)
-    for (const models::LoraChoice& lora : models::parse_loras(value)) files.push_back(lora.file);
-  return files;
-}
-
-std::string Settings::describe(const std::string& key) const {
-  const Setting* setting = find(key);
-  if (setting == nullptr) return label(key, Source::command_line, {});
-  if (setting->source == Source::row) return key + " " + setting->value;
-  return label(key, setting->source, setting->file, setting->mark) + " " + setting->value;
-}
-
-const Setting* Settings::that_names(const std::string& file, std::string& key) const {
-  const Setting* found = nullptr;
-  size_t longest = 0;
-  for (const auto& [each, setting] : values_) {
-    const size_t length = named_length(*find_option(each), setting.value, file);
-    if (length == 0 || length < longest) continue;
-    found = length == longest ? nullptr : &setting;
-    longest = length;
-    key = each;
-  }
-  return found;
-}
-
-Error Settings::with_place(const Error& error) const {
-  return placed(error).with_choices(error.choices());
-}
-
-Error Settings::placed(const Error& error) const {
-  if (const OptionSpec* option = error.field().empty() ? nullptr : find_option(error.field())) {
-    const Setting* setting = find(option->key);
-    const bool in_list = std::find(lists_.begin(), lists_.end(), option_name(option->key)) != lists_.end();
-    if (setting == nullptr || in_list)
-      return {error.kind(), option_name(option->key) + " " + error.problem(), error.remedy()};
-    const std::string name = label(option->key, setting->source, setting->file, setting->mark);
-    return {error.kind(), name + " " + error.problem(), error.remedy(), {.file = setting->file}};
-  }
-  if (error.file().empty() || error.kind() != ErrorKind::bad_input) return error;
-  std::string key;
-  const Setting* setting = that_names(error.file(), key);
-  if (setting == nullptr || setting->source == Source::command_line) return error;
-  return {error.kind(),
-          label(key, setting->source, setting->file, setting->mark) + ": " + error.what(),
-          error.remedy(),
-          {.file = setting->file}};
-}
-
-std::optional<std::string> Settings::text(const std::string& key) const {
-  const Setting* setting = find(key);
-  if (setting == nullptr) return std::nullopt;
-  return setting->value;
-}
-
-std::string Settings::text(const std::string& key, const std::string& fallback) const {
-  return text(key).value_or(fallback);
-}
-
-std::optional<int64_t> Settings::whole(const std::string& key) const {
-  const Setting* setting = find(key);
-  if (setting == nullptr) return std::nullopt;
-  const auto value = parse_number<int64_t>(setting->value);
-  if (!value) throw bad_option(key, setting->value + " is too large", "give a smaller number");
-  return value;
-}
-
-std::optional<uint64_t> Settings::unsigned_whole(const std::string& key) const {
-  const Setting* setting = find(key);
-  if (setting == nullptr) return std::nullopt;
-  const auto value = parse_number<uint64_t>(setting->value);
-  if (!value) throw bad_option(key, setting->value + " is below 0", "give a number from 0 to 18446744073709551615");
-  return value;
-}
-
-std::optional<double> Settings::number(const std::string& key) const {
-  const Setting* setting = find(key);
-  if (setting == nullptr) return std::nullopt;
-  return parse_number<double>(setting->value);
-}
-
-bool Settings::flag(const std::string& key, bool fallback) const {
-  const Setting* setting = find(key);
-  return setting == nullptr ? fallback : parse_flag(setting->value).value();
+const models::OptionList& program_options() {
+  static const models::OptionList list = [] {
+    std::vector<models::Option> all;
+    for (const OptionSpec& spec : option_table())
+      all.push_back({.key = spec.key,
+                     .other_keys = other_keys(spec),
+                     .kind = spec.kind,
+                     .idle = spec.idle,
+                     .nothing = spec.nothing,
+                     .excludes = spec.excludes});
+    return models::OptionList(std::move(all),
+                              {.name = option_name, .check = check_value, .unknown = remedy_of_unknown_key});
+  }();
+  return list;
 }
 
 }  // namespace sparsereel::app

@@ -16,11 +16,11 @@
 #include "app/job/interrupt.h"
 #include "app/ranks/messages.h"
 #include "app/terminal.h"
-#include "models/configs/tuned_profile.h"
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"
 #include "models/files/json_text.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/tuned_profile.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
 

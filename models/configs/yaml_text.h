@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hilbert/error.h"
-#include "models/configs/place.h"
+#include "models/request/place.h"
 
 namespace sparsereel::models {
 

@@ -13,6 +13,7 @@
 #include "models/checkpoint/family.h"
 #include "models/files/config_fields.h"
 #include "models/files/regular_file.h"
+#include "models/request/sampling.h"
 #include "models/samplers/sampler.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
@@ -22,19 +23,6 @@
 
 namespace sparsereel::models {
 namespace {
-
-/// By name or class, or the checkpoint's -> its class.
-std::string sampler_class(const Request& request, const ModelSpec& spec) {
-  const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
-  std::vector<std::string> known, classes;
-  for (const SamplerSpec& sampler : spec.samplers) {
-    if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
-    known.push_back(sampler.name);
-    classes.push_back(sampler.class_name);
-  }
-  known.insert(known.end(), classes.begin(), classes.end());
-  throw bad_option("scheduler", text + " is unknown", "use " + list_of(known));
-}
 
 void require_text(const char* field, const std::string& text) {
   if (text.size() > kMostPromptBytes)
@@ -85,11 +73,6 @@ std::optional<double> second_scale(const Request& request, const ModelSpec& spec
   if (spec.experts.size() == 1) return {};
   if (request.guidance_scale_2) return request.guidance_scale_2;
   return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
-}
-
-/// Whether its sampler is one of flow matching: they have a shift, and take sigmas.
-bool flows(const Request& request, const ModelSpec& spec) {
-  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
 }
 
 /// For a video of the plan's size.
@@ -224,11 +207,6 @@ void check_images(const GivenImages& images, int64_t latent_frames, const ModelS
                      "use " + std::to_string(nearest_frames(spec, 1).above));
 }
 
-int64_t steps_of(const Request& request, const ModelSpec& spec) {
-  if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
-  return request.num_inference_steps.value_or(spec.defaults.steps);
-}
-
 Plan resolve_request(const Request& request, const ModelSpec& spec) {
   check_ranges(request);
   Plan plan;
@@ -295,44 +273,6 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
     throw bad_option("attention", std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
                      "use attention full, or device cpu");
   return mode;
-}
-
-std::string why_idle(attention::Mode mode, const std::string& given) {
-  if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
-  return "with " + given + ", which computes every block";
-}
-
-std::string why_idle(const attention::Policy& policy, const std::string& given) {
-  return policy.dropped == attention::Dropped::none ? "with " + given + ", which has no means" : "";
-}
-
-std::string why_idle_without_guidance(double guidance_scale, const std::string& given) {
-  return guidance_scale > 1 ? "" : "without guidance (" + given + ")";
-}
-
-std::string why_idle_second_scale(const ModelSpec& spec) {
-  return spec.experts.size() > 1 ? "" : "for a model of one transformer";
-}
-
-std::string why_no_flow(const Request& request, const ModelSpec& spec) {
-  return flows(request, spec) ? "" : "with a scheduler that is not of flow matching";
-}
-
-std::string why_idle_cache(const Request& request, const ModelSpec& spec) {
-  if (!request.cache.on()) return "";
-  const int64_t steps = steps_of(request, spec);
-  if (steps == 1) return "with one step, after which there is none to reuse";
-  if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
-    return "with " + std::to_string(steps) + " steps, of which it computes all";
-  return spec.layers == 1 ? "for a model of one block, which always runs" : "";
-}
-
-std::string why_idle_arithmetic(at::Device device) {
-  return device.is_cpu() ? "on a CPU, which computes in fp32" : "";
-}
-
-std::string why_idle_offload(at::Device device) {
-  return device.is_cpu() ? "on a CPU, whose memory is the host's" : "";
 }
 
 }  // namespace sparsereel::models

@@ -30,9 +30,6 @@ struct GivenImages {
 /// lacks one.
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
 
-/// How many steps it has: one for each of the sigmas where its sampler takes some, else those asked for or the model's.
-int64_t steps_of(const Request& request, const ModelSpec& spec);
-
 /// What the run's sampler is made with.
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
 
@@ -44,25 +41,5 @@ at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
 
 /// The mode asked for, else sparse where that runs, else full. Throws Error where it cannot run.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
-
-/// Why options have no effect beside a choice, to follow "topk 0.5 has no effect"; empty where they have one. `given`:
-/// how the message names the choice, "--attention full" on the command line.
-///
-/// For the options of the block selection, with profile, dense steps and dense layers.
-std::string why_idle(attention::Mode mode, const std::string& given);
-/// For --cell, the size of the means.
-std::string why_idle(const attention::Policy& policy, const std::string& given);
-/// For the options of guidance, the negative prompt among them.
-std::string why_idle_without_guidance(double guidance_scale, const std::string& given);
-/// For a second guidance scale.
-std::string why_idle_second_scale(const ModelSpec& spec);
-/// For what samplers of flow matching take.
-std::string why_no_flow(const Request& request, const ModelSpec& spec);
-/// For a cache.
-std::string why_idle_cache(const Request& request, const ModelSpec& spec);
-/// For the bits of attention's arithmetic.
-std::string why_idle_arithmetic(at::Device device);
-/// For offloading.
-std::string why_idle_offload(at::Device device);
 
 }  // namespace sparsereel::models

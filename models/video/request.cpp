@@ -37,12 +37,24 @@ ResizeRule parse_resize_rule(const std::string& text) {
   throw bad_option("resize", text + ": one of cover, stretch is needed", "use one of these");
 }
 
+namespace {
+
+bool bounds_errors(const Request& request) {
+  return request.error || request.block_error;
+}
+
+}  // namespace
+
+attention::Dropped dropped_of(const Request& request) {
+  const bool asks_for_means = bounds_errors(request) || request.ranking == attention::Ranking::error;
+  return request.dropped.value_or(asks_for_means ? attention::Dropped::mean : attention::Policy{}.dropped);
+}
+
 attention::Policy make_policy(const Request& request) {
-  using attention::Dropped, attention::Ranking, attention::Selection;
+  using attention::Ranking, attention::Selection;
   attention::Policy policy;
-  const bool bounded = request.error || request.block_error;
-  const bool asks_for_means = bounded || request.ranking == Ranking::error;
-  policy.dropped = request.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
+  const bool bounded = bounds_errors(request);
+  policy.dropped = dropped_of(request);
   policy.ranking = request.ranking.value_or(bounded ? Ranking::error : attention::usual_ranking(policy.dropped));
   policy.cell = request.cell.value_or(policy.cell);
   policy.arithmetic = request.arithmetic.value_or(policy.arithmetic);

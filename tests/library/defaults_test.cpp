@@ -87,7 +87,7 @@ TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
   EXPECT_THAT(failure.cause(), StartsWith("profile " + file + " was made for another model (other)"));
   EXPECT_EQ(failure.field(), "profile");
   request.attention = "full";
-  EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full"));
+  EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full, which computes every block"));
 }
 
 TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
@@ -103,7 +103,7 @@ TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
   TextToVideo model(kModel, {.device = "cpu", .configs = place});
   VideoRequest request = small();
   request.steps.reset();
-  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("wrong.yaml: steps many"));
+  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("wrong.yaml:2:19: steps many"));
 }
 
 }  // namespace

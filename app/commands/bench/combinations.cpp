@@ -251,8 +251,10 @@ class Expansion {
     const std::string* bits = list_of(lists_, "arithmetic");
     const auto is_sixteen = [](const Combination& row) { return row.sparse() && row.policy.arithmetic == 16; };
     if (bits == nullptr || std::ranges::none_of(rows, is_sixteen)) return;
+    const models::Request in_sixteen = {.arithmetic = 16};
     const at::Device device = models::resolve_device(base_.text("device", "auto"));
-    if (const std::string idle = models::why_idle_arithmetic(device); !idle.empty())
+    const models::RunFacts facts = {.request = &in_sixteen, .on_cpu = device.is_cpu()};
+    if (const std::string idle = models::why_idle(Idle::in_fp32, facts); !idle.empty())
       grid_.warnings.push_back("--arithmetic " + *bits + " has no effect " + idle);
   }
 

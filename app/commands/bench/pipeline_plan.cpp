@@ -5,7 +5,7 @@
 
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
-#include "models/engine/request.h"
+#include "models/request/sampling.h"
 
 namespace sparsereel::app::bench {
 namespace {

@@ -16,10 +16,10 @@
 #include "app/ranks/team.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
-#include "models/configs/tuned_profile.h"
 #include "models/engine/denoising.h"
 #include "models/layers/cpu_threads.h"
 #include "models/parallel/metered_group.h"
+#include "models/request/tuned_profile.h"
 
 namespace sparsereel::app::bench {
 namespace {

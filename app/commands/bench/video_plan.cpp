@@ -7,7 +7,7 @@
 #include "app/json_fields.h"
 #include "app/measure/run_progress.h"
 #include "models/checkpoint/family.h"
-#include "models/engine/request.h"
+#include "models/request/sampling.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
 

@@ -129,7 +129,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.request.attention_mode = attention::Mode::full;  // of the samples
   plan.request.policy.reset();                          // where --config names a profile for `generate`
   std::vector<IdleCause> idle = given.idle;
-  if (models::make_policy(plan.request).dropped == attention::Dropped::none)
+  if (models::dropped_of(plan.request) == attention::Dropped::none)
     idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
   plan.warnings = idle_warnings(settings, idle);
   if (!options.prompts.empty() && settings.has("prompt"))

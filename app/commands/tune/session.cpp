@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "hilbert/error.h"
-#include "models/engine/request.h"
+#include "models/request/sampling.h"
 
 namespace sparsereel::app::tuning {
 namespace {

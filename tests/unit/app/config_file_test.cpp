@@ -24,8 +24,6 @@ namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
-using app::Settings;
-using app::Source;
 using ::testing::HasSubstr;
 
 constexpr const char* kClass = "CogVideoXTransformer3DModel";
@@ -66,7 +64,7 @@ TEST_P(ModelConfigs, ArchitectureParsesAndItsOwnMatchPicksIt) {
 TEST_P(ModelConfigs, DefaultsAreValidOptions) {
   const auto found = find_model_config(kConfigs, model_of(GetParam()));
   ASSERT_TRUE(found.has_value());
-  Settings settings;
+  app::Settings settings;
   settings.add(Source::matched_config, found->defaults, found->file.string());
   EXPECT_EQ(settings.whole("steps"), 50);
   EXPECT_EQ(settings.number("cfg_scale"), 6);
@@ -173,7 +171,7 @@ TEST_F(ConfigFiles, WhatIsWrongIsNamedByLineAndColumn) {
   const auto config = [&](const std::string& text) {
     return cause([&] {
       const YamlOptions options = parse_config(text, "c.yaml");
-      Settings().add(Source::config_file, options.values, "c.yaml", options.places);
+      app::Settings().add(Source::config_file, options.values, "c.yaml", options.places);
     });
   };
   for (const auto& [text, wrong] : std::vector<std::pair<std::string, std::string>>{

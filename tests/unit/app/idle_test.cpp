@@ -1,12 +1,16 @@
 // Warnings of options without effect: which are given, and by whom.
-#include "app/options/idle.h"
+#include "models/request/effects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/options/settings.h"
+
 namespace sparsereel::app {
 namespace {
 
+using models::idle_warnings;
+using models::IdleCause;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -60,9 +64,9 @@ TEST(IdleWarnings, AreNotForWhatAsksForNothing) {
 }
 
 TEST(IdleOptions, AreAllThatTheCausesLeaveWithoutEffect) {
-  EXPECT_THAT(idle_options({kFull}), Contains("dense_layers"));
-  EXPECT_THAT(idle_options({kFull}), Not(Contains("attention")));
-  EXPECT_THAT(idle_options({{Idle::no_guidance, "cfg_scale", ""}}), IsEmpty());
+  EXPECT_THAT(models::idle_options(program_options(), {kFull}), Contains("dense_layers"));
+  EXPECT_THAT(models::idle_options(program_options(), {kFull}), Not(Contains("attention")));
+  EXPECT_THAT(models::idle_options(program_options(), {{Idle::no_guidance, "cfg_scale", ""}}), IsEmpty());
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ std::vector<std::string> lines_of_contradictions() {
 
 std::vector<std::string> lines_of_idle_options() {
   std::vector<std::string> lines;
-  for (const auto& [cause, when] : idle_causes()) {
+  for (const auto& [cause, when] : models::causes_in_the_manual()) {
     std::string keys;
     for (const OptionSpec& option : option_table())
       if (is_idle(option, cause)) keys += (keys.empty() ? "" : ", ") + in_yaml(option.key, "");

@@ -1,5 +1,5 @@
 // Which preset holds, and what it gives: the rules on a file of their own, and that every committed file keeps them.
-#include "models/configs/presets.h"
+#include "models/request/presets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,6 @@
 namespace sparsereel::models {
 namespace {
 
-using app::PresetUse;
-using app::Settings;
-using app::Source;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Key;
@@ -100,7 +97,7 @@ TEST(Presets, FewStepsHaveNeitherCacheNorDenseSteps) {
 }
 
 TEST(Presets, SettingsTakeThemAnewWhereSomethingIsAdded) {
-  Settings settings;
+  app::Settings settings;
   settings.set_model_config(config_with_presets());
   settings.add_model_config(PresetUse::whole);
   EXPECT_EQ(settings.text("cache"), "forecast:0.15");
@@ -113,7 +110,7 @@ TEST(Presets, SettingsTakeThemAnewWhereSomethingIsAdded) {
 
 TEST(Presets, WhatMeasuresStepsTakesTheBlocksOfOneThatNobodyNamed) {
   const auto cache_of = [](PresetUse use, const OptionValues& given) {
-    Settings settings;
+    app::Settings settings;
     settings.set_model_config(config_with_presets());
     settings.add(Source::command_line, given);
     settings.add_model_config(use);
@@ -142,7 +139,7 @@ TEST(CommittedPresets, KeepTheModelsRule) {
     EXPECT_THAT(config.presets, ElementsAre(Key("balanced"), Key("exact"), Key("fast"), Key("near")));
     EXPECT_EQ(config.presets.at("exact").values, OptionValues({{"attention", "full"}}));
     for (const auto& [name, preset] : config.presets) {
-      Settings settings;
+      app::Settings settings;
       settings.add(Source::matched_config, preset.values, file.string(), preset.places);  // or an error
       const Request request = read_request(preset.values);
       check_ranges(request);
@@ -154,7 +151,7 @@ TEST(CommittedPresets, KeepTheModelsRule) {
         EXPECT_EQ(request.dense_steps->of(50), 10) << name;
       }
     }
-    Settings settings;
+    app::Settings settings;
     settings.set_model_config(config);
     settings.add_model_config(PresetUse::whole);
     EXPECT_EQ(settings.preset().name, "balanced");

@@ -1,5 +1,6 @@
 // What a request resolves to, beyond what the command line's tests show.
 #include "models/engine/request.h"
+#include "models/request/sampling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Reads a profile, and holds it against the model and the plan.
-#include "models/configs/tuned_profile.h"
+#include "models/request/tuned_profile.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Names, the default, and runs of few steps.
-#include "models/configs/presets.h"
+#include "models/request/presets.h"
 
 #include <algorithm>
 

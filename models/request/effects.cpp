@@ -1,0 +1,169 @@
+// The table of causes, and the options that it concerns.
+#include "models/request/effects.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "models/request/resolve.h"
+#include "models/request/sampling.h"
+
+namespace sparsereel::models {
+namespace {
+
+struct Row {
+  Idle idle;
+  const char* beside;  // key of the option to blame
+  const char* manual;
+  std::string (*why)(const RunFacts&);  // empty: it is no cause
+};
+
+/// How a warning names a choice that may be the run's own.
+std::string named(const RunFacts& facts, const char* key, std::string_view value) {
+  const Settings& settings = *facts.settings;
+  return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
+}
+
+std::string every_block(const RunFacts& facts) {
+  using attention::Mode;
+  if (facts.attention_mode != Mode::full && facts.attention_mode != Mode::quantized) return {};
+  return "with " + named(facts, "attention", attention::name(*facts.attention_mode)) + ", which computes every block";
+}
+
+std::string exact(const RunFacts& facts) {
+  return facts.attention_mode && is_exact(*facts.settings, *facts.attention_mode) ? every_block(facts) : "";
+}
+
+std::string no_guidance(const RunFacts& facts) {
+  if (facts.request == nullptr) return {};
+  const Settings& settings = *facts.settings;
+  if (facts.request->guidance_scale.value_or(settings.fallbacks().guidance) > 1) return {};
+  return "without guidance (" + (settings.has("cfg_scale") ? settings.describe("cfg_scale") : "the model's default") +
+         ")";
+}
+
+std::string no_means(const RunFacts& facts) {
+  if (facts.request == nullptr || facts.is_by_head || dropped_of(*facts.request) != attention::Dropped::none) return {};
+  return "with " + named(facts, "dropped", "none") + ", which has no means";
+}
+
+std::string no_flow(const RunFacts& facts) {
+  const bool is_known = facts.request != nullptr && facts.model != nullptr;
+  return is_known && !flows(*facts.request, *facts.model) ? "with a scheduler that is not of flow matching" : "";
+}
+
+std::string no_reuse(const RunFacts& facts) {
+  return facts.request != nullptr && facts.model != nullptr ? why_idle_cache(*facts.request, *facts.model) : "";
+}
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> all = {
+      {Idle::every_block, "attention", "attention full or quantized, which compute every block", every_block},
+      {Idle::exact, "attention", "attention full, which no profile asks for", exact},
+      {Idle::profile, "profile", "profile, which has a policy for each head",
+       [](const RunFacts& facts) {
+         return facts.is_by_head ? "with " + facts.settings->describe("profile") + ", which has a policy for each head"
+                                 : "";
+       }},
+      {Idle::no_means, "dropped", "dropped none, which has no means", no_means},
+      {Idle::no_guidance, "cfg_scale", "cfg_scale up to 1, which is no guidance", no_guidance},
+      {Idle::one_transformer, "model", "a model of one transformer",
+       [](const RunFacts& facts) -> std::string {
+         return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model of one transformer" : "";
+       }},
+      {Idle::narrow_blocks, "model", "a transformer without a block layer whose sizes are multiples of 16",
+       [](const RunFacts& facts) { return facts.narrow_blocks; }},
+      {Idle::narrow_layers, "model", "a text encoder without a layer whose sizes are multiples of 16",
+       [](const RunFacts& facts) { return facts.narrow_layers; }},
+      {Idle::no_flow, "scheduler", "a scheduler that is not of flow matching", no_flow},
+      {Idle::no_reuse, "steps", "one step, a model of one block, or no more steps than `cache: steps:20` computes",
+       no_reuse},
+      {Idle::on_a_cpu, "device", "device cpu, whose memory is the host's",
+       [](const RunFacts& facts) -> std::string {
+         const bool offloads = facts.request != nullptr && facts.request->offload;
+         return offloads && facts.on_cpu ? "on a CPU, whose memory is the host's" : "";
+       }},
+      {Idle::in_fp32, "device", "device cpu, which computes attention in fp32",
+       [](const RunFacts& facts) -> std::string {
+         const bool in_sixteen = facts.request != nullptr && facts.request->arithmetic == 16;
+         return in_sixteen && facts.on_cpu ? "on a CPU, which computes in fp32" : "";
+       }},
+      {Idle::no_lora, "lora", "no LoRA",
+       [](const RunFacts& facts) -> std::string {
+         return facts.request != nullptr && facts.request->loras.empty() ? "without a LoRA" : "";
+       }},
+      {Idle::no_image, "image", "no image",
+       [](const RunFacts& facts) -> std::string {
+         return facts.request != nullptr && facts.request->image.empty() ? "without an image" : "";
+       }},
+      {Idle::not_encoded, "output", "an output that is no .mp4, .mov, .mkv or .webm",
+       [](const RunFacts& facts) {
+         return facts.is_encoded ? "" : "on " + facts.output + ": it is for .mp4, .mov, .mkv and .webm";
+       }},
+      {Idle::no_frame_rate, "output", "an output that ends in .safetensors, without save_latents",
+       [](const RunFacts& facts) {
+         return facts.has_frame_rate ? "" : "on " + facts.output + ", which holds frames alone";
+       }},
+      {Idle::random_seed, "seed", "a random seed, with which the same command makes another video",
+       [](const RunFacts& facts) {
+         return facts.has_random_seed
+                    ? "with " + facts.settings->describe("seed") + ": the same command makes another video"
+                    : "";
+       }}};
+  return all;
+}
+
+bool asks_for_something(const Settings& settings, const Option& option) {
+  if (option.kind == ValueKind::flag) return settings.flag(option.key);
+  const std::string value = settings.text(option.key, "");
+  return !value.empty() && value != option.nothing;
+}
+
+/// A stronger choice overrides the option; an equal or weaker one means that the user expects what will not come.
+bool is_overridden(const Settings& settings, const Setting& idle, const IdleCause& cause) {
+  const Setting* by = settings.find(cause.beside);
+  return idle.source <= Source::profile || (by != nullptr && by->source > idle.source);
+}
+
+}  // namespace
+
+std::string why_idle(Idle cause, const RunFacts& facts) {
+  return std::ranges::find(rows(), cause, &Row::idle)->why(facts);
+}
+
+std::vector<IdleCause> idle_causes(std::span<const Idle> causes, const RunFacts& facts) {
+  std::vector<IdleCause> all;
+  for (const Idle cause : causes) {
+    const Row& row = *std::ranges::find(rows(), cause, &Row::idle);
+    if (std::string why = row.why(facts); !why.empty()) all.push_back({cause, row.beside, std::move(why)});
+  }
+  return all;
+}
+
+std::vector<std::string> idle_warnings(const Settings& settings, const std::vector<IdleCause>& causes) {
+  std::vector<std::string> warnings;
+  for (const Option& option : settings.options().all()) {
+    const auto cause = std::ranges::find_if(
+        causes, [&](const IdleCause& each) { return !each.why.empty() && is_idle(option, each.idle); });
+    const Setting* setting = settings.find(option.key);
+    if (cause == causes.end() || setting == nullptr || !asks_for_something(settings, option)) continue;
+    if (!is_overridden(settings, *setting, *cause))
+      warnings.push_back(settings.describe(option.key) + " has no effect " + cause->why);
+  }
+  return warnings;
+}
+
+std::set<std::string> idle_options(const OptionList& options, const std::vector<IdleCause>& causes) {
+  std::set<std::string> keys;
+  for (const Option& option : options.all())
+    for (const IdleCause& cause : causes)
+      if (!cause.why.empty() && is_idle(option, cause.idle)) keys.insert(option.key);
+  return keys;
+}
+
+std::vector<std::pair<Idle, std::string>> causes_in_the_manual() {
+  std::vector<std::pair<Idle, std::string>> all;
+  for (const Row& row : rows()) all.emplace_back(row.idle, row.manual);
+  return all;
+}
+
+}  // namespace sparsereel::models

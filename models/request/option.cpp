@@ -1,0 +1,35 @@
+// A list of options and what follows from it.
+#include "models/request/option.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sparsereel::models {
+
+OptionList::OptionList(std::vector<Option> all, Words words) : all_(std::move(all)), words_(std::move(words)) {
+  for (const Option& option : all_)
+    for (const Exclusion& each : option.excludes)
+      exclusions_.push_back({{option.key, each.value}, {each.other, each.other_value}});
+}
+
+const Option* OptionList::find(std::string_view key) const {
+  const auto found = std::ranges::find_if(all_, [&](const Option& option) {
+    return option.key == key || std::ranges::find(option.other_keys, key) != option.other_keys.end();
+  });
+  return found == all_.end() ? nullptr : &*found;
+}
+
+Option option_of(const Field& field) {
+  return {.key = field.name,
+          .other_keys = {},
+          .kind = field.kind,
+          .idle = field.idle,
+          .nothing = field.nothing,
+          .excludes = field.excludes};
+}
+
+bool is_idle(const Option& option, Idle cause) {
+  return std::ranges::find(option.idle, cause) != option.idle.end();
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,52 @@
+// What profiles add to settings and requests.
+#include "models/request/resolve.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace sparsereel::models {
+namespace {
+
+/// Whether a stronger source than the profile says how many blocks all heads compute.
+bool chooses_blocks(const Settings& settings) {
+  return std::ranges::any_of(kHowManyBlocks, [&](const char* key) {
+    const Setting* setting = settings.find(key);
+    return setting != nullptr && setting->source > Source::profile;
+  });
+}
+
+}  // namespace
+
+void add_profile(Settings& settings) {
+  settings.remove(Source::profile);
+  const auto file = settings.text("profile");
+  if (!file || settings.text("attention") == "full") return;
+  settings.add(Source::profile, options_of(read_profile(*file), *file), *file);
+}
+
+Request read_request(const Settings& settings, const std::function<bool(const std::string& key)>& takes) {
+  std::map<std::string, std::string> values;
+  for (const Field& field : fields())
+    if (const auto value = settings.text(field.name); value && (!takes || takes(field.name)))
+      values[field.name] = *value;
+  if (is_random_seed(settings.text("seed", ""))) values.erase("seed");
+  return read_request(values);
+}
+
+std::optional<TunedProfile> apply_profile(const Settings& settings, Request& request) {
+  const auto file = settings.text("profile");
+  if (!file) return std::nullopt;
+  const attention::Profile profile = read_profile(*file);
+  TunedProfile tuned = describe_profile(*file, profile);
+  if (chooses_blocks(settings) || settings.text("attention") == "quantized") tuned.heads = {};
+  if (tuned.by_head()) use_heads(profile, request);
+  return tuned;
+}
+
+bool is_exact(const Settings& settings, attention::Mode mode) {
+  const Setting* given = settings.find("attention");
+  return mode == attention::Mode::full && (given == nullptr || given->source != Source::profile);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,40 @@
+#include "models/request/sampling.h"
+
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+
+std::string sampler_class(const Request& request, const ModelSpec& spec) {
+  const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
+  std::vector<std::string> known, classes;
+  for (const SamplerSpec& sampler : spec.samplers) {
+    if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
+    known.push_back(sampler.name);
+    classes.push_back(sampler.class_name);
+  }
+  known.insert(known.end(), classes.begin(), classes.end());
+  throw bad_option("scheduler", text + " is unknown", "use " + list_of(known));
+}
+
+bool flows(const Request& request, const ModelSpec& spec) {
+  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
+}
+
+int64_t steps_of(const Request& request, const ModelSpec& spec) {
+  if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
+  return request.num_inference_steps.value_or(spec.defaults.steps);
+}
+
+std::string why_idle_cache(const Request& request, const ModelSpec& spec) {
+  if (!request.cache.on()) return "";
+  const int64_t steps = steps_of(request, spec);
+  if (steps == 1) return "with one step, after which there is none to reuse";
+  if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
+    return "with " + std::to_string(steps) + " steps, of which it computes all";
+  return spec.layers == 1 ? "for a model of one block, which always runs" : "";
+}
+
+}  // namespace sparsereel::models
