@@ -46,7 +46,7 @@ Row row(double topk, attention::Dropped dropped, double step_ms) {
   return row(combination(topk, dropped), step_ms);
 }
 
-std::string table_of(const Rows& rows) {
+std::string quality_table_of(const Rows& rows) {
   return markdown(quality_columns(), rows);
 }
 
@@ -71,7 +71,7 @@ TEST(QualityRows, SayWhatTheirVideosShow) {
   EXPECT_EQ(some["judge"], 0);
   EXPECT_EQ(some["judge_counts"]["shape"], nlohmann::json({1, 1}));
   EXPECT_EQ(some["judge_counts"]["background"], nlohmann::json({0, 1}));
-  EXPECT_THAT(table_of({some}), HasSubstr("| 0 of 1 |"));
+  EXPECT_THAT(quality_table_of({some}), HasSubstr("| 0 of 1 |"));
   some["prompts"][1]["judge"] = verdict({1, 2, -1, -1}, {1, 2, 0, 0});
   summarise(some);
   EXPECT_EQ(some["judge"], 0.5);
@@ -90,14 +90,15 @@ TEST(QualityRows, HaveTheFieldsOfTheirCombination) {
 }
 
 TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
-  const std::string text = table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
+  const std::string text =
+      quality_table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
   EXPECT_THAT(text, HasSubstr("| topk | dropped | select | cell | PSNR dB |"));
   EXPECT_THAT(text, Not(HasSubstr("order")));  // both have the same
   EXPECT_THAT(text, Not(HasSubstr("rel. L1")));
   Combination other = combination(0.5, attention::Dropped::none);
   other.order = hilbert::TokenOrder::native;
   const Row native = row(other, 50);
-  EXPECT_THAT(table_of({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
+  EXPECT_THAT(quality_table_of({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
   EXPECT_THAT(csv(quality_columns(), {native}),
               HasSubstr("topk,cdf,error_bound,block_error,dropped,select,cell,profile,mode,selection_rows,similarity,"
                         "dense_steps,token_order,cache,weights,computed_steps,computed_dense_steps,psnr,psnr_lowest,"
@@ -107,8 +108,8 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
 TEST(QualityRows, TellPairedDifferencesWithTheirErrors) {
   Row some = row(0.5, attention::Dropped::none, 50), other = row(0.3, attention::Dropped::none, 40);
   some.update({{"psnr_difference", -1.25}, {"psnr_difference_se", 0.0812}});
-  EXPECT_THAT(table_of({some, other}), HasSubstr("| paired, dB |"));
-  EXPECT_THAT(table_of({some, other}), HasSubstr("| -1.25 ± 0.081 |"));
+  EXPECT_THAT(quality_table_of({some, other}), HasSubstr("| paired, dB |"));
+  EXPECT_THAT(quality_table_of({some, other}), HasSubstr("| -1.25 ± 0.081 |"));
 }
 
 TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
@@ -116,7 +117,7 @@ TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
   for (Row& prompt : cached["prompts"]) prompt["computed_steps"] = 20.0;
   summarise(cached);
   const Rows json = {row(0.5, attention::Dropped::none, 50), cached};
-  EXPECT_THAT(table_of(json), HasSubstr("| cache | computed |"));
+  EXPECT_THAT(quality_table_of(json), HasSubstr("| cache | computed |"));
   EXPECT_EQ(json[0].at("mode"), "sparse");
   EXPECT_TRUE(json[0].at("cache").is_null());
   EXPECT_EQ(json[1].at("mode"), "full");

@@ -22,7 +22,7 @@ using test::throws_error;
 using Configs = std::map<std::string, std::vector<fs::path>>;
 using Spelling = std::function<std::string(const std::string&)>;
 
-const fs::path kConfigs = fs::path(SPARSEREEL_SOURCE_DIR) / "configs";
+const fs::path kConfigFolder = fs::path(SPARSEREEL_SOURCE_DIR) / "configs";
 
 std::string as_diffusers(const std::string& name) {
   return name;
@@ -77,10 +77,10 @@ class PublishedFiles : public ::testing::Test {
   }
   static Configs of(const std::string& role, const std::vector<std::string>& files) {
     Configs configs;
-    for (const std::string& name : files) configs[role].push_back(kConfigs / (name + ".yaml"));
+    for (const std::string& name : files) configs[role].push_back(kConfigFolder / (name + ".yaml"));
     return configs;
   }
-  std::string model() const { return open_model(folder_.path(), {}, kConfigs).index_file().stem().string(); }
+  std::string model() const { return open_model(folder_.path(), {}, kConfigFolder).index_file().stem().string(); }
 
   test::TemporaryFolder folder_;
 };
@@ -88,7 +88,7 @@ class PublishedFiles : public ::testing::Test {
 TEST_F(PublishedFiles, AreToldByTheirTensors) {
   const auto is = [&](const fs::path& file, const Configs& configs) {
     SCOPED_TRACE(file);
-    EXPECT_EQ(models_of_file(kConfigs, file), configs);
+    EXPECT_EQ(models_of_file(kConfigFolder, file), configs);
   };
   const StoredNames names = wan_transformer_names();
   for (const auto& spelled : {Spelling(as_diffusers), authors(names), authors(names, "net.")}) {
@@ -137,7 +137,7 @@ TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
   const fs::path high = write_wan("unet/wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors", "2.1 14b", spelled);
   EXPECT_TRUE(throws_error([&] { model(); }, {"high_noise_14B", "for high noise, and the other one is missing"}));
   write_wan("unet/Wan2_2-T2V-A14B-LOW_fp8_e4m3fn_scaled_KJ.safetensors", "2.1 14b", spelled);
-  const Checkpoint two = open_model(folder_.path(), {}, kConfigs);
+  const Checkpoint two = open_model(folder_.path(), {}, kConfigFolder);
   EXPECT_EQ(two.index_file().stem(), "wan-2.2-a14b");
   EXPECT_EQ(two.component("transformer").origin, high);
   EXPECT_EQ(two.setting("boundary_ratio"), 0.875);
@@ -155,7 +155,7 @@ TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
     EXPECT_EQ(error.choices()[1].values.size(), 2U);
     EXPECT_EQ(error.choices()[1].values.front(), std::pair(std::string("transformer"), high.string()));
   }
-  EXPECT_EQ(open_model(folder_.path(), {{"transformer", high}}, kConfigs).index_file().stem(), "wan-2.2-a14b");
+  EXPECT_EQ(open_model(folder_.path(), {{"transformer", high}}, kConfigFolder).index_file().stem(), "wan-2.2-a14b");
 }
 
 TEST_F(PublishedFiles, OfTheSmallNewerModelNeedItsOwnDecoder) {
@@ -180,7 +180,7 @@ TEST_F(PublishedFiles, TextEncodersOfOtherModelsAreNoneOfThisOne) {
 TEST_F(PublishedFiles, AConfigBesideThePartsWeightsIsTheirs) {
   write_rest("2.1", 0);
   write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_names()));
-  const auto opened = [&] { return open_model(folder_.path(), {}, kConfigs); };
+  const auto opened = [&] { return open_model(folder_.path(), {}, kConfigFolder); };
   const json known = opened().config("transformer");
   json other = known;
   other["_class_name"] = "WanTransformer3DModel";
