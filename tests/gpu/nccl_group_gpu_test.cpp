@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 #include "tests/support/group_contract.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/wait_until.h"
 
 namespace sparsereel::models {
 namespace {
@@ -129,6 +132,7 @@ const std::array<std::pair<const char*, Check>, 12> kChecks = {{
 
 // What a rank's process finds in its environment: a forked process cannot use a GPU that its parent has begun to use.
 constexpr const char *kRank = "NCCL_TEST_RANK", *kLinks = "NCCL_TEST_LINKS", *kCheck = "NCCL_TEST_CHECK";
+constexpr const char* kMet = "NCCL_TEST_MET";  // a file that rank 1 writes
 
 int64_t cards() {
   return cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
@@ -188,6 +192,12 @@ TEST(NcclGroup, IsARankOfAnother) {
   const auto control = SocketGroup::connect(rank, links, device.str(), {.start = std::chrono::seconds(60)});
   {
     const auto group = NcclGroup::connect(control, device);
+    if (const char* met = std::getenv(kMet)) {
+      const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
+      group->all_reduce_sum(one);
+      one.item<float>();  // waits for the GPU
+      if (rank == 1) test::write_text(met, "");
+    }
     if (std::string(name) == "forever") exchanges_until_the_end(*group, device);
     if (std::string(name) == "windows-forever") puts_until_the_end(*group, device);
     for (const auto& [each, check] : kChecks)
@@ -210,12 +220,16 @@ class KilledRank : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(KilledRank, EndsTheOthersThoughTheirGpusWait) {
   if (cards() < 2) GTEST_SKIP() << "there are no two GPUs here";
+  const test::TemporaryFolder folder;
+  const std::filesystem::path met = folder / "met";
+  setenv(kMet, met.c_str(), 1);
   const auto links = local_links(2);
   std::vector<pid_t> ranks;
   for (int64_t rank = 0; rank < 2; ++rank)
     ranks.push_back(start_rank(rank, links[static_cast<size_t>(rank)], GetParam()));
   for (const auto& row : links) close_links(row);
-  sleep(8);  // they have met, and exchange
+  unsetenv(kMet);
+  EXPECT_TRUE(test::wait_until([&] { return std::filesystem::exists(met); })) << "they have not met";
   kill(ranks[1], SIGKILL);
   const auto start = std::chrono::steady_clock::now();
   int status = 0;

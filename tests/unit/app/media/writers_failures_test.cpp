@@ -10,6 +10,7 @@
 #include "app/media/writers.h"
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
+#include "tests/support/wait_until.h"
 #include "tests/unit/app/media/clips.h"
 
 namespace sparsereel::app {
@@ -159,11 +160,18 @@ TEST_F(Failures, RecipeOfAMissingOrBrokenFileIsAnError) {
 
 TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
   // In a child, because the function is for a process that is about to end.
+  const auto holds_a_picture = [&] {
+    std::error_code gone;
+    for (std::filesystem::recursive_directory_iterator each(folder.path(), gone), end; each != end;
+         each.increment(gone))
+      if (each->path().extension() == ".png") return true;
+    return false;
+  };
   const auto interrupted_while_writing = [&] {
     const FileSizeLimit limit(1 << 20);
     const Clip large = make_clip(400, 256, 256);
-    std::thread([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::thread([&] {
+      test::wait_until(holds_a_picture);
       models::Temporary::remove_all();
       _exit(130);
     }).detach();

@@ -1,4 +1,4 @@
-// Token orders, and the threads of a program that brings none.
+// The threads of a program that brings none.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,31 +10,10 @@
 #include <thread>
 
 #include "attention/core/threads.h"
-#include "hilbert/token_order.h"
 #include "tests/unit/attention/library/caller.h"
 
 namespace sparsereel::attention {
 namespace {
-
-TEST(AttentionTokenOrder, IsThatOfTheProgram) {
-  const hilbert::Permutation& expected = hilbert::permutation(hilbert::TokenOrder::hilbert, {5, 6, 7});
-  std::vector<int64_t> places(210), inverse(210);
-  EXPECT_EQ(sparsereel_token_order(SPARSEREEL_HILBERT, 5, 6, 7, places.data(), inverse.data()), SPARSEREEL_OK);
-  EXPECT_EQ(places, expected.order);
-  EXPECT_EQ(inverse, expected.inverse);
-  EXPECT_EQ(token_order(SPARSEREEL_HILBERT, 5, 6, 7), expected.order);
-  EXPECT_EQ(token_order(SPARSEREEL_MORTON, 5, 6, 7),
-            hilbert::permutation(hilbert::TokenOrder::morton, {5, 6, 7}).order);
-  EXPECT_EQ(token_order(SPARSEREEL_TIME_MAJOR, 2, 2, 2), (std::vector<int64_t>{0, 4, 1, 5, 2, 6, 3, 7}));
-}
-
-TEST(AttentionTokenOrder, RefusesWhatIsNoGrid) {
-  EXPECT_EQ(sparsereel_token_order(SPARSEREEL_NATIVE, 0, 6, 7, nullptr, nullptr), SPARSEREEL_BAD_ARGUMENT);
-  EXPECT_NE(std::string(sparsereel_message()).find("empty side"), std::string::npos);
-  EXPECT_EQ(sparsereel_token_order(static_cast<sparsereel_order>(9), 5, 6, 7, nullptr, nullptr),
-            SPARSEREEL_BAD_ARGUMENT);
-  EXPECT_THROW(token_order(SPARSEREEL_HILBERT, 1 << 20, 1 << 20, 1 << 20), AttentionError);
-}
 
 TEST(AttentionThreads, TakeEveryPartOnce) {
   for (const int count : {1, 2, 7}) {
@@ -83,12 +62,14 @@ TEST(AttentionThreads, AreStartedAnewInAChild) {
   std::thread other([&] {
     threads.run(3, [&](int64_t, int64_t) {
       begun = true;
-      while (!forked) std::this_thread::yield();
+      begun.notify_all();
+      forked.wait(false);
     });
   });
-  while (!begun) std::this_thread::yield();
+  begun.wait(false);
   EXPECT_EQ(status_of_child(sums_up), 0);
   forked = true;
+  forked.notify_all();
   other.join();
   EXPECT_TRUE(sums_up());
 }

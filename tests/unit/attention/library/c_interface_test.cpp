@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "attention/core/elements.h"
+#include "hilbert/token_order.h"
 #include "tests/unit/attention/library/caller.h"
 
 namespace sparsereel::attention {
@@ -393,35 +394,24 @@ TEST(AttentionLibrary, SaysWhatRuns) {
   EXPECT_STREQ(sparsereel_attention_version(), "0.1.0");
 }
 
-TEST(AttentionElements, FP16RoundsToTheNearestAndTiesToEven) {
-  for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
-    const auto low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
-    const float x = float_of_half(low);
-    ASSERT_EQ(fp16_of_float(x), low);
-    ASSERT_EQ(fp16_of_float(-x), low | 0x8000);
-    const float next = high == 0x7C00 ? 65536.0F : float_of_half(high), middle = (x + next) / 2;
-    ASSERT_GT(next, x);
-    ASSERT_EQ(fp16_of_float(middle), bits % 2 == 0 ? low : high) << bits;
-    ASSERT_EQ(fp16_of_float(std::nextafter(middle, 0.0F)), low) << bits;
-    ASSERT_EQ(fp16_of_float(std::nextafter(middle, 1e9F)), high) << bits;
-  }
-  EXPECT_EQ(float_of_half(0x3C00), 1.0F);
-  EXPECT_EQ(float_of_half(0x0001), 0x1p-24F);
-  EXPECT_EQ(float_of_half(0xFC00), -INFINITY);
-  EXPECT_EQ(fp16_of_float(INFINITY), 0x7C00);
-  EXPECT_TRUE(std::isnan(float_of_half(fp16_of_float(NAN))));
+TEST(AttentionTokenOrder, IsThatOfTheProgram) {
+  const hilbert::Permutation& expected = hilbert::permutation(hilbert::TokenOrder::hilbert, {5, 6, 7});
+  std::vector<int64_t> places(210), inverse(210);
+  EXPECT_EQ(sparsereel_token_order(SPARSEREEL_HILBERT, 5, 6, 7, places.data(), inverse.data()), SPARSEREEL_OK);
+  EXPECT_EQ(places, expected.order);
+  EXPECT_EQ(inverse, expected.inverse);
+  EXPECT_EQ(token_order(SPARSEREEL_HILBERT, 5, 6, 7), expected.order);
+  EXPECT_EQ(token_order(SPARSEREEL_MORTON, 5, 6, 7),
+            hilbert::permutation(hilbert::TokenOrder::morton, {5, 6, 7}).order);
+  EXPECT_EQ(token_order(SPARSEREEL_TIME_MAJOR, 2, 2, 2), (std::vector<int64_t>{0, 4, 1, 5, 2, 6, 3, 7}));
 }
 
-TEST(AttentionElements, BF16RoundsToTheNearestAndTiesToEven) {
-  for (uint32_t bits = 0; bits < 0x7F80; ++bits) {
-    const auto low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
-    const float x = float_of_bf16(low), middle = std::bit_cast<float>((bits << 16) + 0x8000);
-    ASSERT_EQ(bf16_of_float(x), low);
-    ASSERT_EQ(bf16_of_float(middle), bits % 2 == 0 ? low : high) << bits;
-    ASSERT_EQ(bf16_of_float(std::nextafter(middle, 0.0F)), low) << bits;
-  }
-  EXPECT_EQ(float_of_bf16(0xBF80), -1.0F);
-  EXPECT_TRUE(std::isnan(float_of_bf16(bf16_of_float(NAN))));
+TEST(AttentionTokenOrder, RefusesWhatIsNoGrid) {
+  EXPECT_EQ(sparsereel_token_order(SPARSEREEL_NATIVE, 0, 6, 7, nullptr, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_NE(std::string(sparsereel_message()).find("empty side"), std::string::npos);
+  EXPECT_EQ(sparsereel_token_order(static_cast<sparsereel_order>(9), 5, 6, 7, nullptr, nullptr),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_THROW(token_order(SPARSEREEL_HILBERT, 1 << 20, 1 << 20, 1 << 20), AttentionError);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <future>
 
 #include "models/parallel/metered_group.h"
 #include "models/parallel/socket_group.h"
 #include "tests/support/group_contract.h"
+#include "tests/support/wait_until.h"
 
 namespace sparsereel::models {
 namespace {
@@ -117,7 +119,7 @@ TEST(MeteredGroup, TimesTheCallsOfItsPartsAndWaitingForOthers) {
     MeteredGroup metered({&group, [](Group*) {}}, meter);
     const auto part = metered.split(0);
     meter.take();
-    if (group.rank() == 1) usleep(300'000);
+    if (group.rank() == 1) usleep(300'000);  // rank 0 waits for so long
     part->all_reduce_sum(at::ones({1}));
     const double taken = meter.take();
     test::require(group.rank() == 1 ? taken < 250 : taken > 250, std::to_string(taken) + " ms");
@@ -131,11 +133,14 @@ TEST(SocketGroup, HasNoWindows) {
 
 TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
   for (int attempt = 0; attempt < 3; ++attempt) {
-    const auto ranks = start_processes(3, {}, [](Group& group) {
+    const test::ProcessEvent met;
+    const auto ranks = start_processes(3, {}, [&](Group& group) {
+      group.all_reduce_sum(at::ones({1}));
+      if (group.rank() == 1) met.tell();
       const std::string said = test::end_of(group, at::kCPU);
       test::require(said.find("rank 1 (process) ended") != std::string::npos, said);
     });
-    usleep(300'000 * (attempt + 1));
+    met.wait();
     const auto start = std::chrono::steady_clock::now();
     kill(ranks[1], SIGKILL);
     for (const size_t rank : {0, 2}) EXPECT_EQ(exit_code(ranks[rank]), 0);
@@ -145,9 +150,11 @@ TEST(SocketGroup, KilledRankEndsTheOthersAtOnceWithItsName) {
 }
 
 TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
-  const auto ranks = start_processes(2, {.start = 60s, .call = 300ms}, [](Group& group) {
-    if (group.rank() == 1) sleep(2);
+  const test::ProcessEvent over;
+  const auto ranks = start_processes(2, {.start = 60s, .call = 300ms}, [&](Group& group) {
+    if (group.rank() == 1) over.wait();
     const std::string said = test::end_of(group, at::kCPU);
+    if (group.rank() == 0) over.tell();
     test::require(said.find("rank 1 (process) did not answer within 300 ms") != std::string::npos, said);
   });
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
@@ -155,18 +162,20 @@ TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
 
 /// Ctrl-Z stops all ranks, for as long as people like; they go on one after the other.
 TEST(SocketGroup, RanksThatWereStoppedForLongerThanTheLimitGoOn) {
-  const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [](Group& group) {
+  const test::ProcessEvent met;
+  const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [&](Group& group) {
     for (int turn = 0; turn < 12; ++turn) {
       if (group.rank() == 1) usleep(300'000);  // rank 0 waits for it nearly always
       group.all_reduce_sum(at::ones({1}));
+      if (group.rank() == 1 && turn == 0) met.tell();
     }
   });
-  usleep(1'500'000);  // they have met
+  met.wait();
   for (const pid_t process : ranks) kill(process, SIGSTOP);
-  sleep(3);
+  sleep(3);  // longer than the limit
   for (const pid_t process : ranks) {
     kill(process, SIGCONT);
-    usleep(200'000);
+    usleep(200'000);  // people start one after the other
   }
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
@@ -203,18 +212,20 @@ TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
 }
 
 TEST(SocketGroup, KnowsOnceAllOthersAreGone) {
-  const auto ranks = start_processes(3, {}, [](Group& group) {
+  const test::ProcessEvent both_seen, one_seen;
+  const auto ranks = start_processes(3, {}, [&](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     group.all_reduce_sum(at::ones({1}));
     if (group.rank() > 0) {
-      usleep(group.rank() == 1 ? 300'000 : 3'000'000);
+      (group.rank() == 1 ? both_seen : one_seen).wait();
       _exit(7);
     }
     test::require(!sockets.are_others_gone(), "both are there");
+    both_seen.tell();
     test::end_of(group, at::kCPU);
     test::require(!sockets.are_others_gone(), "rank 2 is there");
-    for (int i = 0; i < 1000 && !sockets.are_others_gone(); ++i) usleep(10'000);
-    test::require(sockets.are_others_gone(), "both are gone");
+    one_seen.tell();
+    test::require(test::wait_until([&] { return sockets.are_others_gone(); }), "both are gone");
   });
   EXPECT_EQ(exit_code(ranks[0]), 0);
   for (const size_t rank : {1, 2}) EXPECT_EQ(exit_code(ranks[rank]), 7);
@@ -225,11 +236,10 @@ TEST(SocketGroup, TellsOfTheEndWhileNobodyCalls) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     test::require(!sockets.ended_soundly(), "it goes on");
     if (group.rank() == 1) _exit(7);
-    bool told = false;
-    sockets.when_ended([&] { told = true; });
-    for (int i = 0; i < 500 && !sockets.ended(); ++i) usleep(10'000);
-    usleep(100'000);
-    test::require(told, "the call ran");
+    std::promise<void> told;
+    sockets.when_ended([&] { told.set_value(); });
+    test::require(told.get_future().wait_for(60s) == std::future_status::ready, "the call ran");
+    test::require(sockets.ended(), "it has ended");
     test::require(!sockets.ended_soundly(), "rank 1 is dead");
   });
   EXPECT_EQ(exit_code(ranks[0]), 0);

@@ -17,6 +17,7 @@
 #include "models/parallel/rank_call.h"
 #include "models/parallel/tcp.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/wait_until.h"
 
 namespace sparsereel::models {
 namespace {
@@ -58,12 +59,13 @@ void expect_that_all_meet(const Rendezvous& place, int64_t size) {
 
 /// A program that is no rank: it connects once somebody listens.
 Socket stranger_at(const Rendezvous& place) {
-  for (;;) {
+  Socket socket;
+  test::wait_until([&] {
     Patience patience(60s);
-    Socket socket = connect_within(addresses_of_host(place.host, place.port).front(), patience);
-    if (socket.get() >= 0) return socket;
-    std::this_thread::sleep_for(10ms);
-  }
+    socket = connect_within(addresses_of_host(place.host, place.port).front(), patience);
+    return socket.get() >= 0;
+  });
+  return socket;
 }
 
 TEST(Rendezvous, RanksWorkTogetherOverTheirLinks) {
@@ -84,7 +86,7 @@ TEST(Rendezvous, RankThatReadsNothingForLongerThanAVanishedHostMayIsWaitedFor) {
   const GroupLimits limits = {.start = 60s, .call = 60s, .vanished = 1s};
   auto reader = std::async(std::launch::async, [&] {
     const auto group = SocketGroup::connect(1, meet(place, 1, 2, limits), "slow", limits);
-    std::this_thread::sleep_for(3s);  // it loads
+    std::this_thread::sleep_for(3s);  // it loads for longer than `vanished`
     const at::Tensor received = at::empty({16 << 20}, at::kByte);
     group->broadcast(received, 0);
     return received.eq(7).all().item<bool>();
@@ -136,7 +138,7 @@ TEST(Rendezvous, CallerThatDripsHoldsUpNobody) {
   std::thread dripping([&] {
     for (const char* next = "sparsereel-rank1"; !ends && *next != 0; ++next) {
       send(slow.get(), next, 1, MSG_NOSIGNAL);
-      std::this_thread::sleep_for(200ms);
+      std::this_thread::sleep_for(200ms);  // it drips
     }
   });
   EXPECT_EQ(problem_of(place, 1, 2, {.start = 20s}), "");
@@ -178,9 +180,11 @@ TEST(Rendezvous, RanksThatCountOthersAreNamed) {
 TEST(Rendezvous, SecondRankOfANumberIsRefusedAndTheFirstStays) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 3), first = begin_to_meet(place, 1, 3);
-  std::this_thread::sleep_for(500ms);
   auto second = begin_to_meet(place, 1, 3);
-  std::this_thread::sleep_for(500ms);
+  const auto is_through = [](const std::future<std::string>& rank) {
+    return rank.wait_for(0s) == std::future_status::ready;
+  };
+  EXPECT_TRUE(test::wait_until([&] { return is_through(first) || is_through(second); }));
   EXPECT_EQ(problem_of(place, 2, 3, kPatient), "");
   EXPECT_EQ(rank_0.get(), "");
   const std::vector<std::string> both = {first.get(), second.get()};
@@ -211,13 +215,13 @@ TEST(Rendezvous, RunsMeetOneAfterAnotherInAStoreThatStays) {
   Rendezvous place = {.host = "127.0.0.1", .port = store->getPort(), .is_kept = true, .secret = "a secret of sixteen"};
   expect_that_all_meet(place, 3);
   auto rank_1 = begin_to_meet(place, 1, 2);  // before rank 0: it reads where that was
-  std::this_thread::sleep_for(500ms);
+  std::this_thread::sleep_for(500ms);        // the store does not tell who has read it
   EXPECT_EQ(problem_of(place, 0, 2, kPatient), "");
   EXPECT_EQ(rank_1.get(), "");
   const std::string nonsense = "? no-such-host.invalid 70000";
   store->set("sparsereel/0/rank 0", std::vector<uint8_t>(nonsense.begin(), nonsense.end()));
   rank_1 = begin_to_meet(place, 1, 2);
-  std::this_thread::sleep_for(500ms);
+  std::this_thread::sleep_for(500ms);  // the store does not tell who has read it
   EXPECT_EQ(problem_of(place, 0, 2, kPatient), "");
   EXPECT_EQ(rank_1.get(), "");
 }

@@ -12,7 +12,7 @@ namespace sparsereel::app::bench {
 namespace {
 
 void wait(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // what is measured takes this long
 }
 
 /// What a denoiser's attention does: the watcher, the call, `attended`.
