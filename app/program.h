@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "app/options/command_tree.h"
 #include "models/checkpoint/family.h"
 #include "models/engine/components.h"
 #include "models/video/fields.h"
@@ -18,5 +19,8 @@ struct Additions {
 
 /// Returns the exit code.
 int run_program(int argc, char** argv, const Additions& additions = {});
+
+/// Returns every command and option that run_program() parses.
+CommandInfo describe_program();
 
 }  // namespace sparsereel::app

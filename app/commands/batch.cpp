@@ -1,11 +1,11 @@
 // `sparsereel batch`: plans the rows, skips what is finished, renders the rest model by model.
-#include "app/commands/batch.h"
-
 #include <ATen/ATen.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <memory>
 #include <set>
 
 #include "app/called_program.h"
@@ -14,6 +14,7 @@
 #include "app/commands/batch/dry_run.h"
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
+#include "app/commands/commands.h"
 #include "app/counted.h"
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/interrupt.h"
@@ -228,8 +229,7 @@ void render_on_cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions
   Cards(cards, options).render(rows, manifest, progress, tally);
 }
 
-}  // namespace
-
+/// Adds the options that `generate` does not have, or means otherwise.
 void add_batch_options(CLI::App& command, BatchOptions& options) {
   const OptionGroup set(command, "Prompt set");
   const OptionGroup output(command, find_option("output")->group);
@@ -330,6 +330,19 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   report_failures(tally, report.last_line);
   if (!set.merged.flag("verbose")) return;
   for (const std::string& line : tally.presets.lines()) report.last_line += "\n" + line;
+}
+
+}  // namespace
+
+void add_batch(CLI::App& program, CommandLine& line) {
+  CLI::App* command = program.add_subcommand("batch", "a prompt set -> a folder of videos");
+  const auto options = std::make_shared<BatchOptions>();
+  add_batch_options(*command, *options);
+  add_shared_options(*command, line, Command::batch);
+  command->callback([&line, options] {
+    line.collect();
+    batch({.command_line = line.values, .config_file = line.config, .merged = line.settings}, *options, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

@@ -1,28 +1,19 @@
-// `sparsereel bench`: measures attention, pipelines and quality on this machine, and draws what was measured. The parts
-// are in bench/.
+// The commands of `sparsereel bench`, and what they draw. What they share is in bench/.
 #pragma once
 
-#include "app/commands/bench/options.h"
-#include "app/commands/bench/pipeline_plan.h"
-#include "app/commands/bench/quality_plan.h"
-#include "app/job/report.h"
+#include "app/commands/commands.h"
 #include "app/media/plot.h"
 
 namespace sparsereel::app {
 
-/// Measure and fill the report: `machine`, `settings`, `rows`, and of whole videos `architecture`, the config of each
-/// component. The table goes to --output, else to stdout. Throw Error for options that are out of range and for models
-/// or shapes that cannot be used; what a single contender cannot do becomes its row's note.
-///
-/// Full, quantized and sparse attention side by side.
-void bench_attention(const bench::AttentionOptions& options, RunReport& report);
-/// Whole videos with each of them, stage by stage.
-void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report);
-/// How near videos with blocks or steps left out come to those of full attention, and how fast: `full` has what full
-/// attention took. A chart, too, and pictures of the first prompt's videos, where these are asked for.
-void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report);
-/// Draws the JSON report of a benchmark.
-void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report);
+/// Add the commands as those of commands.h. They fill the report: `machine`, `settings`, `rows`, and for whole videos
+/// `architecture`, the config of each component. The table goes to --output, else to stdout. They throw Error for
+/// options that are out of range and for models or shapes that cannot be used. What a single contender cannot do
+/// becomes its row's note.
+void add_bench_attention(CLI::App& above, CommandLine& line);  // full, quantized and sparse attention side by side
+void add_bench_pipeline(CLI::App& above, CommandLine& line);   // whole videos with each of them, stage by stage
+void add_bench_quality(CLI::App& above, CommandLine& line);    // how near videos come to full attention's, how fast
+void add_bench_plot(CLI::App& above, CommandLine& line);       // draws the JSON report of a benchmark
 
 /// What of a report is drawn as bars: the steps of `bench pipeline` (or a rival's report), or the rows of `bench
 /// attention` where none is sparse. Rows without a time are left out. Throws Error naming `file` when it holds none of

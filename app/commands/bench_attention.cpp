@@ -3,12 +3,15 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 
 #include "app/commands/bench.h"
 #include "app/commands/bench/accuracy.h"
 #include "app/commands/bench/contenders.h"
+#include "app/commands/bench/options.h"
 #include "app/commands/bench/rows.h"
 #include "app/counted.h"
 #include "app/measure/captured.h"
@@ -293,8 +296,6 @@ std::string summary(const Run& run) {
   return text;
 }
 
-}  // namespace
-
 void bench_attention(const bench::AttentionOptions& options, RunReport& report) {
   // The device first: ATen settles at its first look whether there is CUDA in the process.
   const Run run = prepare(options);
@@ -324,6 +325,21 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
                       "change the shape, the modes or the dtype");
   output.deliver(summary(run) + "\n\n" + markdown(bench::attention_columns(), rows, output.aligned()),
                  bench::attention_columns(), rows, report);
+}
+
+}  // namespace
+
+void add_bench_attention(CLI::App& above, CommandLine& line) {
+  CLI::App* command = above.add_subcommand("attention", "full, quantized and sparse attention side by side");
+  const auto options = std::make_shared<bench::AttentionOptions>();
+  bench::add_options(*command, *options);
+  command->callback([&line, options] {
+    line.report_file = options->report;
+    check_distinct(
+        {{"--output", options->table.output}, {"--report", options->report}, {"--captured", options->captured}});
+    start_report(options->report, options->json, "bench attention", line.report);
+    bench_attention(*options, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

@@ -2,10 +2,13 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
+#include <memory>
 #include <set>
 
 #include "app/commands/bench.h"
+#include "app/commands/bench/pipeline_plan.h"
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/rank_stages.h"
 #include "app/commands/bench/rows.h"
@@ -108,8 +111,6 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
                  columns, rows, report);
 }
 
-}  // namespace
-
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
   if (options.dry_run != bench::kNoDryRun) return show_expected(settings, options, report);
   const std::vector<bench::GpuCount> counts = bench::gpu_counts(settings, options.lists);
@@ -155,6 +156,25 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
     report.content["rows"] = rows;
   });
   deliver(bench::stage_markdown(rows, plan.video_steps, output.aligned()), bench::stage_columns());
+}
+
+}  // namespace
+
+void add_bench_pipeline(CLI::App& above, CommandLine& line) {
+  CLI::App* command =
+      above.add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
+  const auto options = std::make_shared<bench::PipelineOptions>();
+  bench::add_options(*command, *options);
+  add_shared_options(*command, line, Command::bench_pipeline);
+  command->callback([&line, options] {
+    line.collect(PresetUse::whole_where_named);
+    line.check_files(Command::bench_pipeline, {{"--output", options->table.output, true},
+                                               {"--against", options->against},
+                                               {"--heat-map", options->heat_map, true}});
+    line.settings.given_as_lists(bench::selections_given(options->lists));
+    line.start("bench pipeline");
+    bench_pipeline(line.settings, *options, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

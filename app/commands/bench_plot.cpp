@@ -1,5 +1,7 @@
 // From a report's rows to bars and points.
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/commands/bench.h"
@@ -238,6 +240,8 @@ PlotData plot_of(const Json& report, const std::string& file) {
   return data;
 }
 
+namespace {
+
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
   check_png("--output", output);
   const Json content = models::read_json(file, kDrawableReports);
@@ -253,6 +257,24 @@ void bench_plot(const std::filesystem::path& file, const std::filesystem::path& 
   const PlotData data = plot_of(content, file.string());
   write_plot(output, data);
   tell(data.rows.size(), "bar");
+}
+
+}  // namespace
+
+void add_bench_plot(CLI::App& above, CommandLine& line) {
+  struct Files {
+    std::string report, output = "bench.png";
+  };
+  CLI::App* command = above.add_subcommand("plot", "draw the JSON report of a benchmark");
+  const auto files = std::make_shared<Files>();
+  command->add_option("REPORT", files->report, "JSON of bench pipeline, attention or quality")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("-o,--output", files->output, "PNG to write (default bench.png)")->type_name("FILE");
+  command->callback([&line, files] {
+    check_distinct({{"the report", files->report}, {"--output", files->output}});
+    bench_plot(files->report, files->output, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

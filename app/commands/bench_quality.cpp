@@ -2,17 +2,21 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 
 #include "app/commands/bench.h"
+#include "app/commands/bench/quality_plan.h"
 #include "app/commands/bench/quality_runs.h"
 #include "app/counted.h"
 #include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
@@ -135,8 +139,8 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
   return rows;
 }
 
-}  // namespace
-
+/// `full` in the report has what full attention took. Draws a chart, too, and pictures of the first prompt's videos,
+/// where these are asked for.
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
   QualityPlan plan = bench::make_quality_plan(settings, options);
   if (!plan.options.plot.empty()) check_png("--plot", plan.options.plot);
@@ -179,6 +183,36 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
     std::cerr << "PSNR against seconds: " << plan.options.plot << "\n";
   }
   write_pictures(plan.options.pictures, runs.pictures());
+}
+
+/// The files that options of this command alone name.
+std::vector<NamedFile> files_of_quality(const bench::QualityOptions& options) {
+  std::vector<NamedFile> files = {{"--output", options.table.output, true},
+                                  {"--plot", options.plot, true},
+                                  {"--pictures", options.pictures, true},
+                                  {"the file of prompts", options.prompts},
+                                  {"--judge", options.judge}};
+  for (const std::string& profile : options.profiles()) files.push_back({"--profile", profile});
+  for (const std::string& report : split(options.times, ',')) files.push_back({"--times", report});
+  return files;
+}
+
+}  // namespace
+
+void add_bench_quality(CLI::App& above, CommandLine& line) {
+  CLI::App* command =
+      above.add_subcommand("quality", "what leaving blocks out costs in quality: videos beside full attention's");
+  const auto options = std::make_shared<bench::QualityOptions>();
+  bench::add_options(*command, *options);
+  add_shared_options(*command, line, Command::bench_quality);
+  command->footer("sparsereel bench quality prompts.txt --limit 4 --topk 0.5,0.3");
+  command->callback([&line, options] {
+    line.collect(PresetUse::whole_where_named);
+    line.check_files(Command::bench_quality, files_of_quality(*options));
+    line.settings.given_as_lists(bench::selections_given(options->lists));
+    line.start("bench quality");
+    bench_quality(line.settings, *options, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

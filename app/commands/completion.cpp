@@ -1,9 +1,12 @@
 // Writes the same facts in three languages: commands by path, options by command, and what follows an option.
-#include "app/commands/completion.h"
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iostream>
 #include <map>
+#include <memory>
 
+#include "app/commands/commands.h"
+#include "app/options/command_tree.h"
 #include "app/options/nearest.h"
 
 namespace sparsereel::app {
@@ -218,13 +221,22 @@ std::string fish_script(const CommandInfo& program) {
   return text;
 }
 
-}  // namespace
-
+/// `shell`: bash, zsh or fish. Throws Error for another.
 std::string completion_script(const CommandInfo& program, const std::string& shell) {
   if (shell == "bash") return bash_script(program);
   if (shell == "zsh") return zsh_script(program);
   require_choice("completion for " + shell, shell, {"bash", "zsh", "fish"}, "see 'sparsereel completion --help'");
   return fish_script(program);
+}
+
+}  // namespace
+
+void add_completion(CLI::App& program, CommandLine& /*line*/) {
+  CLI::App* command = program.add_subcommand("completion", "a script that teaches a shell to complete command lines");
+  const auto shell = std::make_shared<std::string>();
+  command->footer("source <(sparsereel completion bash)");
+  command->add_option("SHELL", *shell, "yours")->type_name("bash,zsh,fish")->required();
+  command->callback([&program, shell] { std::cout << completion_script(describe(program), *shell); });
 }
 
 }  // namespace sparsereel::app

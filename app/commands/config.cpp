@@ -1,14 +1,14 @@
 // `sparsereel config show`: resolves the options as `generate` would, without loading weights, and prints each value's
 // source.
-#include "app/commands/config.h"
-
 #include <ATen/ATen.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/commands/commands.h"
 #include "app/job/image.h"
 #include "app/job/latents.h"
 #include "app/job/report.h"
@@ -94,8 +94,6 @@ std::set<std::string> left_out(const Settings& settings, const GenerateOptions& 
   return keys;
 }
 
-}  // namespace
-
 void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
   const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
@@ -129,6 +127,19 @@ void show_config(const Settings& settings) {
   if (const std::string images = images_taken(pipeline->spec().image); !images.empty())
     std::cout << "# " << images << "\n";
   print_part_files(pipeline->part_files(), "# ");
+}
+
+}  // namespace
+
+void add_config(CLI::App& program, CommandLine& line) {
+  CLI::App* above = program.add_subcommand("config", "settings");
+  above->require_subcommand(1);
+  CLI::App* command = above->add_subcommand("show", "what would run, and where each value comes from");
+  add_shared_options(*command, line, Command::generate);
+  command->callback([&line] {
+    collect_settings(line.settings, line.values, line.config);  // --report names no file of this command's
+    show_config(line.settings);
+  });
 }
 
 }  // namespace sparsereel::app

@@ -1,11 +1,12 @@
 // `sparsereel decode`: runs the VAE decoder on latents that `generate` saved.
-#include "app/commands/decode.h"
-
 #include <ATen/ATen.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
+#include <memory>
 
 #include "app/clock.h"
+#include "app/commands/commands.h"
 #include "app/counted.h"
 #include "app/job/frame_writer.h"
 #include "app/job/interrupt.h"
@@ -68,8 +69,6 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
   return "decoded in " + now + ", but the latents were made in " + made + ": --from makes another video of this one";
 }
 
-}  // namespace
-
 void decode(const std::filesystem::path& latents, const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   RunOptions run = read_run_options(settings);
@@ -122,6 +121,22 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   report.last_line = video_text(run, shape) + ", decoded in " + duration_text(seconds);
   if (run.verbose)
     report.last_line += "\n  " + counted(shape.frames, "frame") + ", " + memory_summary(report.content["memory"]);
+}
+
+}  // namespace
+
+void add_decode(CLI::App& program, CommandLine& line) {
+  CLI::App* command = program.add_subcommand("decode", "saved latents -> video");
+  const auto latents = std::make_shared<std::string>();
+  command->add_option("LATENTS", *latents, "safetensors file, key latents")->type_name("FILE")->required();
+  add_shared_options(*command, line, Command::decode);
+  command->callback([&line, latents] {
+    line.collect();
+    const Reservations reservations = choose_output(line.settings, 1);
+    check_files({line.settings}, line.config, *latents);
+    line.start("decode");
+    decode(*latents, line.settings, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

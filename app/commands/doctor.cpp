@@ -1,16 +1,17 @@
 // `sparsereel doctor`: version, build, CPU, GPU, encoders, the tiny model; each gap with how to close it.
-#include "app/commands/doctor.h"
-
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
+#include "app/commands/commands.h"
 #include "app/counted.h"
 #include "app/job/report.h"
 #include "app/links.h"
@@ -205,9 +206,14 @@ Findings examine() {
 
 }  // namespace
 
-void doctor(bool json) {
-  const Findings findings = examine();
-  std::cout << (json ? dump(findings.json(), 2) + "\n" : findings.text());
+void add_doctor(CLI::App& program, CommandLine& /*line*/) {
+  CLI::App* command = program.add_subcommand("doctor", "what this machine and build offer, and what is missing");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print one JSON object");
+  command->callback([json] {
+    const Findings findings = examine();
+    std::cout << (*json ? dump(findings.json(), 2) + "\n" : findings.text());
+  });
 }
 
 }  // namespace sparsereel::app

@@ -1,14 +1,17 @@
 // `sparsereel generate`: the videos of one prompt as a job; what is said and reported of each.
-#include "app/commands/generate.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
+#include <iostream>
+#include <memory>
 #include <set>
 #include <utility>
 
 #include "app/clock.h"
+#include "app/commands/commands.h"
+#include "app/commands/dry_run.h"
 #include "app/counted.h"
 #include "app/job/interrupt.h"
 #include "app/job/job.h"
@@ -17,9 +20,11 @@
 #include "app/job/progress.h"
 #include "app/job/used_files.h"
 #include "app/links.h"
+#include "app/options/several.h"
 #include "app/ranks/shared_video.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
+#include "models/engine/failure.h"
 #include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {
@@ -27,6 +32,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+
+/// The output of all videos before it was numbered.
+struct GivenOutput {
+  fs::path path;
+  bool is_named = true;          // by the user
+  bool has_random_seed = false;  // the videos' seeds count up from one that was drawn
+};
 
 /// What a run's ends take, beside models::StageSeconds.
 struct EndSeconds {
@@ -267,8 +279,8 @@ void Generation::run() {
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
-}  // namespace
-
+/// `settings`: of each video. The report of one video is the run's; that of several has them as `videos`. `world`: the
+/// ranks that make them together, of which this is rank 0; null: there are none.
 void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();
@@ -276,6 +288,55 @@ void generate(const std::vector<Settings>& settings, const GivenOutput& output, 
     if (world != nullptr) world->end(models::as_error(std::current_exception()));
     throw;
   }
+}
+
+/// Runs a rank that a launcher started. Rank 0 reports what is wrong here alone.
+void follow_rank_0(CommandLine& line) {
+  std::exception_ptr failure;
+  try {
+    line.collect();
+    if (line.settings.flag("dry_run")) return;  // rank 0 does it alone
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  const std::unique_ptr<World> world = World::find(line.settings, line.given());
+  if (!world) {
+    std::cerr << "error: gpus 1 of a file comes too late for a rank of a launcher\n  remedy: give it as --gpus 1\n";
+    throw run_failure("this rank has no rank 0", "give --gpus 1");
+  }
+  const int code = follow(*world, failure);
+  for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::failed, ErrorKind::cancelled})
+    if (code == models::exit_code(kind)) throw Error(kind, "the ranks came to no video", "see what rank 0 says");
+}
+
+void run_generate(CommandLine& line) {
+  if (line.is_silent) return follow_rank_0(line);
+  line.collect();
+  const bool output_is_named = line.settings.has("output");
+  const bool is_dry = line.settings.flag("dry_run");
+  const Reservations reservations = choose_output(line.settings, video_count(line.settings), /*reserves=*/!is_dry);
+  const std::vector<Settings> videos = settings_of_videos(line.settings);
+  if (is_dry) {
+    check_distinct(videos, line.config);
+    line.start("generate");
+    return show_generation(videos, line.report);
+  }
+  check_files(videos, line.config, {});
+  line.start("generate");
+  const std::unique_ptr<World> world = World::find(line.settings, line.given());
+  const GivenOutput output{.path = line.settings.text("output", kDefaultOutput),
+                           .is_named = output_is_named,
+                           .has_random_seed = is_random_seed(line.settings.text("seed", ""))};
+  generate(videos, output, world.get(), line.report);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& program, CommandLine& line) {
+  CLI::App* command = program.add_subcommand("generate", "one prompt -> one video");
+  command->footer("sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
+  add_shared_options(*command, line, Command::generate);
+  command->callback([&line] { run_generate(line); });
 }
 
 }  // namespace sparsereel::app

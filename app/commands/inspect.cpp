@@ -1,14 +1,16 @@
 // `sparsereel inspect`: reads headers and metadata only; no weights are loaded.
-#include "app/commands/inspect.h"
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
+#include "app/commands/commands.h"
+#include "app/commands/inspect_file.h"
 #include "app/commands/inspect_folder.h"
 #include "app/counted.h"
 #include "app/job/report.h"
@@ -190,8 +192,7 @@ void inspect_video(const fs::path& path, bool json) {
               << "\n";
 }
 
-}  // namespace
-
+/// Prints to stdout. Throws Error where the path is nothing that can be inspected.
 void inspect(const fs::path& path, const InspectOptions& options) {
   if (fs::exists(path / "model_index.json")) return inspect_model(path, options.json);  // whatever stands beside it
   if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options.json);
@@ -207,6 +208,25 @@ void inspect(const fs::path& path, const InspectOptions& options) {
     throw bad_input(path.string() + " is no file of a model or a video, by its name",
                     "name a model's folder or file, a .yaml of configs/, or a video that this program made");
   return inspect_video(path, options.json);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program, CommandLine& /*line*/) {
+  CLI::App* command =
+      program.add_subcommand("inspect", "what a checkpoint, a file of weights, a model's YAML or a video holds");
+  const auto path = std::make_shared<std::string>();
+  const auto options = std::make_shared<InspectOptions>();
+  command
+      ->add_option(
+          "PATH", *path,
+          "checkpoint, folder of models, .safetensors, .gguf or .pth, a .yaml of configs/, video, folder of PNGs, "
+          "or recipe or report as .json")
+      ->type_name("FILE")
+      ->required();
+  command->add_flag("--json", options->json, "print one JSON object");
+  command->add_flag("--tensors", options->tensors, "list each tensor of a file");
+  command->callback([path, options] { inspect(*path, *options); });
 }
 
 }  // namespace sparsereel::app

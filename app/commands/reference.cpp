@@ -1,8 +1,11 @@
 // One list of headings, paragraphs and entries, printed as plain text or as a manual page.
-#include "app/commands/reference.h"
-
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iostream>
+#include <memory>
 
+#include "app/commands/commands.h"
+#include "app/options/command_tree.h"
 #include "app/options/nearest.h"
 #include "app/options/settings.h"
 
@@ -210,11 +213,20 @@ std::string as_man(const std::vector<Entry>& entries) {
   return text;
 }
 
-}  // namespace
-
+/// `format`: text, or man (for `man -l`, or a folder of manual pages). Throws Error for another.
 std::string reference(const CommandInfo& program, const std::string& format) {
   require_choice("--format " + format, format, {"text", "man"}, "see 'sparsereel reference --help'");
   return format == "text" ? as_text(manual(program)) : as_man(manual(program));
+}
+
+}  // namespace
+
+void add_reference(CLI::App& program, CommandLine& /*line*/) {
+  CLI::App* command = program.add_subcommand("reference", "the manual: every command, option and file");
+  const auto format = std::make_shared<std::string>("text");
+  command->footer("sparsereel reference --format man | man -l -");
+  command->add_option("--format", *format, "as it is, or for 'man -l -' (default text)")->type_name("text,man");
+  command->callback([&program, format] { std::cout << reference(describe(program), *format); });
 }
 
 }  // namespace sparsereel::app

@@ -1,21 +1,24 @@
 // Options, search, profile, report; the parts are in tune/.
-#include "app/commands/tune.h"
-
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <set>
 
 #include "app/called_program.h"
+#include "app/commands/commands.h"
 #include "app/commands/tune/result.h"
 #include "app/commands/tune/session.h"
+#include "app/commands/tune/state.h"
 #include "app/job/image.h"
 #include "app/job/used_files.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
 #include "app/options/option_group.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/files/sha256.h"
 #include "models/layers/cpu_threads.h"
 #include "models/weights/device.h"
@@ -125,8 +128,7 @@ std::string command_with(const Settings& settings, const fs::path& profile) {
   return command + " -p \"...\" --profile " + shell_quoted(profile);
 }
 
-}  // namespace
-
+/// Adds the options that `generate` does not have.
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   const OptionGroup goal(command, "What is asked for");
   const OptionGroup search(command, "Search");
@@ -154,6 +156,8 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE");
 }
 
+/// Writes the profile and fills the report. What was found so far lies beside the profile until the search is complete.
+/// Throws Error where options are out of range, or where the budget ends before anything was compared.
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   TunePlan plan = tuning::make_tune_plan(settings, options);
@@ -221,6 +225,35 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   throw run_failure(plan.output.string() + " is not written: " + missed,
                     "the best that was found is in " + output.string() +
                         (found.complete ? "; ask for less" : "; run the same command again to search on"));
+}
+
+/// The files that options of tune alone name.
+std::vector<NamedFile> files_of_tune(const tuning::TuneOptions& options) {
+  std::vector<NamedFile> files = {
+      {"--output", options.output, true},
+      {"the profile that misses what is asked for", tuning::missed_beside(options.output), true},
+      {"--heat-map", options.heat_map, true},
+      {"the file of prompts", options.prompts}};
+  for (const std::string& times : split(options.times, ',')) files.push_back({"--times", times});
+  for (const fs::path& state : tuning::states_beside(options.output))
+    files.push_back({"the search beside --output", state, true});
+  return files;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& program, CommandLine& line) {
+  CLI::App* command =
+      program.add_subcommand("tune", "the best setting for a model: cache, blocks, dense steps, weights");
+  const auto options = std::make_shared<tuning::TuneOptions>();
+  add_tune_options(*command, *options);
+  add_shared_options(*command, line, Command::tune);
+  command->callback([&line, options] {
+    line.collect(PresetUse::blocks_alone);
+    line.check_files(Command::tune, files_of_tune(*options));
+    line.start("tune");
+    tune(line.settings, *options, line.report);
+  });
 }
 
 }  // namespace sparsereel::app

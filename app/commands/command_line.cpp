@@ -1,0 +1,66 @@
+// Makes CLI11's options of the table's.
+#include "app/commands/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+namespace sparsereel::app {
+namespace {
+
+/// What --help calls the value: its choices, or a word for its kind.
+std::string type_name_of(const OptionSpec& spec) {
+  std::string choices;
+  for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
+  return !choices.empty()                  ? choices
+         : spec.kind == ValueKind::file    ? "FILE"
+         : spec.kind == ValueKind::folder  ? "FOLDER"
+         : spec.kind == ValueKind::loras   ? "FILE[:SCALE]"
+         : spec.kind == ValueKind::whole   ? "N"
+         : spec.kind == ValueKind::seed    ? "N"
+         : spec.kind == ValueKind::size    ? "WxH|Np"
+         : spec.kind == ValueKind::number  ? "X"
+         : spec.kind == ValueKind::numbers ? "X,X,.."
+                                           : "TEXT";
+}
+
+CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const OptionSpec& spec) {
+  const std::string key = spec.key;
+  if (spec.kind == ValueKind::flag)
+    return command.add_flag_function(
+        spec.names, [&line, key](int64_t count) { line.values[key] = count > 0 ? "true" : "false"; }, spec.help);
+  CLI::Option* option = command.add_option_function<std::string>(
+      spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, spec.help);
+  option->type_name(type_name_of(spec));
+  if (spec.kind == ValueKind::loras) option->join(',');
+  return option;
+}
+
+}  // namespace
+
+void CommandLine::collect(PresetUse use) {
+  report_file = values.contains("report") ? values.at("report") : "";  // before values are found wrong
+  collect_settings(settings, values, config, use);
+}
+
+std::map<std::string, std::string> CommandLine::given() const {
+  std::map<std::string, std::string> all = values;
+  all["config"] = config;
+  return all;
+}
+
+void CommandLine::start(const char* command) {
+  start_report(settings.text("report", ""), settings.flag("json"), command, report);
+}
+
+void CommandLine::check_files(Command command, std::vector<NamedFile> files) const {
+  for (const NamedFile& file : files_of(command, settings)) files.push_back(file);
+  files.push_back({"--config", config});
+  app::check_files(files, settings);
+}
+
+void add_shared_options(CLI::App& command, CommandLine& line, Command which) {
+  for (const OptionSpec& spec : option_table())
+    if (takes(which, spec)) add_shared_option(command, line, spec)->group(spec.borrowed ? "" : spec.group);
+  command.add_option("--config", line.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
+}
+
+}  // namespace sparsereel::app
