@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/configs/place.h"
 #include "models/configs/published.h"
-#include "models/request/place.h"
 #include "models/video/spec.h"
 
 namespace sparsereel::models {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hilbert/error.h"
-#include "models/request/place.h"
+#include "models/configs/place.h"
 
 namespace sparsereel::models {
 

@@ -33,7 +33,7 @@ struct RunFacts {
 struct IdleCause {
   Idle idle;
   std::string beside;  // key of the option to blame
-  std::string why;     // "with --attention full, which computes every block"; empty: it is none
+  std::string why;     // "with attention full, which computes every block"; empty: it is none
 };
 
 /// What the request decides, the model, the run (with its mode and profile), and the output.
@@ -50,7 +50,7 @@ std::string why_idle(Idle cause, const RunFacts& facts);
 /// The same of several, those left out that are none.
 std::vector<IdleCause> idle_causes(std::span<const Idle> causes, const RunFacts& facts);
 
-/// "--topk 0.3 has no effect with --attention full, which computes every block": one an option, by the first cause that
+/// "topk 0.3 has no effect with attention full, which computes every block": one an option, by the first cause that
 /// it has. Silent about what asks for nothing (a flag that is off, an empty text, --cache 0), about configs that fit a
 /// model and recipes, which know no run, and where the option to blame comes from a stronger source: that is a choice.
 std::vector<std::string> idle_warnings(const Settings& settings, const std::vector<IdleCause>& causes);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "models/configs/place.h"
 #include "models/request/option.h"
-#include "models/request/place.h"
 #include "models/request/presets.h"
 #include "models/video/spec.h"
 

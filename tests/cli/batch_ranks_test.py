@@ -10,8 +10,8 @@ import time
 import unittest
 from pathlib import Path
 
-from ranks_support import SECONDS_TO_END, children_of, children_of_id, lives
-from support import FAMILY, MODEL, PROGRAM, CommandLineTest, floats, read_safetensors
+from ranks_support import SECONDS_TO_END, children_of, children_of_id, lives, wait_for_the_end_of
+from support import FAMILY, MODEL, PROGRAM, CommandLineTest, floats, read_safetensors, wait_until
 
 
 class Cards(CommandLineTest):
@@ -34,16 +34,12 @@ class Cards(CommandLineTest):
     def start(self, folder, *more, steps=2, **options):
         process = subprocess.Popen([PROGRAM, *self.arguments(folder, *more, steps=steps)], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(process.kill)
-        end = time.monotonic() + 60
         cards = int(more[more.index('--gpus') + 1]) // (2 if '--gpus-per-video' in more else 1)
-        while len(children_of(process)) < cards and process.poll() is None and time.monotonic() < end:
-            time.sleep(0.005)
+        wait_until(lambda: len(children_of(process)) >= cards, process)
         return process
 
     def wait_for_rows(self, folder, count, process):
-        end = time.monotonic() + 120
-        while len(self.rows(folder)) < count and process.poll() is None and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: len(self.rows(folder)) >= count, process, seconds=120)
 
     def signal_a_card(self, folder, number, process):
         """Sends the signal to one card of the set once a row is done. Returns what the set wrote to standard error, and its cards."""
@@ -83,10 +79,8 @@ class Cards(CommandLineTest):
                                                   (lambda folder: os.truncate(folder / 'manifest.1.jsonl', 0), 'manifest.1.jsonl: became shorter'))):
             folder = f'two-{number}'
             process = self.start(folder, '--gpus', 2, steps=60)
-            end = time.monotonic() + 120
-            while not ((self.folder / folder / 'manifest.1.jsonl').exists() and (self.folder / folder / 'manifest.1.jsonl').stat().st_size) and process.poll() is None:
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.01)
+            manifest = self.folder / folder / 'manifest.1.jsonl'
+            wait_until(lambda: manifest.exists() and manifest.stat().st_size, process, seconds=120)
             change(self.folder / folder)
             _, errors = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 1, errors)
@@ -171,13 +165,9 @@ class Cards(CommandLineTest):
         return process
 
     def follower_of(self, process):
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            for card in children_of(process):
-                for follower in children_of_id(card):
-                    return follower
-            time.sleep(0.002)
-        self.fail('no follower')
+        followers = wait_until(lambda: [follower for card in children_of(process) for follower in children_of_id(card)], process)
+        self.assertTrue(followers, 'no follower')
+        return followers[0]
 
     def end_of_team(self, process, code):
         _, errors = process.communicate(timeout=120)
@@ -252,10 +242,7 @@ class Cards(CommandLineTest):
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - start, SECONDS_TO_END)
-        end = time.monotonic() + 2
-        while any(map(lives, children)):
-            self.assertLess(time.monotonic(), end, 'a child lives on')
-            time.sleep(0.05)
+        wait_for_the_end_of(children)
 
     def test_cards_that_do_not_make_whole_videos_are_refused(self):
         for more in (('--gpus', 4, '--gpus-per-video', 3), ('--gpus-per-video', 2), ('--gpus', 2, '--gpus-per-video', 0)):

@@ -5,12 +5,11 @@ import os
 import signal
 import struct
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
 from batch_support import BatchTest
-from support import FAMILY, MODEL, PROGRAM, PROMPT, kept_off, limited, read_safetensors, write_checkpoint
+from support import FAMILY, MODEL, PROGRAM, PROMPT, kept_off, limited, read_safetensors, wait_until, write_checkpoint
 
 
 class Resuming(BatchTest):
@@ -221,7 +220,7 @@ class Resuming(BatchTest):
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '1000'))], cwd=self.folder)
         try:
             manifest = self.folder / 'out' / 'manifest.0.jsonl'
-            self.wait_for(lambda: manifest.exists() and f':{manifest.stat().st_ino} ' in Path('/proc/locks').read_text())
+            wait_until(lambda: manifest.exists() and f':{manifest.stat().st_ino} ' in Path('/proc/locks').read_text())
             self.fail_with(self.batch(file, 'out', '--steps', '2'), 2, 'manifest.0.jsonl', 'another process')
         finally:
             process.kill()
@@ -230,7 +229,7 @@ class Resuming(BatchTest):
     def test_interrupted_set_keeps_its_videos_and_goes_on(self):
         file = self.prompts(3)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
-        self.wait_for(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # not what is tried out before the first step
+        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # not what is tried out before the first step
         process.send_signal(signal.SIGINT)
         _, text = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, text)
@@ -256,12 +255,6 @@ class Resuming(BatchTest):
             self.assertEqual(self.videos()[name], digest)
         self.succeed(self.batch(longer, 'out', '--steps', '2'))
         self.check_consistent(4)
-
-    def wait_for(self, condition, seconds=60):
-        end = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.02)
 
 
 class Checkpoints(BatchTest):

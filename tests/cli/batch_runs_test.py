@@ -10,11 +10,26 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
+from pathlib import Path
 
 from batch_support import KILLS, OPTIONS, ROWS, BatchTest
-from support import PROGRAM, write_checkpoint
+from support import PROGRAM, wait_until, write_checkpoint
+
+# A launcher's rank, of which number 2 is killed once it has made a video.
+KILLER = """
+import os, subprocess, sys
+from pathlib import Path
+from support import wait_until
+if os.environ['OMPI_COMM_WORLD_RANK'] != '2':
+    os.execv(sys.argv[1], sys.argv[1:])
+process, manifest = subprocess.Popen(sys.argv[1:]), Path('out/manifest.2.jsonl')
+wait_until(lambda: manifest.exists() and manifest.stat().st_size, process)
+process.kill()
+process.wait()
+"""
 
 
 class Shares(BatchTest):
@@ -70,10 +85,8 @@ class Shares(BatchTest):
         file = self.prompts(rows)
         arguments = [*map(str, self.arguments(file, 'out', *OPTIONS))]
         launcher = ['mpirun', '--allow-run-as-root', '--oversubscribe', '--mca', 'orte_abort_on_non_zero_status', '0', '-n', '4']
-        killer = '''[ "$OMPI_COMM_WORLD_RANK" = 2 ] || exec "$@"
-            "$@" & until [ -s out/manifest.2.jsonl ] || ! kill -0 $!; do sleep 0.01; done; kill -KILL $!; wait $!'''
-        victim = ['bash', '-c', killer, 'rank', PROGRAM, *arguments]
-        subprocess.run([*launcher, *victim], cwd=self.folder, capture_output=True, timeout=300)
+        victim = [sys.executable, '-c', KILLER, PROGRAM, *arguments]
+        subprocess.run([*launcher, *victim], cwd=self.folder, capture_output=True, timeout=300, env={**os.environ, 'PYTHONPATH': str(Path(__file__).parent)})
         first = self.manifest()
         result = subprocess.run([*launcher, PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=300)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -94,12 +107,10 @@ class KilledRuns(BatchTest):
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
                                    stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         manifest = self.folder / 'out' / 'manifest.0.jsonl'
-        while process.poll() is None and (not manifest.exists() or manifest.read_bytes().count(b'\n') < lines):
-            time.sleep(0.001)
+        wait_until(lambda: manifest.exists() and manifest.read_bytes().count(b'\n') >= lines, process)
         before = self.checkpoints()
-        while process.poll() is None and self.checkpoints() <= before:
-            time.sleep(0.001)
-        time.sleep(delay)
+        wait_until(lambda: not self.checkpoints() <= before, process)
+        time.sleep(delay)  # runs are killed at any moment
         process.kill()
         return process.wait() == -signal.SIGKILL
 

@@ -5,11 +5,10 @@ import pty
 import re
 import signal
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
-from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, write_checkpoint
+from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, wait_until, write_checkpoint
 
 TINY = ['--device', 'cpu', '--steps', 1, '--frames', 1]
 
@@ -22,9 +21,7 @@ class Habits(CommandLineTest):
         return self.start_program('generate', '-m', MODEL, '-p', PROMPT, *map(str, self.unless(arguments, '--device', 'cpu', *FAMILY.size) + list(arguments)))
 
     def interrupt_at(self, process, name):
-        end = time.monotonic() + 60
-        while name not in self.names() and process.poll() is None and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: name in self.names(), process)
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=60), 130)
 
@@ -205,9 +202,7 @@ class Habits(CommandLineTest):
     def test_the_model_is_opened_once_for_several_videos(self):
         model = self.copy_of_the_model()
         process, terminal = self.start_program('generate', '-m', model, '-p', 'a spotted dog', '--device', 'cpu', '--steps', 30, '--frames', 5, '--count', 3, '-o', 'clip.y4m', '--report', 'r.json')
-        end = time.monotonic() + 60
-        while 'clip-1.y4m' not in self.names() and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: 'clip-1.y4m' in self.names(), process)
         model.rename(self.folder / 'elsewhere')
         text = self.read_until(terminal, None)
         self.assertEqual(process.wait(timeout=60), 0, text)

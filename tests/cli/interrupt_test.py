@@ -5,10 +5,9 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 import unittest
 
-from support import FAMILY, MODEL, PROMPT, CommandLineTest, limited
+from support import FAMILY, MODEL, PROMPT, CommandLineTest, limited, wait_until
 
 
 class Interrupt(CommandLineTest):
@@ -99,11 +98,9 @@ class Interrupt(CommandLineTest):
         """False: on a busy machine all was written before anybody looked."""
         process, _ = self.start(*arguments, steps=1)
         try:
-            while not any(file.stat().st_size for file in self.folder.glob('.clip.*.partial.y4m')):
-                if process.poll() is not None:
-                    self.assertEqual(process.returncode, 0)
-                    return False
-                time.sleep(0.005)
+            if not wait_until(lambda: any(file.stat().st_size for file in self.folder.glob('.clip.*.partial.y4m')), process):
+                self.assertEqual(process.returncode, 0)
+                return False
         except FileNotFoundError:  # it has its name by now
             self.assertEqual(process.wait(timeout=60), 0)
             return False
@@ -131,9 +128,7 @@ class Interrupt(CommandLineTest):
         self.addCleanup(process.stdin.close)
         process.stdin.write(b'a red')
         process.stdin.flush()
-        while self.unread(process.stdin) > 0:  # it has begun to read
-            self.assertIsNone(process.poll())
-            time.sleep(0.02)
+        wait_until(lambda: self.unread(process.stdin) == 0)  # it has begun to read
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
         self.assertIn('interrupted: no step was done', text)

@@ -6,11 +6,10 @@ import shlex
 import signal
 import struct
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
-from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, limited, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, limited, read_safetensors, wait_until
 
 
 class Outputs(CommandLineTest):
@@ -322,18 +321,13 @@ class Overlapping(CommandLineTest):
 
     def test_a_killed_run_keeps_no_name(self):
         process = self.generating(1, '--steps', 900)
-        self.wait_for('.video.*.partial.mp4')
+        wait_until(lambda: list(self.folder.glob('.video.*.partial.mp4')))
         running = self.generating(2)
         self.assertIn('video-2.mp4: ', self.finished(running))
         process.send_signal(signal.SIGKILL)
         process.wait()
         self.assertIn('video.mp4: ', self.finished(self.generating(3)))
         self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4'])
-
-    def wait_for(self, pattern):
-        end = time.monotonic() + 60
-        while not list(self.folder.glob(pattern)) and time.monotonic() < end:
-            time.sleep(0.005)
 
     def test_a_killed_run_leaves_nothing_to_the_next(self):
         for name in ('clip.y4m', 'frames'):
@@ -355,11 +349,7 @@ class Overlapping(CommandLineTest):
     def test_a_run_that_is_killed_while_it_writes(self):
         arguments = ['-o', 'clip.y4m', '--size', '256x256', '--frames', 49, '--steps', 1]
         process = self.generating(1, *arguments)
-        end = time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < end:
-            if [path for path in self.folder.glob('.clip.*.partial.y4m') if self.size_of(path) > 0]:
-                break
-            time.sleep(0.001)
+        wait_until(lambda: [path for path in self.folder.glob('.clip.*.partial.y4m') if self.size_of(path) > 0], process, seconds=120)
         process.kill()
         process.wait()
         if process.returncode == 0:

@@ -1,6 +1,8 @@
 """What the tests of several ranks share: the processes that a process started."""
 from pathlib import Path
 
+from support import wait_until
+
 SECONDS_TO_END = 10  # whatever happens to a rank
 
 
@@ -15,6 +17,17 @@ def children_of(process):
     """{process id: its arguments} of the ranks that it started and that live. Between fork and exec a child has its parent's arguments and environment, and whoever stops it
     stops its parent, too: it does not count yet."""
     return children_of_id(process.pid)
+
+
+def wait_for_children(process, count):
+    """children_of() once there are as many. AssertionError where the process ends before."""
+    children = wait_until(lambda: found if len(found := children_of(process)) >= count else None, process)
+    assert children is not None, f'it ended with {process.returncode}'
+    return children
+
+
+def wait_for_the_end_of(children):
+    wait_until(lambda: not any(map(lives, children)), seconds=SECONDS_TO_END)
 
 
 def children_of_id(process_id):

@@ -9,8 +9,8 @@ import time
 import unittest
 from pathlib import Path
 
-from ranks_support import SECONDS_TO_END, children_of, lives
-from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, floats, limited, read_safetensors, without
+from ranks_support import SECONDS_TO_END, children_of, lives, wait_for_children, wait_for_the_end_of
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, floats, limited, read_safetensors, wait_until, without
 
 FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 
@@ -30,12 +30,10 @@ class Ranks(SharedVideo):
         self.addCleanup(process.kill)
         return process
 
-    def wait_for_children(self, process, count):
-        end = time.monotonic() + 60
-        while len(children := children_of(process)) < count:
-            self.assertIsNone(process.poll(), 'it ended')
-            self.assertLess(time.monotonic(), end, 'no children')
-            time.sleep(0.01)
+    def wait_for_the_first_step(self, process, count):
+        """The children of a run with --checkpoint-every 1, once all ranks have made a step together."""
+        children = wait_for_children(process, count)
+        self.assertTrue(wait_until(lambda: list(self.folder.glob('*.checkpoint.safetensors')), process))
         return children
 
     def end_of(self, process, children):
@@ -43,10 +41,7 @@ class Ranks(SharedVideo):
         start = time.monotonic()
         output, errors = process.communicate(timeout=60)
         self.assertLess(time.monotonic() - start, SECONDS_TO_END)
-        end = time.monotonic() + SECONDS_TO_END
-        while any(map(lives, children)):
-            self.assertLess(time.monotonic(), end, 'a child lives on')
-            time.sleep(0.05)
+        wait_for_the_end_of(children)
         return process.returncode, output, errors
 
     def test_video_is_that_of_one_process(self):
@@ -70,9 +65,7 @@ class Ranks(SharedVideo):
 
     def test_one_gpu_starts_no_process(self):
         process = self.start('--gpus', 1, steps=100)
-        while process.poll() is None:
-            self.assertEqual(children_of(process), {})
-            time.sleep(0.01)
+        self.assertEqual(wait_until(lambda: children_of(process), process), {})
         self.assertEqual(process.communicate()[1], '')
         self.assertEqual(process.returncode, 0)
 
@@ -90,8 +83,8 @@ class Ranks(SharedVideo):
         moments = random.Random(42)
         for attempt in range(50 if FULL else 3):
             process = self.start('--gpus', 4, '--size', '256x256', '--frames', 17)
-            children = self.wait_for_children(process, 3)
-            time.sleep(moments.uniform(0, 2) if attempt > 0 else 0)
+            children = wait_for_children(process, 3)
+            time.sleep(moments.uniform(0, 2) if attempt > 0 else 0)  # ranks die at any moment
             os.kill(moments.choice(sorted(children)), signal.SIGKILL)
             code, output, errors = self.end_of(process, children)
             self.assertEqual((code, output), (1, ''), errors)
@@ -102,9 +95,8 @@ class Ranks(SharedVideo):
         arguments = ('--checkpoint-every', 1, '--seed', 7, '--size', '256x256', '--frames', 17)
         process = self.start('--gpus', 2, *arguments, steps=40)
         checkpoint = self.folder / 'clip.safetensors.checkpoint.safetensors'
-        children = self.wait_for_children(process, 1)
-        while not checkpoint.exists() and process.poll() is None:
-            time.sleep(0.001)
+        children = wait_for_children(process, 1)
+        wait_until(checkpoint.exists, process)
         os.kill(max(children), signal.SIGKILL)
         code, _, errors = self.end_of(process, children)
         if code == 0:
@@ -121,9 +113,8 @@ class Ranks(SharedVideo):
     def kill_after_the_latents(self, *arguments):
         """Another rank, while rank 0 decodes."""
         process = self.start('--gpus', 2, '--size', '1024x1024', '--frames', 17, *arguments, steps=1)
-        child, = self.wait_for_children(process, 1)
-        while not list(self.folder.glob('*.latents.safetensors')) and process.poll() is None:
-            time.sleep(0.001)
+        child, = wait_for_children(process, 1)
+        wait_until(lambda: list(self.folder.glob('*.latents.safetensors')), process)
         if not lives(child) or process.poll() is not None:
             self.skipTest('a busy machine: all was made before anybody looked')
         os.kill(child, signal.SIGKILL)
@@ -144,9 +135,8 @@ class Ranks(SharedVideo):
         self.assertEqual(self.names(), ['clip.safetensors'])
 
     def test_interrupt_of_all_in_the_terminal_ends_all(self):
-        process = self.start('--gpus', 2, '--size', '256x256', '--frames', 17, start_new_session=True)
-        children = self.wait_for_children(process, 1)
-        time.sleep(1)
+        process = self.start('--gpus', 2, '--size', '256x256', '--frames', 17, '--checkpoint-every', 1, start_new_session=True)
+        children = self.wait_for_the_first_step(process, 1)
         os.killpg(process.pid, signal.SIGINT)
         code, _, errors = self.end_of(process, children)
         self.assertEqual(code, 130, errors)
@@ -167,16 +157,15 @@ class Ranks(SharedVideo):
         self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
     def test_killed_rank_0_leaves_no_process(self):
-        process = self.start('--gpus', 4)
-        children = self.wait_for_children(process, 3)
-        time.sleep(0.5)
+        process = self.start('--gpus', 4, '--checkpoint-every', 1)
+        children = self.wait_for_the_first_step(process, 3)
         process.kill()
         self.end_of(process, children)
         self.assertEqual(process.returncode, -signal.SIGKILL)
 
     def test_stopped_rank_is_named_once_the_limit_is_over(self):
         process = self.start('--gpus', 2, env={**os.environ, 'SPARSEREEL_START_SECONDS': '2'})
-        child, = self.wait_for_children(process, 1)
+        child, = wait_for_children(process, 1)
         os.kill(child, signal.SIGSTOP)
         code, _, errors = self.end_of(process, [child])
         self.assertEqual(code, 1)
@@ -185,7 +174,7 @@ class Ranks(SharedVideo):
 
     def test_full_disk_ends_all_and_keeps_what_it_can(self):
         process = self.start('--gpus', 2, steps=2, **limited(1000))
-        children = self.wait_for_children(process, 1)
+        children = wait_for_children(process, 1)
         code, _, errors = self.end_of(process, children)
         self.assertEqual(code, 1, errors)
         self.assertEqual(errors.count('error: '), 1)
@@ -199,18 +188,13 @@ class Ranks(SharedVideo):
             command = [PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', '1000', '--device', 'cpu', '-o', 'clip.safetensors', '--quiet', '--gpus', '2']
             process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, 'NCCL_DEBUG': 'WARN'})
             self.addCleanup(process.kill)
-            child, = self.wait_for_children(process, 1)
-            end = time.monotonic() + 60
-            while not (named := re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes())):  # until the fork runs the program
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.01)
+            child, = wait_for_children(process, 1)
+            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # once the fork runs the program
             with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # as NCCL opens it
                 words.write('a word of rank 1\n')
-            end = time.monotonic() + 10
-            while 'a word of rank 1' not in (text := (self.folder / 'errors.txt').read_text()):
-                self.assertLess(time.monotonic(), end, text)
-                time.sleep(0.02)
-            self.assertTrue(text.startswith('kept\n'), text)
+            written = self.folder / 'errors.txt'
+            wait_until(lambda: 'a word of rank 1' in written.read_text())
+            self.assertTrue(written.read_text().startswith('kept\n'), written.read_text())
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(timeout=60), 130)
 
@@ -252,11 +236,7 @@ class LaunchedRanks(SharedVideo):
         for number in (signal.SIGINT, signal.SIGTERM):
             given = ('--steps', 1000, '--size', '256x256', '--frames', 17, '--checkpoint-every', 1)
             ranks = [self.start(rank, 2, given=given) for rank in range(2)]
-            end = time.monotonic() + 60
-            while not list(self.folder.glob('*.checkpoint.safetensors')):
-                self.assertEqual([rank.poll() for rank in ranks], [None, None])
-                self.assertLess(time.monotonic(), end, 'no checkpoint')
-                time.sleep(0.01)
+            self.assertTrue(wait_until(lambda: list(self.folder.glob('*.checkpoint.safetensors')), ranks[0]))
             for rank in reversed(ranks):
                 rank.send_signal(number)
             outputs = [rank.communicate(timeout=60) for rank in ranks]
@@ -397,11 +377,7 @@ class BenchOverRanks(CommandLineTest):
         command = [PROGRAM, 'bench', 'pipeline', *map(str, self.SMALL), '--steps', '1000', '--modes', 'full', '--gpus', '2']
         process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
-        end = time.monotonic() + 60
-        while not (children := children_of(process)) and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(0.5)
-        os.kill(max(children), signal.SIGKILL)
+        os.kill(max(wait_for_children(process, 1)), signal.SIGKILL)
         _, errors = process.communicate(timeout=SECONDS_TO_END)
         self.assertEqual(process.returncode, 1)
         self.assertRegex(errors, r'\Aerror: rank 1 \(cpu\) was killed by signal 9\n  remedy: .+\n\Z')

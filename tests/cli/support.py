@@ -28,6 +28,19 @@ FAMILY = family_of(MODEL)
 PROMPT = 'a red circle moving to the right on a blue background'
 
 
+def wait_until(event, process=None, seconds=60):
+    """Returns what `event` returns once that is true. Ends early where the process has ended: with what `event` returns then. AssertionError: the time is over."""
+    end = time.monotonic() + seconds
+    while True:
+        has_ended = process is not None and process.poll() is not None  # asked first: an event may come just before the end
+        result = event()
+        if result or has_ended:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError(f'it did not happen within {seconds} s')
+        time.sleep(0.002)  # the one poll of these tests: files and processes of others tell nobody
+
+
 def read_safetensors(path):
     """{name: (dtype, shape, bytes)}, and the metadata under '__metadata__'."""
     data = Path(path).read_bytes()
@@ -189,11 +202,7 @@ class CommandLineTest(unittest.TestCase):
                                     *map(str, self.unless(arguments, *FAMILY.size)), *arguments],
                                    cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            if checkpoint.exists() and json.loads(read_safetensors(checkpoint)['__metadata__']['run'])['step'] >= step:
-                break
-            time.sleep(0.001)
+        wait_until(lambda: checkpoint.exists() and json.loads(read_safetensors(checkpoint)['__metadata__']['run'])['step'] >= step, process)
         process.kill()
         process.wait()
         self.assertTrue(checkpoint.exists())

@@ -7,8 +7,8 @@ import time
 import unittest
 from pathlib import Path
 
-from ranks_support import children_of
-from support import FAMILY, MODEL, PROGRAM, CommandLineTest, read_safetensors, without
+from ranks_support import wait_for_children
+from support import FAMILY, MODEL, PROGRAM, CommandLineTest, read_safetensors, wait_until, without
 
 KIB = 1024
 SETTINGS = ('OMP_WAIT_', 'GOMP_', 'PYTORCH_')
@@ -28,10 +28,7 @@ class Surroundings(CommandLineTest):
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
         home = Path('/proc') / str(process.pid)
-        end = time.monotonic() + 60
-        while len(os.listdir(home / 'task')) < 2:  # the thread that waits for signals is the first thing that main() starts
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.05)
+        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # the thread that waits for signals is the first thing that main() starts
         entries = (home / 'environ').read_text().split('\0')
         return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
 
@@ -52,11 +49,7 @@ class Surroundings(CommandLineTest):
                                    cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        end = time.monotonic() + 60
-        while not (children := children_of(process)):
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
-        for child in children:
+        for child in wait_for_children(process, 1):
             self.assertNotIn('SPARSEREEL_STARTED=', (Path('/proc') / str(child) / 'environ').read_text())
 
     def test_threads_wait_passively_and_gpu_memory_grows_in_one_piece_unless_the_user_has_chosen(self):

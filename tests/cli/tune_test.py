@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, wait_until
 
 # 192 x 192: 432 video tokens, of which some blocks can be left out.
 SIZE = ['--size', '192x192', '--device', 'cpu']
@@ -199,8 +199,7 @@ class Tune(CommandLineTest):
     def interrupt_once_saved(self, arguments):
         process = subprocess.Popen([PROGRAM, 'tune', '-m', MODEL, *SIZE, *map(str, arguments)],
                                    cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not (self.folder / 'p.yaml.search').exists() and process.poll() is None:
-            time.sleep(0.05)
+        wait_until((self.folder / 'p.yaml.search').exists, process)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, errors)
@@ -433,8 +432,7 @@ class Settings(CommandLineTest):
         (self.folder / 'p.yaml').unlink()
         process = subprocess.Popen([PROGRAM, *map(str, [*self.SEARCH, '--min-psnr', 29])], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         state = self.folder / 'p.yaml.search'
-        while process.poll() is None and not (state.exists() and b'forecast' in state.read_bytes()):
-            time.sleep(0.02)
+        wait_until(lambda: state.exists() and b'forecast' in state.read_bytes(), process, seconds=300)
         process.kill()
         process.wait()
         self.assertEqual(process.returncode, -signal.SIGKILL)

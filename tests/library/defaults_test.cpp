@@ -87,7 +87,8 @@ TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
   EXPECT_THAT(failure.cause(), StartsWith("profile " + file + " was made for another model (other)"));
   EXPECT_EQ(failure.field(), "profile");
   request.attention = "full";
-  EXPECT_THAT(model.generate(request).warnings, ElementsAre("profile " + file + " has no effect with attention full, which computes every block"));
+  EXPECT_THAT(model.generate(request).warnings,
+              ElementsAre("profile " + file + " has no effect with attention full, which computes every block"));
 }
 
 TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
