@@ -9,7 +9,7 @@
 
 #include "app/options/settings.h"
 #include "models/configs/config_file.h"
-#include "models/engine/request.h"
+#include "models/request/effects.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
