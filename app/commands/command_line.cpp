@@ -6,7 +6,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// What --help calls the value: its choices, or a word for its kind.
+/// Returns how --help calls the value: by its choices, or by a word for its kind.
 std::string type_name_of(const OptionSpec& spec) {
   std::string choices;
   for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;

@@ -1,4 +1,4 @@
-// What commands share: the options of the table, the settings that these make, and the report.
+// The commands share this: the options of the table, the settings that these make, and the report.
 #pragma once
 
 #include <map>

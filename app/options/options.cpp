@@ -94,7 +94,7 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// What the request and its device leave without effect, for every command that denoises.
+/// Returns why options have no effect beside the request and its device. Every command that denoises asks for it.
 std::vector<IdleCause> idle_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,

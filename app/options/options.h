@@ -62,7 +62,8 @@ struct GenerateOptions {
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
 
-/// As models::add_profile(), but adds none beside the recipe of a video that was made with a profile, which has them.
+/// Does the same as models::add_profile(). Beside the recipe of a video that was made with a profile it adds nothing:
+/// the recipe has the profile's options.
 void add_profile(Settings& settings);
 
 /// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.

@@ -1,4 +1,4 @@
-// What the option table says of names and kinds, and errors that lead to --help.
+// Makes the list of options from the option table. Errors about values lead to --help.
 #include "app/options/settings.h"
 
 #include <cmath>

@@ -2,7 +2,6 @@
 #include "models/request/effects.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "models/request/resolve.h"
 #include "models/request/sampling.h"
@@ -112,6 +111,10 @@ const std::vector<Row>& rows() {
   return all;
 }
 
+const Row& row_of(Idle cause) {
+  return *std::ranges::find(rows(), cause, &Row::idle);
+}
+
 bool asks_for_something(const Settings& settings, const Option& option) {
   if (option.kind == ValueKind::flag) return settings.flag(option.key);
   const std::string value = settings.text(option.key, "");
@@ -127,13 +130,13 @@ bool is_overridden(const Settings& settings, const Setting& idle, const IdleCaus
 }  // namespace
 
 std::string why_idle(Idle cause, const RunFacts& facts) {
-  return std::ranges::find(rows(), cause, &Row::idle)->why(facts);
+  return row_of(cause).why(facts);
 }
 
 std::vector<IdleCause> idle_causes(std::span<const Idle> causes, const RunFacts& facts) {
   std::vector<IdleCause> all;
   for (const Idle cause : causes) {
-    const Row& row = *std::ranges::find(rows(), cause, &Row::idle);
+    const Row& row = row_of(cause);
     if (std::string why = row.why(facts); !why.empty()) all.push_back({cause, row.beside, std::move(why)});
   }
   return all;

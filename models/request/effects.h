@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// What is known of a run. A member that is left out is not known yet: it leaves no option without effect.
+/// The facts of a run that decide which options have an effect. An unset member is not known yet, and is no cause.
 struct RunFacts {
   const Settings* settings = nullptr;  // warnings name its choices
   const Request* request = nullptr;
@@ -36,7 +36,7 @@ struct IdleCause {
   std::string why;     // "with attention full, which computes every block"; empty: it is none
 };
 
-/// What the request decides, the model, the run (with its mode and profile), and the output.
+/// The causes that each of these decides: the request, the model, the run (its mode and profile), and the output.
 inline constexpr std::array kDecidedByRequest = {Idle::no_guidance, Idle::no_lora, Idle::no_image, Idle::in_fp32,
                                                  Idle::on_a_cpu};
 inline constexpr std::array kDecidedByModel = {Idle::one_transformer, Idle::no_flow, Idle::narrow_blocks,

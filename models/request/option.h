@@ -1,5 +1,5 @@
-// What has to be known of an option to merge its values, whoever gives them: the command line, a file or the library.
-// Its help is the program's. No torch.
+// An option as settings know it. The command line, a file or the library may give its value. The program has its help
+// elsewhere. No torch.
 #pragma once
 
 #include <functional>
