@@ -21,7 +21,7 @@ string(REGEX MATCHALL "[0-9]+" version_numbers "${version_lines}")
 list(JOIN version_numbers . SPARSEREEL_TORCH_VERSION)
 message(STATUS "libtorch ${SPARSEREEL_TORCH_VERSION} in ${SPARSEREEL_TORCH_DIR}")
 
-# libtorch_cuda.so is not linked: the program loads it only when a GPU is asked for (models/weights/device.cpp), so that one
+# libtorch_cuda.so is not linked: the program loads it only when a GPU is asked for (models/store/weights/device.cpp), so that one
 # build serves machines with and without CUDA's libraries and a CPU run does not pay for loading them.
 add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE ${SPARSEREEL_TORCH_DIR}/include

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 
 namespace sparsereel::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/measure/ranks_cost.h"
+#include "app/lab/measure/ranks_cost.h"
 
 namespace sparsereel::app {
 namespace {

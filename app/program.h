@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "app/options/command_tree.h"
-#include "models/checkpoint/family.h"
 #include "models/engine/components.h"
-#include "models/video/fields.h"
+#include "models/request/fields.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::app {
 

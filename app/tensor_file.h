@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "models/checkpoint/safetensors.h"
+#include "models/store/checkpoint/safetensors.h"
 
 namespace sparsereel::app {
 

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "models/text/unicode.h"
+#include "models/files/unicode.h"
 
 namespace sparsereel::app {
 namespace {

@@ -9,18 +9,18 @@
 #include <memory>
 
 #include "app/commands/bench.h"
-#include "app/commands/bench/accuracy.h"
-#include "app/commands/bench/contenders.h"
-#include "app/commands/bench/options.h"
-#include "app/commands/bench/rows.h"
 #include "app/counted.h"
-#include "app/measure/captured.h"
-#include "app/measure/run_progress.h"
-#include "app/measure/timing.h"
+#include "app/lab/bench/accuracy.h"
+#include "app/lab/bench/contenders.h"
+#include "app/lab/bench/options.h"
+#include "app/lab/bench/rows.h"
+#include "app/lab/measure/captured.h"
+#include "app/lab/measure/run_progress.h"
+#include "app/lab/measure/timing.h"
 #include "hilbert/error.h"
 #include "models/engine/cpu_time.h"
 #include "models/layers/cpu_threads.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/bench.h"
-#include "app/commands/bench/comparison.h"
-#include "app/commands/bench/rows.h"
 #include "app/counted.h"
+#include "app/lab/bench/comparison.h"
+#include "app/lab/bench/rows.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::app {
 namespace {

@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "app/commands/bench.h"
-#include "app/commands/bench/quality_plan.h"
-#include "app/commands/bench/quality_runs.h"
 #include "app/counted.h"
-#include "app/job/used_files.h"
-#include "app/job/write.h"
-#include "app/measure/run_progress.h"
+#include "app/jobs/used_files.h"
+#include "app/jobs/write.h"
+#include "app/lab/bench/quality_plan.h"
+#include "app/lab/bench/quality_runs.h"
+#include "app/lab/measure/run_progress.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 #include "models/layers/cpu_threads.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/job/outputs.h"
-#include "app/job/report.h"
+#include "app/jobs/outputs.h"
+#include "app/jobs/report.h"
 #include "app/options/options.h"
 
 namespace CLI {

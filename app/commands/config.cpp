@@ -9,14 +9,14 @@
 #include <set>
 
 #include "app/commands/commands.h"
-#include "app/job/image.h"
-#include "app/job/latents.h"
-#include "app/job/report.h"
-#include "app/job/write.h"
+#include "app/jobs/image.h"
+#include "app/jobs/latents.h"
+#include "app/jobs/report.h"
+#include "app/jobs/write.h"
 #include "app/options/options.h"
 #include "app/terminal.h"
 #include "attention/attention.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -13,14 +13,14 @@
 
 #include "app/commands/commands.h"
 #include "app/counted.h"
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 #include "app/links.h"
 #include "app/machine.h"
 #include "app/media/video.h"
 #include "app/options/tiny_model.h"
 #include "attention/attention.h"
 #include "models/parallel/nccl_library.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 #ifdef SPARSEREEL_CUDA
 #include "attention/cuda/device.h"

@@ -3,9 +3,9 @@
 #include <iostream>
 
 #include "app/called_program.h"
-#include "app/job/dry_run.h"
-#include "app/job/outputs.h"
-#include "app/job/write.h"
+#include "app/jobs/dry_run.h"
+#include "app/jobs/outputs.h"
+#include "app/jobs/write.h"
 #include "app/ranks/world.h"
 #include "models/layers/cpu_threads.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 #include "app/options/settings.h"
 
 namespace sparsereel::app {

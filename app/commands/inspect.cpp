@@ -13,17 +13,17 @@
 #include "app/commands/inspect_file.h"
 #include "app/commands/inspect_folder.h"
 #include "app/counted.h"
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 #include "app/media/video.h"
 #include "app/options/published_models.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
-#include "models/checkpoint/summary.h"
 #include "models/engine/components.h"
 #include "models/engine/memory_need.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/summary.h"
 
 namespace sparsereel::app {
 namespace {

@@ -7,9 +7,9 @@
 #include "app/counted.h"
 #include "app/options/choice_commands.h"
 #include "app/terminal.h"
-#include "models/checkpoint/family.h"
-#include "models/checkpoint/foreign_model.h"
-#include "models/configs/data_folder.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/foreign_model.h"
+#include "models/store/configs/data_folder.h"
 
 namespace sparsereel::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "models/configs/candidates.h"
+#include "models/store/configs/candidates.h"
 
 namespace sparsereel::app {
 

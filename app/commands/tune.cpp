@@ -9,19 +9,19 @@
 
 #include "app/called_program.h"
 #include "app/commands/commands.h"
-#include "app/commands/tune/result.h"
-#include "app/commands/tune/session.h"
-#include "app/commands/tune/state.h"
-#include "app/job/image.h"
-#include "app/job/used_files.h"
-#include "app/job/write.h"
-#include "app/measure/run_progress.h"
+#include "app/jobs/image.h"
+#include "app/jobs/used_files.h"
+#include "app/jobs/write.h"
+#include "app/lab/measure/run_progress.h"
+#include "app/lab/tune/result.h"
+#include "app/lab/tune/session.h"
+#include "app/lab/tune/state.h"
 #include "app/options/option_group.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 #include "models/files/sha256.h"
 #include "models/layers/cpu_threads.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

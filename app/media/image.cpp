@@ -13,8 +13,8 @@
 #include "app/media/image_readers.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/tensor_file.h"
 #include "models/files/regular_file.h"
+#include "models/store/checkpoint/tensor_file.h"
 
 namespace sparsereel::app {
 namespace {

@@ -14,10 +14,10 @@
 #include "app/media/writers.h"
 #include "app/options/nearest.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/safetensors.h"
 #include "models/files/atomic_file.h"
 #include "models/files/json_text.h"
 #include "models/files/regular_file.h"
+#include "models/store/checkpoint/safetensors.h"
 
 namespace sparsereel::app {
 namespace {

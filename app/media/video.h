@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/video/video_shape.h"
+#include "models/request/video_shape.h"
 
 namespace sparsereel::app {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/called_program.h"
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 #include "app/options/option_table.h"
 #include "app/terminal.h"
 #include "hilbert/read_text.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "app/called_program.h"
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 #include "app/options/nearest.h"
 #include "hilbert/read_text.h"
 #include "models/files/config_fields.h"

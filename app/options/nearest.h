@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/configs/nearest.h"
+#include "models/store/configs/nearest.h"
 
 namespace sparsereel::app {
 

@@ -1,7 +1,7 @@
 // What a video shows, how it is sampled, where that runs and what is written.
 #include "app/options/option_groups.h"
 
-#include "models/checkpoint/family.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::app::groups {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/video/fields.h"
+#include "models/request/fields.h"
 
 namespace sparsereel::app {
 

@@ -9,15 +9,15 @@
 
 #include "app/called_program.h"
 #include "app/counted.h"
-#include "app/job/report.h"
+#include "app/jobs/report.h"
 #include "app/options/choice_commands.h"
 #include "app/options/nearest.h"
 #include "app/options/option_table.h"
 #include "hilbert/read_text.h"
-#include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/family.h"
-#include "models/configs/data_folder.h"
 #include "models/engine/components.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/configs/data_folder.h"
 
 namespace sparsereel::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/configs/config_file.h"
+#include "models/store/configs/config_file.h"
 
 namespace sparsereel::app {
 

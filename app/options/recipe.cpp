@@ -9,9 +9,9 @@
 #include "app/media/video.h"
 #include "attention/policies/policy.h"
 #include "hilbert/error.h"
-#include "models/configs/data_folder.h"
 #include "models/files/json_text.h"
-#include "models/video/request.h"
+#include "models/request/request.h"
+#include "models/store/configs/data_folder.h"
 
 namespace sparsereel::app {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "models/files/regular_file.h"
-#include "models/text/unicode.h"
+#include "models/files/unicode.h"
 
 namespace sparsereel::app {
 

@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "app/counted.h"
-#include "models/configs/data_folder.h"
+#include "models/files/unicode.h"
+#include "models/store/configs/data_folder.h"
 #include "models/text/tokenizer.h"
-#include "models/text/unicode.h"
 
 namespace sparsereel::app {
 namespace {

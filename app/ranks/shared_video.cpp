@@ -12,17 +12,17 @@
 #include <utility>
 
 #include "app/called_program.h"
-#include "app/job/denoising_checkpoint.h"
-#include "app/job/interrupt.h"
+#include "app/jobs/denoising_checkpoint.h"
+#include "app/jobs/interrupt.h"
 #include "app/ranks/messages.h"
 #include "app/terminal.h"
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"
 #include "models/files/json_text.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/fields.h"
 #include "models/request/tuned_profile.h"
-#include "models/video/fields.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <exception>
 
-#include "app/job/video.h"
+#include "app/jobs/video.h"
 #include "app/ranks/world.h"
 
 namespace sparsereel::app {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "app/ranks/shared_video.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 

@@ -23,7 +23,7 @@
 #include "models/parallel/patience.h"
 #include "models/parallel/rendezvous.h"
 #include "models/parallel/share.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -31,7 +31,8 @@ std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at:
   return loaders().image_encoders.at(component.class_name)(component, device, dtype);
 }
 
-std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format, bool offload) {
+std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Device device, WeightFormat format,
+                                           bool offload) {
   return loaders().transformers.at(component.class_name)(component, device, format, offload);
 }
 
@@ -48,7 +49,8 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
 
 /// What `ask` says of the transformer or the encoder without its weights.
 auto asked(const Component& component, WeightFormat format, const auto& ask) {
-  if (loaders().transformers.contains(component.class_name)) return ask(*load_dit(component, at::kMeta, format));
+  if (loaders().transformers.contains(component.class_name))
+    return ask(*load_transformer(component, at::kMeta, format));
   if (loaders().image_encoders.contains(component.class_name))
     return ask(*load_image_encoder(component, at::kMeta, format.dtype));
   return ask(*load_text_encoder(component, at::kMeta, format));

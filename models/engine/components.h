@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "models/dit/denoiser.h"
 #include "models/image/image_encoder.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/text_encoder.h"
+#include "models/transformer/denoiser.h"
 #include "models/vae/vae.h"
-#include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
 
@@ -38,8 +38,8 @@ std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::D
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
 /// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
-std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format,
-                                   bool offload = false);
+std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Device device, WeightFormat format,
+                                           bool offload = false);
 
 /// Bytes of the weights of a transformer or an encoder of text or images that is loaded in this format: of what stays
 /// packed, those of its files. Throws as loading does.

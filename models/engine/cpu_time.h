@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "models/video/spec.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
 

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "hilbert/error.h"
-#include "models/dit/context_keys.h"
 #include "models/engine/frames.h"
 #include "models/engine/rank_counts.h"
+#include "models/transformer/context_keys.h"
 
 namespace sparsereel::models {
 namespace {

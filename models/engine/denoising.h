@@ -6,12 +6,12 @@
 #include <memory>
 #include <optional>
 
-#include "models/dit/step_cache.h"
 #include "models/engine/experts.h"
 #include "models/engine/guidance.h"
 #include "models/engine/pipeline.h"
 #include "models/parallel/share.h"
 #include "models/samplers/sampler.h"
+#include "models/transformer/step_cache.h"
 
 namespace sparsereel::models {
 

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <utility>
 
-#include "models/weights/device.h"
-#include "models/weights/stoppable_work.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 

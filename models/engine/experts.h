@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "models/dit/denoiser.h"
-#include "models/video/spec.h"
+#include "models/request/spec.h"
+#include "models/transformer/denoiser.h"
 
 namespace sparsereel::models {
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/video/video_shape.h"
+#include "models/request/video_shape.h"
 
 namespace sparsereel::models {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
-#include "models/video/frame_count.h"
+#include "models/request/frame_count.h"
 
 namespace sparsereel::models {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/engine/frame_sink.h"
-#include "models/video/plan.h"
+#include "models/request/plan.h"
 
 namespace sparsereel::models {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "models/dit/conditioning.h"
 #include "models/parallel/group.h"
-#include "models/video/request.h"
+#include "models/request/request.h"
+#include "models/transformer/conditioning.h"
 
 namespace sparsereel::models {
 

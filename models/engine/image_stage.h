@@ -4,13 +4,13 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include "models/dit/conditioning.h"
 #include "models/image/image_encoder.h"
 #include "models/image/images.h"
 #include "models/image/processor_config.h"
+#include "models/request/plan.h"
+#include "models/request/spec.h"
+#include "models/transformer/conditioning.h"
 #include "models/vae/vae.h"
-#include "models/video/plan.h"
-#include "models/video/spec.h"
 
 namespace sparsereel::models {
 

@@ -12,7 +12,7 @@
 #include "models/files/config_fields.h"
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::models {
 namespace {

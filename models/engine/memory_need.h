@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/summary.h"
 #include "models/engine/pipeline.h"
 #include "models/layers/parameters.h"
-#include "models/video/spec.h"
+#include "models/request/spec.h"
+#include "models/store/checkpoint/summary.h"
 
 namespace sparsereel::models {
 

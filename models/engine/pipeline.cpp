@@ -11,18 +11,15 @@
 #include <utility>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
-#include "models/checkpoint/lora.h"
-#include "models/checkpoint/model_hash.h"
 #include "models/engine/components.h"
 #include "models/engine/cpu_time.h"
 #include "models/engine/decode_stage.h"
 #include "models/engine/denoising.h"
+#include "models/engine/device_choices.h"
 #include "models/engine/experts.h"
 #include "models/engine/frames.h"
 #include "models/engine/image_stage.h"
 #include "models/engine/memory_need.h"
-#include "models/engine/request.h"
 #include "models/engine/text_stage.h"
 #include "models/engine/tile_retry.h"
 #include "models/engine/unless_cancelled.h"
@@ -30,10 +27,14 @@
 #include "models/image/processor_config.h"
 #include "models/layers/fp8.h"
 #include "models/parallel/share.h"
+#include "models/request/plan.h"
 #include "models/samplers/noise.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/lora.h"
+#include "models/store/checkpoint/model_hash.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/tensor_source.h"
 #include "models/vae/causal_conv3d.h"
-#include "models/weights/device.h"
-#include "models/weights/tensor_source.h"
 
 namespace sparsereel::models {
 
@@ -137,7 +138,8 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
-        return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, transformer_format(), offload_));
+        return std::shared_ptr<Denoiser>(
+            models::load_transformer(folder_.component(role), device_, transformer_format(), offload_));
       },
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_, spec_, files_));
@@ -294,7 +296,7 @@ void Pipeline::load_vae() {
 void Pipeline::check_weights(bool with_images) const {
   if (!weights_checked_) {
     for (const ExpertSpec& expert : spec_.experts)
-      load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
+      models::load_transformer(folder_.component(expert.role), at::kMeta, transformer_format());
     models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
     text_->check();
     weights_checked_ = true;

@@ -11,16 +11,16 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/part_files.h"
-#include "models/dit/attend.h"
-#include "models/dit/conditioning.h"
 #include "models/engine/frames.h"
 #include "models/image/images.h"
 #include "models/layers/parameters.h"
-#include "models/video/plan.h"
-#include "models/video/request.h"
-#include "models/video/spec.h"
+#include "models/request/plan.h"
+#include "models/request/request.h"
+#include "models/request/spec.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/part_files.h"
+#include "models/transformer/attend.h"
+#include "models/transformer/conditioning.h"
 
 namespace sparsereel::models {
 

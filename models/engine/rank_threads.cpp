@@ -21,8 +21,8 @@
 #include "models/layers/cpu_threads.h"
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/socket_group.h"
-#include "models/weights/device.h"
-#include "models/weights/stoppable_work.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {

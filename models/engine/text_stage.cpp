@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
 #include "models/engine/components.h"
 #include "models/engine/pipeline.h"
 #include "models/engine/whole_files.h"
+#include "models/files/unicode.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/random_weights.h"
 #include "models/text/prepared_prompt.h"
-#include "models/text/unicode.h"
-#include "models/weights/device.h"
-#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 namespace {

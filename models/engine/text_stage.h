@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/checkpoint.h"
-#include "models/dit/conditioning.h"
 #include "models/layers/parameters.h"
+#include "models/request/spec.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/text/tokenizer.h"
-#include "models/video/spec.h"
+#include "models/transformer/conditioning.h"
 
 namespace sparsereel::models {
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "models/engine/pipeline.h"
-#include "models/weights/stoppable_work.h"
+#include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 

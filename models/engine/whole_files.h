@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 

@@ -7,8 +7,8 @@
 
 #include "hilbert/error.h"
 #include "models/image/clip_names.h"
-#include "models/weights/layer_weights.h"
-#include "models/weights/stoppable_work.h"
+#include "models/store/weights/layer_weights.h"
+#include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {

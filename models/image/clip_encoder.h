@@ -12,7 +12,7 @@
 #include "models/image/image_encoder.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
-#include "models/weights/weights.h"
+#include "models/store/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -1,7 +1,7 @@
 #include "models/image/clip_names.h"
 
-#include "models/checkpoint/tensor_sizes.h"
 #include "models/image/clip_config.h"
+#include "models/store/checkpoint/tensor_sizes.h"
 
 namespace sparsereel::models {
 

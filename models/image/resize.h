@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "models/image/resample.h"
-#include "models/video/request.h"
+#include "models/request/request.h"
 
 namespace sparsereel::models {
 

@@ -16,7 +16,7 @@
 
 #include "attention/cuda_binding.h"
 #include "models/parallel/cuda/peer_memory.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::models {
 namespace {

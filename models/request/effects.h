@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attention/policies/policy.h"
+#include "models/request/request.h"
 #include "models/request/settings.h"
-#include "models/video/request.h"
-#include "models/video/spec.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/video/fields.h"
+#include "models/request/fields.h"
 
 namespace sparsereel::models {
 

@@ -5,7 +5,7 @@
 
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
-#include "models/video/fields.h"
+#include "models/request/fields.h"
 
 namespace sparsereel::models {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/configs/config_file.h"
+#include "models/request/model_config.h"
 
 namespace sparsereel::models {
 

@@ -4,9 +4,9 @@
 #include <functional>
 #include <optional>
 
+#include "models/request/request.h"
 #include "models/request/settings.h"
 #include "models/request/tuned_profile.h"
-#include "models/video/request.h"
 
 namespace sparsereel::models {
 

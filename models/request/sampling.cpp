@@ -1,11 +1,16 @@
 #include "models/request/sampling.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "hilbert/error.h"
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {
+
+const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name) {
+  return *std::ranges::find(samplers, class_name, &SamplerSpec::class_name);
+}
 
 std::string sampler_class(const Request& request, const ModelSpec& spec) {
   const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;

@@ -3,11 +3,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "models/video/request.h"
-#include "models/video/spec.h"
+#include "models/request/request.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
+
+/// The sampler of this class, which is among them.
+const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name);
 
 /// The class of the sampler: by name or class, or the checkpoint's. Throws Error (field scheduler) for any other.
 std::string sampler_class(const Request& request, const ModelSpec& spec);

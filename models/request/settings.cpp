@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "hilbert/read_text.h"
-#include "models/configs/config_file.h"
-#include "models/video/frame_area.h"
+#include "models/request/frame_area.h"
 
 namespace sparsereel::models {
 namespace {
@@ -28,6 +27,12 @@ void expand_experts(std::map<std::string, Setting>& added) {
   };
   move("diffusion_model", added.contains("high_noise_diffusion_model") ? "transformer_2" : "transformer");
   move("high_noise_diffusion_model", "transformer");
+}
+
+/// "256x128" or "256*128" -> "256", "128"; the second is empty in any other text.
+std::pair<std::string, std::string> width_and_height(const std::string& size) {
+  const size_t cross = size.find_first_of("x*");  // some programs write 1280*720
+  return {size.substr(0, cross), cross == std::string::npos ? "" : size.substr(cross + 1)};
 }
 
 /// How much of the file's path the option's value names: all of it, or the folder that holds it; 0: nothing.

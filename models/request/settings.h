@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/configs/place.h"
 #include "models/request/option.h"
+#include "models/request/place.h"
 #include "models/request/presets.h"
-#include "models/video/spec.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "attention/policies/profile.h"
-#include "models/video/fields.h"
-#include "models/video/plan.h"
-#include "models/video/spec.h"
+#include "models/request/fields.h"
+#include "models/request/plan.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
 

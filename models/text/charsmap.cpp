@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/text/unicode.h"
+#include "models/files/unicode.h"
 
 namespace sparsereel::models {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "models/files/unicode.h"
 #include "models/text/html.h"
 #include "models/text/normal_form.h"
-#include "models/text/unicode.h"
 #include "models/text/unicode_tables.h"
 
 namespace sparsereel::models {

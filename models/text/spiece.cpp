@@ -8,8 +8,8 @@
 
 #include "hilbert/error.h"
 #include "models/files/regular_file.h"
+#include "models/files/unicode.h"
 #include "models/text/charsmap.h"
-#include "models/text/unicode.h"
 
 namespace sparsereel::models {
 namespace {

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "hilbert/error.h"
+#include "models/files/unicode.h"
 #include "models/text/gguf_tokenizer.h"
 #include "models/text/tokenizer_json.h"
-#include "models/text/unicode.h"
 
 namespace sparsereel::models {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/tokenizer_place.h"
+#include "models/store/checkpoint/tokenizer_place.h"
 #include "models/text/spiece.h"
 #include "models/text/tokenizer_config.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/store/weights/stoppable_work.h"
 #include "models/vae/row_split.h"
-#include "models/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {

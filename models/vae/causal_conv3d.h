@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "models/weights/weights.h"
+#include "models/store/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "models/store/weights/weights.h"
 #include "models/vae/between_convolutions.h"
 #include "models/vae/causal_conv3d.h"
-#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

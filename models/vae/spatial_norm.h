@@ -8,7 +8,7 @@
 
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
-#include "models/weights/weights.h"
+#include "models/store/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "hilbert/error.h"
-#include "models/weights/weights.h"
+#include "models/store/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "models/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 

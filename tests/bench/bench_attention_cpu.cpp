@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/measure/timing.h"
+#include "app/lab/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/cpu/tile_kernel.h"
 #include "tests/bench/program.h"

@@ -1,6 +1,6 @@
 // bench_attention_orders FILE: blocks needed and error of sparse attention in each token order, on what
 // capture_attention saved. bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: the same on structured data (see
-// app/measure/inputs.cpp) as it comes and shuffled; default 4 4096 64.
+// app/lab/measure/inputs.cpp) as it comes and shuffled; default 4 4096 64.
 //
 // Tables in Markdown, means over calls, batch entries and heads:
 //   - the fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries;
@@ -20,8 +20,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "app/measure/captured.h"
-#include "app/measure/inputs.h"
+#include "app/lab/measure/captured.h"
+#include "app/lab/measure/inputs.h"
 #include "attention/attention.h"
 #include "attention/cpu/selection.h"
 #include "attention/cpu_tensor.h"

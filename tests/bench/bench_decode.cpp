@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "app/measure/timing.h"
+#include "app/lab/measure/timing.h"
 #include "models/engine/components.h"
+#include "models/store/weights/device.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
-#include "models/weights/device.h"
 #include "tests/bench/median.h"
 #include "tests/bench/program.h"
 #include "tests/bench/published_vaes.h"

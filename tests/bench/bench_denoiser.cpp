@@ -4,8 +4,8 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -26,12 +26,12 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
                    text = bench::read_tensor(file, "text", at::kFloat),
                    timesteps = bench::read_tensor(file, "timesteps", at::kLong);
   const models::Component component = models::Checkpoint::open(arguments[0]).component("transformer");
-  const auto dit = models::load_dit(component, at::kCPU, at::kFloat);
+  const auto transformer = models::load_transformer(component, at::kCPU, at::kFloat);
   at::Tensor prediction =
-      dit->forward(latents, {text}, timesteps, attention);  // warms up: position tables, code generation
+      transformer->forward(latents, {text}, timesteps, attention);  // warms up: position tables, code generation
   attention.per_layer.clear();
   const std::vector<double> seconds =
-      bench::timed(count, [&] { prediction = dit->forward(latents, {text}, timesteps, attention); });
+      bench::timed(count, [&] { prediction = transformer->forward(latents, {text}, timesteps, attention); });
   bench::write_tensor(arguments[2], "prediction", prediction);
   return {{"seconds", seconds},
           {"attention_seconds", attention.statistics.seconds / count},

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "models/store/weights/device.h"
 #include "models/vae/causal_conv3d.h"
-#include "models/weights/device.h"
 #include "tests/bench/median.h"
 #include "tests/bench/program.h"
 #include "tests/bench/published_vaes.h"

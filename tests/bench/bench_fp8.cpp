@@ -10,13 +10,13 @@
 #include <map>
 #include <memory>
 
-#include "app/measure/timing.h"
+#include "app/lab/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/prologue.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {

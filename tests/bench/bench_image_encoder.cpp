@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/image/clip_encoder.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/bench/median.h"
 #include "tests/bench/program.h"
 

@@ -7,14 +7,14 @@
 #include <chrono>
 #include <cmath>
 
-#include "app/measure/timing.h"
+#include "app/lab/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/prologue.h"
 #include "attention/token_gather.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {

@@ -11,11 +11,11 @@
 #include <map>
 #include <optional>
 
-#include "app/measure/timing.h"
+#include "app/lab/measure/timing.h"
 #include "models/engine/components.h"
 #include "models/layers/linear.h"
 #include "models/layers/unpack.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/bench/program.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/zero_component.h"
@@ -134,15 +134,15 @@ int run(const std::vector<std::string>& arguments) {
   const test::TemporaryFolder folder;
   const fs::path file = folder / "lora.safetensors";
   const models::WeightDeltas deltas = write_lora(zeros.component, model.blocks, std::stoll(arguments[2]), file);
-  std::printf(
-      "%.2f GiB in bf16, a LoRA of %zu layers, %.0f MB\n",
-      static_cast<double>(models::load_dit(zeros.component, at::kMeta, at::kBFloat16)->weight_bytes()) / (1 << 30),
-      deltas.size(), static_cast<double>(fs::file_size(file)) / 1e6);
+  std::printf("%.2f GiB in bf16, a LoRA of %zu layers, %.0f MB\n",
+              static_cast<double>(models::load_transformer(zeros.component, at::kMeta, at::kBFloat16)->weight_bytes()) /
+                  (1 << 30),
+              deltas.size(), static_cast<double>(fs::file_size(file)) / 1e6);
   std::map<bool, std::vector<double>> seconds;
   for (int i = 0; i < 2 * (std::stoi(arguments[5]) + 1); ++i) {
     const bool with = i % 2 == 1;
     zeros.component.deltas = with ? deltas : models::WeightDeltas();
-    const double ms = app::milliseconds_of(device, [&] { models::load_dit(zeros.component, device, format); });
+    const double ms = app::milliseconds_of(device, [&] { models::load_transformer(zeros.component, device, format); });
     if (i > 1) seconds[with].push_back(ms / 1000);  // the first two warm up
   }
   const double without = app::spread(seconds[false]).median, with = app::spread(seconds[true]).median;

@@ -6,8 +6,8 @@
 
 #include <fstream>
 
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "tests/bench/program.h"
 
 namespace {

@@ -1,15 +1,15 @@
 // capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]: q, k and v of a real run, full
 // attention and seed 42, after norm and rotary embedding, video tokens in native order (see
-// app/measure/captured.h). LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the
+// app/lab/measure/captured.h). LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the
 // last. SIZE: pixels of a side; default: the model's.
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
-#include "app/measure/captured.h"
+#include "app/lab/measure/captured.h"
 #include "attention/prologue.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/pipeline.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "tests/bench/program.h"
 
 namespace {

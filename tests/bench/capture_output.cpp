@@ -4,9 +4,9 @@
 // it.
 #include <c10/core/InferenceMode.h>
 
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
-#include "models/weights/device.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -21,7 +21,7 @@ at::Tensor run_component(const std::string& name, const models::Component& compo
   const at::Tensor text = bench::read_tensor(inputs, "text", at::kFloat).to(device, dtype),
                    timesteps = bench::read_tensor(inputs, "timesteps", at::kLong).to(device);
   models::AttentionRun attention;
-  return models::load_dit(component, device, format)->forward(latents, {text}, timesteps, attention);
+  return models::load_transformer(component, device, format)->forward(latents, {text}, timesteps, attention);
 }
 
 int run(const std::vector<std::string>& arguments) {

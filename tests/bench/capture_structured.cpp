@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "app/measure/captured.h"
+#include "app/lab/measure/captured.h"
 #include "tests/bench/program.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "app/measure/timing.h"
+#include "app/lab/measure/timing.h"
 
 namespace sparsereel::bench {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/safetensors.h"
+#include "models/store/checkpoint/safetensors.h"
 
 namespace sparsereel::bench {
 

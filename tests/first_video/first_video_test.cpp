@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "app/commands/bench/judge.h"
+#include "app/lab/bench/judge.h"
 #include "models/engine/components.h"
 #include "tests/unit/app/media/clips.h"
 

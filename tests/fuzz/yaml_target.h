@@ -8,7 +8,7 @@
 #include <string>
 
 #include "app/options/settings.h"
-#include "models/configs/config_file.h"
+#include "models/store/configs/config_file.h"
 
 namespace sparsereel::test {
 

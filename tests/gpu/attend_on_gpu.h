@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::attention {
 

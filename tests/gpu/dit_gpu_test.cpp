@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 
@@ -22,7 +22,7 @@ class DitOnGpu : public ::testing::Test {
   }
 
   static at::Tensor run(const test::ParityCase& one, at::ScalarType dtype, hilbert::TokenOrder order) {
-    const auto dit = load_dit(test::dit_component(one), at::kCUDA, dtype);
+    const auto dit = load_transformer(test::dit_component(one), at::kCUDA, dtype);
     AttentionRun how;
     how.token_order = order;
     const test::Golden golden(one.family->folder + "dit_golden");

@@ -1,5 +1,5 @@
 // Cross-attention and the layer behind it with their products in the other order, against the usual one and fp32.
-#include "models/dit/few_keys_product.h"
+#include "models/transformer/few_keys_product.h"
 
 #include <string>
 #include <vector>

@@ -12,8 +12,8 @@
 
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
-#include "models/weights/device.h"
-#include "models/weights/layer_weights.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/layer_weights.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 
@@ -189,11 +189,11 @@ TEST_F(Fp8OnGpu, WholeForwardsErrAsTheEmulationDoes) {
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {
     const test::Golden golden(one.family->folder + "dit_golden");
     const auto run = [&](at::Device device) {
-      const auto dit = load_dit(test::dit_component(one), device, {at::kBFloat16, /*in_fp8=*/true});
+      const auto transformer = load_transformer(test::dit_component(one), device, {at::kBFloat16, /*in_fp8=*/true});
       AttentionRun how;
       const test::DitForward given =
           test::dit_forward(one, golden, at::TensorOptions().device(device).dtype(at::kBFloat16));
-      return dit->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kDouble);
+      return transformer->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kDouble);
     };
     const at::Tensor exact = golden[one.name + "/output"].to(at::kDouble);
     const double gpu = relative_l1(run(at::kCUDA), exact), cpu = relative_l1(run(at::kCPU), exact);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/layers/linear.h"
-#include "models/weights/device.h"
-#include "models/weights/layer_weights.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/layer_weights.h"
 #include "tests/support/packed_layers.h"
 
 namespace sparsereel::models {

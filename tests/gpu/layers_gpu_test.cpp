@@ -17,7 +17,7 @@
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
 #include "models/layers/unpack.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "models/dit/head_exchange.h"
 #include "models/engine/components.h"
 #include "models/parallel/nccl_group.h"
+#include "models/store/weights/device.h"
+#include "models/transformer/head_exchange.h"
 #include "models/vae/row_split.h"
-#include "models/weights/device.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 #include "tests/support/group_contract.h"

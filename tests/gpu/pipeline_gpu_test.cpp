@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/denoising.h"
 #include "models/engine/pipeline.h"
-#include "models/weights/device.h"
-#include "models/weights/upload.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/weights/device.h"
+#include "models/store/weights/upload.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

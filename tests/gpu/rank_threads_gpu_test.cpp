@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "models/engine/failure.h"
-#include "models/weights/device.h"
+#include "models/store/weights/device.h"
 #include "tests/support/golden.h"
 #include "tests/support/rank_pipelines.h"
 

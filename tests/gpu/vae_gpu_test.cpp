@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "models/store/weights/device.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/group_norm.h"
 #include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "models/vae/vae.h"
-#include "models/weights/device.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
 #endif

@@ -8,12 +8,12 @@
 #include <regex>
 #include <span>
 
-#include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/safetensors.h"
 #include "models/image/clip_encoder.h"
 #include "models/image/clip_names.h"
 #include "models/image/encoder_pixels.h"
 #include "models/image/images.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/safetensors.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 

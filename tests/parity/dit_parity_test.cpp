@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "models/dit/context_keys.h"
+#include "models/transformer/context_keys.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
@@ -31,7 +31,7 @@ struct How {
 class DitParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
   static std::unique_ptr<Denoiser> load(WeightFormat format) {
-    return load_dit(test::dit_component(GetParam()), at::kCPU, format);
+    return load_transformer(test::dit_component(GetParam()), at::kCPU, format);
   }
   at::Tensor run(const How& how) {
     const auto dit = load({how.dtype, how.fp8});

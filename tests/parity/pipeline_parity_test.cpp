@@ -1,6 +1,7 @@
 // Each family's pipeline against diffusers on random-weights checkpoints; CogVideoX's comes from make_pipeline.py,
 // Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py, those of the Python package compare_package.py.
 #include "models/engine/pipeline.h"
+#include "models/request/sampling.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,9 +11,9 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
+#include "models/store/checkpoint/family.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 #include "tests/support/pipeline_cases.h"

@@ -183,7 +183,7 @@ def gaussian(tokens, head_dim, k_mean, v_mean):
 
 
 def structured(tokens, head_dim, v_mean=0.5):
-    """The recipe of app/measure/inputs.cpp: neighbours alike, mass near the diagonal, outlier channels, means."""
+    """The recipe of app/lab/measure/inputs.cpp: neighbours alike, mass near the diagonal, outlier channels, means."""
 
     def smooth():
         shared = torch.randn((tokens + 15) // 16, head_dim, dtype=F64).repeat_interleave(16, 0)[:tokens]

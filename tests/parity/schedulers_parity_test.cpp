@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/families/cogvideox/family.h"
+#include "models/request/sampling.h"
 #include "models/samplers/flow_config.h"
 #include "models/samplers/sampler.h"
 #include "tests/support/golden.h"

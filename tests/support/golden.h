@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "models/checkpoint/tensor_file.h"
+#include "models/store/checkpoint/tensor_file.h"
 
 namespace sparsereel::test {
 

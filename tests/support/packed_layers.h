@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/safetensors.h"
 #include "models/layers/linear.h"
-#include "models/weights/layer_weights.h"
+#include "models/store/checkpoint/safetensors.h"
+#include "models/store/weights/layer_weights.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::test {

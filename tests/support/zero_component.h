@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::test {
 
@@ -84,8 +84,8 @@ class ZeroComponent {
 
 using Load = std::function<void(const models::Component& component)>;
 
-inline void load_dit(const models::Component& component) {
-  models::load_dit(component, at::kMeta, at::kBFloat16);
+inline void load_transformer(const models::Component& component) {
+  models::load_transformer(component, at::kMeta, at::kBFloat16);
 }
 
 inline void load_vae(const models::Component& component) {
@@ -97,7 +97,7 @@ inline void load_encoder(const models::Component& component) {
 }
 
 /// What loading complains of; empty: nothing.
-inline std::string load_complaint(const models::Component& component, const Load& load = load_dit) {
+inline std::string load_complaint(const models::Component& component, const Load& load = load_transformer) {
   const c10::InferenceMode inference;
   try {
     load(component);

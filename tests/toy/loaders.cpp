@@ -1,5 +1,5 @@
 // What loads the toy's components; and its VAE, where each latent is a block of pixels.
-#include "models/weights/weights.h"
+#include "models/store/weights/weights.h"
 #include "tests/toy/toy.h"
 #include "tests/toy/toy_dit.h"
 

@@ -1,7 +1,7 @@
 // The toy's row in the table of families.
-#include "models/checkpoint/checkpoint.h"
 #include "models/samplers/flow_config.h"
 #include "models/samplers/linear_quadratic.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/t5_config.h"
 #include "tests/toy/toy.h"
 #include "tests/toy/toy_config.h"

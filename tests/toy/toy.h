@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "models/checkpoint/family.h"
 #include "models/engine/components.h"
-#include "models/video/fields.h"
+#include "models/request/fields.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::test {
 

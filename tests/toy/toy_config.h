@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "models/checkpoint/family.h"
 #include "models/files/config_fields.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::test {
 

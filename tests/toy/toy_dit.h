@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
-#include "models/dit/patches.h"
 #include "models/layers/linear.h"
+#include "models/transformer/patches.h"
+#include "models/transformer/transformer.h"
 #include "tests/toy/toy_config.h"
 
 namespace sparsereel::test {
 
-class ToyDit final : public models::Dit {
+class ToyDit final : public models::Transformer {
  public:
   explicit ToyDit(const ToyConfig& config = {}) : config_(config), blocks_(static_cast<size_t>(config.layers)) {}
 
@@ -34,7 +34,7 @@ class ToyDit final : public models::Dit {
     block.inner.weights(visit, name + ".in", inner, width, /*has_bias=*/layer != 1);
     block.outer.weights(visit, name + ".out", width, inner);
   }
-  hilbert::Grid grid_of(const models::DitInput& input) const override {
+  hilbert::Grid grid_of(const models::TransformerInput& input) const override {
     const auto& [t, h, w] = config_.patch;
     if (input.latents.size(1) != config_.channels)
       throw bad_input("latents have another number of channels", "use " + std::to_string(config_.channels));
@@ -46,7 +46,7 @@ class ToyDit final : public models::Dit {
             .text_positions = {},
             .rotary = {}};
   }
-  models::Tokens embed(const models::DitInput& input, const models::TokenPlan& plan) const override {
+  models::Tokens embed(const models::TransformerInput& input, const models::TokenPlan& plan) const override {
     const at::Tensor patches = models::patchify(input.latents.transpose(1, 2), patch(), plan);
     const at::Tensor video = models::linear(patches, embed_) + plan.video_positions;
     const models::Conditioning& given = input.conditioning;

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "models/video/spec.h"
+#include "models/request/spec.h"
 
 namespace sparsereel::models {
 

@@ -8,9 +8,9 @@
 
 #include "models/families/cogvideox/vae_config.h"
 #include "models/layers/linear.h"
+#include "models/store/weights/weights.h"
 #include "models/vae/resnet.h"
 #include "models/vae/spatial_norm.h"
-#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/wrapped_name.h"
 #include "models/families/cogvideox/config.h"
 #include "models/families/cogvideox/vae_config.h"
 #include "models/files/config_fields.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/wrapped_name.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
 

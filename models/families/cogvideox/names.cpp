@@ -1,8 +1,8 @@
 // What the tensors of CogVideoX's transformers and VAE tell of them. All programs call them as diffusers does.
-#include "models/checkpoint/tensor_sizes.h"
 #include "models/families/cogvideox/config.h"
 #include "models/families/cogvideox/family.h"
 #include "models/families/cogvideox/vae_config.h"
+#include "models/store/checkpoint/tensor_sizes.h"
 
 namespace sparsereel::models {
 namespace {

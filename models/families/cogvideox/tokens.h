@@ -6,8 +6,8 @@
 #include <string>
 
 #include "hilbert/token_order.h"
-#include "models/dit/token_plan.h"
 #include "models/families/cogvideox/config.h"
+#include "models/transformer/token_plan.h"
 
 namespace sparsereel::models {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
-#include "models/dit/patches.h"
 #include "models/families/cogvideox/tokens.h"
 #include "models/families/cogvideox/transformer_weights.h"
+#include "models/transformer/patches.h"
+#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -26,7 +26,7 @@ JointModulation joint_modulation(const at::Tensor& projected) {
   return {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
 }
 
-class CogVideoX final : public Dit {
+class CogVideoX final : public Transformer {
  public:
   explicit CogVideoX(const Component& component)
       : config_(parse_cogvideox_config(component.config, component.config_file)),
@@ -38,11 +38,11 @@ class CogVideoX final : public Dit {
   void weights(size_t layer, const Visit& visit) override {
     blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
   }
-  hilbert::Grid grid_of(const DitInput& input) const override;
+  hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override {
     return cogvideox_tables(config_, config_file_, ends_.learned_positions, grid);
   }
-  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
   void block(size_t layer, Tokens& tokens, Attend& attend) const override;
   at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
 
@@ -50,7 +50,7 @@ class CogVideoX final : public Dit {
   PatchSize patch_size() const {
     return {.frames = config_.patch_size_t.value_or(1), .height = config_.patch_size, .width = config_.patch_size};
   }
-  at::Tensor embed_time(const DitInput& input) const;
+  at::Tensor embed_time(const TransformerInput& input) const;
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
   Activation self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const;
 
@@ -60,7 +60,7 @@ class CogVideoX final : public Dit {
   std::vector<CogVideoXBlock> blocks_;
 };
 
-hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
+hilbert::Grid CogVideoX::grid_of(const TransformerInput& input) const {
   const int64_t depth = patch_size().frames, side = patch_size().height;
   const at::Tensor& latents = input.latents;
   if (latents.dim() != 5 || latents.size(2) != config_.in_channels || latents.size(1) % depth != 0 ||
@@ -85,7 +85,7 @@ void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions
 }
 
 // The embeddings of the timesteps [B, T], through the SiLU before the blocks' linear layers.
-at::Tensor CogVideoX::embed_time(const DitInput& input) const {
+at::Tensor CogVideoX::embed_time(const TransformerInput& input) const {
   const auto embed = [&](const at::Tensor& times, int64_t channels, const TimestepEmbedding& weights) {
     const at::Tensor sinusoids = timestep_sinusoids(times, channels, config_.flip_sin_to_cos, config_.freq_shift);
     return embed_timesteps(sinusoids.to(input.latents.scalar_type()), weights);
@@ -97,7 +97,7 @@ at::Tensor CogVideoX::embed_time(const DitInput& input) const {
   return at::silu(time);
 }
 
-Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
+Tokens CogVideoX::embed(const TransformerInput& input, const TokenPlan& plan) const {
   const int64_t channels = config_.num_attention_heads * config_.attention_head_dim;
   const at::Tensor patches = patchify(input.latents, patch_size(), plan);
   const int64_t video_tokens = patches.size(1), text_tokens = input.conditioning.text.size(1);

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/families/mochi/config.h"
 #include "models/families/mochi/vae_config.h"
 #include "models/files/config_fields.h"
 #include "models/samplers/flow_config.h"
 #include "models/samplers/linear_quadratic.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
 

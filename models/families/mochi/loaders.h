@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "models/dit/denoiser.h"
+#include "models/transformer/denoiser.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {

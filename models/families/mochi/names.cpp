@@ -1,10 +1,10 @@
 // What diffusers calls the layers of Mochi's transformer and VAE, and what their authors do, whose names all other
 // programs keep; and what the tensors tell of them. The VAE's numbers are those of the published one, of four levels.
-#include "models/checkpoint/tensor_sizes.h"
-#include "models/checkpoint/wrapped_name.h"
 #include "models/families/mochi/config.h"
 #include "models/families/mochi/family.h"
 #include "models/families/mochi/vae_config.h"
+#include "models/store/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/wrapped_name.h"
 
 namespace sparsereel::models {
 namespace {

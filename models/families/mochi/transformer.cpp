@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
-#include "models/dit/patches.h"
 #include "models/families/mochi/loaders.h"
 #include "models/families/mochi/transformer_weights.h"
+#include "models/transformer/patches.h"
+#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -71,7 +71,7 @@ at::Tensor mask_of(const Conditioning& conditioning) {
   return places < at::tensor(conditioning.text_lengths, at::kLong).to(text.device()).unsqueeze(1);
 }
 
-class Mochi final : public Dit {
+class Mochi final : public Transformer {
  public:
   explicit Mochi(const Component& component)
       : config_(parse_mochi_config(component.config, component.config_file)),
@@ -85,9 +85,9 @@ class Mochi final : public Dit {
   void weights(size_t layer, const Visit& visit) override {
     blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
   }
-  hilbert::Grid grid_of(const DitInput& input) const override;
+  hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override;
-  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
   void block(size_t layer, Tokens& tokens, Attend& attend) const override;
   at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
 
@@ -102,7 +102,7 @@ class Mochi final : public Dit {
   std::vector<MochiBlock> blocks_;
 };
 
-hilbert::Grid Mochi::grid_of(const DitInput& input) const {
+hilbert::Grid Mochi::grid_of(const TransformerInput& input) const {
   const hilbert::Grid grid = grid_of_squares(input.latents, config_.in_channels, config_.patch_size, config_file_);
   check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
   check_text_alone(input, config_file_);
@@ -133,7 +133,7 @@ at::Tensor Mochi::pool(const at::Tensor& text, const at::Tensor& mask) const {
   return linear(pooled.transpose(1, 2).flatten(2).squeeze(1), pooler.to_out);
 }
 
-Tokens Mochi::embed(const DitInput& input, const TokenPlan& plan) const {
+Tokens Mochi::embed(const TransformerInput& input, const TokenPlan& plan) const {
   const auto dtype = input.latents.scalar_type();
   const Conditioning& given = input.conditioning;
   // The reference's pipeline rounds timesteps to the run's dtype.

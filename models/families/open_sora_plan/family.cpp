@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/checkpoint.h"
-#include "models/checkpoint/wrapped_name.h"
 #include "models/families/open_sora_plan/config.h"
 #include "models/families/open_sora_plan/vae_config.h"
 #include "models/files/config_fields.h"
 #include "models/samplers/euler_ancestral_config.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/wrapped_name.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "models/checkpoint/family.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::models {
 

@@ -1,8 +1,8 @@
 // What the tensors of Open-Sora-Plan's transformer and VAE tell of them.
-#include "models/checkpoint/tensor_sizes.h"
 #include "models/families/open_sora_plan/config.h"
 #include "models/families/open_sora_plan/family.h"
 #include "models/families/open_sora_plan/vae_config.h"
+#include "models/store/checkpoint/tensor_sizes.h"
 
 namespace sparsereel::models {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
-#include "models/dit/patches.h"
 #include "models/families/open_sora_plan/loaders.h"
 #include "models/families/open_sora_plan/transformer_weights.h"
+#include "models/transformer/patches.h"
+#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -41,7 +41,7 @@ SeenText without_padding(const Conditioning& given) {
   return seen;
 }
 
-class OpenSoraPlan final : public Dit {
+class OpenSoraPlan final : public Transformer {
  public:
   explicit OpenSoraPlan(const Component& component)
       : config_(parse_open_sora_plan_config(component.config, component.config_file)),
@@ -53,9 +53,9 @@ class OpenSoraPlan final : public Dit {
   void weights(size_t layer, const Visit& visit) override {
     blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
   }
-  hilbert::Grid grid_of(const DitInput& input) const override;
+  hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override;
-  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
   void block(size_t layer, Tokens& tokens, Attend& attend) const override;
   at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
 
@@ -75,7 +75,7 @@ class OpenSoraPlan final : public Dit {
   std::vector<OpenSoraPlanBlock> blocks_;
 };
 
-hilbert::Grid OpenSoraPlan::grid_of(const DitInput& input) const {
+hilbert::Grid OpenSoraPlan::grid_of(const TransformerInput& input) const {
   const hilbert::Grid grid = grid_of_squares(input.latents, config_.in_channels, config_.patch_size, config_file_);
   check_conditions(input, config_.caption_channels, "caption_channels", config_file_);
   check_text_alone(input, config_file_);
@@ -94,7 +94,7 @@ TokenTables OpenSoraPlan::tables(const hilbert::Grid& grid) const {
           .rotary = rotary_positions_3d({.t = axis, .h = axis, .w = axis}, places, ends_.patch.bias.scalar_type())};
 }
 
-Tokens OpenSoraPlan::embed(const DitInput& input, const TokenPlan& plan) const {
+Tokens OpenSoraPlan::embed(const TransformerInput& input, const TokenPlan& plan) const {
   const auto dtype = input.latents.scalar_type();
   const at::Tensor sinusoids = timestep_sinusoids(input.timesteps, OpenSoraPlanConfig::kTimeChannels,
                                                   /*flip_sin_to_cos=*/true, /*freq_shift=*/0);

@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/families/wan/config.h"
 #include "models/families/wan/vae_config.h"
 #include "models/files/config_fields.h"
 #include "models/image/clip_config.h"
 #include "models/image/clip_names.h"
 #include "models/samplers/flow_config.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
 

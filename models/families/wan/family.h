@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "models/checkpoint/family.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::models {
 

@@ -1,9 +1,9 @@
 // What diffusers calls the layers of Wan's transformer, and what its authors do, whose names all other programs keep;
 // and what its tensors tell of it.
-#include "models/checkpoint/tensor_sizes.h"
-#include "models/checkpoint/wrapped_name.h"
 #include "models/families/wan/config.h"
 #include "models/families/wan/family.h"
+#include "models/store/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/wrapped_name.h"
 
 namespace sparsereel::models {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
-#include "models/dit/patches.h"
-#include "models/dit/text_padding.h"
 #include "models/families/wan/transformer_weights.h"
+#include "models/transformer/patches.h"
+#include "models/transformer/text_padding.h"
+#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -64,7 +64,7 @@ PatchSize patch_of(const WanConfig& config) {
   return {.frames = t, .height = h, .width = w};
 }
 
-class Wan final : public Dit {
+class Wan final : public Transformer {
  public:
   explicit Wan(const Component& component)
       : config_(parse_wan_config(component.config, component.config_file)),
@@ -76,9 +76,9 @@ class Wan final : public Dit {
   void weights(size_t layer, const Visit& visit) override {
     blocks_[layer].weights(visit, "blocks." + std::to_string(layer), config_);
   }
-  hilbert::Grid grid_of(const DitInput& input) const override;
+  hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override;
-  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
   void block(size_t layer, Tokens& tokens, Attend& attend) const override;
   at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
 
@@ -99,7 +99,7 @@ class Wan final : public Dit {
   std::vector<WanBlock> blocks_;
 };
 
-hilbert::Grid Wan::grid_of(const DitInput& input) const {
+hilbert::Grid Wan::grid_of(const TransformerInput& input) const {
   const at::Tensor& latents = input.latents;
   const auto& [t, h, w] = config_.patch_size;
   if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(2) % t != 0 ||
@@ -148,7 +148,7 @@ TokenTables Wan::tables(const hilbert::Grid& grid) const {
                                         plain_axis_positions(grid, at::kDouble))};
 }
 
-Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
+Tokens Wan::embed(const TransformerInput& input, const TokenPlan& plan) const {
   const auto dtype = input.latents.scalar_type();
   const Conditioning& given = input.conditioning;
   const at::Tensor times = given.mask.defined() ? with_zeros(input.timesteps) : input.timesteps;

@@ -1,8 +1,8 @@
 // What diffusers calls the layers of Wan's two VAEs, and what their authors do; and what their tensors tell of them.
 // The names' numbers are those of the published ones, of two residual blocks a level (three in the decoder).
-#include "models/checkpoint/tensor_sizes.h"
 #include "models/families/wan/family.h"
 #include "models/families/wan/vae_config.h"
+#include "models/store/checkpoint/tensor_sizes.h"
 
 namespace sparsereel::models {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/checkpoint.h"
 #include "models/files/config_fields.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 

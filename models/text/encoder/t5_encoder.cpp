@@ -9,7 +9,7 @@
 #include "attention/token_gather.h"
 #include "hilbert/error.h"
 #include "models/layers/norm.h"
-#include "models/weights/stoppable_work.h"
+#include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::models {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "models/layers/linear.h"
+#include "models/store/weights/layer_weights.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/text_encoder.h"
-#include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
 

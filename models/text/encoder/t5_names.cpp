@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/tensor_sizes.h"
 #include "models/text/encoder/t5_config.h"
 
 namespace sparsereel::models {

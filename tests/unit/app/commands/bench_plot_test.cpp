@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "app/commands/bench.h"
-#include "app/commands/bench/rows.h"
+#include "app/lab/bench/rows.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::bench {

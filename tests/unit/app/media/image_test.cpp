@@ -14,8 +14,8 @@
 #include "app/media/image_readers.h"
 #include "app/media/video.h"
 #include "app/media/with_libraries/png.h"
-#include "models/checkpoint/tensor_file.h"
 #include "models/files/regular_file.h"
+#include "models/store/checkpoint/tensor_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/tensor_file.h"
+#include "models/store/checkpoint/tensor_file.h"
 #include "tests/unit/app/media/clips.h"
 
 namespace sparsereel::app {

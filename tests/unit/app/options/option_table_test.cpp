@@ -8,8 +8,8 @@
 #include <set>
 
 #include "app/options/settings.h"
-#include "models/configs/config_file.h"
 #include "models/request/effects.h"
+#include "models/store/configs/config_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/engine/request.h"
-#include "models/weights/device.h"
+#include "models/request/plan.h"
+#include "models/store/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
-#include "models/dit/context_keys.h"
+#include "models/transformer/context_keys.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -281,8 +281,8 @@ TEST_P(Guard, CountsWhatWasCommitted) {
 }
 
 TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
-  const auto dit = std::make_shared<BreakingDenoiser>();
-  const auto broken = start(dit, GetParam()), next = start(dit, GetParam());
+  const auto transformer = std::make_shared<BreakingDenoiser>();
+  const auto broken = start(transformer, GetParam()), next = start(transformer, GetParam());
   broken->step();
   EXPECT_THROW(broken->step(), Error);
   EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);

@@ -11,8 +11,8 @@
 #include <future>
 
 #include "models/engine/denoising.h"
-#include "models/engine/request.h"
-#include "models/weights/stoppable_work.h"
+#include "models/request/plan.h"
+#include "models/store/weights/stoppable_work.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -7,12 +7,12 @@
 #include <fstream>
 #include <limits>
 
-#include "models/checkpoint/family.h"
-#include "models/checkpoint/lora.h"
-#include "models/configs/config_file.h"
 #include "models/engine/components.h"
 #include "models/files/json_text.h"
-#include "models/weights/device.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/lora.h"
+#include "models/store/configs/config_file.h"
+#include "models/store/weights/device.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

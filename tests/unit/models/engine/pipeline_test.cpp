@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 #include "models/image/clip_names.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 namespace {

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "models/checkpoint/tensor_file.h"
 #include "models/layers/linear.h"
+#include "models/store/checkpoint/tensor_file.h"
 
 namespace sparsereel::models {
 namespace {

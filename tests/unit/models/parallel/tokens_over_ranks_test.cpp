@@ -51,7 +51,7 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     at::set_num_threads(1);  // of this one: ranks are threads already
     AttentionRun run = how;
     run.tokens = group;
-    const auto denoiser = load_dit(component(), at::kCPU, dtype);
+    const auto denoiser = load_transformer(component(), at::kCPU, dtype);
     const test::DitForward input = given(dtype);
     const at::Tensor prediction = denoiser->forward(input.latents, input.conditioning, input.timesteps, run);
     return {prediction, run.statistics};

@@ -8,8 +8,8 @@
 
 #include "app/options/settings.h"
 #include "hilbert/error.h"
-#include "models/engine/request.h"
-#include "models/video/fields.h"
+#include "models/request/fields.h"
+#include "models/request/plan.h"
 
 namespace sparsereel::models {
 namespace {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/files/unicode.h"
 #include "models/text/normal_form.h"
-#include "models/text/unicode.h"
 
 namespace sparsereel::models {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/safetensors.h"
+#include "models/store/checkpoint/safetensors.h"
 #include "models/text/gguf_tokenizer.h"
 #include "models/text/tokenizer.h"
 #include "tests/support/temporary_folder.h"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
-#include "models/engine/request.h"
+#include "models/request/plan.h"
+#include "models/store/checkpoint/family.h"
 
 namespace sparsereel::models {
 namespace {

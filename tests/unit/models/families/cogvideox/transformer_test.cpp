@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/checkpoint.h"
 #include "models/families/cogvideox/loaders.h"
+#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 namespace {

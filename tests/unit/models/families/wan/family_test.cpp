@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

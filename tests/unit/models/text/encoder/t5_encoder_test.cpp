@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/safetensors.h"
-#include "models/weights/tensor_source.h"
+#include "models/store/checkpoint/safetensors.h"
+#include "models/store/weights/tensor_source.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

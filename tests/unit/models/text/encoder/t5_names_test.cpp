@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "models/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

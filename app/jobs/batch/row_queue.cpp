@@ -1,0 +1,53 @@
+// Rows from the front, and back to it.
+#include "app/jobs/batch/row_queue.h"
+
+#include <algorithm>
+
+namespace sparsereel::app::sets {
+
+std::vector<int64_t> RowQueue::take(int64_t card, int64_t cards) {
+  const auto waiting = static_cast<int64_t>(waiting_.size());
+  const int64_t most = std::max<int64_t>(1, waiting * 3 / (4 * cards));
+  std::vector<int64_t> rows;
+  std::vector<QueuedRow>& taken = taken_[card];
+  while (!waiting_.empty() && static_cast<int64_t>(rows.size()) < most) {
+    if (!taken.empty() && taken.back().pipeline != waiting_.front().pipeline) break;
+    // What has ended a card goes alone, or it would take others' rows along.
+    if (losses_.contains(waiting_.front().row) && !rows.empty()) break;
+    taken.push_back(waiting_.front());
+    rows.push_back(waiting_.front().row);
+    waiting_.pop_front();
+    if (losses_.contains(rows.back())) break;
+  }
+  return rows;
+}
+
+void RowQueue::finished(int64_t card, int64_t row) {
+  std::erase_if(taken_[card], [row](const QueuedRow& each) { return each.row == row; });
+}
+
+std::vector<int64_t> RowQueue::rows_of(int64_t card) const {
+  std::vector<int64_t> rows;
+  if (const auto found = taken_.find(card); found != taken_.end())
+    for (const QueuedRow& each : found->second) rows.push_back(each.row);
+  return rows;
+}
+
+std::vector<int64_t> RowQueue::lost(int64_t card) {
+  std::vector<QueuedRow> rows = std::move(taken_[card]);
+  taken_.erase(card);
+  std::vector<int64_t> given_up;
+  // The first is the one that the card was at: the others are not to blame.
+  if (!rows.empty() && ++losses_[rows.front().row] > 1) {
+    given_up.push_back(rows.front().row);
+    rows.erase(rows.begin());
+  }
+  waiting_.insert(waiting_.begin(), rows.begin(), rows.end());
+  return given_up;
+}
+
+bool RowQueue::is_done() const {
+  return waiting_.empty() && std::ranges::all_of(taken_, [](const auto& each) { return each.second.empty(); });
+}
+
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,13 @@
+// What the manifests of a set's folder add up to.
+#pragma once
+
+#include <filesystem>
+
+#include "app/jobs/report.h"
+
+namespace sparsereel::app::sets {
+
+/// `sparsereel batch --status DIR`: fills the report and its last lines. Throws Error where there is no manifest.
+void show_status(const std::filesystem::path& folder, RunReport& report);
+
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,109 @@
+// The thread, and what it does with a piece.
+#include "app/jobs/frame_writer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "app/media/writers.h"
+
+namespace sparsereel::app {
+namespace {
+
+/// Of what waits to be written. Where encoding is slower than decoding, decoding waits from here on: a whole video of
+/// 81 frames of 1280x720 finds room.
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+
+std::span<const uint8_t> bytes_of(const at::Tensor& frame) {
+  return {static_cast<const uint8_t*>(frame.const_data_ptr()), frame.nbytes()};
+}
+
+std::vector<uint8_t> rgb_of(const at::Tensor& frame) {
+  if (frame.scalar_type() == at::kFloat)
+    return rgb8({frame.const_data_ptr<float>(), static_cast<size_t>(frame.numel())});
+  const std::span<const uint8_t> bytes = bytes_of(frame);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// The frames that a contact sheet shows, picked out of those that pass.
+class Sheet {
+ public:
+  Sheet(bool wanted, const models::VideoShape& shape) : shape_(shape) {
+    if (wanted) shown_ = frames_on_sheet(shape.frames);
+  }
+  void add(const at::Tensor& frame, int64_t index) {
+    if (std::ranges::binary_search(shown_, index)) frames_.push_back(rgb_of(frame));
+  }
+  void write(const std::filesystem::path& path, const std::string& caption) const {
+    if (!shown_.empty()) write_contact_sheet(path, shape_, frames_, caption);
+  }
+
+ private:
+  models::VideoShape shape_;
+  std::vector<int64_t> shown_;
+  std::vector<std::vector<uint8_t>> frames_;
+};
+
+}  // namespace
+
+at::ScalarType FrameWriter::dtype() const {
+  return takes_floats(run_.output) ? at::kFloat : at::kByte;
+}
+
+void FrameWriter::begin(const models::VideoShape& shape, bool tiled) {
+  abandon();
+  queue_ = std::make_unique<PieceQueue>(kMostBytes);
+  thread_ = std::thread([this, shape, recipe = text_.recipe(tiled)] { work(shape, recipe); });
+}
+
+void FrameWriter::take(const at::Tensor& frames) {
+  if (queue_->put(frames)) return;
+  thread_.join();
+  std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+WrittenVideo FrameWriter::finish() {
+  queue_->close();
+  thread_.join();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  return written_;
+}
+
+void FrameWriter::abandon() {
+  if (!thread_.joinable()) return;
+  queue_->stop();
+  thread_.join();
+  failure_ = nullptr;
+}
+
+void FrameWriter::work(const models::VideoShape& shape, const std::string& recipe) {
+  const c10::InferenceMode guard;
+  try {
+    write(shape, recipe);
+  } catch (...) {
+    failure_ = std::current_exception();
+    queue_->stop();
+  }
+}
+
+void FrameWriter::write(const models::VideoShape& shape, const std::string& recipe) {
+  VideoOptions options = run_.video;
+  if (run_.metadata) options.recipe = recipe;
+  const std::unique_ptr<VideoWriter> video = open_video(run_.output, shape, options);
+  Sheet sheet(!run_.contact_sheet.empty(), shape);
+  int64_t index = 0;
+  while (const auto piece = queue_->take()) {
+    for (int64_t i = 0; i < piece->size(0); ++i) {
+      const at::Tensor frame = piece->select(0, i);
+      video->add(bytes_of(frame));
+      sheet.add(frame, index++);
+    }
+  }
+  if (queue_->stopped()) return;
+  written_ = video->finish();
+  sheet.write(run_.contact_sheet, text_.caption);
+}
+
+}  // namespace sparsereel::app

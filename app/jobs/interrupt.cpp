@@ -1,0 +1,62 @@
+// Signal handling. A thread of its own waits for them: no other is ever interrupted, since oneDNN's
+// matrix products keep no valid stack pointer, and a handler's frame overwrote the heap.
+#include "app/jobs/interrupt.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <string_view>
+#include <thread>
+
+#include "models/files/temporary.h"
+
+namespace sparsereel::app {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+std::atomic<bool> told_to_stop{false};  // by the run, whether it is to stop
+
+void say(std::string_view text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// The first asks the run to stop, where that looks; else, and the second time, it ends the process.
+void wait_for_signals(sigset_t signals, bool silent) {
+  for (int number = 0;;) {
+    if (sigwait(&signals, &number) != 0) continue;
+    const bool first = !stop_requested.exchange(true);
+    if (first && !silent)
+      say(told_to_stop ? "\nstopping; once more to stop at once\n" : "\ninterrupted: no step was done\n");
+    if (!first || !told_to_stop) break;
+  }
+  models::Temporary::remove_all();
+  _exit(130);
+}
+
+}  // namespace
+
+void install_signal_handlers(bool silent) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM}) {
+    std::signal(number, SIG_DFL);
+    sigaddset(&signals, number);
+  }
+  for (const int number : {SIGHUP, SIGQUIT}) {  // nohup and shells' background jobs ignore them: that is to stay so
+    struct sigaction inherited {};
+    sigaction(number, nullptr, &inherited);
+    if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // inherited by every thread to come
+  std::thread(wait_for_signals, signals, silent).detach();
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool interrupted() {
+  told_to_stop = true;
+  return stop_requested;
+}
+
+}  // namespace sparsereel::app

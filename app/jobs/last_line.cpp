@@ -1,0 +1,37 @@
+// Durations, and a video's length and size.
+#include "app/jobs/last_line.h"
+
+#include <cmath>
+
+#include "app/counted.h"
+#include "app/media/video.h"
+
+namespace sparsereel::app {
+namespace {
+
+bool has_frame_rate(OutputKind kind) {
+  return kind != OutputKind::safetensors && kind != OutputKind::png_folder;
+}
+
+std::string length_text(const RunOptions& run, int64_t frames) {
+  if (frames == 1 || !has_frame_rate(output_kind(run.output))) return counted(frames, "frame");
+  return fixed(static_cast<double>(frames) / run.video.fps, 1) + " s of video";
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  constexpr double kShort = 9.95;  // rounds to 10 from here on
+  if (seconds < kShort) return fixed(seconds, 1) + " s";
+  const int64_t whole = std::llround(seconds), minutes = whole / 60;
+  if (minutes == 0) return std::to_string(whole) + " s";
+  if (minutes < 60) return std::to_string(minutes) + " min " + std::to_string(whole % 60) + " s";
+  return std::to_string(minutes / 60) + " h " + std::to_string(minutes % 60) + " min";
+}
+
+std::string video_text(const RunOptions& run, const models::VideoShape& shape) {
+  return run.output.string() + ": " + length_text(run, shape.frames) + ", " + std::to_string(shape.width) + "x" +
+         std::to_string(shape.height);
+}
+
+}  // namespace sparsereel::app

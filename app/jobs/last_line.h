@@ -1,0 +1,18 @@
+// The last line of a run, for people.
+#pragma once
+
+#include <string>
+
+#include "app/options/options.h"
+#include "models/request/video_shape.h"
+
+namespace sparsereel::app {
+
+/// "4.2 s", "16 s", "4 min 12 s", "1 h 5 min"
+std::string duration_text(double seconds);
+
+/// "clip.mp4: 4.1 s of video, 256x256". A single frame, and an output without a frame rate (.safetensors, PNGs), count
+/// frames instead: "clip: 33 frames, 256x256".
+std::string video_text(const RunOptions& run, const models::VideoShape& shape);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,107 @@
+// Words for what was resolved.
+#include "app/jobs/preset_lines.h"
+
+#include <algorithm>
+#include <set>
+
+#include "app/counted.h"
+#include "hilbert/exact_text.h"
+
+namespace sparsereel::app {
+namespace {
+
+using attention::Mode;
+
+/// ", with --topk 0.5 and --cache 0": what a stronger source gave beside the preset or profile, and not as it does.
+std::string given_beside(const Video& video, Source least) {
+  const Settings& settings = video.settings;
+  const std::set<std::string> idle = models::idle_options(settings.options(), video.options.idle);
+  const auto& own = settings.preset().options.values;
+  std::string text;
+  for (const OptionSpec& option : option_table()) {
+    const Setting* setting = settings.find(option.key);
+    if (!is_of_a_preset(option) || setting == nullptr || setting->source < least) continue;
+    const auto same = own.find(option.key);
+    if (idle.contains(option.key) || (same != own.end() && same->second == setting->value)) continue;
+    text += (text.empty() ? ", with " : " and ") + settings.describe(option.key);
+  }
+  return text;
+}
+
+/// "topk 0.3"
+std::string selection_text(const Video& video) {
+  const auto& profile = video.options.profile;
+  if (profile && profile->by_head()) return "blocks of each head's own";
+  const attention::HeadPolicy& head = video.plan.attention_policy.defaults;
+  const attention::SelectionField& field = attention::field_of(head.selection);
+  return std::string(field.words) + " " + exact_text(head.*field.value);
+}
+
+std::string blocks_text(const Video& video) {
+  const models::Plan& plan = video.plan;
+  if (plan.attention_mode == Mode::full) return "full attention";
+  if (plan.attention_mode == Mode::quantized) return "every block, in 8 bits";
+  const int64_t steps = plan.num_inference_steps, dense = std::min(plan.attention_policy.dense_steps, steps);
+  if (dense == 0) return selection_text(video);
+  return std::to_string(dense) + " of " + counted(steps, "step") + " with every block, then " + selection_text(video);
+}
+
+}  // namespace
+
+std::string preset_name(const Video& video) {
+  const std::string& preset = video.settings.preset().name;
+  if (const auto& profile = video.options.profile)
+    return "profile " + profile->file.filename().string() + given_beside(video, Source::config_file);
+  return preset.empty() ? preset : "preset " + preset + given_beside(video, Source::recipe);
+}
+
+std::string chosen_text(const Video& video) {
+  std::string text = preset_name(video);
+  if (text.empty()) return {};
+  if (video.settings.preset().few_steps)
+    text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
+  return text + ": " + blocks_text(video);
+}
+
+std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
+  std::string text = chosen_text(video);
+  if (text.empty()) return {};
+  const models::Plan& plan = video.plan;
+  const std::string steps = counted(plan.num_inference_steps, "step");
+  text += "; ";
+  if (plan.cache.on())
+    text += models::name(plan.cache) + " computed " + std::to_string(fewest) +
+            (most > fewest ? " to " + std::to_string(most) : "") + " of " + steps;
+  else
+    text += "every step computed";
+  const bool exact = plan.attention_mode == Mode::full && !plan.cache.on();
+  return text + (exact ? "" : "; --preset exact for full attention");
+}
+
+void PresetLines::add(const Video& video, int64_t computed_steps) {
+  const std::string line = preset_line(video, 0, 0);
+  if (line.empty()) return;
+  auto same =
+      std::ranges::find_if(settings_, [&](const Setting& each) { return preset_line(*each.video, 0, 0) == line; });
+  if (same == settings_.end())
+    same = settings_.insert(same, {.video = &video, .fewest = computed_steps, .most = computed_steps});
+  ++same->videos;
+  same->fewest = std::min(same->fewest, computed_steps);
+  same->most = std::max(same->most, computed_steps);
+}
+
+std::vector<std::string> PresetLines::lines() const {
+  std::vector<std::string> lines;
+  for (const Setting& each : settings_)
+    lines.push_back((settings_.size() > 1 ? counted(each.videos, "video") + ": " : "") +
+                    preset_line(*each.video, each.fewest, each.most));
+  return lines;
+}
+
+std::string PresetLines::common_name() const {
+  std::set<std::string> names;
+  for (const Setting& each : settings_) names.insert(preset_name(*each.video));
+  return names.size() == 1 ? *names.begin() : "";
+}
+
+}  // namespace sparsereel::app

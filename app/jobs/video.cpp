@@ -1,0 +1,83 @@
+// Resolves videos and says what is known before they are made.
+#include "app/jobs/video.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "app/counted.h"
+#include "app/jobs/latents.h"
+#include "app/jobs/report.h"
+#include "app/options/recipe.h"
+#include "app/options/tiny_model.h"
+#include "models/engine/frames.h"
+#include "models/store/configs/config_file.h"
+#include "models/store/configs/data_folder.h"
+
+namespace sparsereel::app {
+
+namespace fs = std::filesystem;
+
+void Video::fail(const Error& error, const fs::path& latents) {
+  const Error placed = settings.with_place(error);
+  std::string cause = placed.what();
+  if (placed.file() != set) cause.insert(0, place + ": ");
+  failure = Error(placed.kind(), cause,
+                  placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
+}
+
+void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
+  GenerateOptions& options = video.options;
+  settle_options(video.settings, options, pipeline);
+  video.told = idle_warnings(video.settings, options.idle);
+  if (!options.init_latents.empty()) {
+    at::Tensor& latents = loaded.latents[options.init_latents];
+    if (!latents.defined()) latents = load_latents(options.init_latents).latents;
+    video.init_latents = latents;
+  }
+  video.pictures = loaded.pictures;
+  settle_images(video.settings, pipeline.spec(), options.request, *video.pictures);
+  video.plan = pipeline.resolve(options.request, /*decode=*/true, ranks);
+  pipeline.check_init_latents(video.plan, video.init_latents);
+  check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);
+  video.recipe = make_recipe(options, video.plan, pipeline, *video.pictures);
+  const std::string other_settings = options.profile ? models::profile_warning(*options.profile, video.plan) : "";
+  for (const std::string& warning :
+       {other_settings, models::frame_count_warning(video.plan, pipeline.spec()), pipeline.slow_warning(video.plan)})
+    if (!warning.empty()) video.told.push_back(warning);
+  for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
+  for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
+  video.identity = recipe_identity(video.recipe, video.plan, options.run);
+}
+
+std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
+  std::vector<std::string> texts;  // in the order of the first video of each
+  std::map<std::string, std::vector<const Video*>> videos_of;
+  std::map<fs::path, std::vector<std::string>> prompts;
+  std::map<fs::path, std::vector<VideoShape>> shapes;
+  for (const Video* video : videos) {
+    const fs::path& model = video->options.run.model;
+    prompts[model].push_back(video->plan.prompt);
+    shapes[model].push_back({video->plan.width, video->plan.height, video->plan.num_frames});
+    for (const std::string& text : video->told) {
+      std::vector<const Video*>& same = videos_of[text];
+      if (same.empty()) texts.push_back(text);
+      same.push_back(video);
+    }
+  }
+  for (std::string& text : texts) {  // "set.csv:2: 8 frames where 5 were asked for", "set.csv:2 and 3 more rows: ..."
+    const std::vector<const Video*>& same = videos_of.at(text);
+    const auto others = static_cast<int64_t>(same.size()) - 1;
+    const std::string& place = same.front()->place;
+    if (!place.empty()) text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
+  }
+  if (std::string missing = models::missing_configs_warning(models::data_folder() / "configs"); !missing.empty())
+    texts.push_back(std::move(missing));
+  for (const auto& [model, of_model] : prompts)
+    for (const std::string& warning :
+         {unusual_shape_warning(model, shapes.at(model)), unknown_words_warning(model, of_model)})
+      if (!warning.empty()) texts.push_back(warning);
+  return texts;
+}
+
+}  // namespace sparsereel::app

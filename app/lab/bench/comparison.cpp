@@ -1,0 +1,102 @@
+// Terms, pairs of prompts, and the frontier.
+#include "app/lab/bench/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+bool has(const Combination& row, const std::string& term) {
+  return std::ranges::find(row.terms, term) != row.terms.end();
+}
+
+std::string list_of(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+/// "--topk 0.5" and "dense_steps=1" -> "topk=0.5" and "dense-steps=1"
+std::string term_of(std::string word) {
+  if (word.starts_with("--")) word.erase(0, 2);
+  const size_t end = std::min(word.find_first_of("= "), word.size());
+  std::replace(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+  if (end < word.size()) word[end] = '=';
+  return word;
+}
+
+/// The figure of each prompt less the other row's, where both have one.
+std::vector<double> differences(const Row& row, const Row& other, const std::string& figure) {
+  std::vector<double> all;
+  for (size_t i = 0; i < std::min(row["prompts"].size(), other["prompts"].size()); ++i) {
+    const auto own = number_of(row["prompts"][i], figure), its = number_of(other["prompts"][i], figure);
+    if (own && its) all.push_back(*own - *its);
+  }
+  return all;
+}
+
+void compare(const Row& other, const std::string& figure, Row& row) {
+  const std::vector<double> all = differences(row, other, figure);
+  if (all.empty()) return;
+  const auto count = static_cast<double>(all.size());
+  double sum = 0, squares = 0;
+  for (const double each : all) sum += each;
+  const double mean = sum / count;
+  for (const double each : all) squares += (each - mean) * (each - mean);
+  row[figure + "_difference"] = mean;
+  if (count > 1) row[figure + "_difference_se"] = std::sqrt(squares / (count - 1) / count);
+}
+
+}  // namespace
+
+std::vector<std::string> names_of(const std::vector<Combination>& rows) {
+  std::vector<std::string> names;
+  for (const Combination& row : rows) {
+    std::vector<std::string> own;
+    for (const std::string& term : row.terms)
+      if (!std::ranges::all_of(rows, [&](const Combination& other) { return has(other, term); })) own.push_back(term);
+    names.push_back(own.empty() ? row.terms.front() : list_of(own, ","));
+  }
+  return names;
+}
+
+size_t find_row(const std::string& terms, const std::vector<Combination>& rows, const std::vector<std::string>& names) {
+  std::vector<std::string> wanted = split(terms, ',');
+  std::ranges::transform(wanted, wanted.begin(), term_of);
+  const auto whole = std::ranges::find(names, list_of(wanted, ","));
+  if (whole != names.end()) return static_cast<size_t>(whole - names.begin());
+  std::vector<size_t> found;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (std::ranges::all_of(wanted, [&](const std::string& term) { return has(rows[i], term); })) found.push_back(i);
+  if (found.size() == 1) return found.front();
+  throw bad_input(
+      "--against " + terms + " names " + (found.empty() ? "no row" : std::to_string(found.size()) + " rows"),
+      "give what tells one apart; the rows are " + list_of(names, "; "));
+}
+
+void compare_prompts(Rows& rows, size_t against) {
+  const Row other = rows[against];
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (const char* figure : {"psnr", "ssim", "ms_ssim"})
+      if (i != against) compare(other, figure, rows[i]);
+}
+
+void mark_beaten(Rows& rows) {
+  for (Row& row : rows) {
+    const auto quality = number_of(row, "psnr"), seconds = number_of(row, "denoise_seconds");
+    const auto full = number_of(row, "full_denoise_seconds");
+    if (!quality || !seconds) continue;
+    const Row* best = nullptr;
+    for (const Row& other : rows)
+      if (number_of(other, "psnr") > quality && number_of(other, "denoise_seconds").value_or(*seconds) < *seconds &&
+          (best == nullptr || other.at("psnr") > best->at("psnr")))
+        best = &other;
+    row["beaten_by"] = full && *full < *seconds ? Row("full") : best != nullptr ? best->at("name") : Row();
+  }
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,325 @@
+// Turn-taking and clocks.
+#include "app/lab/bench/pipeline_stages.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include "app/jobs/image.h"
+#include "app/jobs/write.h"
+#include "app/lab/bench/rows.h"
+#include "app/lab/bench/sections.h"
+#include "app/lab/measure/quality.h"
+#include "app/lab/measure/timing.h"
+#include "models/engine/denoising.h"
+#include "models/engine/text_stage.h"
+#include "models/files/temporary.h"
+#include "models/store/weights/device.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kFarLonger = 1.25;  // times
+
+/// Adds the parts of the row's time, with a word where what they are shares of took far longer.
+void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) {
+  if (splits.empty()) return;
+  row.update(part_fields(parts_of(milliseconds, splits)));
+  std::vector<double> totals;
+  std::ranges::transform(splits, std::back_inserter(totals), &Split::total);
+  const double whole = spread(totals).median;
+  if (whole > kFarLonger * milliseconds)
+    row["note"] = "parts by their shares of a step that took " + number_text(whole, 3) + " ms while they were measured";
+}
+
+class PipelineStages {
+ public:
+  PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
+      : plan_(plan), pipeline_(pipeline), progress_(progress) {
+    const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
+    warmup_ = plan.options.warmup.value_or(cpu ? 1 : 2);
+    repetitions_ = plan.options.repetitions.value_or(cpu ? 1 : 3);
+    at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which is no part of any stage
+  }
+
+  /// Loads and runs the text encoder, then lets it go.
+  void measure_text() {
+    progress_.stage("text");
+    models::reset_peak_memory(pipeline_.device());
+    models::TextStage& stage = pipeline_.text_stage();
+    const auto encode = [&] { conditioning_ = stage.encode(plan_.video); };
+    if (stage.streams()) {
+      before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
+      return measure_image();
+    }
+    before_.push_back(shared_row("load text_encoder", {time([&] { stage.load(); })}));
+    std::vector<double> milliseconds;
+    for (int64_t i = 0; i < warmup_ + repetitions_; ++i) {
+      progress_.round(i, warmup_ + repetitions_);
+      const double taken = time(encode);
+      if (i >= warmup_) milliseconds.push_back(taken);
+    }
+    before_.push_back(shared_row("text", milliseconds));
+    stage.release();
+    measure_image();
+  }
+
+  /// Loads the denoiser; each contender warms up, then they take turns step by step, every one from the same noise; in
+  /// each repetition one step more has its sections measured, whose shares are those of the median step. A contender
+  /// with a cache takes its turn run by run, and has no sections: its steps differ. What a contender cannot do becomes
+  /// its row's note.
+  void measure_steps() {
+    progress_.stage("load transformer");
+    models::reset_peak_memory(pipeline_.device());
+    before_.push_back(shared_row("load transformer", {time([this] { pipeline_.load_transformer(); })}));
+    progress_.stage("warm up");
+    const std::vector<Combination>& contenders = plan_.grid.combinations;
+    for (const Combination& contender : contenders) {
+      Entry entry;
+      entry.contender = contender;
+      entry.video = plan_.video_of(contender);
+      entry.row = step_row(contender);
+      progress_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(contenders.size()));
+      attempt(entry, [&] { warm_up(entry); });
+      entries_.push_back(std::move(entry));
+    }
+    progress_.stage("denoise");
+    for (int64_t repetition = 0; repetition < repetitions_; ++repetition) time_runs();
+    for (Entry& entry : entries_) finish_steps(entry);
+  }
+
+  /// Loads the decoder and decodes what each contender made; frames and latents are compared with those of mode full.
+  /// Here and below a failure becomes the row's note: the steps were measured all the same.
+  void measure_decode() {
+    std::vector<Entry*> done;
+    for (Entry& entry : entries_)
+      if (entry.latents.defined()) done.push_back(&entry);
+    if (plan_.decode && !done.empty()) {
+      progress_.stage("decode");
+      pipeline_.release_transformer();
+      models::reset_peak_memory(pipeline_.device());
+      std::vector<double> milliseconds;
+      const std::string failure = failure_of([&] {
+        after_.push_back(shared_row("load vae", {time([this] { pipeline_.load_vae(); })}));
+        if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first one chooses convolutions
+        milliseconds.clear();
+        for (int64_t i = 0; i < repetitions_; ++i)
+          for (Entry* entry : done) decode(*entry, milliseconds);
+      });
+      if (!failure.empty()) {
+        milliseconds.clear();
+        for (Entry* entry : done) entry->frames.reset();
+      }
+      after_.push_back(shared_row("decode", milliseconds, failure.empty() ? decode_note_ : failure));
+    }
+    compare_with_full();
+  }
+
+  /// Writes a video to a temporary file.
+  void measure_encode() {
+    const auto made =
+        std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
+    if (made == entries_.end()) return;
+    progress_.stage("encode");
+#ifdef SPARSEREEL_MEDIA
+    const char* name = "video.mp4";
+#else
+    const char* name = "video.y4m";
+#endif
+    std::vector<double> milliseconds;
+    WrittenVideo written;
+    const std::string failure = failure_of([&] {
+      const models::Temporary folder(fs::temp_directory_path() / "sparsereel-bench", models::Temporary::Kind::folder);
+      const FramesView frames = frames_view(made->frames);
+      for (int64_t i = 0; i < repetitions_; ++i)
+        milliseconds.push_back(time([&] { written = write_video(folder.path() / name, frames, plan_.run.video); }));
+    });
+    if (!failure.empty()) milliseconds.clear();
+    const std::string encoder = written.encoder.empty() ? name : written.encoder;
+    after_.push_back(shared_row("encode", milliseconds, failure.empty() ? encoder : failure));
+  }
+
+  /// What was measured so far, in the order of a run.
+  Rows rows() const {
+    Rows rows = before_;
+    for (const Entry& entry : entries_) rows.push_back(entry.row);
+    rows.insert(rows.end(), after_.begin(), after_.end());
+    return rows;
+  }
+
+ private:
+  struct Entry {
+    Combination contender;
+    models::Plan video;
+    Row row;
+    std::unique_ptr<models::Denoising> denoising;
+    std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
+    std::vector<Split> splits;         // of one step of each repetition
+    uint64_t peak_bytes = 0;
+    at::Tensor latents;  // CPU, laid out as the family's are
+    at::Tensor frames;   // CPU [F, H, W, 3]
+
+    bool cached() const { return contender.cache.on(); }
+    bool failed() const { return row.contains("note"); }
+  };
+
+  void measure_image() {
+    if (plan_.video.image.empty()) return;
+    progress_.stage("image");
+    models::Run run;
+    run.encode = [this](int64_t done, int64_t total) { progress_.piece(done, total); };
+    const double taken =
+        time([&] { add_images(conditioning_, plan_.video, pipeline_, *plan_.pictures, nullptr, run); });
+    before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
+  }
+
+  double time(const std::function<void()>& call) const {
+    return milliseconds_of(pipeline_.device(), call);
+  }
+
+  Row shared_row(const std::string& stage, const std::vector<double>& milliseconds,
+                 const std::string& note = {}) const {
+    Row row = stage_row(stage);
+    if (!milliseconds.empty()) row.update(time_fields(spread(milliseconds)));
+    if (!note.empty()) row["note"] = note;
+    if (pipeline_.device().is_cpu()) return row;
+    row["peak_gib"] = gibibytes(models::peak_memory(pipeline_.device()));
+    models::reset_peak_memory(pipeline_.device());
+    return row;
+  }
+
+  /// What the contender cannot do becomes its note.
+  void attempt(Entry& entry, const std::function<void()>& call) {
+    const std::string failure = failure_of(call);
+    if (failure.empty()) return;
+    entry.row["note"] = failure;
+    entry.denoising.reset();
+  }
+
+  void restart(Entry& entry) {
+    entry.denoising = pipeline_.start_denoising(entry.video, conditioning_);
+  }
+
+  void warm_up(Entry& entry) {
+    for (int64_t i = 0; i < warmup_; ++i) {
+      if (!entry.denoising || entry.denoising->finished()) restart(entry);
+      entry.denoising->step();
+    }
+    entry.denoising.reset();  // what a cache remembers is not to be the others' memory
+  }
+
+  /// Takes a step apart that is not one of the dense first ones.
+  void split_step(Entry& entry) {
+    restart(entry);
+    models::Denoising& denoising = *entry.denoising;
+    const int64_t dense = std::min(entry.video.attention_policy.dense_steps, denoising.steps() - 1);
+    while (denoising.done() < dense) denoising.step();
+    denoising.load_expert();
+    entry.splits.push_back(measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); }));
+  }
+
+  double time_step(Entry& entry) {
+    models::reset_peak_memory(pipeline_.device());
+    entry.denoising->load_expert();  // no part of the step
+    const double taken = time([&] { entry.denoising->step(); });
+    entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
+    return taken;
+  }
+
+  /// Contenders without a cache share a round, each of the others has one of its own.
+  void next_round() {
+    const auto cached = std::ranges::count_if(entries_, [](const Entry& entry) { return entry.cached(); });
+    const int64_t sharing = cached < std::ssize(entries_) ? 1 : 0;
+    progress_.round(rounds_++, repetitions_ * plan_.video.num_inference_steps * (cached + sharing));
+  }
+
+  void time_runs() {
+    for (int64_t step = 0; step < plan_.video.num_inference_steps; ++step) {
+      if (std::ranges::all_of(entries_, [](const Entry& entry) { return entry.cached(); })) break;
+      next_round();
+      for (Entry& entry : entries_) {
+        if (entry.failed() || entry.cached()) continue;
+        attempt(entry, [&] {
+          if (step == 0) split_step(entry);
+          if (step == 0) restart(entry);
+          entry.milliseconds.push_back(time_step(entry));
+        });
+      }
+    }
+    for (Entry& entry : entries_)
+      if (!entry.failed() && entry.cached()) attempt(entry, [&] { time_run(entry); });
+  }
+
+  void time_run(Entry& entry) {
+    double sum = 0;
+    for (restart(entry); !entry.denoising->finished();) {
+      next_round();
+      sum += time_step(entry);
+    }
+    entry.milliseconds.push_back(sum / static_cast<double>(entry.denoising->steps()));
+  }
+
+  void finish_steps(Entry& entry) {
+    if (!entry.failed()) {
+      Row& row = entry.row;
+      const Spread time = spread(entry.milliseconds);
+      row.update(time_fields(time));
+      add_parts(entry.splits, time.median, row);
+      add_attention(entry.denoising->attention(), row);
+      if (!entry.denoising->warnings().empty()) row["note"] = entry.denoising->warnings().front();
+      if (entry.peak_bytes > 0) row["peak_gib"] = gibibytes(entry.peak_bytes);
+      entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();
+    }
+    entry.denoising.reset();
+  }
+
+  void decode(Entry& entry, std::vector<double>& milliseconds) {
+    progress_.stop_if_interrupted();
+    models::Decoded decoded;
+    milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents, plan_.video.vae_tiling); }));
+    entry.frames = decoded.frames;
+    decode_note_ = !decoded.warning.empty() ? decoded.warning : decoded.tiled ? "in tiles" : "";
+  }
+
+  void compare_with_full() {
+    const auto full = std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) {
+      return entry.contender.mode == attention::Mode::full && !entry.cached() && entry.latents.defined();
+    });
+    if (full == entries_.end()) return;
+    for (Entry& entry : entries_) {
+      if (&entry == &*full || !entry.latents.defined()) continue;
+      entry.row["rel_l1"] = relative_l1(entry.latents, full->latents);
+      if (!entry.frames.defined()) continue;
+      if (const auto decibels = psnr(entry.frames, full->frames)) entry.row["psnr"] = *decibels;
+      entry.row["ssim"] = ssim(entry.frames, full->frames, pipeline_.device());
+    }
+  }
+
+  const PipelinePlan& plan_;
+  models::Pipeline& pipeline_;
+  RunProgress& progress_;
+  int64_t warmup_, repetitions_;
+  int64_t rounds_ = 0;  // of steps
+  models::Conditioning conditioning_;
+  std::vector<Entry> entries_;
+  Rows before_, after_;  // stages that all share, before and after the steps
+  std::string decode_note_;
+};
+
+}  // namespace
+
+void measure_stages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
+                    const std::function<void(Rows so_far)>& measured) {
+  PipelineStages stages(plan, pipeline, progress);
+  for (const auto stage : {&PipelineStages::measure_text, &PipelineStages::measure_steps,
+                           &PipelineStages::measure_decode, &PipelineStages::measure_encode}) {
+    (stages.*stage)();
+    measured(stages.rows());
+  }
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,200 @@
+// From options to prompts and combinations.
+#include "app/lab/bench/quality_plan.h"
+
+#include <algorithm>
+
+#include "app/counted.h"
+#include "app/jobs/batch/prompt_set.h"
+#include "app/lab/bench/comparison.h"
+#include "app/lab/bench/judge.h"
+#include "app/options/nearest.h"
+#include "app/options/option_group.h"
+#include "attention/policies/profile.h"
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Mode;
+
+std::vector<std::string> read_first_prompts(const QualityOptions& options) {
+  check_range("--limit", options.limit, 1, 1'000'000);
+  std::vector<std::string> prompts = sets::read_prompts(options.prompts);
+  if (options.limit) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*options.limit)));
+  return prompts;
+}
+
+/// Fills the plan's profiles and returns their policies.
+std::vector<ProfilePolicy> read_profiles(const Settings& settings, const QualityOptions& options, QualityPlan& plan) {
+  std::vector<std::string> files = options.profiles();
+  if (files.empty() && settings.has("profile")) files = {*settings.text("profile")};
+  std::vector<ProfilePolicy> policies;
+  for (const std::string& file : files) {
+    policies.push_back(read_profile_policy(file));
+    plan.profiles.push_back(models::describe_profile(file, models::read_profile(file)));
+  }
+  return policies;
+}
+
+std::vector<std::string> items_of(const Lists& lists, const std::string& key) {
+  return is_given(lists, key) ? split(*lists.at(key), ',') : std::vector<std::string>{};
+}
+
+/// Whether the lists ask for presets, and for nothing that is a row of its own.
+bool are_presets_alone(const QualityOptions& options) {
+  return is_given(options.lists, "preset") && !options.modes &&
+         std::ranges::none_of(options.lists, [](const auto& list) {
+           return list.second && list.first != "preset" && list.first != "weights";
+         });
+}
+
+std::vector<Mode> modes_of(const QualityOptions& options) {
+  if (are_presets_alone(options)) return {};
+  std::vector<Mode> modes = parse_modes(options.modes.value_or("sparse"), {"full", "quantized", "sparse"});
+  std::ranges::sort(modes);
+  return modes;
+}
+
+/// Full attention by weights that the reference has not, one for each.
+std::vector<Combination> reduced_weights(const QualityOptions& options, const QualityPlan& plan) {
+  std::vector<std::string> weights = items_of(options.lists, "weights");
+  if (weights.empty()) weights = {plan.request.weights};
+  std::vector<Combination> rows;
+  for (const std::string& each : weights) {
+    if (each == "auto" && plan.request.text_weights == "auto") continue;
+    if (std::ranges::find(rows, each, &Combination::weights) != rows.end()) continue;
+    rows.push_back(plan.full());
+    rows.back().weights = each;
+    rows.back().terms.push_back("weights=" + each);
+  }
+  return rows;
+}
+
+Grid combinations(const Settings& settings, const QualityOptions& options, QualityPlan& plan) {
+  Compared compared{
+      .modes = modes_of(options), .profiles = read_profiles(settings, options, plan), .profiles_alone = true};
+  for (const std::string& preset : items_of(options.lists, "preset"))
+    compared.presets.push_back({preset, with_preset(settings, preset)});
+  Grid grid = expand(settings, options.lists, compared);
+  const auto reference = [](const Combination& each) { return each.mode == Mode::full && !each.cache.on(); };
+  for (const Combination& each : grid.combinations)
+    if (reference(each) && each.weights == "auto" && !each.preset.empty())
+      grid.left_out.push_back("--preset " + each.preset + ", which is full attention: what all are compared with");
+  std::erase_if(grid.combinations, reference);
+  const std::vector<Combination> reduced = reduced_weights(options, plan);
+  grid.combinations.insert(grid.combinations.begin(), reduced.begin(), reduced.end());
+  if (grid.combinations.empty())
+    throw bad_input((options.modes ? "--modes " + *options.modes : "--preset " + *options.lists.at("preset")) +
+                        ": full attention without a cache is what all are compared with",
+                    "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
+  return grid;
+}
+
+/// Of options without effect.
+std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan& plan, std::vector<IdleCause> idle) {
+  std::vector<std::string> warnings = plan.grid.warnings;
+  if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))
+    idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
+  for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
+  if (plan.times && plan.options.timed_steps) warnings.emplace_back("--timed-steps has no effect with --times");
+  if (!plan.times && plan.options.timed_steps == 0 && !plan.options.plot.empty())
+    warnings.emplace_back("--plot has no effect with --timed-steps 0: there are no times to draw");
+  return warnings;
+}
+
+}  // namespace
+
+std::vector<std::string> QualityOptions::profiles() const {
+  return items_of(lists, "profile");
+}
+
+models::Plan QualityPlan::video_of(size_t prompt, const Combination& combination, Mode mode) const {
+  models::Plan result = VideoPlan::video_of(combination);
+  result.prompt = prompts.at(prompt);
+  result.seed += prompt;
+  if (combination.sparse()) result.attention_mode = mode;
+  return result;
+}
+
+int64_t QualityPlan::rounds_to_time() const {
+  const int64_t steps = video.num_inference_steps;
+  if (!options.timed_steps) return steps;
+  int64_t dense = 0;
+  for (const Combination& each : grid.combinations) dense = std::max(dense, each.policy.dense_steps);
+  return *options.timed_steps == 0 ? 0 : std::min(steps, dense + *options.timed_steps);
+}
+
+std::string check_times(const QualityPlan& plan) {
+  const std::vector<Combination>& rows = plan.grid.combinations;
+  const auto cached = std::ranges::count_if(rows, [](const Combination& each) { return each.cache.on(); });
+  const int64_t asked = plan.options.timed_steps.value_or(0), steps = plan.video.num_inference_steps;
+  if (!plan.times && asked > steps)
+    return "--timed-steps " + std::to_string(asked) + ": a video has " + counted(steps, "step") + ", so all are timed";
+  if (plan.times || cached == 0 || plan.rounds_to_time() == 0 || plan.times_caches()) return {};
+  const std::string given = "--timed-steps " + std::to_string(*plan.options.timed_steps);
+  const std::string why = "the " + counted(plan.video.num_inference_steps, "step") + " of a whole video, since a few " +
+                          "do not tell how many are reused";
+  if (cached == std::ssize(rows) && !plan.options.plot.empty())
+    throw bad_input("--plot " + plan.options.plot + " would show nothing: " + given +
+                        " times no row with a cache, and every row has one: that takes " + why,
+                    "leave --timed-steps out, or leave --plot out");
+  return given + " times no row with a cache: that takes " + why;
+}
+
+QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {
+  check_range("--timed-steps", options.timed_steps, 0, 1000);
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
+  QualityPlan plan{make_video_plan(given, options.lists), options, read_first_prompts(options)};
+  if (const std::vector<std::string> weights = items_of(options.lists, "weights"); !weights.empty())
+    plan.request.weights = weights.size() == 1 ? weights.front() : "auto";
+  plan.grid = combinations(settings, options, plan);
+  const std::vector<Combination>& rows = plan.grid.combinations;
+  if (!options.against.empty()) plan.against = find_row(options.against, rows, names_of(rows));
+  if (!options.times.empty()) plan.times = read_step_times(split(options.times, ','));
+  const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
+  if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // what settings tell
+  plan.warnings = warnings_of(settings, plan, given.idle);
+  if (options.judge.empty()) plan.options.judge = judge_beside(plan.run.model);
+  if (plan.times) plan.options.timed_steps = 0;
+  if (!plan.times && options.timed_steps == 0) plan.options.plot.clear();
+  return plan;
+}
+
+void add_options(CLI::App& command, QualityOptions& options) {
+  const OptionGroup measuring(command, "Measuring");
+  const OptionGroup output(command, "Output and reports");
+  command
+      .add_option("PROMPTS", options.prompts, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  const OptionGroup lists(command, "Comma lists, expanded to all combinations");
+  add_selection_lists(lists, options.lists, "as generate");
+  add_list(lists, options.lists, "selection_rows");
+  add_list(lists, options.lists, "similarity", "blocks less self-similar than this stay dense");
+  add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', in place of all above");
+  add_list(lists, options.lists, "dense_steps", "first steps with every block, in 8 bits: 0,20% (default 0)");
+  add_list(lists, options.lists, "token_order");
+  add_list(lists, options.lists, "cache", "as generate takes it (default 0: none)");
+  add_list(lists, options.lists, "weights", "as generate takes it; fp8 adds a row of full attention");
+  add_list(lists, options.lists, "preset", "presets as they stand; alone: no other rows");
+  lists.add("--modes", options.modes, "full, quantized, sparse (default sparse)", "MODES");
+  measuring.add("--limit", options.limit, "only the first N prompts", "N");
+  measuring.add("--timed-steps", options.timed_steps,
+                "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
+  measuring.add("--against", options.against, "each beside this row, prompt by prompt: quantized, or topk=0.5,cache=0",
+                "ROW");
+  measuring.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
+  measuring.flag("--no-rel-l1", options.no_rel_l1,
+                 "leave the error of attention out, for which each call is made twice");
+  measuring.add(
+      "--judge", options.judge,
+      "network that reads shapes off the tiny model's videos (default: MODEL-training/judge.safetensors, as in "
+      "the source tree)",
+      "FILE");
+  output.add("--plot", options.plot, "draw PSNR against seconds of denoising into this .png", "FILE");
+  output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
+  add_table_options(output, options.table);
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,125 @@
+// Steps of reports, found by what they computed.
+#include "app/lab/bench/step_times.h"
+
+#include <algorithm>
+
+#include "app/lab/bench/rows.h"
+#include "app/lab/bench/video_plan.h"
+#include "hilbert/error.h"
+#include "models/store/checkpoint/checkpoint.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr const char* kRemedy = "give the --report (or --json) of 'sparsereel bench pipeline'";
+
+bool is_reduced(const Row& row) {
+  const std::string weights = text_of(row, "weights");
+  return !weights.empty() && weights != "auto";
+}
+
+/// In which a GPU multiplies.
+double bits_of(const Row& row) {
+  return number_of(row, "arithmetic").value_or(8);
+}
+
+/// by_topk: the step has one, whichever, in place of the bound that `like` has.
+bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
+  const auto same = [&](const std::string& key) {
+    if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();
+    return step.value(key, Row()) == like.value(key, Row());
+  };
+  if (text_of(step, "mode") != mode || !text_of(step, "cache").empty() || is_reduced(step) != is_reduced(like))
+    return false;
+  if (mode != attention::name(attention::Mode::sparse)) return true;
+  return same("token_order") && bits_of(step) == bits_of(like) &&
+         std::ranges::all_of(selection_columns(), same, &Column::name);
+}
+
+/// Adds the report's steps that have a time.
+void add_report(const std::string& file, StepTimes& times) {
+  const nlohmann::json report = models::read_json(file, kRemedy);
+  const size_t before = times.steps.size();
+  try {
+    times.summaries.push_back(run_summary(report));
+    for (const Row& row : report.at("rows"))
+      if (text_of(row, "stage") == kStepStage && number_of(row, "ms").value_or(0) > 0)
+        times.steps.push_back({row, report.at("settings").at("layers").get<int64_t>(), file});
+  } catch (const nlohmann::json::exception&) {
+    throw bad_file(file, "is no report of bench pipeline", kRemedy);
+  }
+  if (times.steps.size() == before) throw bad_file(file, "holds no step with a time", kRemedy);
+}
+
+}  // namespace
+
+const StepTimes::Step* StepTimes::find(const Row& like, const char* mode) const {
+  const auto found = std::ranges::find_if(steps, [&](const Step& step) { return is_alike(step.row, like, mode); });
+  return found == steps.end() ? nullptr : &*found;
+}
+
+/// 16 bits compute all blocks about as fast as full attention.
+const StepTimes::Step* StepTimes::find_every_block(const Row& like) const {
+  const Step* quantized = bits_of(like) == 16 ? nullptr : find(like, "quantized");
+  return quantized == nullptr ? find(like, "full") : quantized;
+}
+
+ShareTimes StepTimes::by_share(const Row& like) const {
+  ShareTimes times;
+  const auto ms_of = [](const Step& step) { return step.row["ms"].get<double>(); };
+  for (const Step& step : steps) {
+    if (!is_alike(step.row, like, "sparse", /*by_topk=*/true)) continue;
+    const auto sparsity = number_of(step.row, "sparsity");
+    times.points.push_back({sparsity ? 1 - *sparsity : *number_of(step.row, "topk"), ms_of(step)});
+    times.layers = step.layers;
+  }
+  if (times.points.empty()) return times;
+  if (const Step* all = find_every_block(like)) times.points.push_back({1, ms_of(*all)});
+  std::ranges::sort(times.points, {}, &ShareTimes::Point::share);
+  return times;
+}
+
+double ShareTimes::ms(double share) const {
+  const auto above = std::ranges::find_if(points, [&](const Point& point) { return point.share >= share; });
+  if (above == points.end()) return points.back().ms;
+  if (above == points.begin() || above->share == share) return above->ms;
+  const Point& below = *(above - 1);
+  return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
+}
+
+void StepTimes::fill(Row& row, int64_t run_steps) const {
+  const auto computed = number_of(row, "computed_steps");
+  if (!computed || *computed <= 0) return;
+  const std::string mode = text_of(row, "mode");
+  const double dense = number_of(row, "computed_dense_steps").value_or(0);
+  ShareTimes own;
+  if (number_of(row, "block_error")) {
+    own = by_share(row);
+  } else if (const Step* step = find(row, mode.c_str())) {
+    own = {.points = {{1, step->row["ms"].get<double>()}}, .layers = step->layers};
+  }
+  const Step *every_block = find_every_block(row), *full = find({{"weights", "auto"}}, "full");
+  if (own.points.empty() || (dense > 0 && every_block == nullptr)) {
+    const std::string note = text_of(row, "note"), why = "--times has no such step: add it to that 'bench pipeline'";
+    row["note"] = note.empty() ? why : note + "; " + why;
+    return;
+  }
+  const auto ms = [](const Step* step) { return step->row["ms"].get<double>(); };
+  const auto all = static_cast<double>(run_steps);
+  const double own_ms = own.ms(number_of(row, "kept_share").value_or(1));
+  double sum = (*computed - dense) * own_ms;
+  if (dense > 0) sum += dense * ms(every_block);
+  row["step_ms"] = sum / *computed;
+  row["denoise_seconds"] = (sum + (all - *computed) * own_ms / static_cast<double>(own.layers)) / 1000;
+  if (full == nullptr) return;
+  row["full_step_ms"] = ms(full);
+  row["full_denoise_seconds"] = all * ms(full) / 1000;
+}
+
+StepTimes read_step_times(const std::vector<std::string>& files) {
+  StepTimes times;
+  for (const std::string& file : files) add_report(file, times);
+  return times;
+}
+
+}  // namespace sparsereel::app::bench

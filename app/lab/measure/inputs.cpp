@@ -1,0 +1,153 @@
+// Generators of inputs.
+//
+// `structured` draws each head by itself, so that quantisation and block selection meet what they meet in a trained
+// model. With t the position of a token in the sequence:
+//   q = smooth + a F(t) + mean_q            mean_q  ~ 0.5 N(0, 1) a channel
+//   k = (smooth + a F(t)) . g + mean_k      mean_k  ~ 2 N(0, 1) a channel: K's mean dwarfs its spread, as is known of K
+//   v = smooth . g + mean_v                 mean_v  ~ 0.5 N(0, 1) a channel
+// smooth: unit variance, half of it shared by 16 neighbouring tokens, so that blocks resemble their mean.
+// g: 1, but for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
+// F(t): cos and sin of D / 2 angles w t, periods spread evenly in the logarithm from 32 tokens to 4 N. F(s) . F(t)
+// falls with |s - t|, so attention mass gathers near the diagonal; `a` makes the logit's rise at s = t between 4 (a
+// diffuse head) and 16 (a local one), uniform over the heads. Where heads of q share one of k and v, these are the
+// first one's.
+//
+// `smooth` is the same but for V, which is nearly the same over long stretches, as features of a video are:
+//   v = cos(w t + phase) + 0.2 N(0, 1)      a period from N / 8 to N tokens and a phase for each channel
+// Whatever loses a part of long sums of equal sign in P.V shows in it, and hardly in the other two.
+//
+// `loud` is normal data but for four channels, which hold most of K's energy, as known of trained models: before a
+// rotary embedding k is +-30 in them, the same in every token, and q is 0.3 N(0, 1).
+#include "app/lab/measure/inputs.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/prologue.h"
+
+namespace sparsereel::app {
+namespace {
+
+constexpr double kBeyondCache = 200e6;
+constexpr int64_t kMostCopies = 256;
+
+/// [N, D], unit variance, neighbours alike.
+at::Tensor smooth_tokens(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  constexpr int64_t group = 16;
+  const at::Tensor shared = at::randn({(tokens + group - 1) / group, head_dim}, options);
+  const at::Tensor own = at::randn({tokens, head_dim}, options);
+  return (shared.repeat_interleave(group, 0).narrow(0, 0, tokens) + own) * std::sqrt(0.5);
+}
+
+/// F(t) [N, D]; an odd last channel is 0.
+at::Tensor position_features(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  const int64_t angles = head_dim / 2;
+  const double shortest = 32, longest = std::max(64.0, 4.0 * static_cast<double>(tokens));
+  const at::Tensor periods = at::logspace(std::log10(shortest), std::log10(longest), angles, 10, options);
+  const at::Tensor phase = at::arange(tokens, options).unsqueeze(1) * (2 * M_PI / periods).unsqueeze(0);
+  at::Tensor features = at::zeros({tokens, head_dim}, options);
+  features.narrow(1, 0, angles).copy_(phase.cos());
+  features.narrow(1, angles, angles).copy_(phase.sin());
+  return features;
+}
+
+/// [D], 1 but for a few channels.
+at::Tensor outlier_gains(int64_t head_dim, double gain, const at::TensorOptions& options) {
+  at::Tensor gains = at::ones({head_dim}, options);
+  const at::Tensor channels = at::randperm(head_dim, options.dtype(at::kLong)).narrow(0, 0, (head_dim + 31) / 32);
+  return gains.index_fill_(0, channels, gain);
+}
+
+/// V of `smooth` [N, D].
+at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  const at::Tensor periods = (1 + 7 * at::rand({head_dim}, options)) * (static_cast<double>(tokens) / 8);
+  const at::Tensor phase = 2 * M_PI * at::rand({head_dim}, options);
+  const at::Tensor angle = at::arange(tokens, options).unsqueeze(1) * (2 * M_PI / periods) + phase;
+  return angle.cos() + 0.2 * at::randn({tokens, head_dim}, options);
+}
+
+/// Writes one head's [N, D] into q, k and v.
+void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head, const at::Tensor& features) {
+  const int64_t group = inputs.q.size(2) / inputs.k.size(2);
+  const at::TensorOptions options = features.options();
+  const int64_t tokens = features.size(0), head_dim = features.size(1);
+  const double rise = 4 + 12 * at::rand({1}).item<double>();
+  // The logit's rise at s = t is a^2 F(t) . F(t) D^-0.5 = a^2 D^0.5 / 2.
+  const at::Tensor local = features * std::sqrt(2 * rise / std::sqrt(static_cast<double>(head_dim)));
+  const auto smooth = [&] { return smooth_tokens(tokens, head_dim, options); };
+  const auto mean = [&](double size) { return at::randn({head_dim}, options) * size; };
+  const auto place = [&](const at::Tensor& target, const at::Tensor& values) {
+    target.select(0, batch).select(1, head * target.size(2) / inputs.q.size(2)).copy_(values);
+  };
+  place(inputs.q, smooth() + local + mean(0.5));
+  if (head % group != 0) return;
+  place(inputs.k, (smooth() + local) * outlier_gains(head_dim, 3, options) + mean(2));
+  place(inputs.v, data == DataKind::smooth ? slow_values(tokens, head_dim, options)
+                                           : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
+}
+
+/// Rotary embedding of pairs (2i, 2i + 1) by angles t / 10000^(2i / D).
+attention::Prologue rotary(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  const at::Tensor frequencies = at::pow(1e4, at::arange(0, head_dim, 2, options) / -static_cast<double>(head_dim));
+  const at::Tensor angles = at::arange(tokens, options).unsqueeze(1) * frequencies.repeat_interleave(2);
+  attention::Prologue prologue;
+  prologue.rotary_cos = angles.cos();
+  prologue.rotary_sin = angles.sin();
+  return prologue;
+}
+
+/// Makes four channels, two pairs, of normal q and k [B, N, H, D] loud.
+void make_loud(Inputs& inputs) {
+  const int64_t head_dim = inputs.q.size(3), padded = head_dim + head_dim % 2;  // so that all are pairs
+  at::Tensor q = at::pad(inputs.q, {0, padded - head_dim}), k = at::pad(inputs.k, {0, padded - head_dim});
+  for (const int64_t pair : {int64_t{1}, head_dim / 4}) {
+    q.narrow(3, 2 * pair, 2).mul_(0.3);
+    k.select(3, 2 * pair).add_(30);
+    k.select(3, 2 * pair + 1).sub_(30);
+  }
+  const auto rotated = attention::apply_prologue(rotary(q.size(1), padded, q.options().dtype(at::kFloat)), q, k);
+  inputs.q = rotated.q.narrow(3, 0, head_dim).contiguous();
+  inputs.k = rotated.k.narrow(3, 0, head_dim).contiguous();
+}
+
+Inputs make_one(const Shape& shape, DataKind data, const at::TensorOptions& options) {
+  const std::vector<int64_t> sizes = {shape.batch, shape.tokens, shape.heads, shape.head_dim};
+  const std::vector<int64_t> key_sizes = {shape.batch, shape.tokens, shape.heads_of_keys(), shape.head_dim};
+  if (data == DataKind::gaussian || data == DataKind::loud) {
+    at::Tensor q = at::randn(sizes, options), k = at::randn(key_sizes, options), v = at::randn(key_sizes, options);
+    Inputs inputs{.q = std::move(q), .k = std::move(k), .v = std::move(v)};
+    if (data == DataKind::loud) make_loud(inputs);
+    return inputs;
+  }
+  Inputs inputs{.q = at::empty(sizes, options), .k = at::empty(key_sizes, options), .v = at::empty(key_sizes, options)};
+  const at::Tensor features = position_features(shape.tokens, shape.head_dim, options.dtype(at::kFloat));
+  for (int64_t b = 0; b < shape.batch; ++b)
+    for (int64_t h = 0; h < shape.heads; ++h) fill_head(inputs, data, b, h, features);
+  return inputs;
+}
+
+}  // namespace
+
+double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies) {
+  return (shape.elements() + 2 * shape.key_elements()) * static_cast<double>(c10::elementSize(dtype)) *
+         static_cast<double>(copies);
+}
+
+int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype) {
+  const double copies = std::ceil(kBeyondCache / input_bytes(shape, dtype, 1));
+  return static_cast<int64_t>(std::clamp(copies, 1.0, static_cast<double>(kMostCopies)));
+}
+
+std::vector<Inputs> make_inputs(const Shape& shape, DataKind data, at::ScalarType dtype, at::Device device,
+                                int64_t copies, uint64_t seed) {
+  at::manual_seed(seed);
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  std::vector<Inputs> inputs;
+  inputs.reserve(static_cast<size_t>(copies));
+  for (int64_t i = 0; i < copies; ++i) inputs.push_back(make_one(shape, data, options));
+  return inputs;
+}
+
+}  // namespace sparsereel::app

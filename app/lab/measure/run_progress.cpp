@@ -1,0 +1,114 @@
+// Progress, machine and checks, then the text stage.
+#include "app/lab/measure/run_progress.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/jobs/image.h"
+#include "app/jobs/interrupt.h"
+#include "app/jobs/write.h"
+#include "app/machine.h"
+#include "app/options/options.h"
+#include "attention/attention.h"
+#include "hilbert/error.h"
+#include "models/engine/text_stage.h"
+#include "models/request/plan.h"
+
+namespace sparsereel::app {
+
+void RunProgress::round(int64_t done, int64_t rounds) {
+  stop_if_interrupted();
+  const auto now = std::chrono::steady_clock::now();
+  progress_.step(done, rounds, done > 0 ? std::chrono::duration<double>(now - last_).count() : 0);
+  last_ = now;
+}
+
+void RunProgress::piece(int64_t done, int64_t total) {
+  stop_if_interrupted();
+  progress_.step(done, total, 0);
+}
+
+void RunProgress::stop_if_interrupted() {
+  if (!interrupted()) return;
+  report_.recovery = recovery_;
+  throw models::Cancelled{};
+}
+
+std::string remedy_of_interruption(const RunReport& report, const std::string& parts) {
+  const bool is_reported = report.print || !report.path.empty();
+  return "run the same command again; " + (is_reported
+                                               ? "the report holds the " + parts + " that were done"
+                                               : "--report FILE would have kept the " + parts + " that were done");
+}
+
+std::string device_name(c10::Device device) {
+  if (device.is_cpu()) return cpu_model();
+  const GpuDriver driver = find_gpu_driver();
+  const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
+  return index < driver.gpus.size() ? driver.gpus[index] : "unknown GPU";
+}
+
+nlohmann::json machine_report(c10::Device device) {
+  return {{"device", device.str()},
+          {"name", device_name(device)},
+          {"cpu", cpu_model()},
+          {"threads", at::get_num_threads()},
+          {"libtorch", SPARSEREEL_TORCH_VERSION}};
+}
+
+void report_warnings(const std::vector<std::string>& warnings, RunReport& report) {
+  print_warnings(warnings);
+  report.content["warnings"] = warnings;
+}
+
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
+                        const models::Plan& plan, const models::Pipeline& pipeline) {
+  for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
+    warnings.push_back(std::move(warning));
+  warnings.insert(warnings.end(), pipeline.weight_warnings().begin(), pipeline.weight_warnings().end());
+  if (std::string slow = pipeline.slow_warning(plan); !slow.empty()) warnings.push_back(std::move(slow));
+}
+
+void check_sparse_runs(const models::Pipeline& pipeline) {
+  const std::string reason =
+      attention::unsupported_reason(attention::Mode::sparse, pipeline.device(), pipeline.dtype());
+  if (!reason.empty())
+    throw bad_input("sparse attention cannot run on " + pipeline.device().str() + ": " + reason,
+                    "choose another --dtype or --device");
+}
+
+std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
+                                               PictureFiles& pictures, RunProgress& progress,
+                                               const std::function<void(int64_t done)>& before) {
+  models::Run run;
+  run.encode = [&progress](int64_t done, int64_t total) { progress.piece(done, total); };
+  ImageEncodings images;
+  std::vector<models::Conditioning> texts;
+  for (const models::Plan& plan : plans) {
+    if (!plan.image.empty() && !images.has(plan)) progress.stage("image");
+    texts.push_back(plan.image.empty() ? models::Conditioning{}
+                                       : images.of(plan, pipeline, pictures, run).conditioning);
+  }
+  progress.stage("text");
+  models::TextStage& text = pipeline.text_stage();
+  text.load();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    before(static_cast<int64_t>(i));
+    models::Conditioning conditioning = text.encode(plans[i]).to(at::kCPU);
+    conditioning.take_video(texts[i]);
+    texts[i] = std::move(conditioning);
+  }
+  text.release();
+  return texts;
+}
+
+void load_transformer(models::Pipeline& pipeline, RunProgress& progress) {
+  if (pipeline.has_transformer()) return;
+  progress.stage("load transformer");
+  pipeline.load_transformer();
+}
+
+}  // namespace sparsereel::app

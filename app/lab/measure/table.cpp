@@ -1,0 +1,198 @@
+// Rows as Markdown and CSV, and where a table goes.
+#include "app/lab/measure/table.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "app/counted.h"
+#include "app/options/nearest.h"
+#include "app/options/option_group.h"
+#include "hilbert/exact_text.h"
+
+namespace sparsereel::app {
+namespace {
+
+const Row& field_of(const Row& row, const std::string& name) {
+  static const Row unknown;
+  const auto found = row.find(name);
+  return found == row.end() ? unknown : *found;
+}
+
+/// [1, 4, 2336, 64] -> "1,4,2336,64"
+std::string items_of(const Row& list) {
+  std::string text;
+  for (const Row& item : list) text += (text.empty() ? "" : ",") + item.dump();
+  return text;
+}
+
+std::string cell(const Column& column, const Row& row, bool people) {
+  if (people && column.text) return column.text(row);
+  const Row& value = field_of(row, column.name);
+  if (value.is_null() || (!column.beside.empty() && field_of(row, column.beside).is_null())) return {};
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  if (value.is_array()) return items_of(value);
+  if (column.digits == 0) return value.is_number_integer() ? value.dump() : exact_text(value.get<double>());
+  return people ? number_text(value.get<double>(), column.digits) : value.dump();
+}
+
+/// What a column says of each row.
+std::vector<std::string> cells(const Column& column, const Rows& rows, bool people) {
+  std::vector<std::string> texts;
+  for (const Row& row : rows) texts.push_back(cell(column, row, people));
+  return texts;
+}
+
+std::string markdown_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
+  return cell;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+/// Characters of UTF-8.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+bool is_figure(const std::string& cell) {
+  return cell.empty() || std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '-';
+}
+
+/// A cell of a column that is that wide at least.
+std::string padded(const std::string& text, size_t width, bool figures) {
+  const std::string air(width - std::min(width, width_of(text)), ' ');
+  return " " + (figures ? air + text : text + air) + " |";
+}
+
+}  // namespace
+
+Columns joined(const std::vector<Columns>& lists) {
+  Columns all;
+  for (const Columns& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+Columns time_columns(const std::string& title) {
+  const auto quartiles = [](const Row& row) -> std::string {
+    if (field_of(row, "ms_min") == field_of(row, "ms_max")) return {};
+    return number_text(*number_of(row, "ms_lower_quartile"), 4) + "-" +
+           number_text(*number_of(row, "ms_upper_quartile"), 4);
+  };
+  return {{"ms", title, 4},
+          {"ms_lower_quartile", "", 4, Shown::in_csv},
+          {"ms_upper_quartile", "", 4, Shown::in_csv},
+          {"ms_min", "", 4, Shown::in_csv},
+          {"ms_max", "", 4, Shown::in_csv},
+          {.name = "", .title = "quartiles", .shown = Shown::to_people, .text = quartiles}};
+}
+
+Row time_fields(const std::optional<Spread>& milliseconds) {
+  const auto field = [&](double Spread::*member) { return milliseconds ? Row((*milliseconds).*member) : Row(); };
+  return {{"ms", field(&Spread::median)},
+          {"ms_lower_quartile", field(&Spread::lower_quartile)},
+          {"ms_upper_quartile", field(&Spread::upper_quartile)},
+          {"ms_min", field(&Spread::least)},
+          {"ms_max", field(&Spread::most)}};
+}
+
+std::string markdown(const Columns& columns, const Rows& rows, bool aligned) {
+  std::vector<std::string> lines(rows.size(), "|");
+  std::string head = "|", line = "|";
+  for (const Column& column : columns) {
+    if (column.shown == Shown::in_csv) continue;
+    std::vector<std::string> texts = cells(column, rows, true);
+    const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
+    if (same && (column.varying || texts.empty() || texts.front().empty())) continue;
+    size_t width = std::max<size_t>(3, width_of(column.title));
+    for (std::string& text : texts) width = std::max(width, width_of(text = markdown_cell(text)));
+    if (!aligned) width = 0;
+    const bool figures = std::ranges::all_of(texts, is_figure);
+    head += padded(column.title, width, figures);
+    line += aligned ? " " + std::string(width - 1, '-') + (figures ? ": |" : "- |") : "---|";
+    for (size_t row = 0; row < rows.size(); ++row) lines[row] += padded(texts[row], width, figures);
+  }
+  std::string text = head + "\n" + line + "\n";
+  for (const std::string& each : lines) text += each + "\n";
+  return text;
+}
+
+std::string csv(const Columns& columns, const Rows& rows) {
+  std::vector<std::string> lines(rows.size() + 1);
+  const char* comma = "";
+  for (const Column& column : columns) {
+    if (column.shown == Shown::to_people) continue;
+    std::vector<std::string> texts = cells(column, rows, false);
+    texts.insert(texts.begin(), column.name);
+    for (size_t i = 0; i < lines.size(); ++i) lines[i] += comma + csv_field(texts[i]);
+    comma = ",";
+  }
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::string number_text(double value, int digits) {
+  double size = std::abs(value);
+  if (size > 0 && size < 1e-4) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.*e", digits - 1, value);
+    return text.data();
+  }
+  int decimals = digits - 1;
+  for (; size >= 10 && decimals > 0; size /= 10) --decimals;
+  for (; size > 0 && size < 1; size *= 10) ++decimals;
+  return fixed(value, decimals);
+}
+
+void add_table_options(const OptionGroup& group, TableOptions& options) {
+  group.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");
+  group.add("-o,--output", options.output, "write the table to this file in place of stdout", "FILE");
+}
+
+Format parse_format(const TableOptions& options) {
+  const std::string ending = std::filesystem::path(options.output).extension().string();
+  const std::vector<std::string> known = {"", ".md", ".txt", ".csv", ".json"};
+  if (!options.format && std::find(known.begin(), known.end(), ending) == known.end())
+    throw bad_input("--output " + options.output + ": " + ending + " is no table's ending",
+                    did_you_mean(ending, known, "use .md, .csv or .json, or say with --format what to write"));
+  const std::string text = options.format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
+  require_choice("--format " + text, text, {"md", "csv", "json"}, "give one of them");
+  return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;
+}
+
+TableOutput::TableOutput(const TableOptions& options) : name_(options.output), format_(parse_format(options)) {
+  if (!name_.empty()) file_.emplace(name_);
+}
+
+bool TableOutput::aligned() const {
+  return !file_ && isatty(STDOUT_FILENO) == 1;
+}
+
+void TableOutput::deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report) {
+  std::string text = format_ == Format::csv    ? csv(columns, rows)
+                     : format_ == Format::json ? dump(report.content, 2) + "\n"
+                                               : std::move(for_people);
+  if (file_) {
+    file_->write(text.data(), text.size());
+    file_->commit();
+    report.last_line = name_ + ": " + counted(static_cast<int64_t>(rows.size()), "row");
+    return;
+  }
+  text.pop_back();  // the line's end comes with the report's
+  report.last_line = std::move(text);
+}
+
+}  // namespace sparsereel::app

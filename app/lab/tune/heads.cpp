@@ -1,0 +1,114 @@
+// Trials inside attention calls: nothing of q, k and v is kept.
+#include "app/lab/tune/heads.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "app/lab/measure/timing.h"
+
+namespace sparsereel::app::tuning {
+namespace {
+
+/// Of what is left of the budget; whole videos have the rest.
+constexpr double kMeasuringShare = 0.5;
+
+double mean(const std::vector<double>& values) {
+  return values.empty() ? 1 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+std::vector<std::vector<attention::HeadChoice>> untuned_choices(const HeadSearches& heads) {
+  std::vector<std::vector<attention::HeadChoice>> choices;
+  for (const auto& layer : heads) {
+    choices.emplace_back();
+    for (const attention::HeadSearch& head : layer) choices.back().push_back(head.untuned());
+  }
+  return choices;
+}
+
+bench::Combination blocks_alone(bench::Combination combination) {
+  combination.cache = {};
+  combination.policy.dense_steps = 0;
+  return combination;
+}
+
+}  // namespace
+
+HeadPhase::HeadPhase(const TunePlan& plan, const Candidate& candidate, VideoRuns& videos, RunProgress& progress,
+                     const Deadline& deadline, TuneState& state)
+    : plan_(plan),
+      untuned_(blocks_alone(videos.combination_of(candidate))),
+      videos_(videos),
+      progress_(progress),
+      deadline_(deadline),
+      state_(state),
+      fresh_(untuned_.policy.defaults, plan.bounds),
+      selection_rows_(videos.selection_rows()),
+      steps_(videos.steps()),
+      ends_(deadline.elapsed() + kMeasuringShare * deadline.left()) {
+  if (state.heads.setting == name(candidate)) return;
+  state.heads = {.setting = name(candidate), .topk = candidate.topk};
+}
+
+bool HeadPhase::measure() {
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+    std::vector<int64_t> missing = plan_.sampled_steps(prompt, steps_);
+    std::erase_if(missing, [&](int64_t step) {
+      return state_.heads.sampled.contains({static_cast<int64_t>(prompt), step});
+    });
+    if (!missing.empty() && !measure_prompt(prompt, missing)) return false;
+  }
+  return true;
+}
+
+bool HeadPhase::measure_prompt(size_t prompt, const std::vector<int64_t>& steps) {
+  bench::Combination full = untuned_;
+  full.mode = attention::Mode::full;
+  const auto denoising = videos_.start(full, prompt);
+  progress_.stage("measure heads, prompt " + std::to_string(prompt + 1) + " of " +
+                  std::to_string(plan_.prompts.size()));
+  HeadTrials trials(untuned_.policy, selection_rows_, [this] { videos_.poll(); });
+  const int64_t end = steps.back() + 1;
+  while (denoising->done() < end) {
+    if (state_.least_calls() > 0 && deadline_.elapsed() > ends_) return false;
+    deadline_.check();
+    const int64_t step = denoising->done();
+    progress_.round(step, end);
+    const bool sampled = std::ranges::find(steps, step) != steps.end();
+    HeadSearches heads = sampled ? state_.heads.searches : HeadSearches();  // the state's when the step is complete
+    denoising->attention().watcher = nullptr;
+    if (sampled) {
+      denoising->attention().watcher = [&](const models::AttentionCall& call) {
+        const auto layer = static_cast<size_t>(call.layer);
+        if (heads.size() <= layer) heads.resize(layer + 1, {static_cast<size_t>(call.q.size(2)), fresh_});
+        trials.run(call, heads);
+      };
+    }
+    denoising->step();
+    if (!sampled) continue;
+    state_.heads.searches = std::move(heads);
+    state_.heads.sampled.insert({static_cast<int64_t>(prompt), step});
+    videos_.save();
+  }
+  return true;
+}
+
+FoundHeads HeadPhase::found() const {
+  const HeadSearches& searches = state_.heads.searches;
+  FoundHeads found{.choices = plan_.bounds_asked ? attention::within_bounds(searches) : attention::choose(searches),
+                   .selection_rows = selection_rows_};
+  found.untuned_work = mean(attention::layer_work(untuned_choices(searches)));
+  found.work = mean(attention::layer_work(found.choices));
+  return found;
+}
+
+attention::Policy HeadPhase::policy_of(const FoundHeads& found) const {
+  attention::Policy policy = untuned_.policy;
+  policy.selection_rows = found.selection_rows;
+  for (const auto& layer : found.choices) {
+    policy.per_head.emplace_back();
+    for (const attention::HeadChoice& head : layer) policy.per_head.back().push_back(head.policy);
+  }
+  return policy;
+}
+
+}  // namespace sparsereel::app::tuning

@@ -1,0 +1,209 @@
+// A dozen parameters: plain loops do.
+#include "app/lab/tune/noise_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsereel::app::tuning {
+namespace {
+
+using Vector = std::vector<double>;
+using Matrix = std::vector<Vector>;
+
+enum Parameter : size_t { kQ, kB, kS, kD, kC, kT, kF, kW, kG, kShared };
+
+struct Prior {
+  double mean, deviation;
+};
+const Prior kPrior[kShared] = {{std::log(1.5e-5), 1.5},
+                               {std::log(2.7e-5), 1.5},
+                               {1.1, 0.3},
+                               {3.5, 1.5},
+                               {std::log(1.6e-5), 1.5},
+                               {3.5, 0.8},
+                               {2.5, 1.5},
+                               {std::log(2.3e-4), 1},
+                               {std::log(0.6), 0.5}};
+constexpr double kOfPrompts = 3;      // dB
+constexpr double kLeastNoise = 1e-9;  // of what differs from full attention in nothing that shows
+constexpr double kUsualThreshold = 0.1;
+constexpr double kLeastTopk = 0.01;  // of blocks: of none the noise would be infinite
+constexpr int kIterations = 30;
+
+/// The inverse of a symmetric positive matrix, by Gauss and Jordan.
+Matrix inverse(Matrix a) {
+  const size_t n = a.size();
+  Matrix result(n, Vector(n));
+  for (size_t i = 0; i < n; ++i) result[i][i] = 1;
+  for (size_t column = 0; column < n; ++column) {
+    const double pivot = a[column][column];
+    for (size_t i = 0; i < n; ++i) {
+      a[column][i] /= pivot;
+      result[column][i] /= pivot;
+    }
+    for (size_t row = 0; row < n; ++row) {
+      const double factor = a[row][column];
+      if (row == column || factor == 0) continue;
+      for (size_t i = 0; i < n; ++i) {
+        a[row][i] -= factor * a[column][i];
+        result[row][i] -= factor * result[column][i];
+      }
+    }
+  }
+  return result;
+}
+
+Vector product(const Matrix& a, const Vector& x) {
+  Vector result;
+  for (const Vector& row : a) {
+    double sum = 0;
+    for (size_t i = 0; i < x.size(); ++i) sum += row[i] * x[i];
+    result.push_back(sum);
+  }
+  return result;
+}
+
+/// How many of the videos are of the same setting: together they say less than as many of others.
+double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
+  return static_cast<double>(std::ranges::count_if(measured, [&](const Decibels& each) {
+    const Traits& other = each.traits;
+    return other.quantized == traits.quantized && other.topk == traits.topk && other.bounded == traits.bounded &&
+           other.dense == traits.dense && other.threshold == traits.threshold && other.first == traits.first &&
+           other.fp8 == traits.fp8;
+  }));
+}
+
+double variance_of(const std::vector<Decibels>& measured, const Traits& traits) {
+  return kOfVideos * kOfVideos + kOfCandidates * kOfCandidates * count_alike(measured, traits);
+}
+
+}  // namespace
+
+double usual_share(const Candidate& candidate) {
+  if (!candidate.block_error) return candidate.topk.value_or(0.3);
+  return 0.4 * std::pow(*candidate.block_error / 0.008, -0.68);
+}
+
+Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share) {
+  const auto share_of = [&](const models::FirstSteps& first) {
+    return std::min(1.0, static_cast<double>(first.of(steps)) / static_cast<double>(steps));
+  };
+  Traits traits{.quantized = candidate.mode != attention::Mode::full, .fp8 = candidate.weights != "auto"};
+  if (candidate.sparse()) {
+    traits.topk = std::clamp(share.value_or(usual_share(candidate)), kLeastTopk, 1.0);
+    traits.bounded = candidate.block_error.has_value();
+    traits.dense = share_of(candidate.dense);
+  }
+  if (candidate.cache.on()) traits.threshold = candidate.cache.threshold;
+  if (candidate.cache.on()) traits.first = share_of(candidate.cache.first);
+  return traits;
+}
+
+NoiseModel::NoiseModel(size_t prompts) : prompts_(prompts) {
+  for (const Prior& each : kPrior) {
+    prior_.push_back(each.mean);
+    spread_.push_back(each.deviation);
+  }
+  prior_.resize(kShared + prompts, 0);
+  spread_.resize(kShared + prompts, kOfPrompts);
+  fit({});
+}
+
+double NoiseModel::decibels(const Vector& parameters, const Traits& traits) const {
+  double noise = kLeastNoise;
+  if (traits.quantized) {
+    noise += std::exp(parameters[kQ]);
+    const double left_out = std::max(0.0, std::pow(traits.topk, -parameters[kS]) - 1);
+    const double gain = traits.bounded ? parameters[kG] : 0;
+    noise += std::exp(parameters[kB] + gain - parameters[kD] * traits.dense) * left_out;
+  }
+  if (traits.threshold > 0)
+    noise += std::exp(parameters[kC] + parameters[kT] * std::log(traits.threshold / kUsualThreshold) -
+                      parameters[kF] * traits.first);
+  if (traits.fp8) noise += std::exp(parameters[kW]);
+  return -10 * std::log10(noise);
+}
+
+Vector NoiseModel::slopes(const Traits& traits) const {
+  constexpr double kStep = 1e-4;
+  Vector slopes(parameters_.size());
+  const double here = decibels(parameters_, traits);
+  for (size_t i = 0; i < kShared; ++i) {
+    Vector moved = parameters_;
+    moved[i] += kStep;
+    slopes[i] = (decibels(moved, traits) - here) / kStep;
+  }
+  return slopes;
+}
+
+double NoiseModel::badness(const Vector& parameters, const std::vector<Decibels>& measured) const {
+  double sum = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const double off = (parameters[i] - prior_[i]) / spread_[i];
+    sum += off * off;
+  }
+  for (const Decibels& each : measured) {
+    const double off = each.value - decibels(parameters, each.traits) - parameters[kShared + each.prompt];
+    sum += off * off / variance_of(measured, each.traits);
+  }
+  return sum;
+}
+
+void NoiseModel::fit(const std::vector<Decibels>& measured) {
+  const size_t n = kShared + prompts_;
+  parameters_ = prior_;
+  double damping = 1e-3, now = badness(parameters_, measured);
+  for (int iteration = 0; iteration < kIterations; ++iteration) {
+    Matrix curvature(n, Vector(n));
+    Vector downhill(n);
+    for (size_t i = 0; i < n; ++i) {
+      const double precision = 1 / (spread_[i] * spread_[i]);
+      curvature[i][i] = precision;
+      downhill[i] = precision * (prior_[i] - parameters_[i]);
+    }
+    for (const Decibels& each : measured) {
+      Vector slope = slopes(each.traits);
+      slope[kShared + each.prompt] = 1;
+      const double precision = 1 / variance_of(measured, each.traits);
+      const double off = each.value - decibels(parameters_, each.traits) - parameters_[kShared + each.prompt];
+      for (size_t i = 0; i < n; ++i) {
+        if (slope[i] == 0) continue;
+        downhill[i] += precision * slope[i] * off;
+        for (size_t j = 0; j < n; ++j) curvature[i][j] += precision * slope[i] * slope[j];
+      }
+    }
+    covariance_ = inverse(curvature);
+    Matrix damped = curvature;
+    for (size_t i = 0; i < n; ++i) damped[i][i] *= 1 + damping;
+    const Vector step = product(inverse(damped), downhill);
+    Vector moved = parameters_;
+    for (size_t i = 0; i < n; ++i) moved[i] += step[i];
+    const double then = badness(moved, measured);
+    if (then > now || !std::isfinite(then)) {
+      damping *= 10;
+      continue;
+    }
+    const bool settled = now - then < 1e-6;
+    parameters_ = moved;
+    now = then;
+    damping = std::max(1e-6, damping / 10);
+    if (settled) break;
+  }
+}
+
+Guess NoiseModel::guess(const Traits& traits) const {
+  Vector slope = slopes(traits);
+  for (size_t prompt = 0; prompt < prompts_; ++prompt) slope[kShared + prompt] = 1 / static_cast<double>(prompts_);
+  const Vector carried = product(covariance_, slope);
+  double variance = 0;
+  for (size_t i = 0; i < slope.size(); ++i) variance += slope[i] * carried[i];
+  return {.mean = decibels(parameters_, traits) + mean_ease(), .deviation = std::sqrt(std::max(0.0, variance))};
+}
+
+double NoiseModel::mean_ease() const {
+  double sum = 0;
+  for (size_t prompt = 0; prompt < prompts_; ++prompt) sum += parameters_[kShared + prompt];
+  return sum / static_cast<double>(prompts_);
+}
+
+}  // namespace sparsereel::app::tuning

@@ -1,0 +1,163 @@
+// From the command line's texts to a plan.
+#include "app/lab/tune/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "app/jobs/batch/prompt_set.h"
+#include "app/options/nearest.h"
+#include "hilbert/error.h"
+#include "hilbert/exact_text.h"
+#include "hilbert/read_text.h"
+
+namespace sparsereel::app::tuning {
+namespace {
+
+constexpr double kLongest = 30.0 * 24 * 3600;
+
+/// What the preset balanced promises: the mean and the lowest, dB (configs/README.md).
+constexpr double kBalancedPsnr = 40, kBalancedLowest = 36;
+
+void check_bound(const char* option, double value) {
+  if (!(value > 0 && value <= 1))
+    throw bad_input(std::string(option) + " " + exact_text(value) + " is outside 0 to 1",
+                    "give the relative L1 that a head may have, such as 0.06");
+}
+
+void check_goal(const TuneOptions& options) {
+  if (options.min_psnr && !(*options.min_psnr > 0 && *options.min_psnr <= 100))
+    throw bad_input("--min-psnr is outside 0 to 100 dB", "give decibels, such as 35");
+  if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
+    throw bad_input("--min-ssim is outside 0 to 1", "give for example 0.95");
+  if (options.at_most && !(*options.at_most > 0 && *options.at_most <= kLongest))
+    throw bad_input("--at-most is no number of seconds above 0", "give the seconds that denoising a video may take");
+  if (options.videos > 0) return;
+  for (const auto& [name, given] : {std::pair{"--min-psnr", options.min_psnr.has_value()},
+                                    {"--min-ssim", options.min_ssim.has_value()},
+                                    {"--at-most", options.at_most.has_value()},
+                                    {"--times", !options.times.empty()}})
+    if (given)
+      throw bad_input(std::string(name) + " contradicts --videos 0, which compares no video", "leave one of them out");
+}
+
+Goal goal_of(const TuneOptions& options) {
+  if (!options.min_psnr && !options.min_ssim && !options.at_most)
+    return {.min_psnr = kBalancedPsnr, .min_lowest = kBalancedLowest};
+  return {.min_psnr = options.min_psnr, .min_ssim = options.min_ssim, .at_most = options.at_most};
+}
+
+void check_options(const TuneOptions& options) {
+  if (options.l1) check_bound("--l1", *options.l1);
+  if (options.l2) check_bound("--l2", *options.l2);
+  if (options.l1 && options.l2 && *options.l2 < *options.l1)
+    throw bad_input("--l2 " + std::to_string(*options.l2) + " is below --l1 " + std::to_string(*options.l1),
+                    "l2 bounds the block selection and the skipped P.V together: give at least l1");
+  check_range("--samples", options.samples, 1, 1000);
+  check_range("--videos", options.videos, 0, 1000);
+  check_goal(options);
+}
+
+/// Those that are no full attention: what all are compared with is none to choose.
+std::vector<Preset> presets_of(const Settings& settings) {
+  std::vector<Preset> presets;
+  for (const std::string& name : settings.preset_names()) {
+    const Candidate candidate = candidate_of(with_preset(settings, name));
+    if (candidate.mode != attention::Mode::full) presets.push_back({name, candidate});
+  }
+  return presets;
+}
+
+/// What the user says of the blocks beside how many.
+std::map<std::string, std::string> given_selection(const Settings& settings) {
+  std::map<std::string, std::string> given;
+  for (const OptionSpec& option : option_table()) {
+    const Setting* setting = settings.find(option.key);
+    if (setting != nullptr && setting->source != Source::matched_config && is_idle(option, Idle::every_block) &&
+        option.key != "topk" && option.key != "block_error" && option.key != "dense_steps")
+      given[option.key] = setting->value;
+  }
+  return given;
+}
+
+}  // namespace
+
+double parse_duration(const std::string& text) {
+  const auto fail = [&] {
+    return bad_input("--budget " + text + " is no length of time", "write for example 90s, 10m or 1h30m");
+  };
+  double seconds = 0;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at < end) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(at, end, value, std::chars_format::fixed);
+    if (error != std::errc{} || value < 0) throw fail();
+    const char unit = stop < end ? *stop : 's';
+    if (unit != 's' && unit != 'm' && unit != 'h') throw fail();
+    seconds += value * (unit == 'h' ? 3600 : unit == 'm' ? 60 : 1);
+    at = stop < end ? stop + 1 : stop;
+  }
+  if (!(seconds > 0) || seconds > kLongest) throw fail();
+  return seconds;
+}
+
+std::vector<int64_t> TunePlan::sampled_steps(size_t prompt, int64_t steps) const {
+  const int64_t count = std::min(samples, steps);
+  const double phase = (static_cast<double>(prompt) + 0.5) / static_cast<double>(prompts.size());
+  std::vector<int64_t> sampled;
+  for (int64_t i = 0; i < count; ++i)
+    sampled.push_back(static_cast<int64_t>((static_cast<double>(i) + phase) * static_cast<double>(steps) /
+                                           static_cast<double>(count)));
+  return sampled;
+}
+
+TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
+  check_options(options);
+  TunePlan plan;
+  if (options.prompts.empty() && lacks_prompt(settings))
+    throw bad_input("there is no prompt to tune on", "name a file of prompts, or give one with -p \"...\"");
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
+  if (given.random_seed)
+    throw bad_option("seed", *settings.text("seed") + ": a search goes on by its seed, which must stay the same",
+                     "give a number");
+  plan.run = given.run;
+  plan.request = given.request;
+  plan.request.cache = {};
+  if (options.videos > 0) plan.request.weights = "auto";
+  plan.request.dense_steps.reset();                     // candidates have their own, as of the two above
+  plan.request.attention_mode = attention::Mode::full;  // of the samples
+  plan.request.policy.reset();                          // where --config names a profile for `generate`
+  std::vector<IdleCause> idle = given.idle;
+  if (models::dropped_of(plan.request) == attention::Dropped::none)
+    idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
+  plan.warnings = idle_warnings(settings, idle);
+  if (!options.prompts.empty() && settings.has("prompt"))
+    throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
+  plan.prompts =
+      options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : sets::read_prompts(options.prompts);
+  plan.budget = options.budget;
+  plan.budget_seconds = parse_duration(options.budget);
+  plan.goal = goal_of(options);
+  plan.goal_asked = options.min_psnr || options.min_ssim || options.at_most;
+  plan.axes = axes_of(settings);
+  plan.presets = presets_of(settings);
+  plan.given = given_selection(settings);
+  if (!options.times.empty()) plan.times = bench::read_step_times(split(options.times, ','));
+  const attention::Bounds usual;
+  plan.bounds = {.l1 = options.l1.value_or(std::min(usual.l1, options.l2.value_or(usual.l1))),
+                 .l2 = options.l2.value_or(std::max(usual.l2, options.l1.value_or(usual.l2)))};
+  plan.bounds_asked = plan.bounds.each_call = options.l1 || options.l2;
+  plan.samples = options.samples;
+  plan.videos = std::min<int64_t>(options.videos, static_cast<int64_t>(plan.prompts.size()));
+  if (plan.videos > 0) plan.prompts.resize(static_cast<size_t>(plan.videos));
+  plan.output = options.output;
+  plan.heat_map = options.heat_map;
+  if (plan.times && !plan.heat_map.empty()) {
+    plan.warnings.emplace_back("--heat-map has no effect with --times, which has no times of single heads");
+    plan.heat_map.clear();
+  }
+  return plan;
+}
+
+}  // namespace sparsereel::app::tuning

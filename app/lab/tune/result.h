@@ -1,0 +1,31 @@
+// What a tuning run hands out: the profile, the report, and what people read.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/lab/tune/session.h"
+#include "app/media/plot.h"
+#include "attention/policies/profile.h"
+
+namespace sparsereel::app::tuning {
+
+attention::Profile make_profile(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline,
+                                const Found& found);
+
+/// How the videos miss what was asked for; empty where they don't.
+std::string missed_goal(const TunePlan& plan, const Found& found);
+
+std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, const attention::Profile& profile);
+
+nlohmann::json found_report(const TunePlan& plan, const Found& found, const attention::Profile& profile,
+                            const TuneState& state);
+
+/// One line of what was found, then the table of it beside the presets.
+std::string summary(const TunePlan& plan, const Found& found, const attention::Profile& profile,
+                    const std::filesystem::path& output, double seconds);
+
+HeatMap heat_map(const attention::Profile& profile);
+
+}  // namespace sparsereel::app::tuning

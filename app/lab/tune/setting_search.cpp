@@ -1,0 +1,302 @@
+// Expected improvement: the video is made next whose setting promises most seconds, times how likely it keeps the
+// floor.
+#include "app/lab/tune/setting_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sparsereel::app::tuning {
+namespace {
+
+/// From here on a candidate is not worth its videos: a share of the best one's seconds, and decibels.
+constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
+/// Nearness beyond which nothing is seen: a cache that never reused a step makes equal videos, which no model of noise
+/// explains.
+constexpr double kMostDecibels = 60;
+/// What the floor is taken for where none is: the level that the model of noise is of.
+constexpr double kUsualDecibels = 40;
+
+double normal(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0));
+}
+
+/// The share of steps that a forecast of this threshold computes, of 50, in the first fifth and later: of the tiny
+/// model at 512 x 512 (assets/charts). With fewer steps each changes more.
+double density(double threshold, double at, double steps) {
+  const double of_few = std::pow(50 / steps, 0.8);
+  const double share = at < 0.2 ? 0.8 * std::pow(threshold / 0.1, -0.45) : 0.31 * std::pow(threshold / 0.1, -0.95);
+  return std::min(1.0, share * of_few);
+}
+
+/// How unlike two rules are.
+double distance(const models::CacheRule& one, const models::CacheRule& other, int64_t steps) {
+  const auto share = [&](const models::CacheRule& rule) {
+    return static_cast<double>(rule.first.of(steps)) / static_cast<double>(steps);
+  };
+  return std::abs(std::log(one.threshold / other.threshold)) + 3 * std::abs(share(one) - share(other));
+}
+
+}  // namespace
+
+double Standing::mean(double Seen::*figure) const {
+  double sum = 0;
+  for (const auto& [prompt, seen] : videos) sum += seen.*figure;
+  return videos.empty() ? 0 : sum / static_cast<double>(videos.size());
+}
+
+double Standing::lowest_psnr() const {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const auto& [prompt, seen] : videos) lowest = std::min(lowest, seen.psnr);
+  return lowest;
+}
+
+StepCost StepCost::at(double share) const {
+  if (by_share.points.empty()) return {.own = own, .every_block = every_block, .reused = reused};
+  const double ms = by_share.ms(share);
+  return {.own = ms, .every_block = every_block, .reused = ms / static_cast<double>(by_share.layers)};
+}
+
+SettingSearch::SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds)
+    : goal_(goal), prompts_(prompts), steps_(steps), full_seconds_(full_seconds), model_(prompts) {}
+
+void SettingSearch::add(const std::vector<Candidate>& candidates, const Costs& costs, bool first) {
+  for (const Candidate& candidate : candidates) {
+    std::optional<size_t> known = find(candidate);
+    if (!known) {
+      const std::optional<StepCost> cost = costs(candidate);
+      if (!cost) continue;
+      known = standings_.size();
+      standings_.push_back({candidate});
+      costs_.push_back(*cost);
+    }
+    if (first) first_.push_back(*known);
+  }
+  update();
+}
+
+std::optional<size_t> SettingSearch::find(const Candidate& candidate) const {
+  const auto found = std::ranges::find(standings_, candidate, &Standing::candidate);
+  if (found == standings_.end()) return {};
+  return static_cast<size_t>(found - standings_.begin());
+}
+
+void SettingSearch::report(size_t candidate, size_t prompt, const Seen& seen) {
+  standings_.at(candidate).videos[prompt] = seen;
+  seen_.insert(candidate);
+  update();
+}
+
+/// PSNR, or what is as far from the floor: where SSIM decides, 1 - SSIM takes the place of the mean squared error.
+double SettingSearch::figure_of(const Seen& seen) const {
+  double figure = seen.psnr;
+  if (goal_.min_ssim) {
+    const double margin = 10 * std::log10((1 - *goal_.min_ssim + 1e-9) / std::max(1e-9, 1 - seen.ssim));
+    figure = goal_.min_psnr || goal_.min_lowest ? std::min(figure, floor() + margin) : floor() + margin;
+  }
+  return std::min(figure, kMostDecibels);
+}
+
+double SettingSearch::floor() const {
+  return std::min(goal_.min_psnr.value_or(goal_.min_lowest.value_or(kUsualDecibels)), kMostDecibels);
+}
+
+bool SettingSearch::has_time(const Standing& standing) const {
+  return !goal_.at_most || standing.seconds <= *goal_.at_most;
+}
+
+bool SettingSearch::holds(const Standing& standing) const {
+  if (!complete(standing) || !has_time(standing) || standing.seconds >= full_seconds_) return false;
+  return standing.mean(&Seen::psnr) >= goal_.min_psnr.value_or(0) &&
+         standing.mean(&Seen::ssim) >= goal_.min_ssim.value_or(-1) &&
+         standing.lowest_psnr() >= goal_.min_lowest.value_or(0);
+}
+
+/// How many of the first `share` of the steps its cache computes, before anything was seen.
+double SettingSearch::steps_by(const Candidate& candidate, double share) const {
+  const auto steps = static_cast<double>(steps_);
+  const models::CacheRule& cache = candidate.cache;
+  if (!cache.on() || cache.kind == models::CacheKind::steps)
+    return share * (cache.on() ? std::min(steps, static_cast<double>(cache.steps)) : steps);
+  const auto forced = static_cast<double>(cache.first.of(steps_)) / steps;
+  double sum = 0;
+  for (int64_t step = 0; step < steps_; ++step) {
+    const double at = (static_cast<double>(step) + 0.5) / steps;
+    if (at < share) sum += at < forced || step == 0 ? 1 : density(cache.threshold, at, steps);
+  }
+  return sum;
+}
+
+/// By how much the nearest rule that was seen computes more steps than expected, but for those that any would.
+double SettingSearch::correction(const Candidate& candidate) const {
+  const models::CacheRule& cache = candidate.cache;
+  if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;
+  const Standing* nearest = nullptr;
+  for (const size_t index : seen_) {
+    const Standing& each = standings_[index];
+    if (!each.candidate.cache.on() || each.candidate.cache.kind != cache.kind) continue;
+    if (nearest == nullptr ||
+        distance(each.candidate.cache, cache, steps_) < distance(nearest->candidate.cache, cache, steps_))
+      nearest = &each;
+  }
+  if (nearest == nullptr) return 1;
+  const auto forced = static_cast<double>(nearest->candidate.cache.first.of(steps_));
+  const double expected = steps_by(nearest->candidate, 1) - forced;
+  return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
+}
+
+/// The share of the blocks that it computes, before anything was seen: the nearest bound that was seen says how far off
+/// the usual one is.
+double SettingSearch::share_by(const Candidate& candidate) const {
+  const double usual = usual_share(candidate);
+  const auto distance_of = [&](const Standing& standing) {
+    return std::abs(std::log(*standing.candidate.block_error / *candidate.block_error));
+  };
+  const Standing* nearest = nullptr;
+  for (const size_t index : seen_) {
+    const Standing& each = standings_[index];
+    if (!each.candidate.block_error || !candidate.block_error) continue;
+    if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps)) continue;  // the bound had no say
+    if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
+  }
+  return std::min(1.0,
+                  nearest == nullptr ? usual : usual * nearest->mean(&Seen::share) / usual_share(nearest->candidate));
+}
+
+void SettingSearch::update_times(Standing& standing) const {
+  const Candidate& candidate = standing.candidate;
+  const auto steps = static_cast<double>(steps_);
+  double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);
+  if (standing.videos.empty()) {
+    const double factor = correction(candidate);
+    const auto forced = candidate.cache.on() ? static_cast<double>(candidate.cache.first.of(steps_)) : steps;
+    const auto corrected = [&](double all, double most) {
+      const double certain = std::min({forced, most, all});
+      return std::min(most, certain + (all - certain) * factor);
+    };
+    computed = std::max(1.0, corrected(steps_by(candidate, 1), steps));
+    const auto wanted = candidate.sparse() ? static_cast<double>(candidate.dense.of(steps_)) : 0;
+    dense = std::min({wanted, computed, corrected(steps_by(candidate, wanted / steps), wanted)});
+  }
+  standing.share = standing.videos.empty() ? share_by(candidate) : standing.mean(&Seen::share);
+  const StepCost cost = costs_[static_cast<size_t>(&standing - standings_.data())].at(standing.share);
+  standing.computed_steps = computed;
+  standing.seconds =
+      (dense * cost.every_block + (computed - dense) * cost.own + (steps - computed) * cost.reused) / 1000;
+}
+
+/// What was seen, and for the other prompts what the model says, moved by as much as it was off.
+void SettingSearch::guess(Standing& standing) const {
+  const auto all = static_cast<double>(prompts_), seen = static_cast<double>(standing.videos.size());
+  const Guess model = model_.guess(traits(standing));
+  double sum = 0, off = 0;
+  for (const auto& [prompt, video] : standing.videos) {
+    sum += figure_of(video);
+    off += figure_of(video) - model.mean - model_.ease(prompt);
+  }
+  const double own = kOfCandidates * kOfCandidates, of_video = kOfVideos * kOfVideos;
+  const double trust = seen * own / (seen * own + of_video);
+  const double moved = seen > 0 ? trust * off / seen : 0;
+  for (size_t prompt = 0; prompt < prompts_; ++prompt)
+    if (!standing.videos.contains(prompt)) sum += model.mean + model_.ease(prompt) + moved;
+  const double left = all - seen;
+  const double variance = (model.deviation * model.deviation + own) * (1 - trust) + (left > 0 ? of_video / left : 0);
+  standing.psnr = {.mean = sum / all, .deviation = left / all * std::sqrt(variance)};
+}
+
+/// A topk is what it says; a bound computes what was seen.
+Traits SettingSearch::traits(const Standing& standing) const {
+  const bool bounded = standing.candidate.block_error.has_value();
+  return traits_of(standing.candidate, steps_, bounded ? std::optional(standing.share) : std::nullopt);
+}
+
+void SettingSearch::update() {
+  for (Standing& standing : standings_) update_times(standing);
+  std::vector<Decibels> measured;
+  for (const Standing& standing : standings_)
+    for (const auto& [prompt, seen] : standing.videos) measured.push_back({traits(standing), prompt, figure_of(seen)});
+  model_.fit(measured);
+  for (Standing& standing : standings_) guess(standing);
+}
+
+/// That it keeps the floor.
+double SettingSearch::chance(const Standing& standing) const {
+  if (complete(standing)) return holds(standing) ? 1 : 0;
+  if (!goal_.has_floor()) return 1;
+  double chance = 1;
+  if (goal_.min_psnr || goal_.min_ssim)
+    chance = normal((standing.psnr.mean - floor()) / std::max(1e-6, standing.psnr.deviation));
+  if (!goal_.min_lowest) return chance;
+  if (standing.lowest_psnr() < *goal_.min_lowest) return 0;
+  double lowest = std::numeric_limits<double>::infinity();  // expected
+  for (size_t prompt = 0; prompt < prompts_; ++prompt)
+    if (!standing.videos.contains(prompt)) lowest = std::min(lowest, standing.psnr.mean + model_.ease(prompt));
+  return chance * normal((lowest - *goal_.min_lowest) / std::hypot(standing.psnr.deviation, kOfVideos));
+}
+
+/// What its videos promise: shares of the best one's seconds or, within a limit of seconds, of what counts in decibels.
+double SettingSearch::gain(const Standing& standing, const std::optional<size_t>& best) const {
+  if (complete(standing) || !has_time(standing)) return 0;
+  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // which `quantized` does, too
+  if (keeps_all && standing.videos.empty()) return 0;
+  const bool held = best && holds(standings_[*best]);
+  if (goal_.at_most) {
+    const double now = held ? standings_[*best].psnr.mean : 0, spread = std::max(1e-6, standing.psnr.deviation);
+    const double ahead = (standing.psnr.mean - now) / spread;
+    const double density = std::exp(-ahead * ahead / 2) / std::sqrt(2 * std::acos(-1.0));
+    return chance(standing) * spread * (ahead * normal(ahead) + density) / kLeastDecibels;
+  }
+  const double now = held ? standings_[*best].seconds : full_seconds_;
+  return chance(standing) * std::max(0.0, now - standing.seconds) / now / kLeastShare;
+}
+
+size_t SettingSearch::next_prompt(const Standing& standing) const {
+  size_t prompt = 0;
+  while (standing.videos.contains(prompt)) ++prompt;
+  return prompt;
+}
+
+std::optional<SettingSearch::Wanted> SettingSearch::wanted() const {
+  for (const size_t each : first_)
+    if (standings_[each].videos.empty()) return Wanted{each, 0};
+  const std::optional<size_t> now = best();
+  std::optional<size_t> chosen;
+  double most = 1;
+  for (size_t i = 0; i < standings_.size(); ++i) {
+    const double promised = gain(standings_[i], now);
+    if (promised <= most) continue;
+    most = promised;
+    chosen = i;
+  }
+  if (!chosen && !(now && holds(standings_[*now]))) chosen = nearest();
+  if (!chosen || complete(standings_[*chosen])) return {};
+  return Wanted{*chosen, next_prompt(standings_[*chosen])};
+}
+
+/// What is expected to come nearest to the goal: where nothing reaches it, by how much it is missed.
+std::optional<size_t> SettingSearch::nearest() const {
+  const auto score = [&](const Standing& each) {
+    return has_time(each) ? std::pair(1, each.psnr.mean) : std::pair(0, -each.seconds);
+  };
+  std::optional<size_t> nearest;
+  for (size_t i = 0; i < standings_.size(); ++i)
+    if (!nearest || score(standings_[i]) > score(standings_[*nearest])) nearest = i;
+  return nearest;
+}
+
+std::optional<size_t> SettingSearch::best() const {
+  const auto score = [&](const Standing& standing) {
+    const bool held = holds(standing);
+    if (held && !goal_.at_most) return std::pair(2, -standing.seconds);
+    if (held) return std::pair(2, standing.psnr.mean);
+    return has_time(standing) ? std::pair(1, standing.psnr.mean) : std::pair(0, -standing.seconds);
+  };
+  std::optional<size_t> best;
+  for (size_t i = 0; i < standings_.size(); ++i) {
+    if (standings_[i].videos.empty()) continue;
+    if (!best || score(standings_[i]) > score(standings_[*best])) best = i;
+  }
+  return best;
+}
+
+}  // namespace sparsereel::app::tuning

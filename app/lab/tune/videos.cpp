@@ -1,0 +1,230 @@
+// A pipeline at a time has its transformer in memory.
+#include "app/lab/tune/videos.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "app/jobs/interrupt.h"
+#include "app/lab/bench/rows.h"
+#include "app/lab/measure/quality.h"
+#include "app/lab/measure/timing.h"
+
+namespace sparsereel::app::tuning {
+namespace {
+
+using attention::Mode;
+using bench::Combination;
+
+/// Steps are timed for so long, but so many at least and at most.
+constexpr double kTimingSeconds = 3;
+constexpr int64_t kLeastTimed = 3, kMostTimed = 9;
+constexpr const char* kFullWeights = "auto";
+
+}  // namespace
+
+VideoRuns::VideoRuns(const TunePlan& plan, const models::Plan& untuned, const Pipelines& pipelines,
+                     RunProgress& progress, const Deadline& deadline, OwnState& own)
+    : plan_(plan), untuned_(untuned), pipelines_(pipelines), progress_(progress), deadline_(deadline), own_(own) {}
+
+void VideoRuns::poll() {
+  progress_.stop_if_interrupted();
+  deadline_.check();
+}
+
+void VideoRuns::require_time(double seconds) const {
+  if (seconds > deadline_.left()) throw OutOfTime{};
+}
+
+/// As `bench quality` does, the seed grows by one from prompt to prompt.
+models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) const {
+  models::Plan plan = untuned_;
+  plan.prompt = plan_.prompts.at(prompt);
+  plan.seed += prompt;
+  plan.attention_mode = combination.mode;
+  if (combination.sparse()) plan.attention_policy = combination.policy;
+  plan.cache = combination.cache;
+  return plan;
+}
+
+Combination VideoRuns::combination_of(const Candidate& candidate) const {
+  Combination combination{.mode = candidate.mode,
+                          .policy = untuned_.attention_policy,
+                          .order = untuned_.token_order,
+                          .cache = candidate.cache,
+                          .weights = candidate.weights};
+  if (candidate.topk) {
+    combination.policy.defaults.selection = attention::Selection::topk;
+    combination.policy.defaults.topk = *candidate.topk;
+  }
+  if (candidate.block_error) {
+    combination.policy.defaults.selection = attention::Selection::block_error;
+    combination.policy.defaults.block_error = *candidate.block_error;
+  }
+  combination.policy.dense_steps = candidate.sparse() ? candidate.dense.of(untuned_.num_inference_steps) : 0;
+  return combination;
+}
+
+void VideoRuns::encode_prompts() {
+  std::vector<models::Plan> plans;
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
+    plans.push_back(plan_of({.mode = Mode::full}, prompt));
+  texts_ = encode_texts(*pipelines_.begin()->second, plans, *plan_.pictures, progress_, [this](int64_t) { poll(); });
+}
+
+models::Pipeline& VideoRuns::with_transformer(const std::string& weights) {
+  for (const auto& [name, pipeline] : pipelines_)
+    if (name != weights) pipeline->release_transformer();
+  models::Pipeline& pipeline = *pipelines_.at(weights);
+  load_transformer(pipeline, progress_);
+  return pipeline;
+}
+
+std::unique_ptr<models::Denoising> VideoRuns::start(const Combination& combination, size_t prompt) {
+  return with_transformer(combination.weights).start_denoising(plan_of(combination, prompt), texts_.at(prompt));
+}
+
+void VideoRuns::make_references() {
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+    at::Tensor& latents = own_.state.latents[static_cast<int64_t>(prompt)];
+    if (latents.defined()) continue;
+    own_.state.latents.erase(static_cast<int64_t>(prompt));
+    const auto denoising = start({.mode = Mode::full, .order = untuned_.token_order, .weights = kFullWeights}, prompt);
+    progress_.stage("full attention, prompt " + std::to_string(prompt + 1) + " of " +
+                    std::to_string(plan_.prompts.size()));
+    require_time(step_seconds_ * static_cast<double>(denoising->steps()));
+    const auto begun = std::chrono::steady_clock::now();
+    while (!denoising->finished()) {
+      progress_.round(denoising->done(), denoising->steps());
+      deadline_.check();
+      denoising->step();
+    }
+    step_seconds_ = seconds_since(begun) / static_cast<double>(denoising->steps());
+    own_.state.latents[static_cast<int64_t>(prompt)] = denoising->latents().to(at::kCPU, at::kFloat).contiguous();
+    save();
+  }
+}
+
+/// Milliseconds of a few steps of each; the first ones warm up.
+std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combination>& all) {
+  std::vector<std::vector<double>> milliseconds(all.size());
+  std::vector<std::unique_ptr<models::Denoising>> runs(all.size());
+  const int64_t rounds = std::min(kMostTimed, untuned_.num_inference_steps);
+  const auto begun = std::chrono::steady_clock::now();
+  for (int64_t round = -1; round < rounds; ++round) {
+    progress_.round(round + 1, rounds + 1);
+    if (round >= kLeastTimed && seconds_since(begun) > kTimingSeconds) break;
+    for (size_t i = 0; i < all.size(); ++i) {
+      deadline_.check();
+      if (round <= 0) runs[i] = start(all[i], 0);
+      runs[i]->load_expert();  // no part of the step
+      const double taken = milliseconds_of(pipelines_.at(all[i].weights)->device(), [&] { runs[i]->step(); });
+      if (round >= 0) milliseconds[i].push_back(taken);
+    }
+  }
+  return milliseconds;
+}
+
+void VideoRuns::time_steps(const std::string& weights, const std::vector<std::optional<double>>& topks) {
+  std::vector<Candidate> kinds = {{.mode = Mode::quantized, .weights = weights}};
+  kinds.push_back({.mode = Mode::full, .weights = weights});
+  for (const std::optional<double>& topk : topks) kinds.push_back({.topk = topk, .weights = weights});
+  std::vector<Combination> missing;
+  const bench::StepTimes known = times();
+  for (const Candidate& kind : kinds)
+    if (Combination each = combination_of(kind); !cost_of(each, known)) missing.push_back(std::move(each));
+  if (missing.empty()) return;
+  with_transformer(weights);
+  progress_.stage("time steps");
+  const auto taken = take_turns(missing);
+  for (size_t i = 0; i < missing.size(); ++i) {
+    Row row = bench::step_row(missing[i]);
+    row.update({{"ms", spread(taken[i]).median}, {"layers", pipelines_.at(weights)->spec().layers}});
+    own_.state.steps.push_back(std::move(row));
+  }
+  save();
+}
+
+bench::StepTimes VideoRuns::times() const {
+  bench::StepTimes times;
+  for (const Row& row : own_.state.steps) times.steps.push_back({row, row.at("layers").get<int64_t>(), ""});
+  return times;
+}
+
+at::Tensor VideoRuns::decode(const at::Tensor& latents) {
+  models::Run run;
+  run.cancelled = [this] { return interrupted() || deadline_.left() <= 0; };
+  const auto begun = std::chrono::steady_clock::now();
+  try {
+    at::Tensor frames = pipelines_.begin()->second->decode(latents, untuned_.vae_tiling, run).frames;
+    decode_seconds_ = seconds_since(begun);
+    return frames;
+  } catch (const models::Cancelled&) {
+    poll();  // says why
+    throw;
+  }
+}
+
+const at::Tensor& VideoRuns::reference(size_t prompt) {
+  at::Tensor& frames = references_[prompt];
+  if (!frames.defined()) frames = decode(own_.state.latents.at(static_cast<int64_t>(prompt)));
+  return frames;
+}
+
+Seen VideoRuns::compare(const Candidate& candidate, size_t prompt, const attention::Policy* policy) {
+  Combination combination = combination_of(candidate);
+  if (policy != nullptr) {
+    const int64_t dense_steps = combination.policy.dense_steps;
+    combination.policy = *policy;
+    combination.policy.dense_steps = dense_steps;
+  }
+  const at::Tensor& expected = reference(prompt);
+  const auto denoising = start(combination, prompt);
+  progress_.stage(name(candidate) + ", prompt " + std::to_string(prompt + 1));
+  require_time(decode_seconds_);
+  while (!denoising->finished()) {
+    progress_.round(denoising->done(), denoising->steps());
+    deadline_.check();
+    denoising->step();
+  }
+  const models::AttentionRun& run = denoising->attention();
+  const Nearness near = nearness(decode(denoising->latents().to(at::kCPU, at::kFloat).contiguous()), expected,
+                                 pipelines_.begin()->second->device());
+  return {.psnr = near.psnr,
+          .ssim = near.ssim,
+          .computed_steps = static_cast<double>(models::computed_steps(run)),
+          .computed_dense_steps = static_cast<double>(models::computed_dense_steps(run)),
+          .share = models::kept_share(run).value_or(1)};
+}
+
+double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy& policy) {
+  Combination own = combination_of(candidate), by_head = own;
+  by_head.policy = policy;
+  for (Combination* each : {&own, &by_head}) {
+    each->cache = {};
+    each->policy.dense_steps = 0;
+  }
+  with_transformer(candidate.weights);
+  progress_.stage("time steps");
+  const auto taken = take_turns({own, by_head});
+  return spread(taken[0]).median / spread(taken[1]).median;
+}
+
+std::optional<StepCost> cost_of(const Combination& combination, const bench::StepTimes& times) {
+  const auto seconds_of = [&](double computed, double dense, int64_t steps) {
+    Row row = bench::fields_of(combination);
+    row.update({{"computed_steps", computed}, {"computed_dense_steps", dense}});
+    times.fill(row, steps);
+    return number_of(row, "denoise_seconds");
+  };
+  const auto own = seconds_of(1, 0, 1), with_reused = seconds_of(1, 0, 2);
+  const auto every_block = combination.policy.dense_steps > 0 ? seconds_of(1, 1, 1) : own;
+  if (!own || !with_reused || !every_block) return {};
+  StepCost cost{.own = *own * 1000, .every_block = *every_block * 1000, .reused = (*with_reused - *own) * 1000};
+  const bool bounded = combination.sparse() && !combination.by_head() &&
+                       combination.policy.defaults.selection == attention::Selection::block_error;
+  if (bounded) cost.by_share = times.by_share(bench::fields_of(combination));
+  return cost;
+}
+
+}  // namespace sparsereel::app::tuning

@@ -1,0 +1,74 @@
+// Rules as texts.
+#include "models/request/cache_rule.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "hilbert/error.h"
+#include "hilbert/exact_text.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames = {"first-block", "forecast", "steps"};  // in CacheKind's order
+
+CacheKind parse_kind(const std::string& word, const std::string& text) {
+  const auto found = std::ranges::find(kNames, word);
+  if (found != kNames.end()) return static_cast<CacheKind>(found - kNames.begin());
+  throw bad_option("cache", text + ": " + word + " is no kind of cache",
+                   "use first-block, forecast or steps, as in forecast:0.1 or steps:20");
+}
+
+double parse_threshold(const std::string& number, const std::string& text) {
+  double threshold = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, code] = std::from_chars(number.data(), end, threshold);
+  if (code == std::errc() && stop == end && std::isfinite(threshold) && threshold >= 0) return threshold;
+  throw bad_option("cache", text + ": a finite number from 0 up is needed",
+                   "use 0 for no cache, 0.05 to 0.2 as usual values");
+}
+
+int64_t parse_steps(const std::string& number, const std::string& text) {
+  int64_t steps = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, code] = std::from_chars(number.data(), end, steps);
+  if (code == std::errc() && stop == end && steps > 0) return steps;
+  throw bad_option("cache", text + ": a whole number of steps from 1 up is needed",
+                   "give how many of the run's steps are computed, as in steps:20");
+}
+
+}  // namespace
+
+std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
+  if (kind != CacheKind::steps) return step < first.of(run_steps) ? std::optional(false) : std::nullopt;
+  if (steps >= run_steps || step == 0) return false;
+  const int64_t gaps = steps - 1, last = run_steps - 1;
+  if (gaps == 0) return true;
+  // Computed are round(k * last / gaps); the k that comes nearest to this step is round(step * gaps / last).
+  const int64_t k = (2 * step * gaps + last) / (2 * last);
+  return (2 * k * last + gaps) / (2 * gaps) != step;
+}
+
+std::string name(const CacheRule& rule) {
+  const std::string kind(kNames.at(static_cast<size_t>(rule.kind)));
+  if (rule.kind == CacheKind::steps) return kind + ":" + std::to_string(rule.steps);
+  const std::string text = kind + ":" + exact_text(rule.threshold);
+  return rule.first == FirstSteps{} ? text : text + ":" + name(rule.first);
+}
+
+CacheRule parse_cache_rule(const std::string& text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return {.threshold = parse_threshold(text, text)};
+  const CacheKind kind = parse_kind(text.substr(0, colon), text);
+  const std::string number = text.substr(colon + 1);
+  if (kind == CacheKind::steps) return {.kind = kind, .steps = parse_steps(number, text)};
+  const size_t second = number.find(':');
+  CacheRule rule{.kind = kind, .threshold = parse_threshold(number.substr(0, second), text)};
+  if (second != std::string::npos) rule.first = parse_first_steps(number.substr(second + 1), "cache");
+  return rule;
+}
+
+}  // namespace sparsereel::models

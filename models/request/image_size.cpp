@@ -1,0 +1,53 @@
+// What authors of a model call best_output_size(), in whole numbers.
+#include "models/request/image_size.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsereel::models {
+namespace {
+
+int64_t on_grid(int64_t length, int64_t step) {
+  return std::max(length / step, int64_t{1}) * step;
+}
+
+/// The longest side of a shape of this area, whose other one is `other` to its `one`.
+int64_t side_of(int64_t area, int64_t one, int64_t other) {
+  const auto fits = [&](int64_t side) {
+    return static_cast<long double>(side) * static_cast<long double>(side) * static_cast<long double>(other) <=
+           static_cast<long double>(area) * static_cast<long double>(one);
+  };
+  auto side = static_cast<int64_t>(
+      std::sqrt(static_cast<double>(area) * static_cast<double>(one) / static_cast<double>(other)));
+  while (side > 1 && !fits(side)) --side;
+  while (fits(side + 1)) ++side;
+  return side;
+}
+
+/// How much longer one side is than in the image's shape.
+double distortion(const PixelSize& size, const PixelSize& image) {
+  const double ratio = static_cast<double>(size.width) * static_cast<double>(image.height) /
+                       (static_cast<double>(size.height) * static_cast<double>(image.width));
+  return std::max(ratio, 1 / ratio);
+}
+
+}  // namespace
+
+PixelSize size_like(const PixelSize& image, int64_t area, const PixelSize& grid, const PixelSize& largest) {
+  const int64_t width = side_of(area, image.width, image.height), height = side_of(area, image.height, image.width);
+  PixelSize wide, high;
+  wide.width = on_grid(std::min(width, area / grid.height), grid.width);
+  wide.height = on_grid(area / wide.width, grid.height);
+  high.height = on_grid(std::min(height, area / grid.width), grid.height);
+  high.width = on_grid(area / high.height, grid.width);
+  PixelSize size = distortion(wide, image) < distortion(high, image) ? wide : high;
+  if (largest.width > 0 && size.width > largest.width)
+    size = {.height = on_grid(largest.width * image.height / image.width, grid.height),
+            .width = on_grid(largest.width, grid.width)};
+  if (largest.height > 0 && size.height > largest.height)
+    size = {.height = on_grid(largest.height, grid.height),
+            .width = on_grid(largest.height * image.width / image.height, grid.width)};
+  return size;
+}
+
+}  // namespace sparsereel::models

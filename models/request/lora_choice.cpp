@@ -1,0 +1,123 @@
+#include "models/request/lora_choice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// The commas in a file's name that are looked for.
+constexpr size_t kMostCommas = 16;
+
+bool names_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+std::optional<double> parse_scale(std::string_view text) {
+  double scale = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
+  const bool whole = error == std::errc{} && stop == text.data() + text.size();
+  return whole && fits_float(scale) ? std::optional(scale) : std::nullopt;
+}
+
+/// Takes what follows the last `mark` off the text, unless it holds one of `not_in`: then that is a part of the name.
+std::optional<std::string> take_end(std::string& text, char mark, const char* not_in) {
+  const size_t at = text.rfind(mark);
+  if (at == std::string::npos || text.find_first_of(not_in, at) != std::string::npos) return std::nullopt;
+  std::string end = text.substr(at + 1);
+  text.resize(at);
+  return end;
+}
+
+Error refusal(const std::string& text, const std::string& problem) {
+  return bad_option("lora", text + ": " + problem, "write FILE, FILE:0.8, or FILE@high:0.8 for one of two experts");
+}
+
+/// Parses the marks alone, without a look at the disk.
+LoraChoice parse_marks(const std::string& text) {
+  LoraChoice choice;
+  std::string rest = text;
+  if (const auto scale = take_end(rest, ':', "/")) {
+    const auto number = parse_scale(*scale);
+    if (!number) throw refusal(text, "no such file, and what follows the colon is no finite number that a float holds");
+    choice.scale = *number;
+  }
+  choice.expert = take_end(rest, '@', "./:").value_or("");
+  if (rest.empty()) throw refusal(text, "names no file");
+  choice.file = rest;
+  return choice;
+}
+
+/// The choice that the text is where it ends in a scale, in an expert, or in both; nothing where it does not.
+std::optional<LoraChoice> reading(std::string text, bool with_scale, bool with_expert) {
+  LoraChoice choice;
+  if (with_scale) {
+    const auto end = take_end(text, ':', "/");
+    const auto scale = end ? parse_scale(*end) : std::nullopt;
+    if (!scale) return std::nullopt;
+    choice.scale = *scale;
+  }
+  if (with_expert) {
+    const auto expert = take_end(text, '@', "./:");
+    if (!expert) return std::nullopt;
+    choice.expert = *expert;
+  }
+  choice.file = text;
+  return choice;
+}
+
+/// The choice of a file that is there, whose name may hold the marks, too; nothing where there is no such file.
+std::optional<LoraChoice> parse_existing(const std::string& text) {
+  for (const bool with_scale : {false, true})
+    for (const bool with_expert : {false, true})
+      if (auto choice = reading(text, with_scale, with_expert); choice && names_file(choice->file)) return choice;
+  return std::nullopt;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  return begin == std::string::npos ? "" : text.substr(begin, end + 1 - begin);
+}
+
+/// The choice that begins at `begin`, which becomes the place behind its comma: the longest one that names a file that
+/// is there, else what stands before the next comma.
+LoraChoice take_choice(const std::string& text, size_t& begin) {
+  const size_t first_end = std::min(text.find(',', begin), text.size());
+  std::vector<size_t> ends = {first_end};
+  while (ends.back() < text.size() && ends.size() <= kMostCommas)
+    ends.push_back(std::min(text.find(',', ends.back() + 1), text.size()));
+  const size_t start = begin;
+  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
+    begin = *end + 1;
+    if (auto choice = parse_existing(trimmed(text.substr(start, *end - start)))) return *choice;
+  }
+  return parse_marks(trimmed(text.substr(start, first_end - start)));
+}
+
+}  // namespace
+
+std::vector<LoraChoice> parse_loras(const std::string& text) {
+  std::vector<LoraChoice> loras;
+  for (size_t begin = 0; begin < text.size();) loras.push_back(take_choice(text, begin));
+  return loras;
+}
+
+std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths) {
+  std::ostringstream text;
+  for (const LoraChoice& lora : loras) {
+    text << (text.tellp() > 0 ? "," : "");
+    text << (whole_paths ? lora.file : lora.file.filename()).string();
+    if (!lora.expert.empty()) text << "@" << lora.expert;
+    if (lora.scale != 1) text << ":" << nlohmann::json(lora.scale).dump();  // the shortest that reads back alike
+  }
+  return text.str();
+}
+
+}  // namespace sparsereel::models

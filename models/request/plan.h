@@ -1,0 +1,72 @@
+// What is made of a request: every value settled, and what is impossible. No torch, and no tensors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attention/policies/policy.h"
+#include "hilbert/token_order.h"
+#include "models/request/cache_rule.h"
+#include "models/request/request.h"
+#include "models/request/spec.h"
+
+namespace sparsereel::models {
+
+struct Plan {
+  // What the pipeline is.
+  std::string device;                 // "cpu", "cuda"
+  std::string dtype, vae_dtype;       // "fp32", "bf16", "fp16"
+  bool encodes_in_vae_dtype = false;  // images, as was asked for; else in fp32, rounded to TF32 on a GPU
+  bool fp8_weights = false, fp8_text_weights = false;
+  std::map<std::string, std::string> files;  // of weights, as in the request
+  std::vector<LoraChoice> loras;
+
+  std::string prompt, negative_prompt;
+  int64_t max_sequence_length = 0;
+  int64_t width = 0, height = 0, num_frames = 0;
+  LatentSize latent;
+  int64_t decoded_frames = 0;     // may differ from num_frames; see frame_count_warning()
+  std::string image, last_image;  // as in the request
+  ResizeRule resize = ResizeRule::cover;
+  std::optional<PixelSize> image_size;  // of the first, whose shape the video has; unset: it has the one asked for
+  uint64_t seed = 42;
+  int64_t num_inference_steps = 0;
+  std::vector<double> sigmas;              // as in the request; empty where the sampler takes none
+  double guidance_scale = 0;               // guidance runs where it is above 1
+  std::optional<double> guidance_scale_2;  // of the second expert, where there is one
+  bool use_dynamic_cfg = false;
+  GuidancePasses guidance_passes = GuidancePasses::batched;
+  std::string scheduler;             // class
+  std::optional<double> flow_shift;  // of a sampler that has one
+  CacheRule cache;                   // off where it could reuse nothing
+  attention::Mode attention_mode = attention::Mode::full;
+  attention::Policy attention_policy;
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  VaeTiling vae_tiling = VaeTiling::automatic;
+
+  bool is_guided() const { return guidance_scale > 1; }
+};
+
+/// The longest prompt and negative prompt: no text encoder reads a hundredth of it, and both travel with the video.
+constexpr uint64_t kMostPromptBytes = 1 << 20;
+
+/// What the model alone decides of it: all but Plan's members of the pipeline and the attention's mode. Throws as
+/// Pipeline::resolve().
+Plan resolve_request(const Request& request, const ModelSpec& spec);
+
+/// Which images there are.
+struct GivenImages {
+  bool first = false, last = false;
+};
+
+/// Throws Error (field image or last_image) where the model cannot use them in a video of so many latent frames, or
+/// lacks one.
+void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
+
+/// What the run's sampler is made with.
+SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
+
+}  // namespace sparsereel::models

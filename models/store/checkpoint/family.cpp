@@ -1,0 +1,96 @@
+// Looks families up, and fills in what their rows say of every checkpoint alike.
+#include "models/store/checkpoint/family.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "models/request/sampling.h"
+#include "models/store/checkpoint/checkpoint.h"
+
+namespace sparsereel::models {
+namespace {
+
+std::vector<Family>& table() {
+  static std::vector<Family> rows = published_families();
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<Family>& families() {
+  return table();
+}
+
+Error unsupported_part(const std::filesystem::path& file, const std::string& role, const std::string& model) {
+  return bad_file(file.string(), "is a " + role + " of " + model + ", which is not supported",
+                  "use the weights of text to video");
+}
+
+void add_family(Family row) {
+  table().push_back(std::move(row));
+}
+
+const Part& Family::part(std::string_view role) const {
+  return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });
+}
+
+std::vector<std::string> Family::classes() const {
+  std::vector<std::string> all = {pipeline_class};
+  all.insert(all.end(), other_classes.begin(), other_classes.end());
+  return all;
+}
+
+bool has_weights(std::string_view role) {
+  return role != "scheduler" && role != "tokenizer" && role != "image_processor";
+}
+
+const Family* find_family(std::string_view pipeline_class) {
+  for (const Family& family : families())
+    if (family.pipeline_class == pipeline_class || std::ranges::count(family.other_classes, pipeline_class) > 0)
+      return &family;
+  return nullptr;
+}
+
+ModelSpec describe(const Checkpoint& checkpoint) {
+  const Family& family = *find_family(checkpoint.pipeline_class());
+  ModelSpec spec = family.describe(checkpoint);
+  spec.transformer_class = checkpoint.component_class(spec.experts.front().role);
+  spec.samplers = family.samplers;
+  spec.prompt = family.prompt;
+  spec.defaults.sampler = checkpoint.component_class("scheduler");
+  std::string file;
+  const nlohmann::json scheduler = checkpoint.config("scheduler", &file);
+  spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
+  return spec;
+}
+
+std::vector<std::string> architecture_keys() {
+  std::set<std::string> keys;
+  for (const Family& family : families()) {
+    for (const Part& part : family.parts) keys.insert(part.role);
+    keys.insert(family.settings.begin(), family.settings.end());
+  }
+  keys.erase("tokenizer");
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<std::string> all_marks() {
+  std::set<std::string> marks;
+  for (const Family& family : families()) marks.insert(family.marks.begin(), family.marks.end());
+  return {marks.begin(), marks.end()};
+}
+
+std::vector<SamplerSpec> all_samplers() {
+  std::vector<SamplerSpec> all;
+  for (const Family& family : families()) {
+    for (const SamplerSpec& sampler : family.samplers) {
+      const auto same = [&](const SamplerSpec& each) { return each.class_name == sampler.class_name; };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(sampler);
+    }
+  }
+  return all;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,75 @@
+#include "models/store/checkpoint/format_name.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <map>
+#include <regex>
+
+#include "models/store/checkpoint/quantization.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// "Q4_K_M" of "video-14b-q4_k_m.gguf"; empty where the name has nothing like it.
+std::string mixture_in(const std::filesystem::path& file) {
+  static const std::regex kMixture("[-_.](q[2-8]_(k(_[sml])?|[01])|iq4_(nl|xs))[-_.]", std::regex::icase);
+  std::smatch found;
+  const std::string name = file.filename().string();
+  if (!std::regex_search(name, found, kMixture)) return {};
+  std::string mixture = found[1];
+  std::ranges::transform(mixture, mixture.begin(), [](unsigned char c) { return std::toupper(c); });
+  return mixture;
+}
+
+std::string usual_name(Dtype dtype, bool scaled, const std::filesystem::path& file) {
+  switch (dtype) {
+    case Dtype::f32:
+      return "fp32";
+    case Dtype::f16:
+      return "fp16";
+    case Dtype::bf16:
+      return "bf16";
+    case Dtype::f8_e4m3:
+      return scaled ? "fp8_scaled" : "fp8_e4m3fn";
+    case Dtype::f8_e5m2:
+      return scaled ? "fp8_scaled" : "fp8_e5m2";
+    case Dtype::i8:
+    case Dtype::u8:
+      return "int8";
+    default:
+      break;
+  }
+  const std::string mixture = is_packed(dtype) ? mixture_in(file) : "";
+  return mixture.empty() ? std::string(name(dtype)) : mixture;
+}
+
+}  // namespace
+
+bool is_scale(const std::string& name) {
+  return is_about_quantization(name) || name.ends_with(".scale_weight") || name.ends_with(".weight_scale");
+}
+
+bool has_scale(const TensorTable& tensors, const std::string& name) {
+  return std::ranges::any_of(scale_names(name), [&](const std::string& scale) { return tensors.contains(scale); });
+}
+
+WeightsFormat format_of(const Component& component) {
+  std::map<Dtype, uint64_t> bytes;
+  uint64_t all_bytes = 0, elements = 0;
+  bool scaled = false;
+  for (const auto& [tensor, place] : component.tensors) {
+    if (is_scale(tensor)) continue;
+    const TensorEntry& entry = *place.second;
+    bytes[entry.dtype] += entry.bytes;
+    all_bytes += entry.bytes;
+    elements += entry.elements();
+    scaled = scaled || (size_of(entry.dtype) == 1 && has_scale(component.tensors, tensor));
+  }
+  if (elements == 0) return {};
+  const auto most = std::ranges::max_element(bytes, {}, [](const auto& each) { return each.second; });
+  return {.name = usual_name(most->first, scaled, component.origin),
+          .bits = 8 * static_cast<double>(all_bytes) / static_cast<double>(elements)};
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,22 @@
+// The short name of the format that a part's weights are stored in. No torch.
+#pragma once
+
+#include <string>
+
+#include "models/store/checkpoint/checkpoint.h"
+
+namespace sparsereel::models {
+
+struct WeightsFormat {
+  std::string name;  // "fp16", "bf16", "fp8_scaled", "fp8_e4m3fn", "Q4_K_M"
+  double bits = 0;   // of a weight, on average over all of them
+};
+
+/// By the type that most bytes have. A GGUF's mixture (the M of Q4_K_M) is told by its file's name alone.
+WeightsFormat format_of(const Component& component);
+
+/// Returns true for the name of a scale, or of another tensor that only describes quantised weights.
+bool is_scale(const std::string& name);
+bool has_scale(const TensorTable& tensors, const std::string& name);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,65 @@
+// Feeds configs and weight headers to SHA-256.
+#include "models/store/checkpoint/model_hash.h"
+
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/part_files.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// Every part ends with a byte that no text holds, so that parts cannot run into each other.
+void add(Sha256& hash, const std::string& part) {
+  hash.update(part);
+  hash.update(std::string_view("\0", 1));
+}
+
+/// The folder's own goes without saying, and one in a file of weights with that.
+void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
+  const auto place = checkpoint.other_tokenizer();
+  if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;
+  add(hash, sha256_of_file(file_of(*place)));
+}
+
+}  // namespace
+
+void add_header(Sha256& hash, const TensorFile& file) {
+  add(hash, std::to_string(std::filesystem::file_size(file.path())));
+  for (const TensorEntry& entry : file.entries()) {
+    std::string line = entry.name + " " + std::to_string(static_cast<int>(entry.dtype)) + " " +
+                       std::to_string(entry.offset) + " " + std::to_string(entry.bytes);
+    for (const int64_t size : entry.shape) line += " " + std::to_string(size);
+    for (const int64_t stride : entry.strides) line += " / " + std::to_string(stride);
+    add(hash, line);
+  }
+}
+
+std::string model_hash(const Checkpoint& checkpoint) {
+  Sha256 hash;
+  add(hash, checkpoint.pipeline_class());
+  for (const std::string& setting : find_family(checkpoint.pipeline_class())->settings) {
+    const nlohmann::json value = checkpoint.setting(setting);
+    if (!value.is_null()) add(hash, setting + " " + value.dump());
+  }
+  for (const std::string& name : checkpoint.roles()) {
+    add(hash, name + " " + checkpoint.component_class(name));
+    if (name == "tokenizer") {  // it has no config.json of its own
+      add_other_tokenizer(hash, checkpoint);
+      continue;
+    }
+    add(hash, checkpoint.config(name).dump());
+    if (!has_weights(name)) continue;
+    const Component component = checkpoint.component(name);
+    if (component.random_seed) add(hash, "random weights of seed " + std::to_string(*component.random_seed));
+    if (component.by_itself) {
+      add(hash, weights_hash(component));
+      continue;
+    }
+    for (const auto& file : component.files) {
+      add(hash, file->path().filename().string());
+      add_header(hash, *file);
+    }
+  }
+  return hash.hex();
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,78 @@
+#include "models/store/checkpoint/part_files.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "models/files/sha256.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/format_name.h"
+#include "models/store/checkpoint/model_hash.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr uint64_t kMostElements = 1 << 15;  // six rows of 5120, as a block's modulation has
+
+bool is_small(const TensorEntry& entry) {
+  return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
+}
+
+}  // namespace
+
+std::string types_of(const TensorTable& tensors) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [tensor, place] : tensors)
+    if (!is_scale(tensor))
+      ++counts[std::string(name(place.second->dtype)) + (has_scale(tensors, tensor) ? " with scales" : "")];
+  std::vector<std::pair<int64_t, std::string>> types;
+  for (const auto& [type, count] : counts) types.emplace_back(-count, type);
+  std::ranges::sort(types);
+  std::string text;
+  for (const auto& [count, type] : types) text += (text.empty() ? "" : ", ") + type + " " + std::to_string(-count);
+  return text;
+}
+
+std::string weights_hash(const Component& component) {
+  Sha256 hash;
+  for (const auto& file : component.files) add_header(hash, *file);
+  for (const auto& [tensor, place] : component.tensors) {
+    if (!is_small(*place.second)) continue;
+    const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
+    hash.update(data.data(), data.size());
+  }
+  return hash.hex();
+}
+
+std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
+  std::vector<PartFile> files;
+  for (const std::string& role : checkpoint.roles()) {
+    if (!has_weights(role)) continue;
+    const Component& component = checkpoint.component(role);
+    if (!component.by_itself) continue;
+    PartFile file{.role = role,
+                  .path = component.origin,
+                  .format = types_of(component.tensors),
+                  .sha256 = weights_hash(component)};
+    for (const auto& each : component.files) file.bytes += std::filesystem::file_size(each->path());
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+nlohmann::json shown(const std::vector<PartFile>& files) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const PartFile& file : files)
+    all[file.role] = {{"path", file.path.string()}, {"bytes", file.bytes}, {"format", file.format}};
+  return all;
+}
+
+nlohmann::json remembered(const std::vector<PartFile>& files) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const PartFile& file : files)
+    all[file.role] = {{"name", file.path.filename().string()}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+  return all;
+}
+
+}  // namespace sparsereel::models

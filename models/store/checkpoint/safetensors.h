@@ -1,0 +1,49 @@
+// The safetensors format (https://github.com/huggingface/safetensors, "Format"): parser and writer. No torch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/files/atomic_file.h"
+#include "models/store/checkpoint/tensor_file.h"
+
+namespace sparsereel::models {
+
+/// Parses and checks the header at the start of a file of file_size bytes; `file` holds at least its first
+/// min(file_size, 8 + header length) bytes. Every offset, dtype and shape is checked: in range, no overlap, no hole,
+/// size = product of the shape. Throws Error naming `path` and the tensor. The fuzz entry.
+TensorList parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size, const std::string& path);
+
+/// A tensor to be written; data is contiguous, row-major, little-endian.
+struct TensorView {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+/// Writes atomically (temporary file beside it, fsync, rename): the file appears whole or not at all.
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// A file of one tensor whose data comes piece by piece. Atomic likewise: nothing is there before commit().
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, const std::string& name, Dtype dtype,
+                    const std::vector<int64_t>& shape);
+  /// The next bytes.
+  void append(std::span<const std::byte> data);
+  /// Once the tensor is complete, which is the caller's concern. Returns the file's size in bytes.
+  uint64_t commit();
+
+ private:
+  AtomicFile file_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace sparsereel::models

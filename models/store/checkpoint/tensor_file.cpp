@@ -1,0 +1,193 @@
+// Maps a file and finds tensors in it.
+#include "models/store/checkpoint/tensor_file.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "hilbert/error.h"
+#include "models/files/json_text.h"
+#include "models/store/checkpoint/gguf.h"
+#include "models/store/checkpoint/safetensors.h"
+#include "models/store/checkpoint/torch_zip.h"
+
+namespace sparsereel::models {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tensors are little-endian and used as they lie in the file");
+
+struct DtypeInfo {
+  Dtype dtype;
+  std::string_view name;
+  Block block;
+};
+constexpr std::array kDtypes = {
+    DtypeInfo{Dtype::f64, "F64", {1, 8}},         DtypeInfo{Dtype::f32, "F32", {1, 4}},
+    DtypeInfo{Dtype::f16, "F16", {1, 2}},         DtypeInfo{Dtype::bf16, "BF16", {1, 2}},
+    DtypeInfo{Dtype::i64, "I64", {1, 8}},         DtypeInfo{Dtype::i32, "I32", {1, 4}},
+    DtypeInfo{Dtype::i16, "I16", {1, 2}},         DtypeInfo{Dtype::i8, "I8", {1, 1}},
+    DtypeInfo{Dtype::u8, "U8", {1, 1}},           DtypeInfo{Dtype::boolean, "BOOL", {1, 1}},
+    DtypeInfo{Dtype::f8_e4m3, "F8_E4M3", {1, 1}}, DtypeInfo{Dtype::f8_e5m2, "F8_E5M2", {1, 1}},
+    DtypeInfo{Dtype::q4_0, "Q4_0", {32, 18}},     DtypeInfo{Dtype::q4_1, "Q4_1", {32, 20}},
+    DtypeInfo{Dtype::q5_0, "Q5_0", {32, 22}},     DtypeInfo{Dtype::q5_1, "Q5_1", {32, 24}},
+    DtypeInfo{Dtype::q8_0, "Q8_0", {32, 34}},     DtypeInfo{Dtype::q2_k, "Q2_K", {256, 84}},
+    DtypeInfo{Dtype::q3_k, "Q3_K", {256, 110}},   DtypeInfo{Dtype::q4_k, "Q4_K", {256, 144}},
+    DtypeInfo{Dtype::q5_k, "Q5_K", {256, 176}},   DtypeInfo{Dtype::q6_k, "Q6_K", {256, 210}},
+    DtypeInfo{Dtype::iq4_nl, "IQ4_NL", {32, 18}}, DtypeInfo{Dtype::iq4_xs, "IQ4_XS", {256, 136}},
+};
+static_assert([] {
+  for (size_t i = 0; i < kDtypes.size(); ++i)
+    if (static_cast<size_t>(kDtypes[i].dtype) != i) return false;
+  return kDtypes.back().dtype == Dtype::iq4_xs;
+}());
+
+const DtypeInfo& info(Dtype dtype) {
+  return kDtypes[static_cast<size_t>(dtype)];
+}
+
+/// a * b, or nothing where it does not fit into an int64.
+std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
+  if (b != 0 && a > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / b) return std::nullopt;
+  return a * b;
+}
+
+/// Files that come under the names of weights and are none. A file of safetensors has the brace of its header at
+/// byte 8.
+struct OtherFormat {
+  size_t place;
+  std::string_view mark;
+  const char *what, *remedy;
+};
+constexpr const char* kUnpack = "unpack it, and give the file of weights in it";
+constexpr const char* kDownloadFile =
+    "download the file itself: the page or the answer of a server was saved in its place";
+constexpr const char* kSaveTensors =
+    "load it with torch.load(path, weights_only=True), and save the tensors with safetensors.torch.save_file()";
+constexpr OtherFormat kOtherFormats[] = {
+    {0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9", "is a file of torch.save() in its format from before version 1.6",
+     kSaveTensors},
+    {0, "\x80\x02", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "\x80\x03", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "\x80\x04\x95", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "\x80\x05\x95", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
+    {0, "<!", "is a web page, no weights", kDownloadFile},
+    {0, "<html", "is a web page, no weights", kDownloadFile},
+    {0, "<?xml", "is a text in XML, no weights", kDownloadFile},
+    {0, "{\"", "is a text in JSON, no weights", kDownloadFile},
+    {0, "\x1f\x8b", "is a compressed archive (gzip)", kUnpack},
+    {0, "BZh", "is a compressed archive (bzip2)", kUnpack},
+    {0,
+     "\xfd"
+     "7zXZ",
+     "is a compressed archive (xz)", kUnpack},
+    {0, "7z\xbc\xaf", "is a compressed archive (7z)", kUnpack},
+    {0, "Rar!", "is a compressed archive (rar)", kUnpack},
+    {0, "\x28\xb5\x2f\xfd", "is a compressed archive (zstd)", kUnpack},
+    {257, "ustar", "is an archive (tar)", kUnpack},
+    {0, "\x89HDF", "is a file of HDF5 (Keras)", "give the weights as safetensors"},
+    {0, "\x93NUMPY", "is an array of numpy", "give the weights as safetensors"},
+    {0, "lmgg", "is a file of ggml from before GGUF", "convert the model to GGUF again"},
+    {0, "tjgg", "is a file of ggml from before GGUF", "convert the model to GGUF again"},
+};
+
+void refuse_other_format(std::span<const std::byte> file, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  if (text.size() > 8 && text[8] == '{') return;
+  for (const auto& [place, mark, what, remedy] : kOtherFormats)
+    if (text.size() >= place && text.substr(place).starts_with(mark)) throw bad_file(path, what, remedy);
+}
+
+/// Of any format.
+TensorList parse_tensors(std::span<const std::byte> file, const std::string& path) {
+  if (is_git_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}))
+    throw bad_file(path, "is a Git LFS pointer, the weights themselves were not downloaded",
+                   "run 'git lfs pull' in that folder");
+  if (is_gguf(file)) return parse_gguf(file, path);
+  if (is_zip(file)) return parse_torch_zip(file, path);
+  refuse_other_format(file, path);
+  return parse_safetensors_header(file, file.size(), path);
+}
+
+/// madvise on the pages that a tensor touches. The pages are clean, so that giving up a neighbour's is harmless;
+/// failure of a hint too.
+void advise(const std::byte* mapping, const TensorEntry& entry, int advice) {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = entry.offset / page * page;
+  ::madvise(const_cast<std::byte*>(mapping) + begin, entry.offset + entry.bytes - begin, advice);
+}
+
+}  // namespace
+
+Block block_of(Dtype dtype) {
+  return info(dtype).block;
+}
+size_t size_of(Dtype dtype) {
+  return info(dtype).block.bytes;
+}
+std::string_view name(Dtype dtype) {
+  return info(dtype).name;
+}
+std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtype) {
+  const auto [elements, size] = block_of(dtype);
+  std::optional<uint64_t> count = 1;
+  bool empty = false;
+  for (const int64_t dimension : shape) {
+    empty = empty || dimension == 0;
+    count = multiply(*count, static_cast<uint64_t>(std::max<int64_t>(dimension, 1)));
+    if (!count) return std::nullopt;
+  }
+  const auto whole = static_cast<uint64_t>(elements);
+  if (empty) return multiply(*count, size) ? std::optional<uint64_t>(0) : std::nullopt;
+  return *count % whole == 0 ? multiply(*count / whole, size) : std::nullopt;
+}
+
+uint64_t TensorEntry::elements() const {
+  return byte_count(shape, Dtype::u8).value_or(0);
+}
+
+std::optional<uint64_t> covered_bytes(const TensorEntry& entry) {
+  if (entry.strides.empty() || entry.elements() == 0) return byte_count(entry.shape, entry.dtype);
+  uint64_t last = 0;  // the place of the last element
+  for (size_t i = 0; i < entry.shape.size(); ++i) {
+    const auto step = multiply(static_cast<uint64_t>(entry.shape[i] - 1), static_cast<uint64_t>(entry.strides[i]));
+    if (!step || __builtin_add_overflow(last, *step, &last)) return std::nullopt;
+  }
+  return last == std::numeric_limits<uint64_t>::max() ? std::nullopt : multiply(last + 1, size_of(entry.dtype));
+}
+
+TensorFile::TensorFile(const std::filesystem::path& path)
+    : path_(path), mapping_(std::make_shared<const MappedFile>(path)) {
+  try {
+    list_ = parse_tensors(mapping_->bytes(), path.string());
+  } catch (const Error&) {
+    mapping_->check_whole();  // a better reason for a header of zeros
+    throw;
+  }
+  mapping_->check_whole();
+}
+
+const TensorEntry* TensorFile::find(std::string_view name) const {
+  const auto found =
+      std::lower_bound(list_.entries.begin(), list_.entries.end(), name,
+                       [](const TensorEntry& entry, std::string_view wanted) { return entry.name < wanted; });
+  return found != list_.entries.end() && found->name == name ? &*found : nullptr;
+}
+
+std::span<const std::byte> TensorFile::data(const TensorEntry& entry) const {
+  if (!entry.strides.empty())
+    throw bad_file(path_, "tensor " + in_quotes(entry.name) + " is not contiguous", "save it with .contiguous()");
+  return covered(entry);
+}
+
+void TensorFile::prefetch(const TensorEntry& entry) const {
+  advise(mapping_->bytes().data(), entry, MADV_WILLNEED);
+}
+void TensorFile::release(const TensorEntry& entry) const {
+  advise(mapping_->bytes().data(), entry, MADV_DONTNEED);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,58 @@
+#include "models/store/checkpoint/tokenizer_place.h"
+
+#include <algorithm>
+#include <system_error>
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_spiece(const TensorEntry& entry) {
+  return entry.dtype == Dtype::u8 &&
+         (entry.name == kSpieceTensor || entry.name.ends_with(std::string(".") + kSpieceTensor));
+}
+
+}  // namespace
+
+std::optional<TokenizerPlace> tokenizer_in(const std::shared_ptr<const TensorFile>& weights) {
+  const auto spiece = std::ranges::find_if(weights->entries(), is_spiece);
+  if (spiece != weights->entries().end()) return TokenizerPlace{weights->path(), weights, &*spiece};
+  const auto& keys = weights->metadata();
+  const auto model = keys.find("tokenizer.ggml.model");
+  if (model == keys.end() || model->second != "t5" || !keys.contains("tokenizer.ggml.precompiled_charsmap"))
+    return std::nullopt;
+  return TokenizerPlace{weights->path(), weights};
+}
+
+std::optional<TokenizerPlace> tokenizer_beside(const fs::path& weights, const std::string& repository) {
+  const fs::path folder = weights.parent_path();
+  for (const fs::path& each : {folder, folder / "tokenizer", folder / repository})
+    if (holds_tokenizer(each)) return TokenizerPlace{each};
+  return std::nullopt;
+}
+
+bool holds_tokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "spiece.model", ignored) || fs::exists(folder / "tokenizer.json", ignored);
+}
+
+fs::path file_of(const TokenizerPlace& place) {
+  std::error_code ignored;
+  if (fs::is_regular_file(place.path, ignored)) return place.path;
+  const fs::path spiece = place.path / "spiece.model", json = place.path / "tokenizer.json";
+  return fs::exists(spiece, ignored) || !fs::exists(json, ignored) ? spiece : json;
+}
+
+std::string spiece_of(const std::string& repository) {
+  return repository.empty() ? "the spiece.model of the text encoder" : repository + "'s spiece.model";
+}
+
+std::string tokenizer_remedy(const std::string& repository) {
+  const std::string give = "give " + spiece_of(repository);
+  return repository.empty()
+             ? give
+             : give + "; 'hf download " + repository + " spiece.model --local-dir " + repository + "' downloads it";
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,53 @@
+// Tables of wrappers and prefixes.
+#include "models/store/checkpoint/wrapped_name.h"
+
+#include <algorithm>
+#include <array>
+
+namespace sparsereel::models {
+namespace {
+
+/// A dot stands for the separator. One that contains another one comes first.
+constexpr std::array<std::string_view, 6> kWrappers = {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
+                                                       "_forward_module.",      "_orig_mod.",
+                                                       "base_model.model.",     "module."};
+
+bool begins_with(std::string_view name, std::string_view wrapper, char separator) {
+  return name.size() >= wrapper.size() && std::ranges::equal(name.substr(0, wrapper.size()), wrapper, {}, {},
+                                                             [&](char c) { return c == '.' ? separator : c; });
+}
+
+}  // namespace
+
+std::string without_wrappers(std::string_view name, char separator) {
+  std::string bare;
+  for (std::string_view rest = name; !rest.empty();) {
+    const auto begins = [&](std::string_view wrapper) { return begins_with(rest, wrapper, separator); };
+    if (const auto* const found = std::ranges::find_if(kWrappers, begins); found != kWrappers.end()) {
+      rest.remove_prefix(found->size());
+      continue;
+    }
+    const std::string_view part = rest.substr(0, std::min(rest.find(separator), rest.size() - 1) + 1);
+    bare += part;
+    rest.remove_prefix(part.size());
+  }
+  return bare;
+}
+
+const std::vector<std::string>& transformer_prefixes() {
+  // A trainer's averaged weights are taken before those that it averages, so they stand first.
+  static const std::vector<std::string> kPrefixes = {"model.diffusion_model.",
+                                                     "diffusion_model.",
+                                                     "generator_ema.",
+                                                     "generator.",
+                                                     "model.",
+                                                     "net.",
+                                                     "pipe.",
+                                                     "dit.",
+                                                     "unet.",
+                                                     "transformer.",
+                                                     "transformer_2."};
+  return kPrefixes;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,237 @@
+// Reads YAML into option values and picks the model config that fits a checkpoint.
+#include "models/store/configs/config_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/files/config_fields.h"
+#include "models/files/regular_file.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/configs/nearest.h"
+#include "models/store/configs/published_yaml.h"
+#include "models/store/configs/yaml_text.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// More than any config needs. Aliases make a small file a huge tree, or one without end.
+constexpr int kDeepest = 20;
+constexpr int kMostNodes = 20'000;
+
+/// Throws for what would be read in part or without end: keys that are not text, or stand there twice.
+void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
+  if (depth > kDeepest || ++nodes > kMostNodes)
+    throw bad_yaml(file, node.Mark(), "the file is nested too deeply or too large", "write it without aliases");
+  if (!node.IsMap() && !node.IsSequence()) return;
+  std::set<std::string> keys;
+  for (const auto& entry : node) {
+    if (!node.IsMap()) {
+      check_tree(entry, file, depth + 1, nodes);
+      continue;
+    }
+    if (!entry.first.IsScalar())
+      throw bad_yaml(file, entry.first.Mark(), "a key is not a single word", "write lines of the form 'steps: 25'");
+    if (!keys.insert(entry.first.Scalar()).second)
+      throw bad_yaml(file, entry.first.Mark(), entry.first.Scalar() + " stands there twice", "keep one");
+    check_tree(entry.second, file, depth + 1, nodes);
+  }
+}
+
+/// The file's one document; nothing but comments is null.
+YAML::Node parse(const std::string& text, const fs::path& file) {
+  YAML::Node document = load_yaml(text, file);
+  int nodes = 0;
+  check_tree(document, file, 0, nodes);
+  return document;
+}
+
+void require_map(const YAML::Node& node, const fs::path& file, const std::string& what) {
+  if (!node.IsMap())
+    throw bad_yaml(file, node.Mark(), what + " is not a map of keys to values", "write lines of the form 'steps: 25'");
+}
+
+YamlOptions option_values(const YAML::Node& node, const fs::path& file, const std::string& prefix) {
+  YamlOptions options;
+  for (const auto& entry : node) {
+    const std::string key = entry.first.Scalar();
+    if (!entry.second.IsScalar())
+      throw bad_yaml(file, entry.second.Mark(), prefix + key + " is not a single value",
+                     "write one number or text after the colon, or remove the key");
+    options.values[key] = entry.second.Scalar();
+    options.places[key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
+  }
+  return options;
+}
+
+/// Throws for a key that is none of `known`.
+void check_keys(const YAML::Node& node, const fs::path& file, const std::string& prefix,
+                const std::vector<std::string>& known, const std::string& remedy) {
+  for (const auto& entry : node) {
+    const std::string key = entry.first.Scalar();
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw bad_yaml(file, entry.first.Mark(), "the key " + prefix + key + " is unknown",
+                     did_you_mean(key, known, remedy));
+  }
+}
+
+template <typename Number>
+bool is_number(const std::string& text, Number& value) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && stop == text.data() + text.size();
+}
+
+nlohmann::json scalar_to_json(const YAML::Node& node) {
+  const std::string& text = node.Scalar();
+  if (node.Tag() == "!") return text;  // in quotes
+  if (text == "true" || text == "false") return text == "true";
+  int64_t whole = 0;
+  double number = 0;
+  if (is_number(text, whole)) return whole;
+  if (is_number(text, number)) return number;
+  return text;
+}
+
+nlohmann::json to_json(const YAML::Node& node) {
+  if (node.IsNull()) return nullptr;
+  if (node.IsScalar()) return scalar_to_json(node);
+  nlohmann::json json = node.IsMap() ? nlohmann::json::object() : nlohmann::json::array();
+  for (const auto& entry : node) {
+    if (node.IsMap())
+      json[entry.first.Scalar()] = to_json(entry.second);
+    else
+      json.push_back(to_json(entry));
+  }
+  return json;
+}
+
+YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
+  YAML::Node node = parse(text, file);
+  require_map(node, file, "the file");
+  check_keys(node, file, "", {"match", "architecture", "defaults", "presets", "published"},
+             "a model config has match, architecture, defaults, presets and published");
+  for (const auto& entry : node)
+    if (entry.first.Scalar() != "published") require_map(entry.second, file, entry.first.Scalar());
+  std::vector<std::string> keys = {"class", "layers", "heads"};
+  for (const std::string& mark : all_marks()) keys.push_back(mark);
+  if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + list_of(keys));
+  check_keys(node["match"], file, "match.", keys, "match has " + list_of(keys));
+  for (const auto& entry : node["match"])
+    if (!entry.second.IsScalar() && !entry.second.IsNull())
+      throw bad_yaml(file, entry.second.Mark(), "match." + entry.first.Scalar() + " is not a single value",
+                     "write the transformer's value, or null");
+  return node;
+}
+
+ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
+  ModelConfig config{.file = file};
+  if (node["defaults"]) {
+    YamlOptions options = option_values(node["defaults"], file, "defaults.");
+    config.defaults = std::move(options.values);
+    config.places = std::move(options.places);
+  }
+  for (const auto& preset : node["presets"]) {
+    const std::string name = "presets." + preset.first.Scalar();
+    require_map(preset.second, file, name);
+    config.presets[preset.first.Scalar()] = option_values(preset.second, file, name + ".");
+  }
+  return config;
+}
+
+bool fits(const YAML::Node& match, const ModelSpec& model) {
+  std::map<std::string, std::string> actual = model.marks;
+  actual["class"] = model.transformer_class;
+  actual["layers"] = std::to_string(model.layers);
+  actual["heads"] = std::to_string(model.heads);
+  bool all = true;
+  for (const auto& entry : match) {
+    const auto found = actual.find(entry.first.Scalar());
+    all = all && found != actual.end() && found->second == (entry.second.IsScalar() ? entry.second.Scalar() : "null");
+  }
+  return all;
+}
+
+}  // namespace
+
+YamlOptions parse_config(const std::string& text, const fs::path& path) {
+  const YAML::Node node = parse(text, path);
+  if (node.IsNull()) return {};
+  require_map(node, path, "the file");
+  return option_values(node, path, "");
+}
+
+YamlOptions read_config_file(const fs::path& path) {
+  return parse_config(read_text(path), path);
+}
+
+std::optional<ModelConfig> match_model_config(const fs::path& file, const ModelSpec& model) {
+  const YAML::Node node = parse_model_config(read_text(file), file);
+  if (!fits(node["match"], model)) return std::nullopt;
+  return options_of(node, file);
+}
+
+Architecture parse_architecture(const std::string& text, const fs::path& file) {
+  const YAML::Node node = parse_model_config(text, file);
+  const YAML::Node transformer_class = node["match"]["class"];
+  if (!transformer_class || !transformer_class.IsScalar())
+    throw bad_yaml(file, node["match"].Mark(), "match.class is missing",
+                   "name the transformer's class, as its config.json does");
+  if (!node["architecture"])
+    throw bad_file(file, "architecture is missing",
+                   "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
+  check_keys(node["architecture"], file, "architecture.", architecture_keys(),
+             "architecture has transformer, vae, text_encoder and scheduler");
+  const YAML::Node published = node["published"];
+  return {options_of(node, file), transformer_class.Scalar(), to_json(node["architecture"]),
+          published ? parse_published(published, file) : std::vector<Published>()};
+}
+
+Architecture read_architecture(const fs::path& file) {
+  return parse_architecture(read_text(file), file);
+}
+
+namespace {
+
+std::vector<fs::path> configs_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  if (fs::is_directory(folder)) {
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::vector<Architecture> architectures_in(const fs::path& folder) {
+  std::vector<Architecture> all;
+  for (const fs::path& file : configs_in(folder)) all.push_back(read_architecture(file));
+  return all;
+}
+
+std::optional<ModelConfig> find_model_config(const fs::path& folder, const ModelSpec& model) {
+  std::optional<ModelConfig> found;
+  for (const fs::path& file : configs_in(folder)) {
+    auto config = match_model_config(file, model);
+    if (!config) continue;
+    if (found)
+      throw bad_input(found->file.string() + " and " + file.string() + " both match this checkpoint",
+                      "make their match keys differ");
+    found = std::move(config);
+  }
+  return found;
+}
+
+std::string missing_configs_warning(const fs::path& folder) {
+  if (!configs_in(folder).empty()) return {};
+  return folder.string() + " holds none of the configs that are to be there: a model's defaults are the checkpoint's";
+}
+
+}  // namespace sparsereel::models

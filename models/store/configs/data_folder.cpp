@@ -1,0 +1,43 @@
+// Looks upwards from the file that holds this code.
+#include "models/store/configs/data_folder.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <system_error>
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The file of the program or the shared library; empty where the loader does not say.
+fs::path own_file() {
+  Dl_info info = {};
+  link_map* map = nullptr;
+  const auto* here = reinterpret_cast<const void*>(&data_folder);
+  if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
+  // The program has no name in the loader's list, and argv[0], which it has instead, may lead nowhere.
+  const fs::path file = map->l_name[0] == '\0' ? "/proc/self/exe" : map->l_name;
+  std::error_code error;
+  return fs::canonical(file, error);
+}
+
+bool holds_data(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / "configs" / "tiny.yaml", error);
+}
+
+}  // namespace
+
+fs::path data_folder() {
+  const fs::path folder = own_file().parent_path();
+  // An installation first: its prefix may hold a folder named configs that is somebody else's. Libraries lie in lib,
+  // lib64 or lib/x86_64-linux-gnu.
+  for (const fs::path& prefix : {folder.parent_path(), folder.parent_path().parent_path()})
+    if (const fs::path shared = prefix / "share" / "sparsereel"; holds_data(shared)) return shared;
+  if (holds_data(folder.parent_path())) return folder.parent_path();
+  return SPARSEREEL_SOURCE_DIR;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,66 @@
+#include "models/store/configs/part_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "hilbert/error.h"
+#include "models/files/sha256.h"
+#include "models/store/configs/expert_pairs.h"
+#include "models/text/tokenizer.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files of one format differ by a few biases in fp32.
+constexpr double kAlmost = 0.9;
+
+/// Small is good.
+double cost_of_bits(const FoundPart& part, const FoundPart& transformer) {
+  const bool is_encoder = part.role == "text_encoder";
+  const bool is_enough = part.format.bits >= kAlmost * transformer.format.bits;
+  constexpr double kMostBits = 64;
+  return is_encoder && is_enough ? part.format.bits : kMostBits - part.format.bits;
+}
+
+auto rank_of(const FoundPart& part, const FoundPart& transformer, bool needs_tokenizer) {
+  const bool is_encoder = part.role == "text_encoder";
+  const bool too_few_bits = is_encoder && part.format.bits < kAlmost * transformer.format.bits;
+  return std::tuple(part.file != transformer.file, is_encoder && needs_tokenizer && !part.has_tokenizer, too_few_bits,
+                    std::lround(cost_of_bits(part, transformer)), folders_between(part.file, transformer.file),
+                    part.file);
+}
+
+/// The encoder's vocabulary is filled up to a round number, by far less than half of it.
+bool fits_vocabulary(const Tokenizer& tokenizer, const Sizes& encoder) {
+  const auto vocabulary = encoder.find("vocab_size");
+  return vocabulary == encoder.end() ||
+         (tokenizer.pieces() <= vocabulary->second && tokenizer.pieces() >= vocabulary->second / 2);
+}
+
+}  // namespace
+
+FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, bool needs_tokenizer) {
+  return *std::ranges::min_element(parts, {},
+                                   [&](const FoundPart& part) { return rank_of(part, transformer, needs_tokenizer); });
+}
+
+std::vector<fs::path> fitting_tokenizers(const std::vector<fs::path>& folders, const Sizes& encoder) {
+  if (folders.size() <= 1) return folders;  // where it does not fit, opening it says more
+  std::vector<fs::path> fitting;
+  std::set<std::string> contents;
+  for (const fs::path& folder : folders) {
+    try {
+      const fs::path file = file_of(TokenizerPlace{folder});
+      if (fits_vocabulary(Tokenizer::load(folder), encoder) && contents.insert(sha256_of_file(file)).second)
+        fitting.push_back(folder);
+    } catch (const Error&) {  // another program's
+    }
+  }
+  return fitting;
+}
+
+}  // namespace sparsereel::models

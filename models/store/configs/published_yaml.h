@@ -1,0 +1,16 @@
+// Reads the key `published` of a model's YAML. No torch.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "models/store/configs/published.h"
+
+namespace sparsereel::models {
+
+/// Throws Error naming file, line and key.
+std::vector<Published> parse_published(const YAML::Node& node, const std::filesystem::path& file);
+
+}  // namespace sparsereel::models

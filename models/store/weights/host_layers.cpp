@@ -1,0 +1,109 @@
+// Copies ahead of the computation.
+#include "models/store/weights/host_layers.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kAlignment = 256;  // bytes, as the allocator's own tensors have at least
+// libtorch rounds page-locked memory up to a power of two: layers in one piece could take twice their size.
+constexpr int64_t kPackingChunk = int64_t{16} << 20;
+
+c10::Stream current_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+}  // namespace
+
+Packing::Packing(const std::vector<at::Tensor*>& tensors) {
+  for (const at::Tensor* tensor : tensors) {
+    const auto bytes = static_cast<int64_t>(tensor->nbytes());
+    places_.push_back(
+        {.offset = bytes_, .bytes = bytes, .sizes = tensor->sizes().vec(), .dtype = tensor->scalar_type()});
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+}
+
+at::Tensor Packing::view(const at::Tensor& memory, size_t index) const {
+  const Place& place = places_[index];
+  return memory.narrow(0, place.offset, place.bytes).view(place.dtype).view(place.sizes);
+}
+
+HostLayers::HostLayers(at::Device device)
+    : device_(device),
+      side_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)),
+      reached_(device.type()),
+      buffers_{
+          {{.memory = {}, .copied = c10::Event(device.type())}, {.memory = {}, .copied = c10::Event(device.type())}}} {}
+
+HostLayers::~HostLayers() {
+  // The buffers' memory must not be given out while a copy still writes to it.
+  try {
+    c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost copies nothing; its error has been thrown
+  }
+}
+
+// Grows only while layers are taken: no buffer is in use then.
+void HostLayers::reserve(Buffer& buffer) const {
+  if (buffer.memory.defined() && buffer.memory.numel() >= bytes_) return;
+  buffer.memory.reset();
+  buffer.memory = at::empty({bytes_}, at::TensorOptions().dtype(at::kByte).device(device_));
+}
+
+void HostLayers::take(const Slots& slots) {
+  std::vector<at::Tensor*> tensors = tensors_of(slots);
+  Packing packing(tensors);
+  bytes_ = std::max(bytes_, packing.bytes());
+  Buffer& staging = buffers_.front();
+  reserve(staging);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    packing.view(staging.memory, i).copy_(*tensors[i]);
+    tensors[i]->reset();
+  }
+  std::vector<at::Tensor> host;
+  for (int64_t start = 0; start < packing.bytes(); start += kPackingChunk) {
+    const int64_t size = std::min(kPackingChunk, packing.bytes() - start);
+    host.push_back(at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(true)));
+    host.back().copy_(staging.memory.narrow(0, start, size));
+  }
+  layers_.push_back({.tensors = std::move(tensors), .packing = std::move(packing), .host = std::move(host)});
+}
+
+void HostLayers::copy(size_t layer, Buffer& buffer) {
+  reserve(buffer);
+  reached_.record(current_stream(device_));
+  reached_.block(side_);
+  {
+    const c10::StreamGuard guard(side_);
+    int64_t start = 0;
+    for (const at::Tensor& chunk : layers_[layer].host) {
+      buffer.memory.narrow(0, start, chunk.numel()).copy_(chunk, /*non_blocking=*/true);
+      start += chunk.numel();
+    }
+  }
+  buffer.copied.record(side_);
+  buffer.layer = layer;
+  buffer.filled = true;
+}
+
+void HostLayers::visit(size_t layer) {
+  size_t here = 1 - last_;
+  if (holds(buffers_[last_], layer)) here = last_;
+  if (!holds(buffers_[here], layer)) copy(layer, buffers_[here]);
+  buffers_[here].copied.block(current_stream(device_));
+  last_ = here;
+  const size_t next = (layer + 1) % layers_.size();
+  // By now the layer before this one is enqueued, so that its buffer is free once the current stream gets here.
+  if (!holds(buffers_[1 - here], next)) copy(next, buffers_[1 - here]);
+  for (size_t i = 0; i < layers_[layer].tensors.size(); ++i)
+    *layers_[layer].tensors[i] = layers_[layer].packing.view(buffers_[here].memory, i);
+}
+
+}  // namespace sparsereel::models

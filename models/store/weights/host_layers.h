@@ -1,0 +1,74 @@
+// Layers of a model that is larger than the GPU: they stay in the host's memory and visit the GPU one after the other.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <array>
+#include <vector>
+
+#include "models/store/weights/layer_weights.h"
+
+namespace sparsereel::models {
+
+/// Where the tensors of one layer lie in a block of memory, end to end.
+class Packing {
+ public:
+  explicit Packing(const std::vector<at::Tensor*>& tensors);
+
+  int64_t bytes() const { return bytes_; }
+  /// Tensor `index` of the list in uint8 `memory` of bytes() or more.
+  at::Tensor view(const at::Tensor& memory, size_t index) const;
+
+ private:
+  struct Place {
+    int64_t offset, bytes;
+    std::vector<int64_t> sizes;
+    at::ScalarType dtype;
+  };
+
+  std::vector<Place> places_;
+  int64_t bytes_ = 0;
+};
+
+/// Two buffers on the GPU, each as large as the largest layer: while one layer computes, the next one is copied on a
+/// stream of its own.
+class HostLayers final : public LayerWeights {
+ public:
+  explicit HostLayers(at::Device device);
+  ~HostLayers() override;
+  HostLayers(const HostLayers&) = delete;
+  HostLayers& operator=(const HostLayers&) = delete;
+
+  /// Moves the next layer's tensors from the GPU into page-locked memory and leaves them undefined.
+  void take(const Slots& slots);
+  void visit(size_t layer) override;
+
+ private:
+  struct Layer {
+    std::vector<at::Tensor*> tensors;
+    Packing packing;
+    std::vector<at::Tensor> host;  // page-locked chunks, end to end
+  };
+  struct Buffer {
+    at::Tensor memory;
+    c10::Event copied;
+    size_t layer = 0;
+    bool filled = false;
+  };
+
+  static bool holds(const Buffer& buffer, size_t layer) { return buffer.filled && buffer.layer == layer; }
+  void reserve(Buffer& buffer) const;
+  void copy(size_t layer, Buffer& buffer);
+
+  at::Device device_;
+  c10::Stream side_;
+  c10::Event reached_;  // by the current stream: what it has used before, it has used
+  std::vector<Layer> layers_;
+  int64_t bytes_ = 0;  // of the largest layer
+  std::array<Buffer, 2> buffers_;
+  size_t last_ = 1;  // the buffer that was visited last
+};
+
+}  // namespace sparsereel::models

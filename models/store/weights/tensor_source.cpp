@@ -1,0 +1,210 @@
+// Mapped files are aliased where dtype and device allow it, copied and converted once otherwise; made tensors are drawn
+// anew each time.
+#include "models/store/weights/tensor_source.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "models/layers/unpack.h"
+#include "models/store/weights/random_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// A tensor over the mapping's own bytes; it keeps the mapping alive. Read-only memory.
+at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
+  void* data = const_cast<std::byte*>(file.covered(entry).data());
+  const auto keep = [mapping = file.mapping()](void*) {};
+  const at::TensorOptions options = at::TensorOptions().dtype(stored);
+  if (entry.strides.empty()) return at::from_blob(data, shape, keep, options);
+  return at::from_blob(data, shape, entry.strides, keep, options);
+}
+
+at::Tensor halves_in_order(const TensorEntry& entry, const at::Tensor& bytes) {
+  if (!entry.halves_swapped) return bytes;
+  const int64_t half = bytes.numel() / 2;
+  return at::cat({bytes.narrow(0, half, half), bytes.narrow(0, 0, half)});
+}
+
+at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
+  file.prefetch(entry);
+  if (!entry.strides.empty()) {
+    const at::Tensor contiguous = alias(file, entry, entry.shape, *scalar_type(entry.dtype)).contiguous();
+    file.release(entry);
+    return halves_in_order(entry, contiguous.view(-1).view(at::kByte).to(device));
+  }
+  if (device.is_cpu())
+    return halves_in_order(entry, alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte));
+  at::Tensor bytes = uploader.upload(file.data(entry));
+  file.release(entry);
+  return halves_in_order(entry, bytes);
+}
+
+/// Returns true if the file has the tensor's elements in torch's order, without gaps.
+bool lies_in_order(const TensorEntry& entry) {
+  return !entry.halves_swapped && entry.strides.empty();
+}
+
+/// The numbers that lie in one block.
+int64_t last_of(at::IntArrayRef shape) {
+  return shape.empty() ? 1 : shape.back();
+}
+
+class MappedTensors final : public TensorSource {
+ public:
+  MappedTensors(const Component& component, at::Device device)
+      : component_(component), device_(device), uploader_(device) {}
+
+  std::vector<StoredTensor> list() const override {
+    std::vector<StoredTensor> all;
+    for (const auto& [name, place] : component_.tensors)
+      all.push_back({name, place.second->shape, place.second->dtype});
+    return all;
+  }
+  std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& /*wanted*/) const override {
+    const auto found = component_.tensors.find(name);
+    if (found == component_.tensors.end()) return std::nullopt;
+    return StoredTensor{name, found->second.second->shape, found->second.second->dtype};
+  }
+  at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) override {
+    const auto& [file, entry] = component_.tensors.at(tensor.name);
+    return read_tensor(*component_.files[file], *entry, dtype, device_, uploader_);
+  }
+  at::Tensor bytes(const StoredTensor& tensor) override {
+    const auto& [file, entry] = component_.tensors.at(tensor.name);
+    return bytes_of(*component_.files[file], *entry, device_, uploader_);
+  }
+  void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override {
+    const auto& [index, entry] = component_.tensors.at(tensor.name);
+    const TensorFile& file = *component_.files[index];
+    file.prefetch(*entry);
+    if (device_.is_cpu() || !lies_in_order(*entry)) {
+      to.copy_(bytes_of(file, *entry, device_, uploader_).view(to.sizes()));
+    } else {
+      uploader_.upload(file.data(*entry), to);
+    }
+    file.release(*entry);
+  }
+  void release(const StoredTensor& tensor) override {
+    const auto& [file, entry] = component_.tensors.at(tensor.name);
+    component_.files[file]->release(*entry);
+  }
+
+ private:
+  const Component& component_;
+  at::Device device_;
+  Uploader uploader_;
+};
+
+/// As if stored in the run's dtype: read in another one they are the same model.
+class RandomTensors final : public TensorSource {
+ public:
+  RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)
+      : seed_(*component.random_seed), counted_(component.counted), device_(device), dtype_(dtype) {}
+
+  std::vector<StoredTensor> list() const override { return {}; }
+  std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& wanted) const override {
+    if (counted_ != nullptr && !wanted.empty())
+      (*counted_)[name] = static_cast<uint64_t>(c10::multiply_integers(wanted));
+    const Dtype dtype = dtype_ == at::kFloat ? Dtype::f32 : dtype_ == at::kHalf ? Dtype::f16 : Dtype::bf16;
+    return StoredTensor{name, wanted, dtype};
+  }
+  at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) override {
+    return random_weight(tensor.name, tensor.shape, device_, dtype_, seed_).to(dtype);
+  }
+
+  at::Tensor bytes(const StoredTensor& tensor) override {
+    return random_weight(tensor.name, tensor.shape, device_, dtype_, seed_).view(-1).view(at::kByte);
+  }
+  void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override { to.copy_(bytes(tensor)); }
+
+ private:
+  uint64_t seed_;
+  std::shared_ptr<std::map<std::string, uint64_t>> counted_;
+  at::Device device_;
+  at::ScalarType dtype_;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run) {
+  if (component.random_seed) return std::make_unique<RandomTensors>(component, device, run);
+  return std::make_unique<MappedTensors>(component, device);
+}
+
+std::optional<at::ScalarType> scalar_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f64:
+      return at::kDouble;
+    case Dtype::f32:
+      return at::kFloat;
+    case Dtype::f16:
+      return at::kHalf;
+    case Dtype::bf16:
+      return at::kBFloat16;
+    case Dtype::f8_e4m3:
+      return at::kFloat8_e4m3fn;
+    case Dtype::f8_e5m2:
+      return at::kFloat8_e5m2;
+    case Dtype::i8:
+      return at::kChar;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool is_readable(const StoredTensor& tensor) {
+  return scalar_type(tensor.dtype).has_value() || can_unpack(tensor.dtype, last_of(tensor.shape));
+}
+
+bool is_small(Dtype dtype) {
+  const auto type = scalar_type(dtype);
+  return !type || c10::elementSize(*type) == 1;
+}
+
+bool has_only_low_rank(const Component& component, const std::string& name) {
+  const auto changed = component.deltas.find(name);
+  return changed == component.deltas.end() ||
+         std::ranges::all_of(changed->second, [](const WeightDelta& delta) { return delta.down != nullptr; });
+}
+
+bool has_small(const Component& component) {
+  return std::ranges::any_of(component.tensors, [](const auto& tensor) {
+    const TensorEntry& entry = *tensor.second.second;
+    return is_small(entry.dtype) && is_readable({tensor.first, entry.shape, entry.dtype});
+  });
+}
+
+at::ScalarType stored_dtype(const Component& component) {
+  at::ScalarType stored = at::kBFloat16;
+  if (has_small(component)) return stored;
+  for (const auto& [name, place] : component.tensors) {
+    const auto dtype = scalar_type(place.second->dtype);
+    if (dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat) return *dtype;
+    if (dtype == at::kDouble) stored = at::kFloat;
+  }
+  return stored;
+}
+
+/// On the device, and there converted: converting first would make a second copy on the host.
+at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::ScalarType dtype, at::Device device,
+                       Uploader& uploader) {
+  if (!scalar_type(entry.dtype)) {
+    const at::Tensor bytes = bytes_of(file, entry, device, uploader);
+    const int64_t columns = last_of(entry.shape), rows = c10::multiply_integers(entry.shape) / columns;
+    return unpack(bytes, {{entry.dtype, rows, columns, 0}}, {}, dtype).view(entry.shape);
+  }
+  const at::ScalarType stored = *scalar_type(entry.dtype);
+  if (!lies_in_order(entry)) return bytes_of(file, entry, device, uploader).view(stored).view(entry.shape).to(dtype);
+  const at::Tensor source = alias(file, entry, entry.shape, stored);
+  const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
+  file.prefetch(entry);
+  if (device.is_cpu() && stored == dtype && aligned) return source;
+  at::Tensor result = device.is_cpu() ? at::empty(entry.shape, dtype).copy_(source)
+                                      : uploader.upload(file.data(entry)).view(stored).view(entry.shape).to(dtype);
+  file.release(entry);
+  return result;
+}
+
+}  // namespace sparsereel::models

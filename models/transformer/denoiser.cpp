@@ -1,0 +1,131 @@
+// The loop that runs every family's transformer: its blocks stream, are watched, counted and left out here.
+#include "models/transformer/denoiser.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "models/layers/host_memory.h"
+#include "models/store/weights/layer_weights.h"
+#include "models/store/weights/weights.h"
+#include "models/transformer/transformer.h"
+
+namespace sparsereel::models {
+namespace {
+
+class BlockLoop final : public Denoiser {
+ public:
+  BlockLoop(std::unique_ptr<Transformer> transformer, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes,
+            bool rounds_again, const at::TensorOptions& options)
+      : transformer_(std::move(transformer)),
+        layers_(std::move(layers)),
+        weight_bytes_(weight_bytes),
+        rounds_again_(rounds_again),
+        options_(options) {}
+
+  at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
+                     AttentionRun& run, StepCache* cache) override;
+  void collect(AttentionRun& run) override;
+  uint64_t weight_bytes() const override { return weight_bytes_; }
+  bool rounds_again() const override { return rounds_again_; }
+
+ private:
+  const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order, Group* group);
+  void run_blocks(size_t first, size_t end, Tokens& tokens, Attend& attend);
+  void run_blocks(Tokens& tokens, Attend& attend, StepCache& cache);
+
+  std::unique_ptr<Transformer> transformer_;
+  std::unique_ptr<LayerWeights> layers_;  // those of transformer_
+  uint64_t weight_bytes_;
+  bool rounds_again_;
+  at::TensorOptions options_;
+  attention::Workspace workspace_;
+  // By order, grid, rank and ranks.
+  std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t, int64_t, int64_t>, TokenPlan> plans_;
+};
+
+const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder order, Group* group) {
+  const auto key = std::make_tuple(order, grid.frames, grid.height, grid.width, group == nullptr ? 0 : group->rank(),
+                                   group == nullptr ? 0 : group->size());
+  auto found = plans_.find(key);
+  if (found == plans_.end())
+    found = plans_.emplace(key, make_token_plan(transformer_->tables(grid), grid, order, options_, group)).first;
+  found->second.group = group;  // another one of as many ranks, maybe
+  return found->second;
+}
+
+void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& attend) {
+  for (size_t layer = first; layer < end; ++layer) {
+    layers_->visit(layer);
+    attend.begin_layer(layer);
+    transformer_->block(layer, tokens, attend);
+  }
+}
+
+/// What the first block adds to the video's tokens decides; what the others add is remembered of all tokens. Text of a
+/// width of its own ends with the blocks.
+void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
+  at::Tensor first;
+  if (cache.undecided()) first = tokens.hidden.video().clone();  // the blocks change it in place
+  run_blocks(0, 1, tokens, attend);
+  if (cache.undecided()) cache.decide(first.neg_().add_(tokens.hidden.video()));
+  if (cache.reuses()) return tokens.hidden.add(cache.recall());
+  at::Tensor rest = tokens.hidden.value().clone();
+  run_blocks(1, transformer_->layers(), tokens, attend);
+  cache.remember(rest.neg_().add_(tokens.hidden.value()));
+}
+
+at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
+                              AttentionRun& run, StepCache* cache) {
+  const TransformerInput input = {.latents = latents.to(options_),
+                                  .conditioning = conditioning.to(options_),
+                                  .timesteps = timesteps.to(options_.device())};
+  const TokenPlan& tokens_plan = plan(transformer_->grid_of(input), run.token_order, run.tokens);
+  run.per_layer.resize(transformer_->layers());
+  Tokens tokens = transformer_->embed(input, tokens_plan);
+  Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);
+  cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, transformer_->layers(), tokens, attend);
+  workspace_.scratch.reset();  // for a second expert, or the decoder
+  at::Tensor prediction = transformer_->head(tokens, tokens_plan).to(latents.scalar_type());
+  if (run.collects) collect(run);
+  return prediction;
+}
+
+void BlockLoop::collect(AttentionRun& run) {
+  attention::collect_counts(workspace_, run.per_layer);
+  run.statistics = {};
+  for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Transformer> transformer, const Component& component,
+                                        at::Device device, WeightFormat format, bool offload,
+                                        const std::vector<std::string>& unused) {
+  if (device.is_cpu()) keep_freed_host_memory();
+  const auto reader = std::make_shared<WeightReader>(component, device, format);
+  for (const auto& tensor : component.tensors) {
+    const std::string& name = tensor.first;  // no structured binding: Clang captures none where OpenMP is on
+    if (std::ranges::any_of(unused, [&](const std::string& part) { return name.find(part) != std::string::npos; }))
+      reader->ignore_prefix(name);
+  }
+  transformer->weights(reader->loads());
+  const Slots ends = slots_of([&](const Visit& visit) { transformer->weights(visit); });
+  uint64_t bytes = bytes_of(ends, *reader);
+  bool again = rounds_again(ends, *reader);
+  std::vector<Slots> layers;
+  for (size_t layer = 0; layer < transformer->layers(); ++layer) {
+    layers.push_back(slots_of([&](const Visit& visit) { transformer->weights(layer, visit); }));
+    bytes += bytes_of(layers.back(), *reader);
+    again = again || rounds_again(layers.back(), *reader);
+  }
+  auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
+  reader->check_complete();
+  return std::make_unique<BlockLoop>(std::move(transformer), std::move(weights), bytes, again,
+                                     at::TensorOptions().device(device).dtype(format.dtype));
+}
+
+}  // namespace sparsereel::models

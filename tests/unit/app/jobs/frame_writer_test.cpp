@@ -1,0 +1,134 @@
+// Files that are written while frames come: whole or not there, and what stops them.
+#include "app/jobs/frame_writer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <csignal>
+
+#include "app/jobs/write.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr models::VideoShape kShape{.frames = 5, .height = 32, .width = 48};
+#ifdef SPARSEREEL_MEDIA
+constexpr std::array kNames = {"clip.y4m", "clip.safetensors", "clip.mp4", "clip.webm", "clip.gif", "frames"};
+#else
+constexpr std::array kNames = {"clip.y4m", "clip.safetensors"};
+#endif
+
+class FrameWriterTest : public ::testing::Test {
+ protected:
+  RunOptions to(const std::string& name) const {
+    RunOptions run;
+    run.output = folder_ / name;
+    return run;
+  }
+  static FrameWriter::Text text() {
+    return {.recipe = [](bool tiled) { return tiled ? R"({"tiled":true})" : R"({"tiled":false})"; }, .caption = "a"};
+  }
+  /// Frames from `first` up to `end`, in the writer's type.
+  at::Tensor frames(const FrameWriter& writer, int64_t first, int64_t end) const {
+    const at::Tensor piece = values_.narrow(0, first, end - first);
+    return writer.dtype() == at::kFloat ? piece : piece.mul(255).add_(0.5).to(at::kByte);
+  }
+  /// A file's bytes, or those of a folder's files.
+  std::string content(const std::string& name) const {
+    const std::filesystem::path path = folder_ / name;
+    if (!std::filesystem::is_directory(path)) return test::read_text(path);
+    std::string all;
+    for (const std::string& file : test::names_in(path)) all += file + test::read_text(path / file);
+    return all;
+  }
+  std::string written_at_once(const std::string& name) const {
+    write_video(folder_ / ("whole-" + name), frames_view(values_), {});
+    return content("whole-" + name);
+  }
+
+  c10::InferenceMode guard_;
+  test::TemporaryFolder folder_;
+  at::Tensor values_ = at::rand({kShape.frames, kShape.height, kShape.width, 3});
+};
+
+TEST_F(FrameWriterTest, MakesTheFileThatAllFramesAtOnceMake) {
+  for (const std::string name : kNames) {
+    RunOptions run = to(name);
+    run.metadata = false;
+    FrameWriter writer(run, text());
+    writer.begin(kShape, false);
+    writer.take(frames(writer, 0, 1));
+    writer.take(frames(writer, 1, 4));
+    writer.take(frames(writer, 4, 5));
+    const WrittenVideo written = writer.finish();
+    EXPECT_GT(written.bytes, 0U) << name;
+    EXPECT_EQ(content(name), written_at_once(name)) << name;
+  }
+}
+
+TEST_F(FrameWriterTest, LeavesNothingWhereFramesEndEarly) {
+  {
+    FrameWriter writer(to("clip.y4m"), text());
+    writer.begin(kShape, false);
+    writer.take(frames(writer, 0, 2));
+  }
+  EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
+}
+
+TEST_F(FrameWriterTest, ForgetsWhatWasDecodedBeforeItBeganAgain) {
+  FrameWriter writer(to("clip.y4m"), text());
+  writer.begin(kShape, false);
+  writer.take(at::zeros({3, kShape.height, kShape.width, 3}, at::kByte));
+  writer.begin(kShape, true);
+  writer.take(frames(writer, 0, 5));
+  writer.finish();
+  EXPECT_EQ(content("clip.y4m"), written_at_once("clip.y4m"));
+  EXPECT_EQ(content("clip.y4m.json"), R"({"tiled":true})");
+}
+
+/// Of a full disk the decoder hears with one of the next pieces, or at the end.
+TEST_F(FrameWriterTest, TellsTheDecoderThatTheDiskIsFull) {
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit limit{64, old.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::string cause;
+  try {
+    FrameWriter writer(to("clip.y4m"), text());
+    writer.begin(kShape, false);
+    for (int64_t i = 0; i < kShape.frames; ++i) writer.take(frames(writer, i, i + 1));
+    writer.finish();
+  } catch (const Error& error) {
+    cause = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(cause, HasSubstr("clip.y4m"));
+  EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
+}
+
+TEST_F(FrameWriterTest, TellsTheDecoderThatTheFileCannotBeThere) {
+  std::filesystem::create_directory(folder_ / "clip.safetensors");
+  RunOptions run = to("gone/clip.safetensors");
+  FrameWriter writer(run, text());
+  writer.begin(kShape, false);
+  EXPECT_THROW(
+      {
+        for (int64_t i = 0; i < kShape.frames; ++i) writer.take(frames(writer, i, i + 1));
+        writer.finish();
+      },
+      Error);
+  EXPECT_THAT(test::names_in(folder_.path()), ElementsAre("clip.safetensors"));
+}
+
+}  // namespace
+}  // namespace sparsereel::app

@@ -1,0 +1,182 @@
+// Sets of texts that would not all find room: encoded in parts, each part's videos made before the next one's texts.
+#include "app/jobs/job.h"
+
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class Heard : public JobUser {
+ public:
+  models::Run watch(const Video&) override {
+    models::Run run;
+    run.stage = [this](const std::string& stage) { told.push_back(stage); };
+    run.encode = [this](int64_t done, int64_t total) {
+      told.push_back("encoded " + std::to_string(done) + " of " + std::to_string(total));
+    };
+    return run;
+  }
+  void warn(const Video& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
+  void written(const Video& video, const Made&) override { made.push_back(video.index); }
+  void failed(const Video& video) override { ADD_FAILURE() << video.failure->what(); }
+
+  std::vector<std::string> warnings, told;
+  std::vector<int64_t> made;
+};
+
+bool never() {
+  return false;
+}
+
+JobPolicy of_a_set(const TextLimit& limit) {
+  return {.keep_loaded = true, .write_behind = true, .go_on_after_failure = true, .keep_last = true, .texts = limit};
+}
+
+class JobTest : public ::testing::Test {
+ protected:
+  void add(const std::vector<std::string>& prompts, const std::map<std::string, std::string>& more = {}) {
+    videos_.resize(prompts.size());
+    LoadedFiles files;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      Video& video = videos_[i];
+      video.index = static_cast<int64_t>(i);
+      video.settings.add(Source::command_line, {{"model", model_},
+                                                {"prompt", prompts[i]},
+                                                {"steps", "1"},
+                                                {"size", "32x32"},
+                                                {"frames", "1"},
+                                                {"fps", "8"},
+                                                {"output", (folder_ / (std::to_string(i) + ".safetensors")).string()}});
+      video.settings.add(Source::command_line, more);
+      video.options = read_generate_options(video.settings);
+      resolve_video(video, *pipeline_, files);
+      rows_.push_back(&video);
+    }
+  }
+
+  /// How many videos each part has; all of them are made.
+  std::vector<size_t> parts(TextLimit limit) {
+    Job job(heard_, never, of_a_set(limit));
+    std::vector<size_t> counts;
+    for (std::span<Video* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
+      counts.push_back(job.load(left, *pipeline_));
+      uint64_t waiting = 0;
+      for (const Video* row : rows_) waiting += row->conditioning.nbytes();
+      most_waiting_ = std::max(most_waiting_, waiting);
+      job.run(left.first(counts.back()), *pipeline_);
+    }
+    job.collect();
+    return counts;
+  }
+
+  c10::InferenceMode guard_;  // as in main()
+  test::TemporaryFolder folder_;
+  std::string model_ = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
+  std::shared_ptr<models::Pipeline> pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
+  std::vector<Video> videos_;
+  std::vector<Video*> rows_;
+  Heard heard_;
+  uint64_t most_waiting_ = 0;
+};
+
+TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
+  model_ = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_5b";
+  pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
+  const std::string picture = folder_ / "p.ppm";
+  test::write_text(picture, "P6 2 1 255\nabcdef");
+  add({"a", "b", "a"}, {{"image", picture}});
+  Job job(heard_, never, of_a_set({}));
+  test::write_text(picture, "no picture any more");  // it was decoded for its size, and is not again
+  EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
+  EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
+  const models::Conditioning& first = videos_[0].conditioning;
+  for (const Video& other : videos_) {
+    EXPECT_TRUE(other.conditioning.latents.is_same(first.latents));
+    EXPECT_TRUE(other.conditioning.mask.is_same(first.mask));
+  }
+  EXPECT_FALSE(videos_[1].conditioning.text.equal(first.text));
+  EXPECT_TRUE(videos_[2].conditioning.text.is_same(first.text));
+}
+
+TEST_F(JobTest, APictureIsEncodedOnceThoughTextsWait) {
+  model_ = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_5b";
+  pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
+  const std::string picture = folder_ / "p.ppm";
+  test::write_text(picture, "P6 2 1 255\nabcdef");
+  add({"a", "b"}, {{"image", picture}});
+  Job job(heard_, never, of_a_set({.bytes = 1, .seconds = 1000}));
+  EXPECT_EQ(job.load(rows_, *pipeline_), 1U);
+  EXPECT_EQ(job.load(std::span(rows_).subspan(1), *pipeline_), 1U);
+  EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load", "text", "load"));
+  EXPECT_TRUE(videos_[1].conditioning.latents.is_same(videos_[0].conditioning.latents));
+  EXPECT_TRUE(videos_[1].conditioning.text.defined());
+}
+
+TEST(PictureFilesTest, KeepsPicturesWhileThereIsRoom) {
+  const test::TemporaryFolder folder;
+  const std::string first = folder / "a.ppm", second = folder / "b.ppm";
+  for (const std::string& file : {first, second}) test::write_text(file, "P6 2 1 255\nabcdef");
+  PictureFiles files(/*most_bytes=*/6);
+  EXPECT_EQ(files.picture(first), files.picture(first));
+  EXPECT_NE(files.picture(second), files.picture(second)) << "decoded again";
+  const std::string hash = files.sha256(first);
+  test::write_text(first, "");
+  EXPECT_EQ(files.picture(first)->pixels.front(), 'a');
+  EXPECT_EQ(files.size(second), (models::PixelSize{.height = 1, .width = 2}));
+  EXPECT_EQ(files.sha256(first), hash);
+}
+
+TEST_F(JobTest, TextsThatWaitAreBoundedInBytes) {
+  add({"a", "b", "c", "d", "e"});
+  EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(heard_.made, ElementsAre(0, 1, 2, 3, 4));
+  const uint64_t one = most_waiting_;
+  EXPECT_GT(one, 0U);
+  EXPECT_THAT(parts({.bytes = 2 * one, .seconds = 1000}), ElementsAre(2, 2, 1));
+  EXPECT_EQ(most_waiting_, 2 * one);
+  EXPECT_THAT(parts({.bytes = 100 * one, .seconds = 1000}), ElementsAre(5));
+}
+
+TEST_F(JobTest, TheFirstVideoDoesNotWaitForAllTexts) {
+  std::vector<std::string> prompts;
+  constexpr int kRows = 2000;
+  for (int i = 0; i < kRows; ++i) prompts.push_back("a " + std::to_string(i));
+  add(prompts);
+  EXPECT_LT(Job(heard_, never, of_a_set({.seconds = 0})).load(rows_, *pipeline_), size_t{kRows});
+}
+
+TEST_F(JobTest, EqualTextsAreEncodedOnceAndCountOnce) {
+  add({"a", "a", "b", "b", "a"});
+  EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(2, 2, 1));
+  EXPECT_EQ(videos_[1].text_cost.encode, 0);
+  EXPECT_THAT(heard_.made, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(JobTest, ACommandsOwnVideosAreLoadedAtOnce) {
+  add({"a", "b", "c"});
+  EXPECT_EQ(Job(heard_, never).load(rows_, *pipeline_), 3U);
+}
+
+TEST_F(JobTest, PartsMakeTheVideosOfAWhole) {
+  const std::vector<std::string> prompts = {"a", "b", "c"};
+  add(prompts);
+  parts({.bytes = 1});
+  std::vector<std::string> in_parts;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    in_parts.push_back(test::read_text(folder_ / (std::to_string(i) + ".safetensors")));
+  EXPECT_THAT(in_parts, Each(Not(IsEmpty())));
+  parts({});
+  for (size_t i = 0; i < prompts.size(); ++i)
+    EXPECT_EQ(test::read_text(folder_ / (std::to_string(i) + ".safetensors")), in_parts[i]);
+}
+
+}  // namespace
+}  // namespace sparsereel::app

@@ -1,0 +1,166 @@
+// Every number of frames and every side of a frame: each model keeps it, or the error offers numbers that it keeps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+
+#include "models/engine/frames.h"
+#include "models/request/frame_count.h"
+#include "models/request/plan.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/configs/config_file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+using ::testing::SizeIs;
+
+/// Every model of configs/, by its file's name.
+std::map<std::string, ModelSpec> every_model() {
+  std::map<std::string, ModelSpec> all;
+  for (const auto& entry : std::filesystem::directory_iterator(SPARSEREEL_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const Architecture architecture = read_architecture(entry.path());
+    all[entry.path().filename().string()] = describe(Checkpoint::with_random_weights(
+        architecture.config.file, architecture.transformer_class, architecture.components));
+  }
+  return all;
+}
+
+Request with_images(const ModelSpec& spec) {
+  Request request;
+  if (spec.image.needed) request.image = "first.png";
+  if (spec.image.needs_last) request.last_image = "last.png";
+  return request;
+}
+
+std::vector<int64_t> numbers_in(const std::string& text) {
+  static const std::regex number("[0-9]+");
+  std::vector<int64_t> numbers;
+  for (std::sregex_iterator each(text.begin(), text.end(), number), end; each != end; ++each)
+    numbers.push_back(std::stoll(each->str()));
+  return numbers;
+}
+
+/// Returns the values that the request's error offers; nothing where the request is taken.
+std::optional<std::vector<int64_t>> offered(const Request& request, const ModelSpec& spec, const std::string& field) {
+  try {
+    resolve_request(request, spec);
+    return {};
+  } catch (const Error& error) {
+    EXPECT_EQ(error.field(), field);
+    return numbers_in(error.remedy());
+  }
+}
+
+/// Returns true if the model's video has exactly so many frames.
+bool keeps_frames(Request request, const ModelSpec& spec, int64_t frames) {
+  request.num_frames = frames;
+  const Plan plan = resolve_request(request, spec);
+  return plan.num_frames == frames && plan.decoded_frames == frames && frame_count_warning(plan, spec).empty();
+}
+
+TEST(RequestSizes, EachNumberOfFramesIsKeptOrTwoThatAreKeptAreNamed) {
+  for (const auto& [name, spec] : every_model()) {
+    Request request = with_images(spec);
+    for (int64_t frames = 1; frames <= 130; ++frames) {
+      SCOPED_TRACE(name + ": " + std::to_string(frames));
+      request.num_frames = frames;
+      if (auto numbers = offered(request, spec, "frames")) {
+        const bool has_one = spec.image.fixed_size || (spec.image.needs_last && frames == 1);
+        EXPECT_THAT(*numbers, SizeIs(has_one ? 1 : 2));
+        for (const int64_t number : *numbers) EXPECT_TRUE(keeps_frames(request, spec, number));
+        continue;
+      }
+      const Plan plan = resolve_request(request, spec);
+      if (plan.decoded_frames == frames) continue;
+      // The reference takes these numbers and makes more frames. Recipes hold them.
+      const std::vector<int64_t> named = numbers_in(frame_count_warning(plan, spec));
+      ASSERT_THAT(named, SizeIs(4));
+      EXPECT_EQ(named[0], plan.decoded_frames);
+      EXPECT_EQ(named[1], frames);
+      EXPECT_LT(named[2], frames);
+      EXPECT_GT(named[3], frames);
+      for (const size_t i : {2, 3}) EXPECT_TRUE(keeps_frames(request, spec, named[i]));
+    }
+  }
+}
+
+TEST(RequestSizes, EachSideIsKeptOrNumbersThatAreKeptAreNamed) {
+  for (const auto& [name, spec] : every_model()) {
+    for (const bool is_width : {true, false}) {
+      Request request = with_images(spec);
+      std::optional<int64_t>& side = is_width ? request.width : request.height;
+      const int64_t largest = spec.largest[is_width ? 1 : 0];
+      std::set<int64_t> sides = {-1, 0, std::numeric_limits<int64_t>::max()};
+      for (int64_t i = 1; i < 200; ++i) sides.insert({i, std::max<int64_t>(largest, 200) - 100 + i});
+      for (const int64_t each : sides) {
+        SCOPED_TRACE(name + ": " + std::to_string(each));
+        side = each;
+        const auto numbers = offered(request, spec, is_width ? "width" : "height");
+        if (!numbers) continue;
+        EXPECT_FALSE(numbers->empty());
+        for (const int64_t number : *numbers) {
+          side = number;
+          const Plan plan = resolve_request(request, spec);
+          EXPECT_EQ(is_width ? plan.width : plan.height, number);
+        }
+      }
+    }
+  }
+}
+
+TEST(RequestSizes, ALengthInSecondsIsTheNearestNumberOfFramesThatIsKept) {
+  for (const auto& each : every_model()) {
+    const auto& spec = each.second;
+    Request request = with_images(spec);
+    if (spec.image.fixed_size) {
+      request.seconds = 4;
+      EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"seconds 4 is impossible"}));
+      continue;
+    }
+    for (const double fps : {0.0, 4.0, 23.976}) {
+      request.fps = fps > 0 ? std::optional(fps) : std::nullopt;
+      const double rate = fps > 0 ? fps : spec.defaults.fps;
+      for (double seconds = 0.5; seconds < 8; seconds += 0.3) {
+        SCOPED_TRACE(each.first + ": " + std::to_string(seconds) + " at " + std::to_string(rate));
+        request.seconds = seconds;
+        const Plan plan = resolve_request(request, spec);
+        EXPECT_EQ(plan.decoded_frames, plan.num_frames);
+        const auto away = [&](int64_t frames) { return std::abs(static_cast<double>(frames) - seconds * rate); };
+        for (int64_t frames = spec.image.needs_last ? 2 : 1; frames < 400; ++frames)
+          EXPECT_TRUE(!makes_exactly(spec, frames) || away(plan.num_frames) <= away(frames)) << frames;
+      }
+    }
+  }
+}
+
+TEST(RequestSizes, PairsOfLatentFramesAreCountedBothWays) {
+  ModelSpec spec;
+  spec.stride = {4, 8, 8};
+  EXPECT_EQ(nearest_frames(spec, 30).below, 29);
+  EXPECT_EQ(nearest_frames(spec, 30).above, 33);
+  EXPECT_EQ(frames_rule(spec), "it must be 1 more than a multiple of 4");
+  spec.decodes_pairs = true;
+  EXPECT_EQ(nearest_frames(spec, 30).below, 25);
+  EXPECT_EQ(nearest_frames(spec, 30).above, 32);
+  EXPECT_EQ(frames_rule(spec), "it must be 1 more than a multiple of 8, or a multiple of 8");
+  EXPECT_TRUE(makes_exactly(spec, 32));
+  EXPECT_FALSE(makes_exactly(spec, 29));
+  EXPECT_TRUE(takes_frames(spec, 29));
+  for (const int64_t none : {INT64_MIN, int64_t{-5}, int64_t{0}}) {
+    EXPECT_FALSE(takes_frames(spec, none));
+    EXPECT_EQ(nearest_frames(spec, none).below, 1);
+    EXPECT_EQ(nearest_frames(spec, none).above, 8);
+  }
+  EXPECT_EQ(nearest_frames(spec, 1, 2).below, 8);
+  EXPECT_EQ(nearest_frames(spec, 1, 2).above, 9);
+  EXPECT_GT(nearest_frames(spec, INT64_MAX).above, nearest_frames(spec, INT64_MAX).below);
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,266 @@
+// What a request resolves to, beyond what the command line's tests show.
+#include "models/request/plan.h"
+#include "models/request/sampling.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/safetensors.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+using ::testing::Eq;
+using ::testing::Optional;
+
+ModelSpec spec_with(SamplerKind first, SamplerKind second) {
+  ModelSpec spec;
+  spec.samplers = {{.name = "a", .class_name = "First", .kind = first},
+                   {.name = "b", .class_name = "Second", .kind = second}};
+  spec.defaults = {.width = 8, .height = 8, .frames = 1, .steps = 4, .guidance = 4, .sampler = "First"};
+  spec.scheduler.flow_shift = 3;
+  spec.text_length = 4;
+  return spec;
+}
+
+TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  Request request;
+  EXPECT_THAT(resolve_request(request, spec).flow_shift, Optional(Eq(3)));
+  request.scheduler = "b";
+  request.flow_shift = 5;
+  const Plan plan = resolve_request(request, spec);
+  EXPECT_EQ(scheduler_config(plan, spec).flow_shift, 5);
+  EXPECT_EQ(scheduler_config(plan, spec).kind, SamplerKind::flow_euler);
+  request.flow_shift = 0;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a number above 0 and at most 1e+09"}));
+}
+
+TEST(Request, DenseStepsAreAShareOfThisRunsAndStandInPlaceOfAPolicysOwn) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  Request request;
+  const auto dense_steps = [&] { return resolve_request(request, spec).attention_policy.dense_steps; };
+  request.dense_steps = parse_first_steps("50%", "dense_steps");
+  EXPECT_EQ(dense_steps(), 2) << "of the model's 4";
+  request.num_inference_steps = 9;
+  EXPECT_EQ(dense_steps(), 5);
+  request.policy.emplace().dense_steps = 3;
+  EXPECT_EQ(dense_steps(), 5);
+  request.dense_steps.reset();
+  EXPECT_EQ(dense_steps(), 3);
+}
+
+/// What is at fault where the run's noise levels leave no room.
+std::pair<std::string, std::string> blamed(const Request& request, const ModelSpec& spec) {
+  try {
+    resolve_request(request, spec);
+  } catch (const Error& error) {
+    return {error.field(), error.file()};
+  }
+  return {"nothing", "nothing"};
+}
+
+TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  Request request;
+  EXPECT_EQ(blamed(request, spec), std::pair(std::string("nothing"), std::string("nothing")));
+  spec.scheduler.flow_shift = 1e9;
+  EXPECT_EQ(blamed(request, spec), std::pair(std::string(), std::string("scheduler_config.json")));
+  for (const double shift : {1e300, 1e9, 1e-300, -1.0}) {
+    request.flow_shift = shift;
+    EXPECT_EQ(blamed(request, spec).first, "flow_shift") << shift;
+  }
+  request.scheduler = "b";
+  request.flow_shift = 1e-300;
+  EXPECT_EQ(blamed(request, spec).first, "flow_shift");
+  request.scheduler = "a";
+  request.flow_shift = 5;
+  for (const std::vector<double>& sigmas : std::vector<std::vector<double>>{{1, 1e-300}, {0.5, 0.5 - 1e-12}}) {
+    request.sigmas = sigmas;
+    EXPECT_EQ(blamed(request, spec).first, "sigmas");
+  }
+}
+
+TEST(Request, ScalesAreInOneRange) {
+  const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::unipc);
+  for (const double scale : {1e30, 1000.5, -1e-9, static_cast<double>(NAN)}) {
+    for (std::optional<double> Request::*member : {&Request::guidance_scale, &Request::guidance_scale_2}) {
+      Request request;
+      request.*member = scale;
+      const bool first = member == &Request::guidance_scale;
+      EXPECT_EQ(blamed(request, spec).first, first ? "cfg_scale" : "cfg_scale_2") << scale;
+      request.*member = 1000;
+      EXPECT_EQ(blamed(request, spec).first, "nothing");
+    }
+  }
+}
+
+TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
+  const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::dpm_solver);
+  Request request;
+  request.flow_shift = 5;
+  EXPECT_EQ(resolve_request(request, spec).flow_shift, std::nullopt);
+}
+
+TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  Request request;
+  request.sigmas = {1, 0.5, 0.25};
+  Plan plan = resolve_request(request, spec);
+  EXPECT_EQ(plan.num_inference_steps, 3);
+  EXPECT_EQ(scheduler_config(plan, spec).sigmas, request.sigmas);
+  spec.samplers[0].sigmas = [](int64_t steps) { return std::vector<double>(static_cast<size_t>(steps), 0.5); };
+  EXPECT_EQ(scheduler_config(plan, spec).sigmas, request.sigmas) << "those of the family stand back";
+  plan.sigmas.clear();
+  EXPECT_EQ(scheduler_config(plan, spec).sigmas, std::vector<double>(3, 0.5));
+  spec.samplers[0].sigmas = nullptr;
+  request.num_inference_steps = 4;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
+  request.scheduler = "b";  // has none
+  EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
+  EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
+  request.cache = {.kind = CacheKind::steps, .steps = 3};
+  EXPECT_EQ(why_idle_cache(request, spec), "");
+  request.scheduler = "a";
+  EXPECT_THAT(why_idle_cache(request, spec), ::testing::HasSubstr("with 3 steps"));
+}
+
+TEST(Request, NoiseLevelsFall) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  for (const std::vector<double>& sigmas :
+       std::vector<std::vector<double>>{{1.1}, {0}, {-1}, {NAN}, {0.5, 0.5}, {0.2, 0.4}}) {
+    Request request;
+    request.sigmas = sigmas;
+    EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas"}));
+  }
+}
+
+ModelSpec spec_of_images() {
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  spec.defaults.width = 832;
+  spec.defaults.height = 480;
+  spec.defaults.frames = 5;
+  spec.stride = {4, 8, 8};
+  spec.patch = {1, 2, 2};
+  spec.image.latents = ImageSpec::Latents::beside_noise;
+  return spec;
+}
+
+/// The message where the images are refused; else empty.
+std::string refusal(const std::string& image, const std::string& last, const ModelSpec& spec) {
+  Request request;
+  request.image = image;
+  request.last_image = last;
+  try {
+    resolve_request(request, spec);
+  } catch (const Error& error) {
+    return error.field() + " " + error.problem();
+  }
+  return {};
+}
+
+TEST(Request, AShiftOfLargeVideosIsTheDefaultAboveItsArea) {
+  ModelSpec spec = spec_of_images();
+  spec.scheduler.flow_shift = 3;
+  spec.defaults.shift_above = AreaShift{.pixels = 832 * 480, .shift = 5};
+  const auto shift = [&](int64_t width, int64_t height, std::optional<double> asked = {}) {
+    return resolve_request({.width = width, .height = height, .flow_shift = asked}, spec).flow_shift.value();
+  };
+  EXPECT_EQ(shift(832, 480), 3);
+  EXPECT_EQ(shift(480, 832), 3);
+  EXPECT_EQ(shift(848, 480), 5);
+  EXPECT_EQ(shift(1280, 720, 4), 4);
+  EXPECT_EQ(resolve_request({.size = find_frame_area("480p")}, spec).flow_shift, 3);
+  EXPECT_EQ(resolve_request({.size = find_frame_area("720p")}, spec).flow_shift, 5);
+  spec.defaults.shift_above.reset();
+  EXPECT_EQ(shift(1280, 720), 3);
+}
+
+TEST(Request, ImagesAreThoseThatTheModelTakes) {
+  ModelSpec spec = spec_of_images();
+  EXPECT_EQ(refusal("a", "", spec), "");
+  EXPECT_EQ(refusal("", "", spec), "");
+  EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("last_image is given"));
+  spec.image.needed = true;
+  EXPECT_THAT(refusal("", "", spec), ::testing::StartsWith("image is missing: this model"));
+  spec.image.takes_last = true;
+  EXPECT_EQ(refusal("a", "b", spec), "");
+  EXPECT_EQ(refusal("a", "", spec), "");
+  EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing"));
+  spec.image.needs_last = true;
+  EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("last_image is missing"));
+  spec.defaults.frames = 1;
+  EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("frames 1 has no place for a last image"));
+  spec.image.needed = spec.image.needs_last = false;
+  EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing beside"));
+  spec.image = {};
+  EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("image is given, but this model makes videos of text"));
+}
+
+TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
+  ModelSpec spec = spec_of_images();
+  Request request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
+  const auto size = [&] {
+    const Plan plan = resolve_request(request, spec);
+    EXPECT_EQ(plan.image_size.has_value(), !spec.image.fixed_size && request.image_size);
+    return PixelSize{.height = plan.height, .width = plan.width};
+  };
+  EXPECT_EQ(size(), (PixelSize{624, 640}));
+  request.width = 1280;  // of the model's file
+  request.height = 720;
+  EXPECT_EQ(size(), (PixelSize{960, 960}));
+  request.size = find_frame_area("480p");
+  EXPECT_EQ(size(), (PixelSize{624, 640}));
+  request.image_size = {.height = 1280, .width = 720};
+  EXPECT_EQ(size(), (PixelSize{832, 480}));
+  request.image_size.reset();
+  EXPECT_EQ(size(), (PixelSize{480, 832})) << "the usual shape";
+  request.size.reset();
+  EXPECT_EQ(size(), (PixelSize{720, 1280}));
+  spec.largest = {768, 1360};
+  request.size = find_frame_area("768p");
+  EXPECT_LE(size().width, 1360);
+  request.size = find_frame_area("1080p");
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"size 1080p is too large for this model"}));
+  spec.largest = {0, 0};
+  request = {.image = "a", .image_size = PixelSize{.height = 1000, .width = 1000}};
+  spec.image.fixed_size = true;
+  EXPECT_EQ(size(), (PixelSize{480, 832}));
+  request.width = 640;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"width 640 is impossible for this model"}));
+  request.width.reset();
+  request.size = find_frame_area("720p");
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"size 720p is impossible for this model"}));
+}
+
+/// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.
+TEST(Request, APackedTextEncoderInPlaceOfTheCheckpointsMakesTheRunBf16) {
+  const test::TemporaryFolder folder;
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const ModelSpec spec = describe(model);
+  std::map<std::string, std::string> files = {{"transformer", ""}, {"tokenizer", "spiece.model"}};
+  EXPECT_EQ(stored_dtype(model, spec, files), at::kHalf);
+  const Component usual = model.component("text_encoder");
+  for (const bool packed : {false, true}) {
+    std::vector<TensorView> tensors;
+    for (const auto& [name, place] : usual.tensors) {
+      const TensorEntry& entry = *place.second;
+      const std::span<const std::byte> data = usual.files[0]->data(entry);
+      if (packed && name.ends_with(".wo.weight"))
+        tensors.push_back({name, Dtype::f8_e4m3, entry.shape, data.first(data.size() / 2)});
+      else
+        tensors.push_back({name, entry.dtype, entry.shape, data});
+    }
+    files["text_encoder"] = folder / (packed ? "packed.safetensors" : "halves.safetensors");
+    write_safetensors(files["text_encoder"], tensors);
+    model.replace("text_encoder", files["text_encoder"]);
+    EXPECT_EQ(stored_dtype(model, spec, files), packed ? at::kBFloat16 : at::kHalf);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models

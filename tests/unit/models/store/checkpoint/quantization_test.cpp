@@ -1,0 +1,130 @@
+// Files of quantised weights are taken or refused by what they say of themselves.
+#include "models/store/checkpoint/quantization.h"
+
+#include <memory>
+#include <utility>
+
+#include "models/store/checkpoint/safetensors.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::TemporaryFolder;
+using test::throws_error;
+
+class Quantization : public ::testing::Test {
+ protected:
+  /// A layer "q" whose description this is, with another tensor beside its weight.
+  void write(const std::string& description, const std::map<std::string, std::string>& metadata = {},
+             const std::string& other = "q.weight_scale", Dtype dtype = Dtype::f8_e4m3) {
+    const std::string eight(8, '\1');
+    std::vector<TensorView> tensors = {{"q.weight", dtype, {8}, std::as_bytes(std::span(eight))},
+                                       {other, Dtype::u8, {8}, std::as_bytes(std::span(eight))}};
+    if (!description.empty())
+      tensors.push_back({"q.comfy_quant",
+                         Dtype::u8,
+                         {static_cast<int64_t>(description.size())},
+                         std::as_bytes(std::span(description))});
+    write_safetensors(path_, tensors, metadata);
+  }
+  void check() const { check_quantization({std::make_shared<TensorFile>(path_)}); }
+  testing::AssertionResult is_refused(const std::vector<std::string>& parts) const {
+    return throws_error([&] { check(); }, parts);
+  }
+
+  const TemporaryFolder folder_;
+  const std::filesystem::path path_ = folder_ / "wan.safetensors";
+};
+
+TEST_F(Quantization, EightBitsWithScalesAreTaken) {
+  for (const auto& [format, dtype] :
+       {std::pair("float8_e4m3fn", Dtype::f8_e4m3), {"float8_e5m2", Dtype::f8_e5m2}, {"int8_tensorwise", Dtype::i8}}) {
+    const std::string start = R"({"format":")" + std::string(format) + "\"";
+    const std::string description = start + R"(,"full_precision_matrix_mult":true})";
+    write(description,
+          {{"_quantization_metadata",
+            R"({"format_version":"1.0","layers":{"q":)" + description + R"(,"k":")" + format + "\"}}"}},
+          "q.weight_scale", dtype);
+    EXPECT_NO_THROW(check()) << format;
+    for (const char* more : {R"(,"convrot":false,"convrot_groupsize":256)", R"(,"params":{"convrot":false})",
+                             R"(,"params":null,"per_row":true,"orig_dtype":"bfloat16","orig_shape":[8])"}) {
+      write(start + more + "}", {}, "q.input_scale", dtype);
+      EXPECT_NO_THROW(check()) << format << more;
+    }
+  }
+}
+
+TEST_F(Quantization, OthersAreRefusedByTheirNames) {
+  for (const char* format : {"nvfp4", "mxfp8", "int8_blockwise"}) {
+    write(R"({"format":")" + std::string(format) + "\"}");
+    EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", format, "not supported"}));
+    write(R"({"format":"float8_e4m3fn"})",
+          {{"_quantization_metadata", R"({"layers":{"k":{"format":")" + std::string(format) + "\"}}}"}});
+    EXPECT_TRUE(is_refused({"wan.safetensors", "\"k\"", format, "not supported"}));
+  }
+  write(R"({"format":"float8_e4m3fn"})", {}, "q.weight_scale_2");
+  EXPECT_TRUE(is_refused({"\"q.weight_scale_2\"", "nvfp4"}));
+}
+
+/// ConvRot may stand under "params" or beside the format.
+TEST_F(Quantization, WhatADescriptionSaysBesidesIsRefusedUnlessItIsKnown) {
+  for (const std::string key : {R"("convrot":true)", R"("convrot":1)", R"("convrot":"yes")", R"("group_size":64)",
+                                R"("linear_dtype":"int4")", R"("num_experts":8)", R"("something":null)"}) {
+    const std::string name = key.substr(1, key.find('"', 1) - 1);
+    for (const std::string& keys : {key, R"("params":{"convrot_groupsize":256,)" + key + "}"}) {
+      write(R"({"format":"int8_tensorwise",)" + keys + "}", {}, "q.weight_scale", Dtype::i8);
+      EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", "int8_tensorwise with", name, "not supported"})) << keys;
+      write("", {{"_quantization_metadata", R"({"layers":{"q":{"format":"int8_tensorwise",)" + keys + "}}}"}},
+            "q.weight_scale", Dtype::i8);
+      EXPECT_TRUE(is_refused({"\"q\"", name})) << keys;
+    }
+  }
+  write(R"({"format":"int8_tensorwise","params":[1]})", {}, "q.weight_scale", Dtype::i8);
+  EXPECT_TRUE(is_refused({"\"q\"", "\"params\""}));
+}
+
+TEST_F(Quantization, UnknownTensorsBesideAWeightOf8BitsAreRefused) {
+  for (const std::string name : {"pre_quant_scale", "weight_s_rel", "weight_s_channel", "weight_codebook",
+                                 "weight_zeros", "weight_scale_inv", "anything"}) {
+    write(R"({"format":"float8_e4m3fn"})", {}, "q." + name);
+    EXPECT_TRUE(is_refused({"wan.safetensors", "\"q\"", name, "not supported"}));
+    write("", {}, "q." + name, Dtype::i8);
+    EXPECT_TRUE(is_refused({"\"q\"", name})) << "without a description";
+  }
+  write("", {}, "k.pre_quant_scale");
+  EXPECT_NO_THROW(check()) << "of another layer, which is not in 8 bits";
+  write("", {}, "q");
+  EXPECT_NO_THROW(check()) << "called as the layer";
+}
+
+TEST_F(Quantization, AWeightThatIsStoredOtherwiseThanItSaysIsRefused) {
+  write(R"({"format":"float8_e4m3fn"})", {}, "q.weight_scale", Dtype::i8);
+  EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 and stored as I8"}));
+}
+
+/// A weight and its companions may lie in different shards.
+TEST_F(Quantization, IsOfAllFilesTogether) {
+  const std::string eight(8, '\1');
+  write("", {}, "k.bias");
+  const std::filesystem::path second = folder_ / "second.safetensors";
+  write_safetensors(second, {{"q.pre_quant_scale", Dtype::u8, {8}, std::as_bytes(std::span(eight))}});
+  EXPECT_NO_THROW(check());
+  EXPECT_TRUE(throws_error(
+      [&] {
+        check_quantization({std::make_shared<TensorFile>(path_), std::make_shared<TensorFile>(second)});
+      },
+      {"second.safetensors", "\"q\"", "pre_quant_scale"}));
+}
+
+TEST_F(Quantization, DescriptionsThatSayNothingAreRefused) {
+  for (const char* description : {"{}", R"({"format":8})", "[]", "null"}) {
+    write(description);
+    EXPECT_TRUE(is_refused({"\"q\"", "does not name"})) << description;
+  }
+  write("not json");
+  EXPECT_TRUE(is_refused({"wan.safetensors: q.comfy_quant", "not valid JSON"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,61 @@
+// Files that are no weights are refused as what they are.
+#include "models/store/checkpoint/tensor_file.h"
+
+#include <utility>
+
+#include "models/store/checkpoint/safetensors.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+
+TEST(TensorFile, OfAnotherFormatIsCalledByItsName) {
+  const TemporaryFolder folder;
+  const std::string much(600, 'x');
+  for (const auto& [start, what] :
+       {std::pair<std::string, const char*>("\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.", "before version 1.6"),
+        {"\x80\x02}q", "pickle of Python"},
+        {"\x80\x04\x95", "pickle of Python"},
+        {"<!DOCTYPE html><html>", "web page"},
+        {"<html><body>", "web page"},
+        {"{\"error\": \"Repository not found\"}", "text in JSON"},
+        {"\x1f\x8b\x08", "gzip"},
+        {"\x89HDF\r\n", "HDF5"},
+        {"\x93NUMPY", "numpy"},
+        {std::string(257, '\0') + "ustar", "tar"}}) {
+    write_text(folder / "a.safetensors", start + much);
+    EXPECT_TRUE(throws_error([&] { TensorFile(folder / "a.safetensors"); }, {"a.safetensors", what})) << what;
+  }
+}
+
+/// 123 is a brace, too, and these two bytes begin an archive.
+TEST(TensorFile, OfSafetensorsIsOneWhateverItsHeadersLength) {
+  const TemporaryFolder folder;
+  for (const size_t length : {size_t{'{'}, size_t{0x8b1f}}) {
+    std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    header.resize(length, ' ');
+    write_text(
+        folder / "a.safetensors",
+        std::string({static_cast<char>(length), static_cast<char>(length >> 8), 0, 0, 0, 0, 0, 0}) + header + "x");
+    EXPECT_EQ(TensorFile(folder / "a.safetensors").entries().size(), 1U);
+  }
+}
+
+TEST(TensorFile, ThatGetsShorterIsNamed) {
+  const TemporaryFolder folder;
+  const std::string data(3 << 16, 'x');
+  const std::filesystem::path path = folder / "a.safetensors";
+  write_safetensors(path, {{"a", Dtype::u8, {3 << 16}, std::as_bytes(std::span(data))}});
+  const TensorFile file(path);
+  EXPECT_NO_THROW(file.check_whole());
+  std::filesystem::resize_file(path, 1 << 16);
+  EXPECT_EQ(file.data(file.entries()[0]).back(), std::byte{0}) << "where nothing is any more";
+  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {"a.safetensors", "shorter"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models

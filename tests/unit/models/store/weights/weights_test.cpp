@@ -1,0 +1,530 @@
+// Weights arrive in the wanted dtype, without a copy where none is needed, and one error lists everything that does not
+// fit.
+#include "models/store/weights/weights.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <map>
+
+#include "models/layers/linear.h"
+#include "models/store/checkpoint/lora.h"
+#include "models/store/checkpoint/moved_rows.h"
+#include "models/store/checkpoint/safetensors.h"
+#include "models/store/weights/stoppable_work.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+
+/// A component of one file in the folder.
+Component open_component(const std::filesystem::path& folder) {
+  Component component;
+  component.class_name = "CogVideoXTransformer3DModel";
+  component.origin = folder;
+  component.config_file = (folder / "config.json").string();
+  component.files.push_back(std::make_shared<TensorFile>(folder / "model.safetensors"));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  return component;
+}
+
+Dtype stored_as(at::ScalarType dtype) {
+  if (dtype == at::kHalf) return Dtype::f16;
+  if (dtype == at::kBFloat16) return Dtype::bf16;
+  if (dtype == at::kDouble) return Dtype::f64;
+  return dtype == at::kByte ? Dtype::u8 : Dtype::f32;
+}
+
+void write(const std::filesystem::path& folder, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::vector<TensorView> views;
+  for (const auto& [name, tensor] : tensors) {
+    views.push_back({name,
+                     stored_as(tensor.scalar_type()),
+                     tensor.sizes().vec(),
+                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  }
+  write_safetensors(folder / "model.safetensors", views);
+}
+
+bool inside(const at::Tensor& tensor, const Component& component) {
+  const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  const auto* begin = static_cast<const std::byte*>(component.files[0]->mapping().get());
+  return data >= begin && data < begin + std::filesystem::file_size(component.files[0]->path());
+}
+
+class WeightDtypes : public ::testing::TestWithParam<std::tuple<at::ScalarType, at::ScalarType>> {};
+
+TEST_P(WeightDtypes, ConvertsWhileCopyingAndAliasesOtherwise) {
+  const auto [stored, wanted] = GetParam();
+  const TemporaryFolder folder;
+  const at::Tensor values = at::linspace(-3, 3, 1000).reshape({10, 100}).to(stored);
+  write(folder.path(), {{"w", values}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, wanted);
+  const at::Tensor read = weights.tensor("w", {10, 100});
+  EXPECT_EQ(read.scalar_type(), wanted);
+  EXPECT_TRUE(read.equal(values.to(wanted)));
+  EXPECT_EQ(inside(read, component), stored == wanted);
+  const at::Tensor wide = weights.read(parameter("w", {10, 100}, /*fp32=*/true));
+  EXPECT_EQ(wide.scalar_type(), at::kFloat);
+  EXPECT_TRUE(wide.equal(values.to(at::kFloat)));
+  EXPECT_NO_THROW(weights.check_complete());
+}
+
+INSTANTIATE_TEST_SUITE_P(Weights, WeightDtypes,
+                         ::testing::Combine(::testing::Values(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble),
+                                            ::testing::Values(at::kFloat, at::kHalf, at::kBFloat16)));
+
+TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
+  const TemporaryFolder folder;
+  const at::Tensor weight = at::randn({6, 5}).to(at::kBFloat16), bias = at::randn({6}), up = at::randn({6, 2}),
+                   down = at::randn({2, 5}).to(at::kHalf), diff = at::randn({6});
+  write(folder.path(), {{"w", weight}, {"b", bias}, {"plain", bias}, {"up", up}, {"down", down}, {"diff", diff}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  component.deltas["w"] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.5},
+                           {.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = -2}};
+  component.deltas["b"] = {{.file = component.files[0], .up = entry("diff"), .scale = 3}};
+  WeightReader weights(component, at::kCPU, at::kBFloat16);
+  const at::Tensor sum = weight.to(at::kFloat) - 1.5 * at::matmul(up, down.to(at::kFloat));
+  EXPECT_TRUE(weights.read(parameter("w", {6, 5}, /*fp32=*/true)).allclose(sum, 1e-6, 1e-6));
+  EXPECT_TRUE(weights.tensor("w", {6, 5}).equal(weights.read(parameter("w", {6, 5}, true)).to(at::kBFloat16)));
+  EXPECT_TRUE(weights.tensor("w", {6, 5}).equal(weights.tensor("w", {6, 5}))) << "each reading adds anew";
+  WeightReader wide(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(wide.tensor("b", {6}).allclose(bias + 3 * diff));
+  EXPECT_FALSE(inside(wide.tensor("b", {6}), component));
+  EXPECT_TRUE(inside(wide.tensor("plain", {6}), component)) << "no copy of what nothing is added to";
+  const at::Tensor packed = wide.read({.names = {"b", "plain"}, .stored = {6}, .shape = {12}});
+  EXPECT_TRUE(packed.allclose(at::cat({bias + 3 * diff, bias}))) << "one part of a packed tensor";
+  WeightReader described(component, at::kMeta, at::kFloat);
+  EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
+}
+
+TEST(Weights, DeltasThatMakeNoNumbersAreBlamedByTheirFiles) {
+  const TemporaryFolder folder;
+  const at::Tensor one = at::ones({2, 2}), nan = at::full({2, 2}, NAN);
+  write(folder.path(), {{"w", one}, {"bad", nan}, {"up", one}, {"diff", nan}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  const auto refused = [&](const char* tensor, const std::vector<WeightDelta>& deltas, const char* words) {
+    component.deltas = {{tensor, deltas}};
+    const std::string file = component.files[0]->path().string();
+    return throws_error([&] { WeightReader(component, at::kCPU, at::kHalf).tensor(tensor, {2, 2}); }, {file, words});
+  };
+  const auto& file = component.files[0];
+  EXPECT_TRUE(refused("w", {{.file = file, .up = entry("diff")}}, "\"diff\" holds NaN or Inf"));
+  EXPECT_TRUE(refused("w", {{.file = file, .up = entry("up"), .down = entry("diff")}}, "\"diff\" holds NaN or Inf"));
+  EXPECT_TRUE(refused("w", {{.file = file, .up = entry("up")}, {.file = file, .up = entry("up"), .scale = 1e6}},
+                      "with the scale 1e+06"));
+  component.deltas = {{"bad", {{.file = file, .up = entry("up")}}}};
+  EXPECT_NO_THROW(WeightReader(component, at::kCPU, at::kHalf).tensor("bad", {2, 2})) << "the checkpoint's own";
+}
+
+TEST(Weights, ADeltaOfAConvolutionIsItsMatrixWhateverShapeTheFileHas) {
+  const TemporaryFolder folder;
+  const at::Tensor weight = at::randn({6, 3, 1, 2, 2}), up = at::randn({6, 2}), down = at::randn({2, 12});
+  const at::Tensor folded = weight.reshape({18, 1, 2, 2});
+  write(folder.path(), {{"w", weight}, {"folded", folded}, {"up", up}, {"down", down}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  for (const char* name : {"w", "folded"})
+    component.deltas[name] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.5}};
+  const at::Tensor sum = weight + 0.5 * at::matmul(up, down).view({6, 3, 1, 2, 2});
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(weights.tensor("w", {6, 3, 1, 2, 2}).allclose(sum));
+  Parameter parameter{.names = {"folded"}, .stored = {6, 3, 1, 2, 2}, .shape = {6, 3, 1, 2, 2}};
+  parameter.reshaped = true;
+  EXPECT_TRUE(weights.read(parameter).allclose(sum));
+}
+
+TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
+  const TemporaryFolder folder;
+  const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6
+  const at::Tensor weight = at::randn({rows, width}).to(at::kBFloat16), up = at::randn({rows, 2}),
+                   down = at::randn({2, width}), diff = at::randn({rows, width}).to(at::kHalf);
+  write(folder.path(), {{"w", weight}, {"up", up}, {"down", down}, {"diff", diff}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  component.deltas["w"] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.25},
+                           {.file = component.files[0], .up = entry("diff"), .scale = -3}};
+  const at::Tensor sum = weight.to(at::kFloat) + 0.25 * at::matmul(up, down) - 3 * diff.to(at::kFloat);
+  WeightReader weights(component, at::kCPU, at::kBFloat16);
+  EXPECT_TRUE(weights.read(parameter("w", {rows, width}, /*fp32=*/true)).allclose(sum, 1e-5, 1e-5));
+  EXPECT_TRUE(
+      weights.tensor("w", {rows, width}).equal(weights.read(parameter("w", {rows, width}, true)).to(at::kBFloat16)));
+}
+
+/// As distilled models are published: whole differences of what is no matrix, under the names of the model's authors.
+TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
+  const TemporaryFolder folder;
+  const std::map<std::string, std::string> layers = {
+      {"blocks.0.self_attn.norm_q.diff", "blocks.0.attn1.norm_q.weight"},
+      {"blocks.1.cross_attn.norm_k.diff", "blocks.1.attn2.norm_k.weight"},
+      {"blocks.1.norm3.diff", "blocks.1.norm2.weight"},
+      {"blocks.1.norm3.diff_b", "blocks.1.norm2.bias"},
+      {"blocks.0.cross_attn.o.diff_b", "blocks.0.attn2.to_out.0.bias"},
+      {"blocks.1.ffn.0.diff_b", "blocks.1.ffn.net.0.proj.bias"},
+      {"blocks.1.diff_m", "blocks.1.scale_shift_table"},
+      {"head.diff_m", "scale_shift_table"},
+      {"head.head.diff", "proj_out.weight"},
+      {"head.head.diff_b", "proj_out.bias"},
+      {"patch_embedding.diff", "patch_embedding.weight"},
+      {"patch_embedding.diff_b", "patch_embedding.bias"},
+      {"time_embedding.0.diff", "condition_embedder.time_embedder.linear_1.weight"},
+      {"time_projection.1.diff_b", "condition_embedder.time_proj.bias"}};
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const Component plain = model.component("transformer");
+  const auto shape = [&](const std::string& name) { return plain.tensors.at(name).second->shape; };
+  std::vector<std::pair<std::string, at::Tensor>> diffs;
+  for (const auto& [theirs, ours] : layers) diffs.emplace_back("diffusion_model." + theirs, at::randn(shape(ours)));
+  write(folder.path(), diffs);
+  add_loras(model, describe(model), {{.file = folder / "model.safetensors", .scale = -0.5}});
+  EXPECT_EQ(model.component("transformer").deltas.size(), layers.size());
+  WeightReader before(plain, at::kCPU, at::kFloat), after(model.component("transformer"), at::kCPU, at::kFloat);
+  for (const auto& [name, diff] : diffs) {
+    const std::string& ours = layers.at(name.substr(std::string("diffusion_model.").size()));
+    EXPECT_TRUE(after.tensor(ours, shape(ours)).equal(before.tensor(ours, shape(ours)) - 0.5 * diff)) << name;
+  }
+}
+
+TEST(Weights, TensorsOutliveTheComponent) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"w", at::full({4}, 7.0)}});
+  at::Tensor read;
+  {
+    const Component component = open_component(folder.path());
+    read = WeightReader(component, at::kCPU, at::kFloat).tensor("w", {4});
+    EXPECT_TRUE(inside(read, component));
+  }
+  EXPECT_TRUE(read.equal(at::full({4}, 7.0)));
+}
+
+TEST(Weights, DataThatIsNotAlignedIsCopied) {
+  const TemporaryFolder folder;
+  std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  if (header.size() % 4 == 0) header += ' ';
+  const uint64_t length = header.size();
+  std::string bytes(sizeof length, '\0');
+  std::memcpy(bytes.data(), &length, sizeof length);
+  const std::array<float, 2> values = {1.5F, -2};
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(values.data()), sizeof values);
+  write_text(folder / "model.safetensors", bytes);
+  const Component component = open_component(folder.path());
+  const at::Tensor read = WeightReader(component, at::kCPU, at::kFloat).tensor("w", {2});
+  EXPECT_FALSE(inside(read, component));
+  EXPECT_EQ(read[0].item<float>(), 1.5F);
+  EXPECT_EQ(read[1].item<float>(), -2);
+}
+
+TEST(Weights, FillInWhatALayerLists) {
+  const TemporaryFolder folder;
+  const at::Tensor q = at::randn({2, 3}), k = at::randn({2, 3}), kernel = at::randn({4, 3, 2, 2});
+  write(folder.path(), {{"q.weight", q}, {"k.weight", k}, {"conv.weight", kernel}, {"conv.bias", at::zeros({4})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  Linear packed, matrix;
+  packed.packed_weights(weights.loads(), {"q", "k"}, 2, 3, /*has_bias=*/false);
+  matrix.weights(weights.loads(), "conv", 4, 12, /*has_bias=*/true, {4, 3, 2, 2});
+  EXPECT_NO_THROW(weights.check_complete());
+  EXPECT_TRUE(packed.weight.equal(at::cat({q, k})));
+  EXPECT_FALSE(packed.bias.defined());
+  EXPECT_TRUE(matrix.weight.equal(kernel.view({4, 12})));
+  EXPECT_EQ(matrix.bias.sizes(), at::IntArrayRef({4}));
+  EXPECT_TRUE(weights.contains("conv.bias"));
+  EXPECT_FALSE(weights.contains("q.bias"));
+}
+
+TEST(Weights, StopBetweenTwoTensorsInAThreadThatIsToldSo) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({2})}, {"b", at::ones({2})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  at::Tensor a, b;
+  std::atomic<bool> stop = false;
+  {
+    const StoppableWork stoppable(stop);
+    weights.load(a, parameter("a", {2}));
+    stop = true;
+    EXPECT_THROW(weights.load(b, parameter("b", {2})), WorkStopped);
+    std::async(std::launch::async, [&] { weights.load(b, parameter("b", {2})); }).get();
+  }
+  EXPECT_TRUE(b.equal(a));
+  EXPECT_NO_THROW(weights.load(b, parameter("b", {2})));
+}
+
+TEST(Weights, WhatLacksOneOfItsPartsIsAStandInOfTheWholeShape) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"q.weight", at::ones({2, 3})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  Linear packed;
+  packed.packed_weights(weights.loads(), {"q", "k", "v"}, 2, 3, /*has_bias=*/false);
+  EXPECT_EQ(packed.weight.sizes(), at::IntArrayRef({6, 3}));
+  EXPECT_TRUE(is_stand_in(packed.weight));
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"2 missing", "k.weight", "v.weight"}));
+}
+
+TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"good", at::ones({2})},
+                        {"blocks.0.q.weight", at::ones({1})},
+                        {"blocks.0.q.bias", at::ones({2})},
+                        {"blocks.1.q.weight", at::ones({1})},
+                        {"out.bias", at::ones({1})},
+                        {"bad", at::ones({2, 3})},
+                        {"eight_bit", at::ones({2}, at::kByte)},
+                        {"encoder.w", at::ones({1})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.ignore_prefix("encoder.");
+  weights.tensor("good", {2});
+  weights.tensor("blocks.0.q.weight", {1});
+  weights.tensor("out.bias", {1});
+  EXPECT_EQ(weights.tensor("bad", {3, 2}).sizes(), at::IntArrayRef({3, 2})) << "a stand-in of the wanted shape";
+  EXPECT_EQ(weights.tensor("absent", {5, 6}).sizes(), at::IntArrayRef({5, 6}));
+  weights.tensor("absent", {5, 6});
+  weights.tensor("eight_bit", {2});
+  EXPECT_TRUE(
+      throws_error([&] { weights.check_complete(); },
+                   {folder.path().string(), "config.json", "CogVideoXTransformer3DModel",
+                    "1 missing: \"absent\" [5, 6]", "2 unexpected: \"blocks.0.q.bias\" [2], \"blocks.1.q.weight\" [1]",
+                    "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
+}
+
+/// A trainer's marker or counter, and what another program keeps beside a model.
+TEST(Weights, StrangersAreLeftOutAndNamed) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"blocks.0.q.weight", at::ones({2})},
+                        {"blocks.0.q._extra_state", at::ones({2})},
+                        {"step", at::ones({1})},
+                        {"marker", at::ones({0})},
+                        {"ema.weight", at::ones({3})}});
+  Component component = open_component(folder.path());
+  const auto left_out = component.left_out = std::make_shared<std::vector<std::string>>();
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("blocks.0.q.weight", {2});
+  EXPECT_NO_THROW(weights.check_complete());
+  EXPECT_EQ(*left_out, (std::vector<std::string>{"\"blocks.0.q._extra_state\" [2]", "\"ema.weight\" [3]",
+                                                 "\"marker\" [0]", "\"step\" [1]"}));
+}
+
+/// A file's unknown names are its own, which the module's do not tell.
+TEST(Weights, OneMoreBlockIsUnexpectedByTheFilesNamesToo) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"model.theirs.0.q.weight", at::ones({2})}, {"model.theirs.0.z.weight", at::ones({1})}});
+  Component component = open_component(folder.path());
+  const NameMap names({std::pair<std::string, std::string>("ours.*.q", "theirs.*.q")});
+  component.prefix = "model.";
+  component.names = &names;
+  component.tensors = {{"ours.0.q.weight", component.tensors.at("model.theirs.0.q.weight")},
+                       {"theirs.0.z.weight", component.tensors.at("model.theirs.0.z.weight")}};
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("ours.0.q.weight", {2});
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 unexpected: \"model.theirs.0.z.weight\" [1]"}));
+}
+
+TEST(Weights, OfATensorWithStridesComeInOrder) {
+  const TemporaryFolder folder;
+  const at::Tensor across = at::randn({4, 3, 2});
+  const at::Tensor stored = across.permute({2, 0, 1}).contiguous();
+  write(folder.path(), {{"a", stored}, {"b", stored.to(at::kBFloat16)}, {"rows", stored}});
+  Component component = open_component(folder.path());
+  for (const char* name : {"a", "b", "rows"}) {
+    auto entry = std::make_shared<TensorEntry>(*component.tensors.at(name).second);
+    entry->shape = {4, 3, 2};
+    entry->strides = {3, 1, 12};
+    component.tensors.at(name).second = component.parts.emplace_back(std::move(entry)).get();
+  }
+  const auto half = part_of(*component.tensors.at("rows").second, {.part = 1, .parts = 2, .halves_swapped = true});
+  ASSERT_TRUE(half);
+  component.tensors.at("rows").second = component.parts.emplace_back(std::make_shared<TensorEntry>(*half)).get();
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(weights.tensor("a", {4, 3, 2}).equal(across));
+  EXPECT_TRUE(weights.tensor("a", {4, 3, 2}).is_contiguous());
+  EXPECT_TRUE(weights.tensor("b", {4, 3, 2}).equal(across.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_TRUE(weights.tensor("rows", {2, 3, 2}).equal(at::cat({across.narrow(0, 3, 1), across.narrow(0, 2, 1)})));
+  at::Tensor both;
+  weights.load(both, {.names = {"a", "a"}, .stored = {4, 3, 2}, .shape = {8, 6}});
+  EXPECT_TRUE(both.equal(at::cat({across, across}).view({8, 6})));
+}
+
+TEST(Weights, OfAFileThatGotShorterMeanwhileAreNoModel) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({1 << 16})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  std::filesystem::resize_file(folder / "model.safetensors", 1 << 10);
+  EXPECT_EQ(weights.tensor("a", {1 << 16}).sum().item<float>() < 1 << 16, true);
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"model.safetensors", "got shorter"}));
+}
+
+TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
+  const TemporaryFolder folder;
+  const at::Tensor values = at::randn({4, 6});
+  write(folder.path(), {{"a", values}, {"b", values}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  at::Tensor read;
+  weights.load(read, {.names = {"a"}, .stored = {2, 2, 6}, .shape = {2, 12}, .reshaped = true});
+  EXPECT_TRUE(read.equal(values.view({2, 12})));
+  weights.load(read, {.names = {"b"}, .stored = {2, 2, 5}, .shape = {20}, .reshaped = true});
+  EXPECT_TRUE(is_stand_in(read));
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 misshaped: \"b\" is [4, 6], expected [2, 2, 5]"}));
+}
+
+TEST(Weights, HalvesThatTheFileHasSwappedComeInOrder) {
+  const TemporaryFolder folder;
+  const at::Tensor first = at::randn({2, 3}), second = at::randn({2, 3});
+  write(folder.path(), {{"a", at::cat({second, first})}, {"b", at::cat({second, first}).to(at::kBFloat16)}});
+  Component component = open_component(folder.path());
+  for (const char* name : {"a", "b"}) {
+    auto entry = std::make_shared<TensorEntry>(*component.tensors.at(name).second);
+    entry->halves_swapped = true;
+    component.tensors.at(name).second = component.parts.emplace_back(std::move(entry)).get();
+  }
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  const at::Tensor expected = at::cat({first, second});
+  EXPECT_TRUE(weights.tensor("a", {4, 3}).equal(expected));
+  EXPECT_TRUE(weights.tensor("b", {4, 3}).equal(expected.to(at::kBFloat16).to(at::kFloat)));
+  at::Tensor both;
+  weights.load(both, {.names = {"a", "a"}, .stored = {4, 3}, .shape = {8, 3}});
+  EXPECT_TRUE(both.equal(at::cat({expected, expected})));
+}
+
+TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"model.theirs.weight", at::ones({2})}, {"model.theirs.bias", at::ones({1})}});
+  Component component = open_component(folder.path());
+  const NameMap names({{"ours", "theirs"}, {"absent", "away"}});
+  component.prefix = "model.";
+  component.names = &names;
+  component.tensors = {{"ours.weight", component.tensors.at("model.theirs.weight")},
+                       {"ours.bias", component.tensors.at("model.theirs.bias")}};
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("ours.weight", {3});
+  weights.tensor("absent.bias", {1});
+  EXPECT_TRUE(throws_error(
+      [&] { weights.check_complete(); },
+      {"\"model.theirs.weight\" is [2]", "missing: \"model.away.bias\"", "unexpected: \"model.theirs.bias\" [1]"}));
+}
+
+TEST(Weights, LongListsAreCutAndCounted) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"w", at::ones({1})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("w", {1});
+  for (int i = 0; i < 500; ++i) weights.tensor("absent." + std::to_string(i), {1});
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"500 missing", "\"absent.19\" [1], ..."}));
+}
+
+TEST(Weights, StandInsOfHugeShapesCostNothing) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"w", at::ones({1})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  const at::Tensor stand_in = weights.tensor("w", {int64_t{1} << 30, int64_t{1} << 20});
+  EXPECT_EQ(stand_in.storage().nbytes(), sizeof(float));
+}
+
+TEST(Weights, EveryTensorOfTheTestPipelineIsReadable) {
+  const auto folder = Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
+  for (const char* name : {"transformer", "vae", "text_encoder"}) {
+    const Component component = folder.component(name);
+    WeightReader weights(component, at::kCPU, at::kFloat);
+    for (const auto& [tensor, place] : component.tensors)
+      EXPECT_TRUE(at::isfinite(weights.tensor(tensor, place.second->shape)).all().item<bool>()) << tensor;
+    EXPECT_NO_THROW(weights.check_complete());
+  }
+}
+
+TEST(Weights, StandInsTakeNoMemoryHoweverTheyAreLaidOut) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({4, 2, 3, 3})}});
+  const Component component = open_component(folder.path());
+  WeightReader reader(component, at::kCPU, at::kFloat);
+  const std::vector<int64_t> huge = {int64_t{1} << 20, int64_t{1} << 20, 3, 3};  // 36 TiB
+  const at::Tensor missing = reader.tensor("b", huge), there = reader.tensor("a", {4, 2, 3, 3});
+  EXPECT_TRUE(is_stand_in(missing));
+  EXPECT_EQ(laid_out(missing, at::MemoryFormat::ChannelsLast).sizes(), at::IntArrayRef(huge));
+  EXPECT_FALSE(is_stand_in(there));
+  EXPECT_TRUE(laid_out(there, at::MemoryFormat::ChannelsLast).is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+TEST(Weights, MetaDeviceChecksNamesAndShapesAlone) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({2, 3}, at::kHalf)}});
+  const Component component = open_component(folder.path());
+  WeightReader reader(component, at::kMeta, at::kFloat);
+  const at::Tensor tensor = reader.tensor("a", {2, 3});
+  EXPECT_TRUE(tensor.is_meta());
+  EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+  EXPECT_NO_THROW(reader.check_complete());
+  reader.tensor("b", {2});
+  EXPECT_TRUE(throws_error([&] { reader.check_complete(); }, {"missing", "b"}));
+}
+
+/// Of the package gguf's file (parity/make_gguf.py).
+TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
+  const std::filesystem::path folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / "gguf";
+  Component component;
+  component.files.push_back(std::make_shared<TensorFile>(folder / "blocks.gguf"));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  const TensorFile golden(folder / "blocks.safetensors");
+  const auto expected = [&](const char* name) {
+    const auto* numbers = reinterpret_cast<const float*>(golden.data(*golden.find(name)).data());
+    return at::from_blob(const_cast<float*>(numbers), {2, 256}, at::kFloat).clone();
+  };
+  const at::Tensor both = at::cat({expected("Q4_K"), expected("Q6_K")});
+  Linear layer;
+  const Parameter parameter = {.names = {"Q4_K", "Q6_K"},
+                               .stored = {2, 256},
+                               .shape = {4, 256},
+                               .fp8 = true,
+                               .scale = &layer.scale,
+                               .rows = &layer.rows};
+  WeightReader reader(component, at::kCPU, at::kFloat);
+  reader.load(layer.weight, parameter);
+  EXPECT_EQ(layer.weight.nbytes(), 2U * 144 + 2U * 210 + 12);  // the second part begins on 16 bytes, and is filled up
+  EXPECT_TRUE(layer.in(at::kFloat).weight.equal(both));
+  EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // where nothing unpacks it later
+
+  Linear eight_bits;
+  Parameter quantised = parameter;
+  quantised.scale = &eight_bits.scale, quantised.rows = &eight_bits.rows;
+  WeightReader(component, at::kCPU, {at::kFloat, /*in_fp8=*/true}).load(eight_bits.weight, quantised);
+  EXPECT_TRUE(eight_bits.is_fp8());
+  EXPECT_TRUE(eight_bits.weight.view(at::kByte).equal(quantize_rows(both).values.view(at::kByte)));
+}
+
+TEST(PackedWeights, AreWhatThePackageGgufMakesOfThem) {
+  const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/gguf/";
+  const TensorFile golden(folder + "blocks.safetensors");
+  Component component;
+  component.files.push_back(std::make_shared<TensorFile>(folder + "blocks.gguf"));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  EXPECT_EQ(stored_dtype(component), at::kBFloat16) << "not that of a bias beside them";
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    WeightReader reader(component, at::kCPU, dtype), meta(component, at::kMeta, dtype);
+    for (const TensorEntry& entry : golden.entries()) {
+      const at::Tensor expected =
+          at::empty(entry.shape, at::kFloat)
+              .copy_(at::from_blob(const_cast<std::byte*>(golden.data(entry).data()), entry.shape, at::kFloat));
+      const at::Tensor weight = reader.tensor(entry.name, entry.shape);
+      EXPECT_TRUE(weight.equal(expected.to(dtype))) << entry.name;
+      EXPECT_EQ(meta.tensor(entry.name, entry.shape).sizes(), at::IntArrayRef(entry.shape));
+    }
+    reader.check_complete();
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,57 @@
+// Passes apart and together.
+#include "models/transformer/conditioning.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+
+const Conditioning kBoth = {.text = at::arange(12, at::kFloat).view({2, 3, 2}),
+                            .text_lengths = {2, 3},
+                            .pooled = at::arange(4, at::kFloat).view({2, 2}),
+                            .context = at::ones({1, 4, 3}),
+                            .latents = at::ones({1, 1, 2, 2, 2}),
+                            .mask = at::zeros({1, 1, 2, 1, 1}),
+                            .deviation = at::ones({1, 1, 1, 2, 2})};
+
+TEST(Conditioning, APassHasItsRowsAndWhatIsTheVideos) {
+  const Conditioning prompt = kBoth.pass(1);
+  EXPECT_EQ(prompt.passes(), 1);
+  EXPECT_TRUE(prompt.text.equal(kBoth.text.narrow(0, 1, 1)));
+  EXPECT_THAT(prompt.text_lengths, ElementsAre(3));
+  EXPECT_TRUE(prompt.pooled.equal(at::tensor({2.0F, 3.0F}).view({1, 2})));
+  EXPECT_TRUE(prompt.context.equal(kBoth.context));
+  EXPECT_TRUE(prompt.latents.equal(kBoth.latents));
+  EXPECT_TRUE(prompt.mask.equal(kBoth.mask));
+}
+
+TEST(Conditioning, TellsItsShortestAndItsLongestText) {
+  EXPECT_EQ(kBoth.shortest_and_longest_text(), std::pair(int64_t{2}, int64_t{3}));
+  EXPECT_EQ(kBoth.pass(0).shortest_and_longest_text(), std::pair(int64_t{2}, int64_t{2}));
+  const Conditioning unpadded = {.text = at::zeros({2, 5, 1})};
+  EXPECT_EQ(unpadded.shortest_and_longest_text(), std::pair(int64_t{5}, int64_t{5}));
+}
+
+TEST(Conditioning, PassesJoinToWhatTheyWere) {
+  const Conditioning joined = join({kBoth.pass(0), kBoth.pass(1)});
+  EXPECT_TRUE(joined.text.equal(kBoth.text));
+  EXPECT_THAT(joined.text_lengths, ElementsAre(2, 3));
+  EXPECT_TRUE(joined.pooled.equal(kBoth.pooled));
+  EXPECT_TRUE(joined.context.equal(kBoth.context));
+  EXPECT_TRUE(joined.latents.equal(kBoth.latents));
+  EXPECT_EQ(joined.nbytes(), kBoth.nbytes());
+}
+
+TEST(Conditioning, GoesIntoAnotherDtypeAsAWhole) {
+  const Conditioning half = kBoth.to(at::kBFloat16);
+  for (const at::Tensor& tensor : {half.text, half.pooled, half.context, half.latents, half.mask, half.deviation})
+    EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(half.nbytes() * 2, kBoth.nbytes());
+}
+
+}  // namespace
+}  // namespace sparsereel::models

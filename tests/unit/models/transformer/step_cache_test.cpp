@@ -1,0 +1,368 @@
+// The rule on residuals made by hand, and the loop that leaves blocks out by it.
+#include "models/transformer/step_cache.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/transformer/denoiser.h"
+#include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/toy/toy_dit.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(CacheRule, IsReadByThresholdAndByName) {
+  EXPECT_DOUBLE_EQ(parse_cache_rule("0.1").threshold, 0.1);
+  EXPECT_EQ(parse_cache_rule("first-block:0.25"), parse_cache_rule("0.25"));
+  EXPECT_EQ(name(parse_cache_rule("0.25")), "first-block:0.25");
+  EXPECT_EQ(name(parse_cache_rule("forecast:0.12345678")), "forecast:0.12345678");
+  EXPECT_FALSE(parse_cache_rule("0").on());
+  const CacheRule steps = parse_cache_rule("steps:20");
+  EXPECT_EQ(steps, (CacheRule{.kind = CacheKind::steps, .steps = 20}));
+  EXPECT_TRUE(steps.on());
+  EXPECT_EQ(name(steps), "steps:20");
+}
+
+TEST(CacheRule, RefusesWhatIsNone) {
+  for (const char* text : {"",
+                           "x",
+                           "-0.1",
+                           "inf",
+                           "nan",
+                           "1e999",
+                           "0.1x",
+                           "first-block",
+                           "first-block:",
+                           ":0.1",
+                           "20:steps",
+                           "steps",
+                           "steps:",
+                           "steps:0",
+                           "steps:-1",
+                           "steps:x",
+                           "steps:1.5",
+                           "steps:1e2",
+                           "steps: 2",
+                           "steps:99999999999999999999",
+                           "steps:20:5",
+                           "forecast:0.1:",
+                           "forecast:0.1:x",
+                           "forecast:0.1:5:5"}) {
+    try {
+      parse_cache_rule(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.field(), "cache") << text;
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input) << text;
+    }
+  }
+  try {
+    parse_cache_rule("teacache:0.1");
+    FAIL() << "read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("teacache is no kind of cache"));
+    EXPECT_THAT(error.remedy(), HasSubstr("first-block"));
+  }
+}
+
+std::vector<int64_t> computed_steps(const CacheRule& rule, int64_t run_steps) {
+  std::vector<int64_t> computed;
+  for (int64_t step = 0; step < run_steps; ++step)
+    if (!rule.reuses(step, run_steps).value()) computed.push_back(step);
+  return computed;
+}
+
+TEST(CacheRule, ComputesANumberOfStepsSpreadEvenly) {
+  const auto rule = [](int64_t steps) { return CacheRule{.kind = CacheKind::steps, .steps = steps}; };
+  EXPECT_THAT(computed_steps(rule(1), 4), ElementsAre(0));
+  EXPECT_THAT(computed_steps(rule(2), 50), ElementsAre(0, 49));
+  EXPECT_THAT(computed_steps(rule(6), 50), ElementsAre(0, 10, 20, 29, 39, 49));
+  EXPECT_THAT(computed_steps(rule(3), 6), ElementsAre(0, 3, 5));
+  for (const int64_t run_steps : {1, 2, 3, 7, 25, 50}) {
+    for (int64_t steps = 2; steps <= run_steps + 2; ++steps) {
+      std::vector<int64_t> expected;
+      for (int64_t k = 0; k < std::min(steps, run_steps); ++k)
+        expected.push_back(steps < run_steps
+                               ? std::lround(static_cast<double>(k * (run_steps - 1)) / static_cast<double>(steps - 1))
+                               : k);
+      EXPECT_EQ(computed_steps(rule(steps), run_steps), expected) << steps << " of " << run_steps;
+    }
+  }
+  EXPECT_FALSE(parse_cache_rule("forecast:0.1").reuses(3, 50).has_value());
+}
+
+TEST(CacheRule, ComputesItsFirstStepsWhateverChanges) {
+  const CacheRule rule = parse_cache_rule("forecast:0.13:20%");
+  EXPECT_EQ(name(rule), "forecast:0.13:20%");
+  EXPECT_DOUBLE_EQ(rule.threshold, 0.13);
+  EXPECT_EQ(rule.reuses(9, 50), std::optional(false));
+  EXPECT_FALSE(rule.reuses(10, 50).has_value()) << "its first block decides";
+  EXPECT_EQ(parse_cache_rule("first-block:0.1:3").reuses(2, 50), std::optional(false));
+  EXPECT_EQ(name(parse_cache_rule("forecast:0.1:0")), "forecast:0.1");
+}
+
+class Rule : public ::testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::Tensor of(double first, double second) const {
+    return at::tensor({first, second}).to(GetParam()).view({2, 1, 1});
+  }
+  /// Whether a step of one forward whose first block adds this is reused.
+  bool reuses(const at::Tensor& first, const at::Tensor& rest = {}) { return reuses(first, rest, cache_); }
+  static bool reuses(const at::Tensor& first, const at::Tensor& rest, StepCache& cache) {
+    cache.begin_step();
+    cache.decide(first);
+    if (!cache.reuses())
+      cache.remember(rest.defined() ? rest : first);
+    else
+      cache.recall();
+    return cache.reuses();
+  }
+
+  StepCache cache_{{.threshold = 0.25}};
+};
+
+TEST_P(Rule, ComparesTheRelativeChangeWithTheThreshold) {
+  const std::vector<std::pair<at::Tensor, bool>> cases = {{of(3, -1), true},
+                                                          {of(3, -1.5), true} /* 0.5 of 4 */,
+                                                          {of(3, -2), false} /* the threshold */,
+                                                          {of(2, -2), false}};
+  for (const auto& [next, expected] : cases) {
+    cache_ = StepCache({.threshold = 0.25});
+    EXPECT_FALSE(reuses(of(3, -1)));  // there is nothing to reuse
+    EXPECT_EQ(reuses(next), expected) << next;
+  }
+}
+
+TEST_P(Rule, ComparesWithTheLastStepThatWasComputed) {
+  EXPECT_FALSE(reuses(of(4, 4), of(5, 6)));
+  EXPECT_TRUE(reuses(of(4.5, 4.5)));
+  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // though the step before was near
+  cache_.begin_step();
+  cache_.decide(of(5.5, 5.5));
+  ASSERT_TRUE(cache_.reuses());
+  EXPECT_TRUE(cache_.recall().equal(of(7, 8)));
+}
+
+TEST_P(Rule, TheFirstForwardDecidesForTheStep) {
+  cache_.begin_step();
+  EXPECT_TRUE(cache_.undecided());
+  cache_.decide(of(4, 4));
+  for (const double rest : {1.0, 2.0}) {
+    EXPECT_FALSE(cache_.reuses());
+    cache_.remember(of(rest, rest));
+    EXPECT_FALSE(cache_.undecided());
+  }
+  cache_.begin_step();
+  cache_.decide(of(4, 4));
+  for (const double rest : {1.0, 2.0}) {
+    EXPECT_TRUE(cache_.reuses());
+    EXPECT_TRUE(cache_.recall().equal(of(rest, rest)));
+    EXPECT_FALSE(cache_.undecided());
+  }
+}
+
+TEST_P(Rule, NothingIsLeftOutForNaNOrInf) {
+  for (const double value : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_FALSE(reuses(of(1, 1)));
+    EXPECT_FALSE(reuses(of(value, 1))) << value;
+  }
+  EXPECT_FALSE(reuses(of(0, 0)));
+  EXPECT_FALSE(reuses(of(0, 0)));  // 0 of 0
+}
+
+TEST_P(Rule, SumsOfFp16DoNotOverflow) {
+  const at::Tensor large = at::full({1, 64, 64}, 1000).to(GetParam());
+  EXPECT_FALSE(reuses(large));
+  EXPECT_TRUE(reuses(large * 1.125));
+  EXPECT_FALSE(reuses(large * 1.5));
+}
+
+TEST_P(Rule, GoesOnFromItsState) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    cache_ = StepCache({.kind = kind, .threshold = 0.25});
+    EXPECT_FALSE(reuses(of(2, -1), of(4, 4)));
+    EXPECT_FALSE(reuses(of(3, -1), of(5, 6)));
+    StepCache other({.kind = kind, .threshold = 0.25});
+    other.restore(cache_.state());
+    for (StepCache* each : {&cache_, &other}) {
+      each->begin_step();
+      each->decide(of(3.5, -1));
+      ASSERT_TRUE(each->reuses());
+    }
+    EXPECT_TRUE(other.recall().equal(cache_.recall()));
+    other.restore(StepCache({.kind = kind, .threshold = 0.25}).state());
+    EXPECT_FALSE(reuses(of(3, -1), {}, other));
+  }
+}
+
+TEST_P(Rule, RefusesAStateThatLacksATensor) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    for (const int computed : {0, 1, 2}) {
+      StepCache cache({.kind = kind, .threshold = 0.25});
+      for (int step = 0; step < computed; ++step) EXPECT_FALSE(reuses(of(step + 1, -1), {}, cache));
+      const std::map<std::string, at::Tensor> whole = cache.state();
+      EXPECT_EQ(whole.size(), computed == 0 ? 1U : computed == 2 && kind == CacheKind::forecast ? 5U : 3U);
+      for (const auto& entry : whole) {
+        std::map<std::string, at::Tensor> state = whole;
+        state.erase(entry.first);
+        EXPECT_TRUE(test::throws_error([&] { cache.restore(state); },
+                                       {name({.kind = kind, .threshold = 0.25}), "lacks " + entry.first}));
+      }
+      EXPECT_EQ(cache.state().size(), whole.size());
+    }
+  }
+}
+
+TEST_P(Rule, RefusesAStateWhoseCountsAreNone) {
+  StepCache cache({.kind = CacheKind::first_block, .threshold = 0.25});
+  std::map<std::string, at::Tensor> state = cache.state();
+  ASSERT_EQ(state.size(), 1U);
+  for (const at::Tensor& counts : {at::tensor(1, at::kLong), at::zeros({1}, at::kLong), at::zeros({2})}) {
+    state.begin()->second = counts;
+    EXPECT_TRUE(test::throws_error([&] { cache.restore(state); }, {state.begin()->first, "is not int64 [2]"}));
+  }
+}
+
+TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
+  cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
+  EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));
+  EXPECT_TRUE(reuses(of(9, 0)));  // nothing is known of a change yet
+  EXPECT_FALSE(reuses(of(12, 0), of(14, 16)));
+  const std::vector<std::pair<at::Tensor, at::Tensor>> cases = {
+      {of(14, 0), of(16, 14)},      // half of the change from 8 to 12: half of the others' change
+      {of(12, 2), of(14, 16)},      // a change that has nothing to do with that one
+      {of(13, 1), of(14.5, 15.5)},  // a quarter of it, which explains half
+      {of(11, 0), of(13, 17)},      // back
+      {of(12, 0), of(14, 16)}};
+  for (const auto& [first, expected] : cases) {
+    cache_.begin_step();
+    cache_.decide(first);
+    ASSERT_TRUE(cache_.reuses()) << first;
+    EXPECT_TRUE(test::close_to(cache_.recall(), expected, 1e-6)) << first;
+  }
+}
+
+TEST_P(Rule, ANumberOfStepsForecastsWhateverTheChange) {
+  cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
+  const auto step = [this](bool reused, const at::Tensor& first, const at::Tensor& rest) {
+    cache_.begin_step(reused);
+    cache_.decide(first);
+    EXPECT_EQ(cache_.reuses(), reused);
+    if (reused)
+      EXPECT_TRUE(test::close_to(cache_.recall(), rest, 1e-6)) << first;
+    else
+      cache_.remember(rest);
+  };
+  step(false, of(8, 0), of(10, 20));
+  step(true, of(80, 0), of(10, 20));    // nothing is known of a change yet
+  step(false, of(8.5, 0), of(14, 16));  // though it is near
+  step(true, of(9.5, 0), of(22, 8));    // twice the change from 8 to 8.5
+}
+
+TEST_P(Rule, AKnownStepIsComputedWhereThereIsNothingToReuse) {
+  cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
+  cache_.begin_step(true);
+  cache_.decide(of(8, 0));
+  EXPECT_FALSE(cache_.reuses());
+}
+
+TEST_P(Rule, AForecastReusesNothingOfNaN) {
+  cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
+  EXPECT_FALSE(reuses(of(1, 1), of(5, 6)));
+  cache_.begin_step();
+  cache_.decide(of(2, 2));
+  ASSERT_FALSE(cache_.reuses());
+  cache_.remember(of(7, 8));
+  cache_.begin_step();
+  cache_.decide(of(std::nan(""), 2));
+  EXPECT_FALSE(cache_.reuses());
+  cache_.remember(of(7, 8));
+  EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // of NaN nothing is reused
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Rule, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                         [](const auto& each) { return c10::toString(each.param); });
+
+TEST_P(Rule, AComputedStepReplacesTensorsAndMakesNoNewOnes) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    cache_ = StepCache({.kind = kind, .threshold = 1e-6});
+    const std::vector<at::Tensor> firsts = {of(1, 2), of(3, 4), of(5, 7)}, rests = {of(2, 2), of(4, 3), of(6, 9)};
+    for (size_t step = 0; step < 3; ++step) EXPECT_FALSE(reuses(firsts[step], rests[step]));
+    const std::map<std::string, at::Tensor> state = cache_.state();
+    EXPECT_TRUE(state.at("first").is_same(firsts[2]));
+    EXPECT_TRUE(state.at("rest.0").is_same(rests[2]));
+    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 3U : 5U);  // and counts
+    if (kind == CacheKind::first_block) continue;
+    EXPECT_TRUE(state.at("first.before").is_same(firsts[1]));
+    EXPECT_TRUE(state.at("rest.0.before").is_same(rests[1]));
+  }
+}
+
+class CachedLoop : public ::testing::Test {
+ protected:
+  static Component random_component() {
+    Component component;
+    component.random_seed = 5;
+    return component;
+  }
+  at::Tensor forward(const at::Tensor& latents, double time, StepCache* cache) {
+    run_ = {};
+    if (cache != nullptr) cache->begin_step();
+    return denoiser_->forward(latents, {text_}, at::full({2}, time), run_, cache);
+  }
+  std::vector<int64_t> calls() const {
+    std::vector<int64_t> counts;
+    for (const attention::Statistics& layer : run_.per_layer) counts.push_back(layer.calls);
+    return counts;
+  }
+
+  c10::InferenceMode inference_;
+  std::unique_ptr<Denoiser> denoiser_ =
+      load_denoiser(std::make_unique<test::ToyDit>(), random_component(), at::kCPU, at::kFloat);
+  at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8});
+  AttentionRun run_;
+};
+
+TEST_F(CachedLoop, AComputedForwardIsThatWithoutACache) {
+  StepCache cache({.threshold = 1e-30});
+  for (const double time : {0.2, 0.3}) {
+    EXPECT_TRUE(forward(latents_, time, &cache).equal(forward(latents_, time, nullptr))) << time;
+    EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
+  }
+}
+
+TEST_F(CachedLoop, AReusedForwardAddsWhatTheOtherBlocksAdded) {
+  StepCache cache({.threshold = 0.5});
+  const at::Tensor once = forward(latents_, 0.2, &cache);
+  EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &cache), once, 1e-5));
+  EXPECT_THAT(calls(), ElementsAre(1, 0, 0));
+  // The toy's embedding, first block and head stand for themselves: their change is that of the whole.
+  const at::Tensor next = forward(latents_, 0.21, &cache), exact = forward(latents_, 0.21, nullptr);
+  EXPECT_FALSE(next.equal(once));
+  EXPECT_LT((next - exact).abs().mean().item<double>(), (once - exact).abs().mean().item<double>());
+}
+
+TEST_F(CachedLoop, WhatIsRememberedOutlivesLaterForwards) {
+  StepCache first({.threshold = 0.5}), second({.threshold = 0.5});
+  const at::Tensor once = forward(latents_, 0.2, &first);
+  forward(-latents_, 0.9, &second);
+  EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &first), once, 1e-5));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
