@@ -212,7 +212,7 @@ int run_program(int argc, char** argv, const Additions& additions) {
       return code;
     }
     if (started) return run_silently(argc, argv, /*last_words=*/true);
-    const bool is_silent = is_silent_rank({argv, argv + argc}, process_environment);
+    const bool is_silent = argc > 0 && is_silent_rank(argv + 1, process_environment);
     install_signal_handlers(is_silent);
     if (is_silent) return run_silently(argc, argv, false);
     const PrintableOnly output(std::cout), errors(std::cerr);

@@ -242,94 +242,166 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   output.add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors");
 }
 
-void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
-  const auto begin_report = [&] {
-    start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
-  };
-  if (!options.status.empty()) {
-    if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
-      throw bad_input("--status " + options.status.string() +
-                          " renders nothing: FILE, --input-format, -o and --share mean nothing to it",
-                      "leave them out, or leave out --status");
-    std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
-    for (const std::filesystem::path& manifest : manifests_in(options.status))
-      files.push_back({"a manifest to sum", manifest});
-    check_distinct(files);
-    begin_report();
-    return show_status(options.status, report);
-  }
-  const auto start = std::chrono::steady_clock::now();
-  check_options(set, options);
-  const auto card = find_started_rank(process_environment);
-  const Share share = card ? Share{} : find_share(options.share, process_environment);
-  const std::vector<CardsOfAVideo> cards = card ? std::vector<CardsOfAVideo>() : find_cards(set.merged, options, share);
-  if (!cards.empty() && is_standard_input(options.set)) keep_standard_input();
-  const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
-  if (card) return render_as_card(set, options, rows, *card);
-  SetPlan plan = plan_rows(rows, set, options, share);
-  begin_report();  // now that it is known to be no file of the set or of a row
-  if (set.merged.flag("dry_run")) return show_set(plan, options, share, static_cast<int64_t>(rows.size()), report);
-  make_folder(options.folder);
-  ManifestWriter manifest(options.folder, share.rank);
-  remove_leftovers(plan.rows);  // under the manifest's lock
-  Tally tally;
-  tally.rows = static_cast<int64_t>(rows.size());
-  tally.share = static_cast<int64_t>(plan.rows.size());
-  const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
-  if (const auto threads = set.merged.whole("threads")) models::set_threads(static_cast<int>(*threads));
+void begin_batch_report(const SetSettings& set, RunReport& report) {
+  start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
+}
 
-  report.recovery = "run the same command again: it goes on where this run stopped";
-  Progress progress(!set.merged.flag("quiet"));
-  Renderer renderer(manifest, progress, tally, interrupted);
-  History history{.entries = entries, .finished = {entries, options.folder}};
+/// Sums the manifests of a folder. Renders nothing.
+void sum_manifests(const SetSettings& set, const BatchOptions& options, RunReport& report) {
+  if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
+    throw bad_input("--status " + options.status.string() +
+                        " renders nothing: FILE, --input-format, -o and --share mean nothing to it",
+                    "leave them out, or leave out --status");
+  std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
+  for (const std::filesystem::path& manifest : manifests_in(options.status))
+    files.push_back({"a manifest to sum", manifest});
+  check_distinct(files);
+  begin_batch_report(set, report);
+  show_status(options.status, report);
+}
+
+/// What is known of a run before any model is open.
+struct PlannedSet {
+  Share share;
+  std::vector<CardsOfAVideo> cards;  // empty: this process renders
+  int64_t row_count = 0;             // of the whole set, each as often as it is repeated
+  SetPlan plan;
+};
+
+PlannedSet plan_set(const SetSettings& set, const BatchOptions& options) {
+  PlannedSet planned;
+  planned.share = find_share(options.share, process_environment);
+  planned.cards = find_cards(set.merged, options, planned.share);
+  if (!planned.cards.empty() && is_standard_input(options.set)) keep_standard_input();
+  const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
+  planned.row_count = static_cast<int64_t>(rows.size());
+  planned.plan = plan_rows(rows, set, options, planned.share);
+  return planned;
+}
+
+/// A planned set on its way to videos: the manifest, what earlier runs finished, and what came of the rows.
+class SetRun {
+ public:
+  /// Takes the manifest of this share, and removes what killed runs left of its rows.
+  SetRun(const SetSettings& set, const BatchOptions& options, PlannedSet& planned)
+      : set_(set),
+        options_(options),
+        planned_(planned),
+        manifest_(options.folder, planned.share.rank),
+        entries_(read_earlier_entries()),
+        progress_(!set.merged.flag("quiet")),
+        renderer_(manifest_, progress_, tally_, interrupted),
+        history_{.entries = entries_, .finished = {entries_, options.folder}} {
+    tally_.rows = planned.row_count;
+    tally_.share = static_cast<int64_t>(planned.plan.rows.size());
+  }
+
+  /// Opens the models. Returns the rows that are left to render.
+  std::vector<Group> skip_finished();
+  /// Renders them. A row that fails leaves the others alone.
+  void render(std::vector<Group>& groups);
+  /// Fills the report. Throws Error (exit code 1) where rows failed.
+  void report_to(RunReport& report, double seconds) const;
+
+ private:
+  std::vector<ManifestEntry> read_earlier_entries() {
+    remove_leftovers(planned_.plan.rows);  // under the manifest's lock
+    return read_manifests(options_.folder, tally_.warnings);
+  }
+  std::vector<MovedVideo> move_finished(const std::vector<Video*>& rows);
+
+  const SetSettings& set_;
+  const BatchOptions& options_;
+  PlannedSet& planned_;
+  Tally tally_;
+  ManifestWriter manifest_;
+  const std::vector<ManifestEntry> entries_;
+  Progress progress_;
+  Renderer renderer_;
+  History history_;
+};
+
+std::vector<Video*> rows_in(const std::vector<Group>& groups) {
+  std::vector<Video*> rows;
+  for (const Group& group : groups) rows.insert(rows.end(), group.rows.begin(), group.rows.end());
+  return rows;
+}
+
+std::vector<Group> SetRun::skip_finished() {
   std::vector<Group> groups;
-  std::vector<Video*> left;
-  for (const std::vector<Video*>& rows_of_one : groups_of(plan.rows)) {
-    const auto pipeline = open_for(rows_of_one, renderer);
+  for (const std::vector<Video*>& rows : groups_of(planned_.plan.rows)) {
+    const auto pipeline = open_for(rows, renderer_);
     if (!pipeline) continue;
-    groups.push_back({pipeline, pending(rows_of_one, *pipeline, history, renderer, options.gpus_per_video)});
-    left.insert(left.end(), groups.back().rows.begin(), groups.back().rows.end());
+    groups.push_back({pipeline, pending(rows, *pipeline, history_, renderer_, options_.gpus_per_video)});
   }
-  if (!left.empty()) check_takes_files(options.folder, manifest_path(options.folder, share.rank));
+  const std::vector<Video*> left = rows_in(groups);
+  if (!left.empty()) check_takes_files(options_.folder, manifest_path(options_.folder, planned_.share.rank));
+  const std::vector<MovedVideo> moved = move_finished(left);
+  remove_checkpoints(history_.made);  // of runs that were killed right after the line
+  for (Group& group : groups) keep_writable(group.rows, moved, renderer_);
+  progress_.clear();
+  return groups;
+}
+
+/// Gives finished videos that stand under other names the names of these rows.
+std::vector<MovedVideo> SetRun::move_finished(const std::vector<Video*>& rows) {
   // Of several processes none can know which row of another one wants a video too.
-  std::vector<MovedVideo> moved;
-  if (share.size == 1) moved = history.finished.find_moved(left);
+  if (planned_.share.size > 1) return {};
+  std::vector<MovedVideo> moved = history_.finished.find_moved(rows);
   for (const MovedVideo& each : moved) {
-    renderer.move(each);
-    history.made[options.folder / each.finished->output] = each.row->identity;
+    renderer_.move(each);
+    history_.made[options_.folder / each.finished->output] = each.row->identity;
   }
-  remove_checkpoints(history.made);  // of runs that were killed right after the line
-  left.clear();
-  for (Group& group : groups) {
-    keep_writable(group.rows, moved, renderer);
-    left.insert(left.end(), group.rows.begin(), group.rows.end());
-  }
-  progress.clear();
-  tally.told = early_warnings(left);
-  print_warnings(tally.told);
+  return moved;
+}
+
+void SetRun::render(std::vector<Group>& groups) {
+  const std::vector<Video*> left = rows_in(groups);
+  tally_.told = early_warnings(left);
+  print_warnings(tally_.told);
   try {
-    if (!cards.empty() && !left.empty())
-      render_on_cards(cards, options, groups, manifest, progress, tally);
+    if (!planned_.cards.empty() && !left.empty())
+      render_on_cards(planned_.cards, options_, groups, manifest_, progress_, tally_);
     else
       for (Group& group : groups) {
-        renderer.render(group.rows, *group.pipeline);
+        renderer_.render(group.rows, *group.pipeline);
         group.pipeline.reset();  // its weights make room for the next one's
       }
   } catch (const models::Cancelled&) {
-    progress.clear();
-    print_warnings(tally.warnings);
+    progress_.clear();
+    print_warnings(tally_.warnings);
     throw;
   }
-  progress.clear();
+  progress_.clear();
+}
+
+void SetRun::report_to(RunReport& report, double seconds) const {
   report.recovery.clear();
-  const double seconds = seconds_since(start);
-  fill_report(report, tally, share, seconds);
-  const std::vector<std::string> left_over = history.finished.left_over(plan.names);
+  fill_report(report, tally_, planned_.share, seconds);
+  const std::vector<std::string> left_over = history_.finished.left_over(planned_.plan.names);
   report.content["set"]["left_over"] = left_over;
-  report.last_line = summary(tally, options, left_over, seconds);
-  report_failures(tally, report.last_line);
-  if (!set.merged.flag("verbose")) return;
-  for (const std::string& line : tally.presets.lines()) report.last_line += "\n" + line;
+  report.last_line = summary(tally_, options_, left_over, seconds);
+  report_failures(tally_, report.last_line);
+  if (!set_.merged.flag("verbose")) return;
+  for (const std::string& line : tally_.presets.lines()) report.last_line += "\n" + line;
+}
+
+void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
+  if (!options.status.empty()) return sum_manifests(set, options, report);
+  const auto start = std::chrono::steady_clock::now();
+  check_options(set, options);
+  if (const auto card = find_started_rank(process_environment))
+    return render_as_card(set, options, repeated(read_rows(options), video_count(set.merged)), *card);
+  PlannedSet planned = plan_set(set, options);
+  begin_batch_report(set, report);  // now that it is known to be no file of the set or of a row
+  if (set.merged.flag("dry_run")) return show_set(planned.plan, options, planned.share, planned.row_count, report);
+  make_folder(options.folder);
+  SetRun run(set, options, planned);
+  if (const auto threads = set.merged.whole("threads")) models::set_threads(static_cast<int>(*threads));
+  report.recovery = "run the same command again: it goes on where this run stopped";
+  std::vector<Group> left = run.skip_finished();
+  run.render(left);
+  run.report_to(report, seconds_since(start));
 }
 
 }  // namespace

@@ -84,18 +84,8 @@ void add_command(const CommandInfo& command, const CommandInfo* generate, std::v
   if (!shared.empty()) entries.push_back({"", "", "As of generate: " + shared + "."});
 }
 
-std::vector<Entry> manual(const CommandInfo& program) {
-  std::vector<Entry> entries = {
-      {"NAME", "", ""},
-      {"", "", "sparsereel - " + program.help},
-      {"SYNOPSIS", "", ""},
-      {"", "", "sparsereel COMMAND [options]. Long names accept _ for -, and a value after a space or after =."}};
-  const auto generate = std::find_if(program.commands.begin(), program.commands.end(),
-                                     [](const CommandInfo& command) { return command.path == "generate"; });
-  for (const CommandInfo* command : all_commands(program))
-    if (!command->path.empty() && command->commands.empty())
-      add_command(*command, generate == program.commands.end() ? nullptr : &*generate, entries);
-  const std::vector<Entry> rest = {
+std::vector<Entry> attention_entries() {
+  return {
       {"SPARSE ATTENTION", "", ""},
       {"", "",
        "Attention compares each token of the video with all others, and few of these pairs count. The tokens are "
@@ -123,7 +113,11 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "Computes the blocks whose own predicted error is above T, over the mean length of all heads' outputs, and of "
        "each group of queries at least one. One T for a whole run gives blocks to the layers and steps where means err "
        "most; how many they are depends on what is drawn. Of use are .0045 to .03 with some 2,000 tokens, a tenth with "
-       "9,000: each of more blocks errs by less."},
+       "9,000: each of more blocks errs by less."}};
+}
+
+std::vector<Entry> file_entries() {
+  return {
       {"SETTINGS AND THEIR SOURCES", "", ""},
       {"", "",
        "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "
@@ -144,7 +138,11 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "its prompt_file lies beside the set: all are names without a folder, since a set may be somebody else's. Other "
        "files that a row reads (image, from, transformer) are looked for from the folder of the set."},
       {"", "F.yaml, F.yaml.search", "A profile of tune, and how far its search is until it is complete."},
-      {"", "configs/*.yaml", "match, architecture and defaults of known models."},
+      {"", "configs/*.yaml", "match, architecture and defaults of known models."}};
+}
+
+std::vector<Entry> environment_entries() {
+  return {
       {"ENVIRONMENT", "", ""},
       {"", "RANK, WORLD_SIZE, LOCAL_RANK",
        "Which share of a set batch renders, as torchrun sets them; likewise OMPI_COMM_WORLD_RANK and its kin of "
@@ -167,13 +165,30 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait leave the CPU to others."},
       {"", "SPARSEREEL_ATTENTION_KERNEL",
        "hopper, ada, ampere, avx512, avx2 or portable: this kernel in place of the best one, for comparisons."},
-      {"", "TERM", "dumb: lines in place of the progress bar, as where stderr is no terminal."},
-      {"EXIT STATUS", "", ""},
-      {"", "0", "Done."},
-      {"", "1", "Failed while running."},
-      {"", "2", "Bad arguments or input."},
-      {"", "130", "Interrupted; nothing half-written is left behind."}};
-  entries.insert(entries.end(), rest.begin(), rest.end());
+      {"", "TERM", "dumb: lines in place of the progress bar, as where stderr is no terminal."}};
+}
+
+std::vector<Entry> exit_status_entries() {
+  return {{"EXIT STATUS", "", ""},
+          {"", "0", "Done."},
+          {"", "1", "Failed while running."},
+          {"", "2", "Bad arguments or input."},
+          {"", "130", "Interrupted; nothing half-written is left behind."}};
+}
+
+std::vector<Entry> manual(const CommandInfo& program) {
+  std::vector<Entry> entries = {
+      {"NAME", "", ""},
+      {"", "", "sparsereel - " + program.help},
+      {"SYNOPSIS", "", ""},
+      {"", "", "sparsereel COMMAND [options]. Long names accept _ for -, and a value after a space or after =."}};
+  const auto generate = std::find_if(program.commands.begin(), program.commands.end(),
+                                     [](const CommandInfo& command) { return command.path == "generate"; });
+  for (const CommandInfo* command : all_commands(program))
+    if (!command->path.empty() && command->commands.empty())
+      add_command(*command, generate == program.commands.end() ? nullptr : &*generate, entries);
+  for (const auto& section : {attention_entries(), file_entries(), environment_entries(), exit_status_entries()})
+    entries.insert(entries.end(), section.begin(), section.end());
   return entries;
 }
 

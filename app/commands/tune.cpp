@@ -128,6 +128,30 @@ std::string command_with(const Settings& settings, const fs::path& profile) {
   return command + " -p \"...\" --profile " + shell_quoted(profile);
 }
 
+/// What earlier runs of this search found. Adds a warning for each search with other settings beside it.
+tuning::OwnState find_own_state(TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
+  const auto new_head = [&](std::optional<double> topk) {
+    attention::HeadPolicy head = untuned.attention_policy.defaults;
+    if (topk) head.topk = *topk;
+    if (topk) head.selection = attention::Selection::topk;
+    return attention::HeadSearch(head, plan.bounds);
+  };
+  tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, untuned, pipeline), new_head,
+                                            limits_of(plan, untuned, pipeline));
+  for (const fs::path& other : own.others)
+    plan.warnings.push_back(other.string() + " is of a search with other settings and stays; this one's is " +
+                            own.path.string());
+  return own;
+}
+
+std::vector<std::string> warnings_of_search(const TunePlan& plan, const Found& found,
+                                            const attention::Profile& profile) {
+  std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
+  if (!plan.heat_map.empty() && !found.heads)
+    warnings.push_back("--heat-map draws nothing, since heads have no blocks of their own: " + found.no_heads);
+  return warnings;
+}
+
 /// Adds the options that `generate` does not have.
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   const OptionGroup goal(command, "What is asked for");
@@ -176,17 +200,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  const auto new_head = [&](std::optional<double> topk) {
-    attention::HeadPolicy head = untuned.attention_policy.defaults;
-    if (topk) head.topk = *topk;
-    if (topk) head.selection = attention::Selection::topk;
-    return attention::HeadSearch(head, plan.bounds);
-  };
-  tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, untuned, *pipeline), new_head,
-                                            limits_of(plan, untuned, *pipeline));
-  for (const fs::path& other : own.others)
-    plan.warnings.push_back(other.string() + " is of a search with other settings and stays; this one's is " +
-                            own.path.string());
+  tuning::OwnState own = find_own_state(plan, untuned, *pipeline);
   report_warnings(plan.warnings, report);
   const size_t resumed_samples = own.state.heads.sampled.size();
   const int64_t resumed_videos = own.state.video_count();
@@ -203,9 +217,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   write_profile(output, profile);
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(own.path, ignored);
-  std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
-  if (!plan.heat_map.empty() && !found.heads)
-    warnings.push_back("--heat-map draws nothing, since heads have no blocks of their own: " + found.no_heads);
+  std::vector<std::string> warnings = warnings_of_search(plan, found, profile);
   print_warnings(warnings);
   warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
   report.content["tune"] = tuning::found_report(plan, found, profile, own.state);

@@ -24,6 +24,7 @@ OptionInfo describe_option(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
   if (option.get_items_expected_max() > 0) info.value = option.get_type_name();
+  info.takes_next = option.get_items_expected_min() > 0;
   // Choices are written into the type's name by whoever adds the option: words and numbers, "auto,on,off"; what has
   // capitals only, "B,H,N,D", is a form.
   const bool listed = info.value.find(',') != std::string::npos &&

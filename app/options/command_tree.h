@@ -19,6 +19,7 @@ struct OptionInfo {
   std::string help;
   std::string group;
   bool positional = false;
+  bool takes_next = false;  // the word behind it is its value, whatever that is
 
   bool is_file() const { return value == "FILE"; }
   bool is_folder() const { return value == "DIR" || value == "FOLDER"; }

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "app/ranks/variables.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 #include "models/files/atomic_file.h"
@@ -25,8 +26,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char *kRank = "SPARSEREEL_RANK", *kDevice = "SPARSEREEL_RANK_DEVICE", *kLinks = "SPARSEREEL_RANK_LINKS",
-                     *kParent = "SPARSEREEL_RANK_PARENT";
+constexpr const char *kRank = "SPARSEREEL_RANK", *kLinks = "SPARSEREEL_RANK_LINKS", *kParent = "SPARSEREEL_RANK_PARENT";
 constexpr std::chrono::seconds kFarewell{5};          // for a child to end by itself
 constexpr std::chrono::milliseconds kLastWords{100};  // to pass on what NCCL said
 
@@ -175,7 +175,7 @@ std::string telling_line(std::string_view words) {
 }
 
 std::optional<StartedRank> find_started_rank(const Environment& environment) {
-  const char *rank = environment(kRank), *device = environment(kDevice), *links = environment(kLinks),
+  const char *rank = environment(kRank), *device = environment(kStartedRankDevice), *links = environment(kLinks),
              *parent = environment(kParent);
   if (rank == nullptr || device == nullptr || links == nullptr || parent == nullptr) return std::nullopt;
   return StartedRank{.rank = parse_number<int64_t>(rank).value_or(0),
@@ -211,9 +211,9 @@ Children::Children(const std::vector<std::vector<models::Link>>& links, const st
 void Children::start(int64_t rank, const std::vector<models::Link>& links, const std::string& device,
                      std::vector<std::string> arguments, int input) {
   const int nccl_words = find_nccl_words();  // before the environment is taken
-  ChildEnvironment environment({std::string(kRank) + "=" + std::to_string(rank), std::string(kDevice) + "=" + device,
-                                std::string(kLinks) + "=" + text_of(links),
-                                std::string(kParent) + "=" + std::to_string(getpid())});
+  ChildEnvironment environment(
+      {std::string(kRank) + "=" + std::to_string(rank), std::string(kStartedRankDevice) + "=" + device,
+       std::string(kLinks) + "=" + text_of(links), std::string(kParent) + "=" + std::to_string(getpid())});
   Child child{.rank = rank, .words = memfd_create("words of a rank", MFD_CLOEXEC)};
   FileActions files;
   files.open(input < 0 ? "/dev/null" : "/proc/self/fd/" + std::to_string(input), STDIN_FILENO);

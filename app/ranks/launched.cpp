@@ -1,35 +1,16 @@
-// A table of launchers and their variables.
+// Finds the launcher whose variables are set, and reads them.
 #include "app/ranks/launched.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <string_view>
 
+#include "app/ranks/variables.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 
 namespace sparsereel::app {
 namespace {
-
-struct Launcher {
-  const char* name;
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-  const char* local_size;
-  const char* job;  // a text that no other run at the same time has
-};
-
-// mpirun starts its processes inside a Slurm allocation, torchrun inside either: the innermost counts. A batch script
-// of Slurm has SLURM_PROCID and SLURM_NTASKS without being one of several: only what srun started has the step's count.
-constexpr std::array<Launcher, 4> kLaunchers = {{
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
-    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID"},
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID"},
-}};
 
 int64_t number_in(const char* name, const char* value) {
   if (const auto number = parse_number<int64_t>(value)) return *number;

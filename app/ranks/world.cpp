@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "app/called_program.h"
+#include "app/early_command_line.h"
 #include "app/machine.h"
 #include "app/ranks/messages.h"
 #include "app/terminal.h"
@@ -98,22 +99,14 @@ std::vector<std::string> devices_of_ranks(int64_t count, const std::string& devi
   return devices;
 }
 
-namespace {
-
-/// By the last --gpus: nothing else of the command line is read yet.
-bool asks_for_one(const std::vector<std::string>& arguments) {
-  bool one = false;
-  for (size_t i = 2; i < arguments.size(); ++i) {
-    if (arguments[i] == "--gpus" && i + 1 < arguments.size()) one = arguments[++i] == "1";
-    if (arguments[i].starts_with("--gpus=")) one = arguments[i] == "--gpus=1";
-  }
-  return one;
-}
-
-}  // namespace
-
-bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment) {
-  if (arguments.size() < 2 || arguments[1] != "generate" || asks_for_one(arguments)) return false;
+bool is_silent_rank(const char* const* words, const Environment& environment) {
+  const EarlyLine line = read_early(words);
+  if (line.command == nullptr || line.command->path != "generate") return false;
+  bool asks_for_one = false;  // by the last --gpus
+  EarlyOption option;
+  for (EarlyOptions options(line.words); options.read(option);)
+    if (option.is("--gpus")) asks_for_one = option.value == "1";
+  if (asks_for_one) return false;
   try {
     const auto launched = find_launched(environment);
     return launched && launched->rank > 0;

@@ -40,9 +40,9 @@ std::vector<std::string> devices_of_ranks(int64_t count, const std::string& devi
 /// find_launched().
 int64_t ranks_of_video(const Settings& settings, const Environment& environment);
 
-/// Whether this process is another rank than 0 of a command whose ranks make a video together: it prints nothing.
-/// `arguments`: with the program's name.
-bool is_silent_rank(const std::vector<std::string>& arguments, const Environment& environment);
+/// Returns true if this process is another rank than 0 of a command whose ranks make a video together: it prints
+/// nothing, not even CLI11's errors. `words`: those behind the program's name, which a null ends.
+bool is_silent_rank(const char* const* words, const Environment& environment);
 
 /// CPU threads of each of so many processes that have this host's cores together.
 int threads_of_each(int64_t processes);

@@ -53,17 +53,24 @@ TEST(World, CpuRanksShareTheCpuAndOneCardIsNoneForSeveral) {
   EXPECT_TRUE(test::throws_error([] { devices_of_ranks(60, "auto", false); }, {"gpus 60"}));
 }
 
+/// `words`: behind the program's name.
+bool is_silent(std::vector<const char*> words, const Environment& environment) {
+  words.push_back(nullptr);
+  return is_silent_rank(words.data(), environment);
+}
+
 TEST(World, OtherRanksOfALauncherAreSilentWhereTheyMakeOneVideo) {
   const auto second = environment_of({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
-  EXPECT_TRUE(is_silent_rank({"sparsereel", "generate"}, second));
-  EXPECT_FALSE(is_silent_rank({"sparsereel", "batch"}, second));
-  EXPECT_FALSE(is_silent_rank({"sparsereel", "batch", "generate"}, second));
-  EXPECT_FALSE(is_silent_rank({"sparsereel"}, second));
-  EXPECT_FALSE(is_silent_rank({"sparsereel", "generate", "--gpus", "1"}, second));
-  EXPECT_FALSE(is_silent_rank({"sparsereel", "generate", "--gpus", "2", "--gpus=1"}, second));
-  EXPECT_TRUE(is_silent_rank({"sparsereel", "generate", "--gpus=1", "--gpus", "2"}, second));
-  EXPECT_FALSE(is_silent_rank({"sparsereel", "generate"}, environment_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}})));
-  EXPECT_FALSE(is_silent_rank({"sparsereel", "generate"}, environment_of({})));
+  EXPECT_TRUE(is_silent({"generate"}, second));
+  EXPECT_FALSE(is_silent({"batch"}, second));
+  EXPECT_FALSE(is_silent({"batch", "generate"}, second));
+  EXPECT_FALSE(is_silent({}, second));
+  EXPECT_FALSE(is_silent({"generate", "--gpus", "1"}, second));
+  EXPECT_FALSE(is_silent({"generate", "--gpus", "2", "--gpus=1"}, second));
+  EXPECT_TRUE(is_silent({"generate", "--gpus=1", "--gpus", "2"}, second));
+  EXPECT_FALSE(is_silent({"generate"}, environment_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}})));
+  EXPECT_FALSE(is_silent({"generate"}, environment_of({})));
+  EXPECT_TRUE(is_silent({"generate", "-p", "--gpus=1"}, second)) << "this is the prompt";
 }
 
 TEST(StartedRank, IsReadFromItsEnvironment) {

@@ -1,0 +1,31 @@
+// The environment variables that tell a process which rank it is.
+#pragma once
+
+#include <array>
+
+namespace sparsereel::app {
+
+/// The device of a rank that this program has started (children.h): "cuda:1".
+inline constexpr const char* kStartedRankDevice = "SPARSEREEL_RANK_DEVICE";
+
+/// The variables of a launcher of parallel programs.
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+  const char* job;  // a text that no other run at the same time has
+};
+
+// mpirun starts its processes inside a Slurm allocation, torchrun inside either: the innermost counts. A batch script
+// of Slurm has SLURM_PROCID and SLURM_NTASKS without being one of several: only what srun started has the step's count.
+inline constexpr std::array<Launcher, 4> kLaunchers = {{
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    {"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID"},
+}};
+
+}  // namespace sparsereel::app
