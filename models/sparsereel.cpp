@@ -25,8 +25,11 @@
 #include "models/layers/cpu_threads.h"
 #include "models/request/effects.h"
 #include "models/request/fields.h"
+#include "models/request/images.h"
+#include "models/request/outcome.h"
 #include "models/request/plan.h"
 #include "models/request/resolve.h"
+#include "models/request/run.h"
 #include "models/store/configs/config_file.h"
 #include "models/store/configs/data_folder.h"
 #include "models/store/configs/model_of_files.h"
@@ -270,16 +273,17 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
 }
 
 /// Passes steps on to the caller and remembers why it wants no more.
-class Watcher {
+class Watcher final : public models::RunObserver {
  public:
   explicit Watcher(const StepCallback& callback) : callback_(callback) {}
 
   models::Run run() {
     models::Run run;
-    run.step = [this](int64_t step, int64_t steps, double) { notify(step, steps); };
+    run.observer = this;
     run.cancelled = [this] { return stopped_; };
     return run;
   }
+  void step(const models::StepDone& step) override { notify(step.step, step.steps); }
   void rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
   }

@@ -30,6 +30,7 @@
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {

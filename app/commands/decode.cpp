@@ -19,6 +19,9 @@
 #include "models/engine/frames.h"
 #include "models/files/json_text.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/frame_sink.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {
@@ -69,6 +72,17 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
   return "decoded in " + now + ", but the latents were made in " + made + ": --from makes another video of this one";
 }
 
+/// Shows the pieces, and hands the frames to their writer.
+class DecodedRun final : public ShownRun {
+ public:
+  DecodedRun(Progress& progress, FrameWriter& writer) : ShownRun(progress), writer_(writer) {}
+
+  models::FrameSink* frames() override { return &writer_; }
+
+ private:
+  FrameWriter& writer_;
+};
+
 void decode(const std::filesystem::path& latents, const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   RunOptions run = read_run_options(settings);
@@ -86,9 +100,6 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);
-  models::Run watched;
-  watched.decode = [&](int64_t done, int64_t total) { progress.step(done, total, 0); };
-  watched.cancelled = interrupted;
   progress.stage("decode");
   models::reset_peak_memory(pipeline->device());
   set_encoding(recipe, run);
@@ -97,7 +108,10 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
     return dump(recipe);
   };
   FrameWriter writer(run, {.recipe = decoded_recipe, .caption = saved_text(recipe, "prompt")});
-  watched.frames = &writer;
+  DecodedRun shown(progress, writer);
+  models::Run watched;
+  watched.cancelled = interrupted;
+  watched.observer = &shown;
   const models::Decoded decoded = pipeline->decode(saved.latents, request.vae_tiling, watched);
   const models::VideoShape& shape = decoded.facts.shape;
   progress.stage("write");

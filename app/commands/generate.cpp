@@ -26,6 +26,9 @@
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/attention_run.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 namespace {
@@ -97,6 +100,19 @@ std::string details(const Video& video, const models::Outcome& result, const End
          memory_summary(memory);
 }
 
+/// Counts the steps that it shows.
+class CountedRun final : public ShownRun {
+ public:
+  using ShownRun::ShownRun;
+
+  void step(const models::StepDone& step) override {
+    ++steps;
+    ShownRun::step(step);
+  }
+
+  int64_t steps = 0;  // by this run, of this video
+};
+
 /// The videos of a command line, and what is reported of them.
 class Generation : private JobUser {
  public:
@@ -107,7 +123,7 @@ class Generation : private JobUser {
   bool several() const { return videos_.size() > 1; }
   void open();
   void meet();
-  models::Run watch(const Video& video) override;
+  models::RunObserver& observer() override { return shown_; }
   void begin(const Video& video) override;
   void warn(const Video& video, const std::string& warning) override;
   std::string same_command() const;
@@ -127,9 +143,9 @@ class Generation : private JobUser {
   EndSeconds begun_;                        // of this video
   std::vector<std::string> early_;
   std::set<std::string> told_;  // warnings
-  int64_t steps_done_ = 0;      // by this run, of this video
   fs::path current_;            // this video's file
   Progress progress_;
+  CountedRun shown_{progress_};
   PresetLines presets_;
   const nlohmann::json head_;                              // of the report
   nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
@@ -185,18 +201,9 @@ void Generation::begin(const Video& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
-  steps_done_ = 0;  // texts are steps of their stage
+  shown_.steps = 0;  // texts are steps of their stage
   current_ = video.options.run.output;
   show();
-}
-
-models::Run Generation::watch(const Video& video) {
-  models::Run run = observe(progress_, video.plan.num_inference_steps);
-  run.step = [this, shown = std::move(run.step)](int64_t step, int64_t steps, double seconds) {
-    ++steps_done_;
-    shown(step, steps, seconds);
-  };
-  return run;
 }
 
 /// What several videos share comes once.
@@ -270,7 +277,7 @@ void Generation::run() {
     job.load(videos, *pipeline_);
     job.run(videos, *pipeline_);
   } catch (const models::Cancelled&) {
-    if (steps_done_ > 0 || !report_.recovery.empty()) throw;
+    if (shown_.steps > 0 || !report_.recovery.empty()) throw;
     const std::string of = several() ? " of " + current_.string() : "";
     throw Error(ErrorKind::cancelled, "no step" + of + " was done, so there is nothing to keep", same_command());
   }

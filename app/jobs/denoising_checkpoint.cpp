@@ -15,6 +15,7 @@
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 #include "models/files/json_text.h"
+#include "models/request/denoising_state.h"
 #include "models/store/checkpoint/safetensors.h"
 
 namespace sparsereel::app {

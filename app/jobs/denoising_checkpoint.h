@@ -10,6 +10,7 @@
 
 #include "app/jobs/outputs.h"
 #include "models/engine/denoising.h"
+#include "models/request/denoising_state.h"
 
 namespace sparsereel::app {
 

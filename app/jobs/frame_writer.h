@@ -10,7 +10,7 @@
 #include "app/jobs/piece_queue.h"
 #include "app/media/video.h"
 #include "app/options/options.h"
-#include "models/engine/frame_sink.h"
+#include "models/request/frame_sink.h"
 
 namespace sparsereel::app {
 

@@ -8,6 +8,10 @@
 
 #include "app/media/image.h"
 #include "models/files/sha256.h"
+#include "models/image/images.h"
+#include "models/image/resample.h"
+#include "models/request/images.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 namespace {

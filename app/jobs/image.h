@@ -10,6 +10,7 @@
 #include "app/options/settings.h"
 #include "models/engine/pipeline.h"
 #include "models/request/fields.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 

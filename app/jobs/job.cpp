@@ -16,7 +16,12 @@
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "models/engine/unless_cancelled.h"
+#include "models/request/attention_run.h"
+#include "models/request/denoising_state.h"
 #include "models/request/fields.h"
+#include "models/request/frame_sink.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {
@@ -24,12 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-/// Events that nobody watches are not told.
-template <typename Event, typename... Arguments>
-void tell(const Event& event, Arguments&&... arguments) {
-  if (event) event(std::forward<Arguments>(arguments)...);
-}
 
 }  // namespace
 
@@ -77,10 +76,9 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
   const auto begun = Clock::now();
   pipeline.check_weights(std::ranges::any_of(videos, [](const Video* video) { return !video->plan.image.empty(); }));
   videos.front()->text_cost.check = seconds_since(begun);
-  const models::Run run = user_.watch(*videos.front());
   models::reset_peak_memory(pipeline.device());
-  videos = videos.first(encode_images(videos, run, pipeline));
-  tell(run.stage, "text");
+  videos = videos.first(encode_images(videos, pipeline));
+  user_.observer().stage("text");
   const auto start = Clock::now();
   // The denoiser of the videos before makes room where both do not fit.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
@@ -90,19 +88,21 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
-  const size_t count = encode(videos, run, pipeline);
+  const size_t count = encode(videos, pipeline);
   pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
   if (!policy_.keep_loaded) return count;
-  tell(run.stage, "load");
+  user_.observer().stage("load");
   pipeline.load_transformer();
   pipeline.load_vae();
   return count;
 }
 
 /// Before there is a text encoder in the GPU's memory. Returns how many of the videos TextLimit allows: at least one.
-size_t Job::encode_images(std::span<Video* const> videos, models::Run run, models::Pipeline& pipeline) {
+size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipeline) {
   ImageEncodings images;
+  models::Run run;
+  run.observer = &user_.observer();
   if (policy_.go_on_after_failure) run.cancelled = cancelled_;
   for (size_t i = 0; i < videos.size(); ++i) {
     Video& video = *videos[i];
@@ -110,7 +110,7 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Run run, model
     if (video.plan.image.empty() || video.failure || video.conditioning.latents.defined()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
     const auto start = Clock::now();
-    if (!images.has(video.plan)) tell(run.stage, "image");
+    if (!images.has(video.plan)) user_.observer().stage("image");
     const auto failure = attempt([&] {
       const auto& encoded = images.of(video.plan, pipeline, *video.pictures, run);
       video.conditioning = encoded.conditioning;
@@ -124,7 +124,7 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Run run, model
 }
 
 /// Returns how many of the videos TextLimit allows: at least one, and all that share texts with the last.
-size_t Job::encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline) {
+size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
   const double most_seconds = std::max(policy_.texts.seconds, 2 * videos.front()->text_cost.load);
   const auto start = Clock::now();
   Texts texts;
@@ -135,7 +135,7 @@ size_t Job::encode(std::span<Video* const> videos, const models::Run& run, model
     if (videos[i]->failure) continue;  // of its images
     const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
     if (failure) fail(*videos[i], *failure, {});
-    tell(run.step, static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
+    user_.observer().step({.step = static_cast<int64_t>(i) + 1, .steps = std::ssize(videos)});
   }
   return videos.size();
 }
@@ -194,16 +194,56 @@ std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
                                  FrameWriter::Text{.recipe = recipe, .caption = video.plan.prompt}, run);
 }
 
+/// The latents and checkpoints are what costs time: they stay on the disk until the video is there.
+class Job::Keeper final : public models::RunObserver {
+ public:
+  Keeper(Job& job, Video& video, Files& files, const std::function<bool()>& cancelled)
+      : job_(job), video_(video), files_(files), cancelled_(cancelled), kept_(video.resumed_at_step) {}
+
+  void stage(const std::string& name) override {
+    if (name == "denoise" && cancelled_()) throw models::Cancelled{};  // before it is shown that steps have begun
+  }
+  void latents(const models::Outcome& denoised) override {
+    add_outcome(video_.recipe, denoised);
+    const std::string warning = files_.latents.save(denoised.latents, dump(video_.recipe));
+    if (!warning.empty()) return job_.warn(video_, warning);  // now, while there is time to make room
+    job_.user_.kept_latents(video_, files_.latents.saved());
+  }
+  /// One that cannot be written only costs time, and only where the run is cut short.
+  void checkpoint(const models::DenoisingState& state) override {
+    try {
+      if (state.step != kept_) save_checkpoint(video_.checkpoint, state, video_.identity);
+      kept_ = state.step;
+      job_.user_.kept_checkpoint(video_, state.step);
+    } catch (const Error& error) {
+      if (!std::exchange(warned_, true)) job_.warn(video_, std::string("the denoising is not kept: ") + error.what());
+    }
+  }
+  models::FrameSink* frames() override { return &files_.frames; }
+
+ private:
+  Job& job_;
+  Video& video_;
+  Files& files_;
+  const std::function<bool()>& cancelled_;
+  int64_t kept_;  // the step of the state on the disk
+  bool warned_ = false;
+};
+
 models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& files) {
   models::Inputs inputs = {
       .init_latents = video.init_latents, .conditioning = video.conditioning, .keep_transformer = policy_.keep_loaded};
-  models::Run run = run_of(video, files.latents);
-  run.frames = &files.frames;
-  use_checkpoints(video, inputs, run);
+  use_checkpoint(video, inputs);
+  models::Run run;
+  run.cancelled = [this] { return cancelled_() || write_failed_; };
+  Keeper keeper(*this, video, files, run.cancelled);
+  models::Observers observers({&keeper, &user_.observer()});
+  run.observer = &observers;
+  run.checkpoints = {.every = video.options.checkpoint_every, .last = keeps_last(video), .cancelled = true};
   user_.begin(video);
   World* const world = policy_.world ? policy_.world() : nullptr;
   models::Outcome result = world == nullptr ? pipeline.generate(video.plan, inputs, run)
-                                            : generate_over_ranks(*world, pipeline, video, inputs, std::move(run));
+                                            : generate_over_ranks(*world, pipeline, video, inputs, run);
   result.seconds.check += video.text_cost.check;
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;
@@ -212,48 +252,18 @@ models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& fil
   return result;
 }
 
-models::Run Job::run_of(Video& video, KeptLatents& kept) {
-  models::Run run = user_.watch(video);
-  run.cancelled = [this, own = run.cancelled] { return cancelled_() || write_failed_ || (own && own()); };
-  run.stage = [cancelled = run.cancelled, watched = run.stage](const std::string& stage) {
-    if (stage == "denoise" && cancelled()) throw models::Cancelled{};  // before it is shown that steps have begun
-    tell(watched, stage);
-  };
-  // The latents are what costs time: they stay on the disk until the video is there.
-  run.latents = [this, &video, &kept, watched = run.latents](const models::Outcome& denoised) {
-    tell(watched, denoised);
-    add_outcome(video.recipe, denoised);
-    const std::string warning = kept.save(denoised.latents, dump(video.recipe));
-    if (!warning.empty()) return warn(video, warning);  // now, while there is time to make room
-    user_.kept_latents(video, kept.saved());
-  };
-  return run;
-}
-
 bool Job::keeps_last(const Video& video) const {
   return policy_.keep_last || video.options.checkpoint_every > 0;
 }
 
-/// Goes on from the checkpoint that an earlier run left, and writes new ones.
-void Job::use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run) {
+/// Goes on from the checkpoint that an earlier run left.
+void Job::use_checkpoint(Video& video, models::Inputs& inputs) {
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
   if (!policy_.go_on_after_failure)  // rows of a set change, and a set's last line lists the checkpoints of old ones
     for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
   video.checkpoint = own.path;
   inputs.resume = std::move(own.state);
   if (inputs.resume) video.resumed_at_step = inputs.resume->step;
-  run.checkpoints = {.every = video.options.checkpoint_every, .last = keeps_last(video), .cancelled = true};
-  // One that cannot be written only costs time, and only where the run is cut short.
-  run.checkpoint = [this, &video, kept = video.resumed_at_step,
-                    warned = false](const models::DenoisingState& state) mutable {
-    try {
-      if (state.step != kept) save_checkpoint(video.checkpoint, state, video.identity);
-      kept = state.step;
-      user_.kept_checkpoint(video, state.step);
-    } catch (const Error& error) {
-      if (!std::exchange(warned, true)) warn(video, std::string("the denoising is not kept: ") + error.what());
-    }
-  };
 }
 
 Job::Written Job::finish(Video& video, const models::Outcome& result, Files& files) {
@@ -273,7 +283,7 @@ Job::Written Job::finish(Video& video, const models::Outcome& result, Files& fil
 std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& result, Files& files) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;
-  if (!policy_.write_behind) tell(user_.watch(video).stage, "write");
+  if (!policy_.write_behind) user_.observer().stage("write");
   const WrittenVideo file = files.frames.finish();
   std::vector<std::string> warnings = result.warnings;
   for (const std::string& warning : {file.note, defect_warning(result.facts, files.latents)})

@@ -20,6 +20,8 @@
 #include "app/jobs/write.h"
 #include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::app {
@@ -42,9 +44,9 @@ nlohmann::json made_report(const Video& video, const Made& made, const std::vect
 class JobUser {
  public:
   virtual ~JobUser() = default;
-  /// Who watches the video, and may cancel it: its stages ("image", "text" and "write" around those of the pipeline;
-  /// each text is a step of "text"), steps, pieces and calls. Checkpoints are the job's own.
-  virtual models::Run watch(const Video&) { return {}; }
+  /// Who hears of the video: its stages ("image", "text" and "write" around those of the pipeline; each text is a step
+  /// of "text"), steps and pieces. Frames, latents and checkpoints are the job's own.
+  virtual models::RunObserver& observer() { return nobody_; }
   virtual void begin(const Video&) {}  // before its denoising
   virtual void warn(const Video&, const std::string& warning) = 0;
   virtual void kept_checkpoint(const Video&, int64_t /*step*/) {}
@@ -52,6 +54,9 @@ class JobUser {
   virtual void written(const Video&, const Made&) = 0;  // in the thread that writes; may throw as writing does
   virtual void done(const Video&) {}                    // after that
   virtual void failed(const Video&) {}                  // where others go on
+
+ private:
+  models::RunObserver nobody_;
 };
 
 /// Why `part` failed, where that concerns its videos alone; nothing where it did not. What would fail for all videos,
@@ -125,8 +130,8 @@ class Job {
   std::optional<Error> attempt(const Part& part) const;
   void fail(Video& video, const Error& error, const std::filesystem::path& latents);
   void warn(Video& video, const std::string& warning);
-  size_t encode_images(std::span<Video* const> videos, models::Run run, models::Pipeline& pipeline);
-  size_t encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline);
+  size_t encode_images(std::span<Video* const> videos, models::Pipeline& pipeline);
+  size_t encode(std::span<Video* const> videos, models::Pipeline& pipeline);
   void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
   void make(Video& video, models::Pipeline& pipeline);
   /// A video's files while it is made.
@@ -139,9 +144,10 @@ class Job {
   };
   std::shared_ptr<Files> files_of(Video& video) const;
   models::Outcome render(Video& video, models::Pipeline& pipeline, Files& files);
-  models::Run run_of(Video& video, KeptLatents& kept);
+  /// Keeps what a video's run makes on the disk.
+  class Keeper;
   bool keeps_last(const Video& video) const;
-  void use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run);
+  void use_checkpoint(Video& video, models::Inputs& inputs);
   Written finish(Video& video, const models::Outcome& result, Files& files);
   std::vector<std::string> finish_files(Video& video, const models::Outcome& result, Files& files);
 

@@ -13,7 +13,6 @@
 
 #include "app/clock.h"
 #include "app/terminal.h"
-#include "models/engine/pipeline.h"
 
 namespace sparsereel::app {
 namespace {
@@ -141,16 +140,6 @@ void Progress::clear() {
   if (form_ != Form::bar) return;
   std::fputs(two_lines_ ? "\r\x1b[K\x1b[1A\x1b[K" : "\r\x1b[K", stderr);
   two_lines_ = false;
-}
-
-models::Run observe(Progress& progress, int64_t steps) {
-  models::Run run;
-  run.stage = [&progress](const std::string& stage) { progress.stage(stage); };
-  run.step = [&progress](int64_t step, int64_t all, double seconds) { progress.step(step, all, seconds); };
-  run.within = [&progress, steps](int64_t step) { progress.within(step + 1, steps); };
-  run.encode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
-  run.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
-  return run;
 }
 
 }  // namespace sparsereel::app

@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace sparsereel::models {
-struct Run;
-}
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 
@@ -54,8 +52,20 @@ class Progress {
   int64_t stage_steps_ = 0;  // that took them: a resumed run does not begin at the first
 };
 
-/// Shows stages, steps, and encoded and decoded pieces of a run of `steps` steps.
-models::Run observe(Progress& progress, int64_t steps);
+/// Shows stages, steps, and encoded and decoded pieces of a run.
+class ShownRun : public models::RunObserver {
+ public:
+  explicit ShownRun(Progress& progress) : progress_(progress) {}
+
+  void stage(const std::string& name) override { progress_.stage(name); }
+  void step(const models::StepDone& step) override { progress_.step(step.step, step.steps, step.seconds); }
+  void within_step(const models::WithinStep& step) override { progress_.within(step.step + 1, step.steps); }
+  void encoded(const models::Pieces& pieces) override { progress_.step(pieces.done, pieces.total, 0); }
+  void decoded(const models::Pieces& pieces) override { progress_.step(pieces.done, pieces.total, 0); }
+
+ private:
+  Progress& progress_;
+};
 
 /// "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
 std::string progress_text(int64_t done, int64_t total, double seconds);

@@ -15,7 +15,9 @@
 #include "models/engine/denoising.h"
 #include "models/files/atomic_file.h"
 #include "models/files/sha256.h"
+#include "models/request/attention_run.h"
 #include "models/request/fields.h"
+#include "models/request/outcome.h"
 
 namespace sparsereel::app {
 namespace {

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "app/options/options.h"
+#include "models/request/attention_run.h"
+#include "models/request/outcome.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {

@@ -10,6 +10,7 @@
 #include "app/counted.h"
 #include "app/terminal.h"
 #include "models/engine/frames.h"
+#include "models/request/outcome.h"
 
 namespace sparsereel::app {
 

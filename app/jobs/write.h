@@ -6,6 +6,7 @@
 
 #include "app/jobs/outputs.h"
 #include "app/jobs/report.h"
+#include "models/request/outcome.h"
 
 namespace sparsereel::app {
 

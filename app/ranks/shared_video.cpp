@@ -20,7 +20,11 @@
 #include "models/engine/failure.h"
 #include "models/files/json_text.h"
 #include "models/layers/cpu_threads.h"
+#include "models/request/denoising_state.h"
 #include "models/request/fields.h"
+#include "models/request/frame_sink.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/request/tuned_profile.h"
 #include "models/store/weights/device.h"
 
@@ -71,22 +75,33 @@ class MemoryFile {
   int descriptor_;
 };
 
-/// Frames that rank 0 writes.
-class NoFrames final : public models::FrameSink {
+/// Asks after each wait whether all ranks are still there.
+class RanksCheck final : public models::RunObserver {
  public:
+  explicit RanksCheck(World& world) : world_(world) {}
+
+  void step(const models::StepDone& /*step*/) override { world_.check(); }
+  void within_step(const models::WithinStep& /*step*/) override { world_.check(); }
+  void decoded(const models::Pieces& /*pieces*/) override { world_.check(); }
+  void latents(const models::Outcome& /*outcome*/) override { world_.check(); }
+  void checkpoint(const models::DenoisingState& /*state*/) override { world_.check(); }
+  void alone() override {
+    world_.check();
+    world_.need_others(false);
+  }
+
+ private:
+  World& world_;
+};
+
+/// Frames that rank 0 writes.
+class NoFrames final : public models::RunObserver, public models::FrameSink {
+ public:
+  models::FrameSink* frames() override { return this; }
   at::ScalarType dtype() const override { return at::kByte; }
   void begin(const models::VideoShape& /*shape*/, bool /*tiled*/) override {}
   void take(const at::Tensor& /*frames*/) override {}
 };
-
-/// `watched`, where anybody does, behind the question.
-template <typename... Arguments>
-void ask_first(std::function<void(Arguments...)>& event, World& world) {
-  event = [&world, watched = std::move(event)](Arguments... arguments) {
-    world.check();
-    if (watched) watched(arguments...);
-  };
-}
 
 /// Before Pipeline::generate() with these inputs; `run` is what that gets.
 void tell_video(World& world, const Video& video, const models::Inputs& inputs, const models::Run& run) {
@@ -106,7 +121,6 @@ void tell_video(World& world, const Video& video, const models::Inputs& inputs, 
                          {"text_lengths", inputs.conditioning.text_lengths},
                          {"decode", inputs.decode},
                          {"keep_transformer", inputs.keep_transformer},
-                         {"checkpoints", run.checkpoint != nullptr},
                          {"checkpoint_every", run.checkpoints.every},
                          {"checkpoint_last", run.checkpoints.last},
                          {"checkpoint_cancelled", run.checkpoints.cancelled}});
@@ -118,23 +132,18 @@ void tell_video(World& world, const Video& video, const models::Inputs& inputs, 
   tell_tensor(world.control(), inputs.resume ? bytes_of_file(video.checkpoint) : at::Tensor());
 }
 
-/// `run` as one over the ranks: its group, and the question after each wait whether all are still there.
-void make_over_ranks(models::Run& run, World& world) {
+/// Pipeline::generate() by this rank of all.
+models::Outcome make_over_ranks(World& world, models::Pipeline& pipeline, const models::Plan& plan,
+                                const models::Inputs& inputs, models::Run run) {
+  RanksCheck check(world);
+  models::Observers observers({&check, &run.tell()});
+  run.observer = &observers;
   run.group = &world.group();
   run.cancelled = [&world, own = std::move(run.cancelled)] {
     world.check();
     return own && own();
   };
-  ask_first(run.step, world);
-  ask_first(run.decode, world);
-  ask_first(run.within, world);
-  if (run.attention) ask_first(run.attention, world);
-  ask_first(run.latents, world);
-  run.alone = [&world] {
-    world.check();
-    world.need_others(false);
-  };
-  if (run.checkpoint) ask_first(run.checkpoint, world);
+  return pipeline.generate(plan, inputs, run);
 }
 
 Error unknown(const std::string& cause) {
@@ -251,16 +260,14 @@ class Follower {
     const models::Inputs inputs = hear_inputs(message, plan);
     NoFrames frames;
     models::Run run;
-    run.frames = &frames;
+    run.observer = &frames;
     // States that rank 0 keeps are made by all of them.
-    if (message.at("checkpoints").get<bool>()) run.checkpoint = [](const models::DenoisingState&) {};
     run.checkpoints = {.every = message.at("checkpoint_every").get<int64_t>(),
                        .last = message.at("checkpoint_last").get<bool>(),
                        .cancelled = message.at("checkpoint_cancelled").get<bool>()};
     if (world_.given()) run.cancelled = interrupted;  // a launcher's signals come to all
-    make_over_ranks(run, world_);
     try {
-      pipeline_->generate(plan, inputs, run);
+      make_over_ranks(world_, *pipeline_, plan, inputs, std::move(run));
     } catch (const models::Cancelled&) {  // all are: rank 0 keeps what there is, and then says so
     }
   }
@@ -304,11 +311,10 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
 }
 
 models::Outcome generate_over_ranks(World& world, models::Pipeline& pipeline, const Video& video,
-                                    const models::Inputs& inputs, models::Run run) {
+                                    const models::Inputs& inputs, const models::Run& run) {
   try {
     tell_video(world, video, inputs, run);
-    make_over_ranks(run, world);
-    models::Outcome outcome = pipeline.generate(video.plan, inputs, run);
+    models::Outcome outcome = make_over_ranks(world, pipeline, video.plan, inputs, run);
     world.check();  // before its frames count
     return outcome;
   } catch (const models::Cancelled&) {  // all are

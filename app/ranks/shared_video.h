@@ -5,6 +5,8 @@
 
 #include "app/jobs/video.h"
 #include "app/ranks/world.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 
@@ -14,7 +16,7 @@ void tell_model(World& world, const GenerateOptions& options, int threads);
 /// By rank 0: Pipeline::generate(), by all ranks. Where the inputs go on from a state, the video's checkpoint has it.
 /// What this throws ends the world, but where all are cancelled.
 models::Outcome generate_over_ranks(World& world, models::Pipeline& pipeline, const Video& video,
-                                    const models::Inputs& inputs, models::Run run);
+                                    const models::Inputs& inputs, const models::Run& run);
 
 /// Another rank's life: makes what rank 0 tells until that says that it was all. Returns the exit code. `failure`: what
 /// has kept it from that, for rank 0 to hear.

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "models/engine/pipeline.h"
+#include "models/request/plan.h"
 
 namespace sparsereel::models {
 namespace {

@@ -5,9 +5,11 @@
 
 #include <utility>
 
+#include "models/engine/frames.h"
 #include "models/engine/tile_retry.h"
 #include "models/engine/unless_cancelled.h"
 #include "models/parallel/share.h"
+#include "models/request/frame_sink.h"
 #include "models/vae/row_split.h"
 
 namespace sparsereel::models {
@@ -32,11 +34,17 @@ class AllFrames final : public FrameSink {
   int64_t taken_ = 0;
 };
 
+/// Who takes the run's frames, else `all`.
+FrameSink& sink_of(const Run& run, FrameSink& all) {
+  FrameSink* const taker = run.tell().frames();
+  return taker != nullptr ? *taker : all;
+}
+
 /// Whoever of the group is to stop stops all; null: this rank decodes alone.
 VaeProgress watched(const Run& run, Group* group, at::Device device) {
   return [&run, group, device](int64_t done, int64_t total) {
-    if (run.decode) run.decode(done, total);
-    if (any_rank(run.cancelled && run.cancelled(), group, device)) throw Cancelled{};
+    run.tell().decoded({.done = done, .total = total});
+    if (any_rank(run.is_cancelled(), group, device)) throw Cancelled{};
   };
 }
 
@@ -55,7 +63,7 @@ FrameFacts decode_to(FrameSink& sink, const Decoder& decoder, const at::Tensor& 
 }  // namespace
 
 void go_on_alone(const Run& run) {
-  if (run.group != nullptr && run.group->rank() == 0 && run.alone) run.alone();
+  if (run.group != nullptr && run.group->rank() == 0) run.tell().alone();
 }
 
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
@@ -64,7 +72,7 @@ Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool til
   Decoded result;
   result.tiled = tiled;
   AllFrames all;
-  FrameSink& sink = run.frames != nullptr ? *run.frames : all;
+  FrameSink& sink = sink_of(run, all);
   const auto attempt = [&](bool in_tiles) {
     do_unless_cancelled(run.cancelled, [&] {
       result.facts = decode_to(sink, decoder, latents, {.tiled = in_tiles}, watched(run, nullptr, decoder.device));
@@ -86,7 +94,7 @@ Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const
     return result;
   }
   AllFrames all;
-  result.facts = decode_to(run.frames != nullptr ? *run.frames : all, decoder, latents, mode, progress);
+  result.facts = decode_to(sink_of(run, all), decoder, latents, mode, progress);
   decoders.check();  // before the frames count
   go_on_alone(run);
   result.frames = std::move(all.frames);

@@ -6,8 +6,9 @@
 #include <array>
 #include <functional>
 
-#include "models/engine/pipeline.h"
 #include "models/parallel/group.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {

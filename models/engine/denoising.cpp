@@ -27,11 +27,6 @@ void place_on(at::Device device, Tensors& tensors) {
   for (auto& [name, tensor] : tensors) tensor = tensor.to(device).contiguous();
 }
 
-/// Whether a step's later layers had fewer calls than its first.
-bool is_reused(const std::vector<attention::Statistics>& layers) {
-  return layers.back().calls < layers.front().calls;
-}
-
 bool all_finite(const at::Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
@@ -133,7 +128,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
   const bool finite = finite_everywhere(prediction);
   experts_->load(experts_->at(timestep)).collect(attention_);
   if (finite) return prediction;
-  if (attention_.mode != attention::Mode::full || is_reused(attention_.per_layer)) {
+  if (attention_.mode != attention::Mode::full || is_reused_step(attention_.per_layer)) {
     prediction = redo_with_full_attention(timestep);
     if (finite_everywhere(prediction)) return prediction;
   }
@@ -144,7 +139,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
 /// What counts is what is committed: the step's counts become those of full attention. What its first try has left in
 /// the caches may be NaN too.
 at::Tensor Denoising::redo_with_full_attention(double timestep) {
-  const bool reused = is_reused(attention_.per_layer);
+  const bool reused = is_reused_step(attention_.per_layer);
   forget_steps();
   AttentionRun full;
   full.token_order = attention_.token_order;
@@ -196,7 +191,7 @@ void Denoising::take_step() {
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
   add_up_layers();
-  state_.latents = std::move(next);
+  last_ = {.prediction = prediction, .sample = std::exchange(state_.latents, std::move(next))};
   ++done_;
   if (!finished()) return;
   forget_steps();  // gigabytes, of no more use
@@ -220,6 +215,7 @@ void Denoising::leave_expert() {
 }
 
 void Denoising::step() {
+  last_ = {};
   leave_expert();
   // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then. What a
   // computed step replaces in the cache stays in memory until it is done: it could not be put back otherwise.
@@ -280,35 +276,18 @@ void Denoising::resume(const DenoisingState& state) {
   done_ = state.step;
 }
 
-at::Tensor Denoising::latents() const {
+at::Tensor Denoising::of_the_video(const at::Tensor& latents) const {
   const int64_t axis = frames_axis(state_.layout), frames = plan_.latent.frames;
-  return state_.latents.narrow(axis, state_.latents.size(axis) - frames, frames);
+  return latents.narrow(axis, latents.size(axis) - frames, frames);
 }
 
-std::vector<int64_t> reused_steps(const AttentionRun& run) {
-  std::vector<int64_t> steps;
-  for (size_t step = 0; step < run.per_step.size(); ++step)
-    if (is_reused(run.per_step[step])) steps.push_back(static_cast<int64_t>(step));
-  return steps;
+at::Tensor Denoising::latents() const {
+  return of_the_video(state_.latents);
 }
 
-int64_t computed_steps(const AttentionRun& run) {
-  return static_cast<int64_t>(run.per_step.size() - reused_steps(run).size());
-}
-
-int64_t computed_dense_steps(const AttentionRun& run) {
-  if (!attention::drops_blocks(run.mode)) return 0;
-  const int64_t dense = std::min(run.policy.dense_steps, std::ssize(run.per_step));
-  return dense - std::ranges::count_if(reused_steps(run), [&](int64_t step) { return step < dense; });
-}
-
-std::optional<double> kept_share(const AttentionRun& run) {
-  attention::Statistics sum;
-  const auto dense = static_cast<size_t>(attention::drops_blocks(run.mode) ? run.policy.dense_steps : 0);
-  for (size_t step = dense; step < run.per_step.size(); ++step)
-    if (!is_reused(run.per_step[step]))
-      for (const attention::Statistics& layer : run.per_step[step]) sum += layer;
-  return sum.calls > 0 ? std::optional(1 - sum.sparsity()) : std::nullopt;
+at::Tensor Denoising::predicted_latents() const {
+  const at::Tensor original = sampler_->predicted_original(last_.prediction, done_ - 1, last_.sample);
+  return of_the_video(with_known(original.to(state_.latents.scalar_type())));
 }
 
 }  // namespace sparsereel::models

@@ -8,8 +8,10 @@
 
 #include "models/engine/experts.h"
 #include "models/engine/guidance.h"
-#include "models/engine/pipeline.h"
 #include "models/parallel/share.h"
+#include "models/request/attention_run.h"
+#include "models/request/denoising_state.h"
+#include "models/request/plan.h"
 #include "models/samplers/sampler.h"
 #include "models/transformer/step_cache.h"
 
@@ -22,20 +24,6 @@ struct DenoisingStart {
   at::Generator generator;  // after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
   Group* group = nullptr;  // whose ranks make the video together, all from the same start; null: this one alone
-};
-
-/// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
-struct DenoisingState {
-  int64_t step = 0;                             // steps done
-  at::Tensor latents;                           // in the model's layout
-  std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
-  std::map<std::string, at::Tensor> cache;      // StepCache::state()
-  at::Tensor generator;                         // uint8, as libtorch keeps it
-  // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
-  std::vector<std::vector<attention::Statistics>> per_step;
-  std::vector<int64_t> redone_steps;
-  std::string kernel;  // as in AttentionRun
-  std::vector<std::string> warnings;
 };
 
 /// With several ranks, each function is called by all of them. Predictions are exchanged, and everything after them
@@ -62,6 +50,9 @@ class Denoising {
   void resume(const DenoisingState& state);
   /// In the model's layout, without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
+  /// What the last step took the final latents to be: its prediction of x0, laid out as latents() are, on the device.
+  /// After a step, until the next one begins.
+  at::Tensor predicted_latents() const;
 
   AttentionRun& attention() { return attention_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -71,6 +62,8 @@ class Denoising {
   at::Tensor with_known(at::Tensor latents) const;
   /// What the transformer takes of latents [B, ..]: them, and behind their channels those that go beside them.
   at::Tensor with_beside(const at::Tensor& latents);
+  /// Without the frames that only fill the last group.
+  at::Tensor of_the_video(const at::Tensor& latents) const;
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
   void draw_while_busy();
@@ -100,16 +93,10 @@ class Denoising {
   AttentionRun attention_;
   std::optional<StepCache> cache_;  // where the plan has one; of the expert of the last step
   std::vector<std::string> warnings_;
+  struct LastStep {
+    at::Tensor prediction, sample;
+  } last_;
   int64_t done_ = 0;
 };
-
-/// The steps whose first blocks alone ran.
-std::vector<int64_t> reused_steps(const AttentionRun& run);
-/// How many were not.
-int64_t computed_steps(const AttentionRun& run);
-/// How many of these ran with every block by the policy's dense steps: none in a mode that drops no blocks.
-int64_t computed_dense_steps(const AttentionRun& run);
-/// The share of the blocks that attention kept in the others, which may leave some out; nothing: there were none.
-std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/engine/pipeline.h"
+#include "models/request/run.h"
 
 namespace sparsereel::models {
 namespace {

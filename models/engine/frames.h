@@ -7,20 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "models/engine/frame_sink.h"
+#include "models/request/frame_sink.h"
+#include "models/request/outcome.h"
 #include "models/request/plan.h"
 
 namespace sparsereel::models {
 
-/// What is known of a video's frames, wherever they went.
-struct FrameFacts {
-  VideoShape shape;
-  float largest = 0;   // value; NaN where any is
-  at::Tensor colours;  // fp32 CPU [F, 3]: each frame's mean red, green and blue, in 0..1
-  at::Tensor first;    // fp32 CPU [1, H, W, 3] in 0..1
-};
-
-/// Collects them from frames that pass, and asks the device for nothing before they are wanted.
+/// Collects the facts of frames that pass, and asks the device for nothing before they are wanted.
 class FrameWatch {
  public:
   /// The next frames: fp32 [f, H, W, 3] in 0..1, on any device.

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "models/parallel/group.h"
+#include "models/request/conditioning.h"
 #include "models/request/request.h"
-#include "models/transformer/conditioning.h"
 
 namespace sparsereel::models {
 

@@ -8,6 +8,7 @@
 
 #include "models/image/encoder_pixels.h"
 #include "models/image/resize.h"
+#include "models/request/images.h"
 #include "models/samplers/noise.h"
 
 namespace sparsereel::models {

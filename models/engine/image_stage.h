@@ -7,9 +7,10 @@
 #include "models/image/image_encoder.h"
 #include "models/image/images.h"
 #include "models/image/processor_config.h"
+#include "models/request/conditioning.h"
+#include "models/request/images.h"
 #include "models/request/plan.h"
 #include "models/request/spec.h"
-#include "models/transformer/conditioning.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "models/engine/pipeline.h"
 #include "models/layers/parameters.h"
+#include "models/request/plan.h"
 #include "models/request/spec.h"
 #include "models/store/checkpoint/summary.h"
 

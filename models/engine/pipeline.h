@@ -3,114 +3,24 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "models/engine/frames.h"
-#include "models/image/images.h"
 #include "models/layers/parameters.h"
+#include "models/request/conditioning.h"
+#include "models/request/images.h"
+#include "models/request/outcome.h"
 #include "models/request/plan.h"
 #include "models/request/request.h"
+#include "models/request/run.h"
 #include "models/request/spec.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/part_files.h"
-#include "models/transformer/attend.h"
-#include "models/transformer/conditioning.h"
 
 namespace sparsereel::models {
-
-struct DenoisingState;
-class Group;
-
-/// What is given beside a plan.
-struct Inputs {
-  at::Tensor init_latents = {};                       // in the model's layout, in place of noise; consumes no draw
-  Conditioning conditioning = {};                     // for this plan, image and all; undefined: it is made
-  Images images = {};                                 // of the plan's files
-  std::shared_ptr<const DenoisingState> resume = {};  // go on from here; null: from the first step
-  bool decode = true;                                 // false: stop at the latents
-  /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
-  bool keep_transformer = false;
-};
-
-struct StageSeconds {
-  double load_text_encoder = 0, text = 0;  // a streamed encoder's loading is part of text
-  double load_transformer = 0, denoise = 0;
-  double switch_transformer = 0;  // loading one between steps, where a model has several; no part of denoise
-  double load_vae = 0, decode = 0;
-  double check = 0;           // of the checkpoint's headers
-  double keep = 0;            // saving latents and checkpoints; no part of denoise
-  std::vector<double> steps;  // each denoising step
-
-  double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
-};
-
-/// Most bytes of a GPU in use during a stage and the loading before it; 0 on a CPU. The transformer may load beside the
-/// text encoder, and is part of text then.
-struct StageMemory {
-  uint64_t text = 0, denoise = 0, decode = 0;
-
-  uint64_t largest() const { return std::max({text, denoise, decode}); }
-};
-
-struct Outcome {
-  at::Tensor frames;       // fp32 CPU [F, H, W, 3] in 0..1; undefined where Run::frames has them, or there are none
-  FrameFacts facts;        // of them, wherever they are
-  at::Tensor latents;      // CPU, in the model's layout and dtype of latents, diffusers' scale
-  bool vae_tiled = false;  // of frames
-  at::Tensor image;        // the first image as encoding and decoding leave it, fp32 CPU [1, H, W, 3]; undefined where
-                           // there is none, or nothing was decoded
-  StageSeconds seconds;
-  StageMemory memory;
-  AttentionRun attention;
-  std::vector<std::string> warnings;  // truncated prompt, redone steps, a decode that was done again in tiles
-};
-
-struct Decoded {
-  at::Tensor frames;  // here and below: as in Outcome
-  FrameFacts facts;
-  bool tiled = false;
-  std::string warning;  // empty: none
-};
-
-/// When the state of a denoising is to be kept. The same on all ranks, which make it together.
-struct CheckpointTimes {
-  int64_t every = 0;       // after every so many steps; 0: after none
-  bool last = false;       // after the last step
-  bool cancelled = false;  // where the run is cancelled after its first step: the steps that are done
-};
-
-/// One video being made: what it tells, and whether it goes on. Of that video alone: neither the process's nor the
-/// pipeline's. Every member may be empty.
-struct Run {
-  // Whose ranks make the video together, each with a pipeline of its own and the same plan and inputs; null: this one
-  // alone. Rank 0 alone keeps and checks latents, and has the frames. All decode, some rows each, but in tiles, which
-  // are rank 0's. What one throws by itself, running out of memory too, the others wait for until somebody aborts the
-  // group; cancelled they are together, where any of them is.
-  Group* group = nullptr;
-  // Polled before each step and after each piece, and where one rank alone makes the video within a step too, which is
-  // then undone. True throws Cancelled.
-  std::function<bool()> cancelled;
-  std::function<void(const std::string& stage)> stage;  // "text", "image", "load", "denoise", "decode"
-  std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
-  std::function<void(int64_t step)> within;  // again and again within the denoising step `step`, from 0 on
-  std::function<void(int64_t done, int64_t total)> encode;  // after each piece of images that is encoded
-  std::function<void(int64_t done, int64_t total)> decode;  // after each decoded piece
-  std::function<void(const DenoisingState&)> checkpoint;    // keeps a state
-  CheckpointTimes checkpoints;                              // when it is called
-  std::function<void(const Outcome&)> latents;              // as soon as they are final: there are no frames yet
-  std::function<void()> alone;  // of rank 0 of a group: what becomes of the other ranks is of no matter from here on
-  std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
-  FrameSink* frames = nullptr;                          // takes them as they are decoded; null: the outcome has them
-};
-
-/// Thrown where a run is cancelled.
-struct Cancelled {};
 
 class Denoising;
 

@@ -21,6 +21,8 @@
 #include "models/layers/cpu_threads.h"
 #include "models/parallel/nccl_group.h"
 #include "models/parallel/socket_group.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/stoppable_work.h"
 
@@ -136,39 +138,53 @@ class RankThreads::Video {
     return *own;
   }
 
-  /// What came of the others counts once they are known to be there, which GPUs do not tell.
-  template <typename... Arguments>
-  std::function<void(Arguments...)> checked(const std::function<void(Arguments...)>& event) const {
-    return [this, &event](Arguments... arguments) {
-      control(0).check();
-      if (event) event(arguments...);
-    };
-  }
+  /// Tells what rank 0's run tells. What came of the others counts once they are known to be there, which GPUs do not
+  /// tell.
+  class Checked final : public Observers {
+   public:
+    Checked(SocketGroup& control, RunObserver& given) : Observers({&given}), control_(control) {}
+
+    void step(const StepDone& step) override {
+      control_.check();
+      try {
+        Observers::step(step);
+      } catch (const Cancelled&) {  // the others stop with this rank, where all ask each other
+        stopped_ = true;
+      }
+    }
+    void within_step(const WithinStep& step) override {
+      control_.check();
+      Observers::within_step(step);
+    }
+    void decoded(const Pieces& pieces) override {
+      control_.check();
+      Observers::decoded(pieces);
+    }
+    void latents(const Outcome& outcome) override {
+      control_.check();
+      Observers::latents(outcome);
+    }
+    /// By whoever heard of a step.
+    bool stopped() const { return stopped_; }
+
+   private:
+    SocketGroup& control_;
+    bool stopped_ = false;
+  };
 
   Outcome made(Inputs inputs, Outcome begun) {
     const ThreadsHere threads(on_cpu() ? threads_ : at::get_num_threads());
     inputs.keep_transformer = true;
-    bool stopped = false;  // by the step's watcher; the others stop with this rank, where all ask each other
-    const auto step = [&](int64_t done, int64_t steps, double seconds) {
-      control(0).check();
-      try {
-        if (given_.step) given_.step(done, steps, seconds);
-      } catch (const Cancelled&) {
-        stopped = true;
-      }
-    };
+    Checked observer(control(0), given_.tell());
     Run run = given_;
     run.group = &group(0);
-    run.step = step;
+    run.observer = &observer;
     run.cancelled = [&] {
       control(0).check();
-      return cancelled_together_ = stopped || (given_.cancelled && given_.cancelled());
+      return cancelled_together_ = observer.stopped() || given_.is_cancelled();
     };
-    run.within = checked(given_.within);
-    run.decode = checked(given_.decode);
-    run.latents = checked(given_.latents);
     Outcome outcome = pipeline(0).generate(plan_, inputs, run, std::move(begun));
-    if (stopped) {  // by the last step, with nothing to decode: all are done
+    if (observer.stopped()) {  // by the last step, with nothing to decode: all are done
       cancelled_together_ = true;
       throw Cancelled{};
     }

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "models/engine/pipeline.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 
 namespace sparsereel::models {
 

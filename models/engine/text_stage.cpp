@@ -7,9 +7,9 @@
 
 #include "hilbert/error.h"
 #include "models/engine/components.h"
-#include "models/engine/pipeline.h"
 #include "models/engine/whole_files.h"
 #include "models/files/unicode.h"
+#include "models/request/plan.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/random_weights.h"

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "models/layers/parameters.h"
+#include "models/request/conditioning.h"
 #include "models/request/spec.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/text/tokenizer.h"
-#include "models/transformer/conditioning.h"
 
 namespace sparsereel::models {
 

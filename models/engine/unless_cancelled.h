@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "models/engine/pipeline.h"
+#include "models/request/run.h"
 #include "models/store/weights/stoppable_work.h"
 
 namespace sparsereel::models {

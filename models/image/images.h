@@ -1,19 +1,14 @@
-// The pictures that a video is made from.
+// Makes pictures of tensors, and of random colours.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 
 #include "models/image/resample.h"
+#include "models/request/images.h"
 
 namespace sparsereel::models {
-
-/// Pictures that a video begins and ends with, of any size; null: none.
-struct Images {
-  std::shared_ptr<const Picture> first{}, last{};
-};
 
 /// image fp32 [height, width, 3] in 0..1, rounded to 8 bits. Throws Error where it holds NaN or Inf.
 Picture picture_of(const at::Tensor& image);

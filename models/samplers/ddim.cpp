@@ -11,12 +11,17 @@ namespace sparsereel::models {
 
 DdimSampler::DdimSampler(NoiseSchedule schedule) : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
 
+at::Tensor DdimSampler::predicted_original(const at::Tensor& prediction, int64_t index,
+                                           const at::Tensor& sample) const {
+  return schedule_.predicted_original(prediction, timesteps_.at(index), sample);
+}
+
 at::Tensor DdimSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
   const double timestep = timesteps_.at(index);
   const at::Tensor alpha_t = schedule_.alpha_prod(timestep);
   // The reference looks a fixed stride back even where the rounded timesteps are not equally spaced.
   const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - schedule_.stride());
-  const at::Tensor original = schedule_.predicted_original(prediction, timestep, sample);
+  const at::Tensor original = predicted_original(prediction, index, sample);
   const at::Tensor sample_weight = rounded_sqrt((1 - alpha_prev) / (1 - alpha_t));
   const at::Tensor original_weight = rounded_sqrt(alpha_prev) - rounded_sqrt(alpha_t) * sample_weight;
   return sample_weight * sample + original_weight * original;

@@ -12,6 +12,7 @@ class DdimSampler : public Sampler {
   /// Draws nothing from the generator.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
+  at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
 
  private:
   NoiseSchedule schedule_;

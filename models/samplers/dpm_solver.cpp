@@ -28,6 +28,11 @@ int64_t DpmSolverSampler::draws(int64_t index) const {
   return index > 0 && timesteps_.at(index) >= schedule_.stride() ? 2 : 1;
 }
 
+at::Tensor DpmSolverSampler::predicted_original(const at::Tensor& prediction, int64_t index,
+                                                const at::Tensor& sample) const {
+  return schedule_.predicted_original(prediction, timesteps_.at(index), sample);
+}
+
 at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                                   at::Generator generator) {
   const double timestep = timesteps_.at(index), previous = timestep - schedule_.stride();
@@ -36,7 +41,7 @@ at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, c
                       "start at step 0, or resume from a checkpoint that holds " + std::string(kHistory));
   }
   const at::Tensor alpha_t = schedule_.alpha_prod(timestep), alpha_prev = schedule_.alpha_prod(previous);
-  at::Tensor original = schedule_.predicted_original(prediction, timestep, sample);
+  at::Tensor original = predicted_original(prediction, index, sample);
 
   const at::Tensor log_snr = half_log_snr(alpha_t);
   const at::Tensor h = half_log_snr(alpha_prev) - log_snr;

@@ -70,11 +70,16 @@ at::Tensor EulerAncestralSampler::model_input(const at::Tensor& sample, int64_t 
   return sample / rounded_sqrt(levels_.sigmas[index].square() + 1);
 }
 
-at::Tensor EulerAncestralSampler::predicted_original(const at::Tensor& prediction, const at::Tensor& sample,
-                                                     const at::Tensor& sigma) const {
+at::Tensor EulerAncestralSampler::original_at(const at::Tensor& sigma, const at::Tensor& prediction,
+                                              const at::Tensor& sample) const {
   if (predicts_noise_) return sample - sigma * prediction;
   const at::Tensor power = sigma.square() + 1;
   return prediction * (-sigma / rounded_sqrt(power)) + sample / power;
+}
+
+at::Tensor EulerAncestralSampler::predicted_original(const at::Tensor& prediction, int64_t index,
+                                                     const at::Tensor& sample) const {
+  return original_at(levels_.sigmas[index], prediction, sample.to(at::kFloat));
 }
 
 at::Tensor EulerAncestralSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
@@ -83,7 +88,7 @@ at::Tensor EulerAncestralSampler::step(const at::Tensor& prediction, int64_t ind
   const at::Tensor up = rounded_sqrt(to.square() * (from.square() - to.square()) / from.square()),
                    down = rounded_sqrt(to.square() - up.square());
   const at::Tensor current = sample.to(at::kFloat);
-  const at::Tensor slope = (current - predicted_original(prediction, current, from)) / from;
+  const at::Tensor slope = (current - original_at(from, prediction, current)) / from;
   const at::Tensor noise = noise_of(index, sample, generator);
   return current + slope * (down - from) + noise * up;
 }

@@ -29,12 +29,13 @@ class EulerAncestralSampler final : public Sampler {
   /// Draws noise in the sample's dtype at each step, the last one too. fp32.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
+  at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
 
  protected:
   int64_t draws(int64_t /*index*/) const override { return 1; }
 
  private:
-  at::Tensor predicted_original(const at::Tensor& prediction, const at::Tensor& sample, const at::Tensor& sigma) const;
+  at::Tensor original_at(const at::Tensor& sigma, const at::Tensor& prediction, const at::Tensor& sample) const;
 
   NoiseLevels levels_;
   bool predicts_noise_;

@@ -12,6 +12,7 @@ class FlowEulerSampler : public Sampler {
   /// Draws nothing from the generator. The result is in the prediction's dtype, as the reference's is.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
+  at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
 
  private:
   at::Tensor sigmas_;  // [steps + 1]

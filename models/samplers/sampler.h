@@ -39,6 +39,9 @@ class Sampler {
   /// dtype and order, as the reference draws it. To redo a step, restore() the state and the generator of before.
   virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                           at::Generator generator) = 0;
+  /// What the prediction of step `index` takes the final latents (x0) to be; arguments as of step().
+  virtual at::Tensor predicted_original(const at::Tensor& prediction, int64_t index,
+                                        const at::Tensor& sample) const = 0;
   /// History that a denoising checkpoint must keep besides latents and step; empty for single-step samplers.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
   /// Continues from state(). Throws Error on state that the sampler does not know.

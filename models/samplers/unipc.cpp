@@ -92,9 +92,14 @@ void UniPcSampler::require_history(int64_t index) const {
                     "start at step 0, or resume from a checkpoint that holds last_sample, last_clean and older_clean");
 }
 
+at::Tensor UniPcSampler::predicted_original(const at::Tensor& prediction, int64_t index,
+                                            const at::Tensor& sample) const {
+  return sample - sigmas_[index] * prediction;
+}
+
 at::Tensor UniPcSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
   require_history(index);
-  const at::Tensor clean = sample - sigmas_[index] * prediction;
+  const at::Tensor clean = predicted_original(prediction, index, sample);
   const bool corrects = index > 0 && std::ranges::find(disable_corrector_, index - 1) == disable_corrector_.end();
   const at::Tensor from = corrects ? corrected(index, sample, clean) : sample;
   at::Tensor next = advance(index, from, extrapolated(index, clean)).to(sample.scalar_type());

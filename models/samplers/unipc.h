@@ -21,6 +21,7 @@ class UniPcSampler : public Sampler {
   /// or from where restore() left off. Draws nothing from the generator. The result is in sample's dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
+  at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
   std::map<std::string, at::Tensor> state() const override;
   void restore(const std::map<std::string, at::Tensor>& state) override;
 

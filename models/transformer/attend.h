@@ -1,32 +1,18 @@
-// Attention in the blocks of a diffusion transformer: what one run asks of it, what watchers see, what is counted.
+// Attention in the blocks of a diffusion transformer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "attention/attention.h"
-#include "attention/policies/policy.h"
-#include "hilbert/token_order.h"
 #include "models/layers/linear.h"
+#include "models/request/attention_run.h"
 #include "models/transformer/context_keys.h"
 #include "models/transformer/token_plan.h"
 
 namespace sparsereel::models {
-
-/// What a call of attention::attend() is given, the context's prologue not yet applied. References hold during the
-/// watcher's call.
-struct AttentionCall {
-  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text; where ranks
-                                // share the heads, this one's, until the next call overwrites them
-  const attention::Context& context;
-  const hilbert::Grid& grid;  // of the video tokens
-  int64_t layer = 0, step = 0;
-};
 
 /// Tokens, and the layer [3 x heads x head_dim, C] that makes their queries, keys and values.
 struct AttentionInput {
@@ -36,25 +22,6 @@ struct AttentionInput {
 
 struct Heads {
   int64_t count = 0, dim = 0;
-};
-
-/// How attention runs in one forward, and what it reported.
-struct AttentionRun {
-  attention::Mode mode = attention::Mode::full;
-  attention::Policy policy;
-  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
-  int64_t step = 0;
-  Group* tokens = nullptr;  // whose ranks share the video's tokens, and in attention its heads; null: this one has all
-  std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
-  std::function<void()> attended;                     // likewise after each call
-  bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
-  attention::Statistics statistics;  // summed over layers and forwards
-  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
-  // Denoising fills these: [step][layer] of what was committed, and the steps that were redone with full attention.
-  std::vector<std::vector<attention::Statistics>> per_step;
-  std::vector<int64_t> redone_steps;
-  std::vector<int64_t> kept_by_rank;  // blocks that each of several ranks kept; statistics are those of all of them
-  std::string kernel;                 // what ran last
 };
 
 /// The attention of one forward's blocks, layer after layer. What it refers to must outlive it.

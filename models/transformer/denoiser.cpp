@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/layers/host_memory.h"
+#include "models/request/attention_run.h"
 #include "models/store/weights/layer_weights.h"
 #include "models/store/weights/weights.h"
 #include "models/transformer/transformer.h"

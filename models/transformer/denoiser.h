@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "models/layers/parameters.h"
+#include "models/request/attention_run.h"
+#include "models/request/conditioning.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/transformer/attend.h"
-#include "models/transformer/conditioning.h"
 #include "models/transformer/step_cache.h"
 
 namespace sparsereel::models {

@@ -12,8 +12,8 @@
 #include "hilbert/token_order.h"
 #include "models/layers/parameters.h"
 #include "models/layers/residual.h"
+#include "models/request/conditioning.h"
 #include "models/transformer/attend.h"
-#include "models/transformer/conditioning.h"
 #include "models/transformer/context_keys.h"
 #include "models/transformer/token_plan.h"
 

@@ -9,8 +9,11 @@
 #include "app/lab/measure/captured.h"
 #include "attention/prologue.h"
 #include "models/engine/pipeline.h"
+#include "models/request/attention_run.h"
+#include "models/request/run.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "tests/bench/program.h"
+#include "tests/support/heard_run.h"
 
 namespace {
 
@@ -48,8 +51,10 @@ int run(const std::vector<std::string>& arguments) {
   };
 
   app::Capture capture;
+  test::HeardRun heard;
   models::Run run;
-  run.attention = [&](const models::AttentionCall& call) {
+  run.observer = &heard;
+  heard.on_attention_call = [&](const models::AttentionCall& call) {
     if (!wanted(layers, call.layer) || !wanted(steps, call.step)) return;
     const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k, call.context.text_tokens);
     capture.grid = call.grid;

@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "models/engine/components.h"
+#include "models/request/attention_run.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/weights/device.h"
 #include "tests/bench/program.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/request/attention_run.h"
 #include "models/store/weights/device.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"

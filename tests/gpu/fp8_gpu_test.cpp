@@ -12,6 +12,7 @@
 
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
+#include "models/request/attention_run.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/layer_weights.h"
 #include "tests/support/families.h"

@@ -9,10 +9,14 @@
 #include "hilbert/error.h"
 #include "models/engine/denoising.h"
 #include "models/engine/pipeline.h"
+#include "models/request/attention_run.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/upload.h"
 #include "tests/support/golden.h"
+#include "tests/support/heard_run.h"
 
 namespace sparsereel::models {
 namespace {
@@ -167,8 +171,10 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   policy.defaults.topk = 0.2;
   policy.dense_operations = 0;  // sequences as short as these run sparse as well
   wanted.policy = policy;
+  test::HeardRun heard;
   models::Run run;
-  run.attention = [](const AttentionCall& call) {
+  run.observer = &heard;
+  heard.on_attention_call = [](const AttentionCall& call) {
     if (call.step == 2 && call.layer == 1) call.v.fill_(std::nanf(""));
   };
   const Outcome result = pipeline->generate(wanted, {}, run);

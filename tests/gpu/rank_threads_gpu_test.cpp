@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "models/engine/failure.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 #include "tests/support/golden.h"
+#include "tests/support/heard_run.h"
 #include "tests/support/rank_pipelines.h"
 
 namespace sparsereel::models {
@@ -33,12 +35,13 @@ TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
   for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
     RankThreads ranks(test::pipelines_of(count, "auto"));
     EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count;
-    models::Run stopped;
-    stopped.step = [](int64_t, int64_t, double) { throw Cancelled{}; };
-    EXPECT_THROW(ranks.generate(plan, {}, stopped), Cancelled);
-    models::Run failing;
-    failing.step = [](int64_t, int64_t, double) { throw run_failure("no more", "begin again"); };
-    EXPECT_THROW(ranks.generate(plan, {}, failing), Error);
+    test::HeardRun heard;
+    models::Run run;
+    run.observer = &heard;
+    heard.on_step = [](const StepDone&) { throw Cancelled{}; };
+    EXPECT_THROW(ranks.generate(plan, {}, run), Cancelled);
+    heard.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
+    EXPECT_THROW(ranks.generate(plan, {}, run), Error);
     EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count << " after a failure";
   }
 }

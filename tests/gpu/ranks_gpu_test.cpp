@@ -12,6 +12,8 @@
 #include "models/engine/components.h"
 #include "models/parallel/share.h"
 #include "models/parallel/thread_group.h"
+#include "models/request/attention_run.h"
+#include "models/request/run.h"
 #include "models/vae/row_split.h"
 #include "tests/gpu/attend_on_gpu.h"
 #include "tests/support/families.h"

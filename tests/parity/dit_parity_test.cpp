@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "models/request/attention_run.h"
 #include "models/transformer/context_keys.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"

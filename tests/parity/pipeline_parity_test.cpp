@@ -13,9 +13,13 @@
 #include "hilbert/error.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
+#include "models/request/denoising_state.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/checkpoint/family.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
+#include "tests/support/heard_run.h"
 #include "tests/support/pipeline_cases.h"
 
 namespace sparsereel::models {
@@ -127,9 +131,11 @@ TEST_P(PipelineOf, SeedsShareWhatIsKnownOfTheirVideos) {
 TEST_P(PipelineOf, ARunGoesOnToTheSameLatents) {
   inputs.decode = false;
   std::vector<DenoisingState> states;
+  test::HeardRun heard;
   models::Run run;
+  run.observer = &heard;
   run.checkpoints.every = 1;
-  run.checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
+  heard.on_checkpoint = [&](const DenoisingState& state) { states.push_back(state); };
   const at::Tensor whole = pipeline->generate(request, inputs, run).latents;
   ASSERT_GT(states.size(), 1U);
   inputs.resume = std::make_shared<DenoisingState>(states.front());
@@ -160,8 +166,10 @@ TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
 
 TEST_P(PipelineOf, CancellingBetweenStepsThrowsCancelled) {
   int steps = 0;
+  test::HeardRun heard;
+  heard.on_step = [&](const StepDone&) { ++steps; };
   models::Run run;
-  run.step = [&](int64_t, int64_t, double) { ++steps; };
+  run.observer = &heard;
   run.cancelled = [&] { return steps == 2; };
   EXPECT_THROW(pipeline->generate(request, inputs, run), Cancelled);
   EXPECT_EQ(steps, 2);

@@ -11,6 +11,8 @@
 
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
+#include "models/request/attention_run.h"
+#include "models/request/denoising_state.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 

@@ -7,6 +7,9 @@
 #include <string>
 
 #include "models/engine/pipeline.h"
+#include "models/image/images.h"
+#include "models/image/resample.h"
+#include "models/request/run.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 

@@ -9,6 +9,7 @@
 
 #include "hilbert/error.h"
 #include "models/layers/linear.h"
+#include "models/transformer/attend.h"
 #include "models/transformer/patches.h"
 #include "models/transformer/transformer.h"
 #include "tests/toy/toy_config.h"

@@ -36,6 +36,7 @@
 #include "models/layers/cpu_threads.h"
 #include "models/parallel/patience.h"
 #include "models/parallel/socket_group.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app::sets {

@@ -8,6 +8,8 @@
 #include "app/jobs/report.h"
 #include "models/engine/denoising.h"
 #include "models/files/sha256.h"
+#include "models/request/attention_run.h"
+#include "models/request/outcome.h"
 
 namespace sparsereel::app::sets {
 namespace {

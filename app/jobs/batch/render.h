@@ -14,6 +14,7 @@
 #include "app/jobs/job.h"
 #include "app/jobs/preset_lines.h"
 #include "app/jobs/progress.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app::sets {
 
@@ -54,7 +55,7 @@ class Renderer : private JobUser {
 
  private:
   void make(std::span<Video* const> rows, models::Pipeline& pipeline);
-  models::Run watch(const Video& row) override { return observe(progress_, row.plan.num_inference_steps); }
+  models::RunObserver& observer() override { return shown_; }
   void begin(const Video& row) override;
   void warn(const Video& row, const std::string& warning) override;
   void written(const Video& row, const Made& made) override;
@@ -64,6 +65,7 @@ class Renderer : private JobUser {
 
   ManifestWriter& manifest_;
   Progress& progress_;
+  ShownRun shown_{progress_};
   Tally& tally_;
   std::function<void()> check_machine_;
   std::optional<std::chrono::steady_clock::time_point> start_;  // of the first video

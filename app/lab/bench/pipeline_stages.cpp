@@ -16,6 +16,8 @@
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "models/files/temporary.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app::bench {
@@ -171,7 +173,7 @@ class PipelineStages {
     if (plan_.video.image.empty()) return;
     progress_.stage("image");
     models::Run run;
-    run.encode = [this](int64_t done, int64_t total) { progress_.piece(done, total); };
+    run.observer = &progress_;
     const double taken =
         time([&] { add_images(conditioning_, plan_.video, pipeline_, *plan_.pictures, nullptr, run); });
     before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));

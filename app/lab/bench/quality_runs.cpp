@@ -10,6 +10,8 @@
 
 #include "app/lab/bench/comparison.h"
 #include "app/lab/measure/timing.h"
+#include "models/request/attention_run.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -228,7 +230,7 @@ void QualityRuns::time_steps() {
 at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t prompt) {
   progress_.stop_if_interrupted();
   models::Run run;
-  run.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
+  run.observer = &progress_;
   const at::Tensor frames = sides_.front().pipeline.decode(entry.latents[prompt], plan_.video.vae_tiling, run).frames;
   if (judge_ != nullptr)
     entry.row["prompts"][prompt]["judge"] = verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));

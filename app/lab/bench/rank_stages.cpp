@@ -19,6 +19,8 @@
 #include "models/engine/denoising.h"
 #include "models/layers/cpu_threads.h"
 #include "models/parallel/metered_group.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/request/tuned_profile.h"
 
 namespace sparsereel::app::bench {
@@ -42,6 +44,19 @@ models::Request request_of(const PipelinePlan& plan, const Combination& combinat
   if (combination.by_head()) models::use_heads(models::read_profile(combination.profile), request);
   return request;
 }
+
+/// What the steps of a video take.
+struct TimedSteps final : models::RunObserver {
+  explicit TimedSteps(models::ExchangeMeter& ranks) : meter(ranks) {}
+
+  void step(const models::StepDone& step) override {
+    milliseconds.push_back(step.seconds * 1000);
+    exchange.push_back(meter.take());
+  }
+
+  models::ExchangeMeter& meter;
+  std::vector<double> milliseconds, exchange;
+};
 
 /// What a contender's videos took on one count.
 struct Entry {
@@ -155,10 +170,10 @@ class RankStages {
   /// decode chooses convolutions, and other ranks load the decoder.
   void warm_up(Team& team, const Entry& entry, bool whole) {
     if (warmup_ == 0) return;
-    int64_t done = 0;
+    TimedSteps steps(meter_);
     models::Run run;
-    run.step = [&done](int64_t step, int64_t, double) { done = step; };
-    run.cancelled = [this, &done, whole] { return (done >= warmup_ && !whole) || interrupted(); };
+    run.observer = &steps;
+    run.cancelled = [&] { return (std::ssize(steps.milliseconds) >= warmup_ && !whole) || interrupted(); };
     try {
       make(team, entry.video, run);
     } catch (const models::Cancelled&) {
@@ -167,13 +182,10 @@ class RankStages {
   }
 
   void time_video(Team& team, Entry& entry) {
-    std::vector<double> milliseconds, exchange;  // of each step
+    TimedSteps steps(meter_);
     models::Run run;
     run.cancelled = interrupted;
-    run.step = [&](int64_t, int64_t, double seconds) {
-      milliseconds.push_back(seconds * 1000);
-      exchange.push_back(meter_.take());
-    };
+    run.observer = &steps;
     meter_.take();  // of what came before
     try {
       entry.last = make(team, entry.video, run);
@@ -181,9 +193,9 @@ class RankStages {
       progress_.stop_if_interrupted();
       throw;
     }
-    entry.steps.insert(entry.steps.end(), milliseconds.begin(), milliseconds.end());
-    add_times(entry.cached(), milliseconds, entry.milliseconds);
-    add_times(entry.cached(), exchange, entry.exchange);
+    entry.steps.insert(entry.steps.end(), steps.milliseconds.begin(), steps.milliseconds.end());
+    add_times(entry.cached(), steps.milliseconds, entry.milliseconds);
+    add_times(entry.cached(), steps.exchange, entry.exchange);
     if (plan_.decode) entry.decode.push_back(entry.last.seconds.decode);
   }
 

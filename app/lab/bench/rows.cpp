@@ -7,6 +7,7 @@
 #include "app/lab/bench/sections.h"
 #include "hilbert/error.h"
 #include "models/engine/denoising.h"
+#include "models/request/attention_run.h"
 #include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::app::bench {

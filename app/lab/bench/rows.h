@@ -7,7 +7,7 @@
 #include "app/lab/bench/combinations.h"
 #include "app/lab/bench/step_times.h"
 #include "app/lab/measure/workloads.h"
-#include "models/transformer/attend.h"
+#include "models/request/attention_run.h"
 
 namespace sparsereel::app::bench {
 

@@ -1,6 +1,8 @@
 // Marks on the device's time line.
 #include "app/lab/bench/sections.h"
 
+#include "models/request/attention_run.h"
+
 #include <ATen/record_function.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "models/transformer/attend.h"
+#include "models/request/attention_run.h"
 
 namespace sparsereel::app::bench {
 

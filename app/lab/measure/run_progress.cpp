@@ -16,6 +16,7 @@
 #include "hilbert/error.h"
 #include "models/engine/text_stage.h"
 #include "models/request/plan.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 
@@ -26,9 +27,9 @@ void RunProgress::round(int64_t done, int64_t rounds) {
   last_ = now;
 }
 
-void RunProgress::piece(int64_t done, int64_t total) {
+void RunProgress::encoded(const models::Pieces& pieces) {
   stop_if_interrupted();
-  progress_.step(done, total, 0);
+  progress_.step(pieces.done, pieces.total, 0);
 }
 
 void RunProgress::stop_if_interrupted() {
@@ -84,7 +85,7 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
                                                PictureFiles& pictures, RunProgress& progress,
                                                const std::function<void(int64_t done)>& before) {
   models::Run run;
-  run.encode = [&progress](int64_t done, int64_t total) { progress.piece(done, total); };
+  run.observer = &progress;
   ImageEncodings images;
   std::vector<models::Conditioning> texts;
   for (const models::Plan& plan : plans) {

@@ -14,24 +14,26 @@
 #include "app/jobs/report.h"
 #include "app/options/settings.h"
 #include "models/engine/pipeline.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app {
 
-/// Shows how far the run is, and ends it when the user asks for that.
-class RunProgress {
+/// Shows how far the run is, and ends it when the user asks for that. As an observer it shows pieces that are encoded,
+/// and after each decoded one asks alone whether to end.
+class RunProgress : public models::RunObserver {
  public:
   /// `recovery`: how to go on after an interrupted run.
   RunProgress(bool show, RunReport& report, std::string recovery)
       : progress_(show), report_(report), recovery_(std::move(recovery)) {}
 
-  void stage(const std::string& name) {
+  void stage(const std::string& name) override {
     stop_if_interrupted();
     progress_.stage(name);
   }
   /// Before the round after `done` ones.
   void round(int64_t done, int64_t rounds);
-  /// After each piece of a stage, as models::Run has them.
-  void piece(int64_t done, int64_t total);
+  void encoded(const models::Pieces& pieces) override;
+  void decoded(const models::Pieces& /*pieces*/) override { stop_if_interrupted(); }
   void clear() { progress_.clear(); }
   /// Throws models::Cancelled.
   void stop_if_interrupted();

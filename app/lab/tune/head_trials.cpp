@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attention/prologue.h"
+#include "models/request/attention_run.h"
 
 namespace sparsereel::app::tuning {
 namespace {

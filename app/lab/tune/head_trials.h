@@ -5,8 +5,9 @@
 #include <functional>
 #include <vector>
 
+#include "attention/attention.h"
 #include "attention/policies/head_search.h"
-#include "models/transformer/attend.h"
+#include "models/request/attention_run.h"
 
 namespace sparsereel::app::tuning {
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "app/lab/measure/timing.h"
+#include "models/request/attention_run.h"
 
 namespace sparsereel::app::tuning {
 namespace {

@@ -9,6 +9,8 @@
 #include "app/lab/bench/rows.h"
 #include "app/lab/measure/quality.h"
 #include "app/lab/measure/timing.h"
+#include "models/request/attention_run.h"
+#include "models/request/run.h"
 
 namespace sparsereel::app::tuning {
 namespace {

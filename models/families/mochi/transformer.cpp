@@ -11,6 +11,7 @@
 #include "hilbert/error.h"
 #include "models/families/mochi/loaders.h"
 #include "models/families/mochi/transformer_weights.h"
+#include "models/transformer/attend.h"
 #include "models/transformer/patches.h"
 #include "models/transformer/transformer.h"
 

@@ -8,6 +8,7 @@
 #include "hilbert/error.h"
 #include "models/families/open_sora_plan/loaders.h"
 #include "models/families/open_sora_plan/transformer_weights.h"
+#include "models/transformer/attend.h"
 #include "models/transformer/patches.h"
 #include "models/transformer/transformer.h"
 

@@ -9,6 +9,7 @@
 
 #include "hilbert/error.h"
 #include "models/families/wan/transformer_weights.h"
+#include "models/transformer/attend.h"
 #include "models/transformer/patches.h"
 #include "models/transformer/text_padding.h"
 #include "models/transformer/transformer.h"

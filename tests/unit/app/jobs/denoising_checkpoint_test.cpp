@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "app/tensor_file.h"
+#include "models/request/denoising_state.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -4,6 +4,8 @@
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 
+#include "models/image/resample.h"
+#include "models/request/run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
@@ -14,22 +16,21 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class Heard : public JobUser {
+class Heard : public JobUser, private models::RunObserver {
  public:
-  models::Run watch(const Video&) override {
-    models::Run run;
-    run.stage = [this](const std::string& stage) { told.push_back(stage); };
-    run.encode = [this](int64_t done, int64_t total) {
-      told.push_back("encoded " + std::to_string(done) + " of " + std::to_string(total));
-    };
-    return run;
-  }
+  models::RunObserver& observer() override { return *this; }
   void warn(const Video& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
   void written(const Video& video, const Made&) override { made.push_back(video.index); }
   void failed(const Video& video) override { ADD_FAILURE() << video.failure->what(); }
 
   std::vector<std::string> warnings, told;
   std::vector<int64_t> made;
+
+ private:
+  void stage(const std::string& name) override { told.push_back(name); }
+  void encoded(const models::Pieces& pieces) override {
+    told.push_back("encoded " + std::to_string(pieces.done) + " of " + std::to_string(pieces.total));
+  }
 };
 
 bool never() {

@@ -74,12 +74,12 @@ TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
 
 TEST_F(ProgressLines, TellWhereALongStepIs) {
   Progress progress(true, 0);
-  const models::Run run = observe(progress, 50);
+  ShownRun run(progress);
   run.stage("denoise");
-  run.within(0);
-  run.step(1, 50, 2);
+  run.within_step({.step = 0, .steps = 50});
+  run.step({.step = 1, .steps = 50, .seconds = 2});
   progress.set("set", 1, 9, 1, 10);
-  run.within(1);
+  run.within_step({.step = 1, .steps = 50});
   EXPECT_EQ(printed(),
             "denoise ...\ndenoise: step 1 of 50, 0 s in it\ndenoise 1/50  2.00 s/it  ETA 1:38\n"
             "set 1/9  10.00 s/it  ETA 1:20\nset 1/9, denoise: step 2 of 50, 0 s in it\n");

@@ -4,6 +4,8 @@
 
 #include "app/jobs/report.h"
 #include "app/lab/measure/quality.h"
+#include "models/engine/frames.h"
+#include "models/request/outcome.h"
 
 namespace sparsereel::app {
 namespace {

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/request/attention_run.h"
+#include "models/request/denoising_state.h"
 #include "models/transformer/context_keys.h"
 #include "tests/support/temporary_folder.h"
 

@@ -11,6 +11,7 @@
 #include <future>
 
 #include "models/engine/denoising.h"
+#include "models/request/attention_run.h"
 #include "models/request/plan.h"
 #include "models/store/weights/stoppable_work.h"
 #include "tests/support/temporary_folder.h"

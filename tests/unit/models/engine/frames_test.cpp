@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "hilbert/error.h"
+#include "models/request/frame_sink.h"
+#include "models/request/outcome.h"
 
 namespace sparsereel::models {
 namespace {

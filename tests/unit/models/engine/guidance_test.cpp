@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "models/engine/pipeline.h"
+#include "models/request/outcome.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

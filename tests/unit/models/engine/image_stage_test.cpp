@@ -1,5 +1,6 @@
 // Where the latents of an image come to stand.
 #include "models/engine/image_stage.h"
+#include "models/image/resample.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -11,7 +11,12 @@
 #include "models/engine/components.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
+#include "models/request/denoising_state.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "tests/support/golden.h"
+#include "tests/support/heard_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -100,9 +105,11 @@ TEST(Pipeline, MakesAPlanWithoutResolvingItAgain) {
 at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Request& request, int64_t steps) {
   std::thread other([&] {
     int64_t done = 0;
+    test::HeardRun heard;
+    heard.on_step = [&](const StepDone&) { ++done; };
     Run run;
     run.cancelled = [&] { return done == steps; };
-    run.step = [&](int64_t, int64_t, double) { ++done; };
+    run.observer = &heard;
     EXPECT_THROW(second.generate(request, {.decode = false}, run), Cancelled);
     EXPECT_EQ(done, steps);
   });
@@ -122,24 +129,26 @@ TEST(Pipeline, ARunIsCancelledByItself) {
 }
 
 /// Lets a run call `cut` while it uses the file of this name in the test pipeline.
-void watch(Run& run, const std::string& file, const std::function<void()>& cut) {
+void watch(test::HeardRun& heard, const std::string& file, const std::function<void()>& cut) {
   if (file.starts_with("text_encoder/"))
-    run.stage = [cut](const std::string& stage) {
+    heard.on_stage = [cut](const std::string& stage) {
       if (stage == "text") cut();
     };
   else if (file.starts_with("transformer/"))
-    run.step = [cut](int64_t done, int64_t, double) {
-      if (done == 1) cut();
+    heard.on_step = [cut](const StepDone& step) {
+      if (step.step == 1) cut();
     };
   else
-    run.decode = [cut](int64_t, int64_t) { cut(); };
+    heard.on_decoded = [cut](const Pieces&) { cut(); };
 }
 
 /// A CPU computes with the file's own memory where the dtype is the file's.
 Outcome made_while_cut(const std::filesystem::path& model, const std::string& file, const Request& request) {
   const auto pipeline = Pipeline::open(model.string(), "cpu", "fp16");
+  test::HeardRun heard;
   Run run;
-  watch(run, file, [&] { std::filesystem::resize_file(model / file, 4096); });
+  run.observer = &heard;
+  watch(heard, file, [&] { std::filesystem::resize_file(model / file, 4096); });
   return pipeline->generate(request, {}, run);
 }
 
@@ -163,10 +172,12 @@ std::vector<std::shared_ptr<DenoisingState>> cancelled_within(Pipeline& pipeline
                                                               const CheckpointTimes& times) {
   std::vector<std::shared_ptr<DenoisingState>> kept;
   int64_t calls = 0;
+  test::HeardRun heard;
+  heard.on_within_step = [&](const WithinStep& now) { calls += now.step == step ? 1 : 0; };
+  heard.on_checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
   Run run;
-  run.within = [&](int64_t now) { calls += now == step ? 1 : 0; };
   run.cancelled = [&] { return calls > 0; };
-  run.checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
+  run.observer = &heard;
   run.checkpoints = times;
   EXPECT_THROW(pipeline.generate(request, {.decode = false}, run), Cancelled);
   EXPECT_EQ(calls, 1) << "the step went on";
@@ -191,14 +202,36 @@ TEST(Pipeline, ARunThatIsCancelledWithinAStepKeepsTheWholeOnesAndGoesOnFromThem)
   }
 }
 
+/// The last step goes to where it predicts that the video ends, whatever the sampler.
+TEST(Pipeline, AStepTellsWhatItTakesTheFinalLatentsToBe) {
+  const std::string data = SPARSEREEL_TEST_DATA;
+  for (const auto& [folder, sampler] : {std::pair("/pipeline", "ddim"), std::pair("/wan/pipeline", "unipc"),
+                                        std::pair("/wan/pipeline", "euler"), std::pair("/mochi/pipeline", "")}) {
+    const auto pipeline = Pipeline::open(data + folder, "cpu", "fp32");
+    const Request request{.num_inference_steps = 3, .scheduler = sampler};
+    std::vector<at::Tensor> predicted;
+    test::HeardRun heard;
+    heard.on_step = [&](const StepDone& step) { predicted.push_back(step.predicted_latents()); };
+    models::Run run;
+    run.observer = &heard;
+    const at::Tensor latents = pipeline->generate(request, {.decode = false}, run).latents;
+    ASSERT_EQ(predicted.size(), 3U) << folder;
+    EXPECT_TRUE(test::close_to(predicted.back(), latents, 1e-5)) << folder << " " << sampler;
+    EXPECT_FALSE(test::close_to(predicted.front(), latents, 1e-5)) << folder << " " << sampler;
+    EXPECT_EQ(predicted.front().sizes(), latents.sizes());
+  }
+}
+
 TEST(Pipeline, KeepsTheLastStateOnlyWhereThatIsAskedFor) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   Request request;
   request.num_inference_steps = 2;
   for (const bool last : {false, true}) {
     std::vector<int64_t> steps;
+    test::HeardRun heard;
+    heard.on_checkpoint = [&](const DenoisingState& state) { steps.push_back(state.step); };
     models::Run run;
-    run.checkpoint = [&](const DenoisingState& state) { steps.push_back(state.step); };
+    run.observer = &heard;
     run.checkpoints = {.last = last, .cancelled = true};
     pipeline->generate(request, {.decode = false}, run);
     EXPECT_EQ(steps, last ? std::vector<int64_t>{2} : std::vector<int64_t>{});
@@ -209,9 +242,11 @@ TEST(Pipeline, AStopIsHeardWithinAPieceOfADecode) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   const at::Tensor latents = pipeline->generate(Request{.num_inference_steps = 1}, {.decode = false}).latents;
   int64_t asked = 0, pieces = 0;
+  test::HeardRun heard;
+  heard.on_decoded = [&](const Pieces&) { ++pieces; };
   models::Run run;
   run.cancelled = [&] { return ++asked > 5; };
-  run.decode = [&](int64_t, int64_t) { ++pieces; };
+  run.observer = &heard;
   EXPECT_THROW(pipeline->decode(latents, VaeTiling::off, run), Cancelled);
   EXPECT_EQ(pieces, 0);
 }

@@ -6,9 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "hilbert/error.h"
+#include "models/request/denoising_state.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "tests/support/golden.h"
+#include "tests/support/heard_run.h"
 #include "tests/support/rank_pipelines.h"
 #include "tests/support/temporary_folder.h"
 
@@ -30,16 +35,29 @@ Request short_video() {
   return request;
 }
 
+/// A run that somebody hears.
+struct Heard {
+  explicit Heard(const std::function<void(test::HeardRun&)>& set) {
+    set(observer);
+    run.observer = &observer;
+  }
+  Heard(const Heard&) = delete;
+  Heard& operator=(const Heard&) = delete;
+
+  test::HeardRun observer;
+  models::Run run;
+};
+
 TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
   const at::Tensor first = ranks.generate(plan, {}, {}).frames;
-  models::Run failing;
-  failing.step = [](int64_t, int64_t, double) { throw run_failure("no more", "begin again"); };
-  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing); }, {"no more"}));
-  models::Run stopped;
-  stopped.step = [](int64_t, int64_t, double) { throw Cancelled{}; };
-  EXPECT_THROW(ranks.generate(plan, {}, stopped), Cancelled);
+  const Heard failing([](test::HeardRun& heard) {
+    heard.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
+  });
+  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing.run); }, {"no more"}));
+  const Heard stopped([](test::HeardRun& heard) { heard.on_step = [](const StepDone&) { throw Cancelled{}; }; });
+  EXPECT_THROW(ranks.generate(plan, {}, stopped.run), Cancelled);
   models::Run cancelled;
   cancelled.cancelled = [] { return true; };
   EXPECT_THROW(ranks.generate(plan, {}, cancelled), Cancelled);
@@ -58,13 +76,14 @@ TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
   RankThreads ranks(pipelines_of(2, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
   const at::Tensor first = ranks.generate(plan, {}, {}).frames;
-  models::Run at_stage, at_piece;
-  at_stage.stage = [](const std::string& stage) {
-    if (stage == "denoise") throw Cancelled{};
-  };
-  at_piece.decode = [](int64_t, int64_t) { throw Cancelled{}; };
-  for (const models::Run& run : {at_stage, at_piece}) {
-    EXPECT_THROW(ranks.generate(plan, {}, run), Cancelled);
+  const Heard at_stage([](test::HeardRun& heard) {
+    heard.on_stage = [](const std::string& stage) {
+      if (stage == "denoise") throw Cancelled{};
+    };
+  });
+  const Heard at_piece([](test::HeardRun& heard) { heard.on_decoded = [](const Pieces&) { throw Cancelled{}; }; });
+  for (const Heard* each : {&at_stage, &at_piece}) {
+    EXPECT_THROW(ranks.generate(plan, {}, each->run), Cancelled);
     EXPECT_TRUE(ranks.generate(plan, {}, {}).frames.equal(first));
   }
 }
@@ -74,15 +93,16 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
   const test::TemporaryFolder folder;
   std::filesystem::copy(SPARSEREEL_TINY_MODEL, folder / "model", std::filesystem::copy_options::recursive);
   const std::filesystem::path vae = folder / "model" / "vae", away = folder / "vae";
-  models::Run failing;
-  failing.stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
+  const Heard failing([](test::HeardRun& heard) {
+    heard.on_stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
+  });
   for (int turn = 0; turn < 8; ++turn) {  // news travel fast: few turns outrun them
     auto all = pipelines_of(2, "cpu");
     all.back() = Pipeline::open((folder / "model").string(), "cpu", "fp32");
     const Plan plan = all.front()->resolve(short_video());
     RankThreads ranks(std::move(all));
     std::filesystem::rename(vae, away);
-    EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing); }, {"no more"}));
+    EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing.run); }, {"no more"}));
     std::filesystem::rename(away, vae);
     ASSERT_NO_THROW(ranks.generate(plan, {.decode = false}, {})) << turn;
   }
@@ -97,14 +117,18 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
   const Plan plan = one->resolve(request);
   RankThreads ranks(pipelines_of(2, "cpu"));
   std::vector<std::string> of_one, of_two;
-  models::Run run;
-  run.stage = [&](const std::string& stage) { of_one.push_back(stage); };
-  const Outcome alone = one->generate(plan, {}, run);
-  run.stage = [&](const std::string& stage) { of_two.push_back(stage); };
-  const Outcome outcome = ranks.generate(plan, {}, run);
+  const auto stages_in = [](std::vector<std::string>& stages) {
+    return Heard([&](test::HeardRun& heard) {
+      heard.on_stage = [&](const std::string& stage) { stages.push_back(stage); };
+      heard.on_warning = [&](const std::string& warning) { stages.push_back(warning); };
+    });
+  };
+  const Outcome alone = one->generate(plan, {}, stages_in(of_one).run);
+  const Outcome outcome = ranks.generate(plan, {}, stages_in(of_two).run);
   EXPECT_THAT(of_two, ElementsAreArray(of_one));
   EXPECT_THAT(outcome.warnings, ElementsAreArray(alone.warnings));
   EXPECT_THAT(outcome.warnings, ElementsAre(HasSubstr("was cut to 4 tokens")));
+  EXPECT_THAT(of_one, testing::Contains(HasSubstr("was cut to 4 tokens"))) << "a warning is an event";
   EXPECT_GT(outcome.seconds.text, 0);
 }
 
@@ -112,9 +136,10 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
 TEST(RankThreads, GoOnAfterAVideoThatHadNoText) {
   RankThreads ranks(pipelines_of(4, "cpu"));
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
-  models::Run failing;
-  failing.stage = [](const std::string&) { throw run_failure("no text", "begin again"); };
-  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing); }, {"no text"}));
+  const Heard failing([](test::HeardRun& heard) {
+    heard.on_stage = [](const std::string&) { throw run_failure("no text", "begin again"); };
+  });
+  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing.run); }, {"no text"}));
   EXPECT_TRUE(ranks.generate(plan, {.decode = false}, {}).latents.defined());
 }
 
@@ -123,8 +148,8 @@ TEST(RankThreads, KeepStatesWheneverTheyAreWanted) {
   const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
   const at::Tensor first = ranks.generate(plan, {.decode = false}, {}).latents;
   int64_t kept = 0;
-  models::Run run;
-  run.checkpoint = [&](const DenoisingState&) { ++kept; };
+  const Heard keeping([&](test::HeardRun& heard) { heard.on_checkpoint = [&](const DenoisingState&) { ++kept; }; });
+  models::Run run = keeping.run;
   run.checkpoints = {.every = 1, .last = true};
   EXPECT_TRUE(ranks.generate(plan, {.decode = false}, run).latents.equal(first));
   EXPECT_EQ(kept, 2);

@@ -13,6 +13,8 @@
 #include "hilbert/error.h"
 #include "models/engine/denoising.h"
 #include "models/parallel/thread_group.h"
+#include "models/request/attention_run.h"
+#include "models/request/denoising_state.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/toy/toy_dit.h"

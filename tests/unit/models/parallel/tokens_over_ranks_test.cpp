@@ -12,6 +12,7 @@
 
 #include "hilbert/error.h"
 #include "models/parallel/thread_group.h"
+#include "models/request/attention_run.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"

@@ -12,7 +12,12 @@
 #include "hilbert/error.h"
 #include "models/engine/denoising.h"
 #include "models/parallel/thread_group.h"
+#include "models/request/denoising_state.h"
+#include "models/request/frame_sink.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
 #include "tests/support/golden.h"
+#include "tests/support/heard_run.h"
 #include "tests/support/pipeline_cases.h"
 #include "tests/support/temporary_folder.h"
 
@@ -20,7 +25,7 @@ namespace sparsereel::models {
 namespace {
 
 /// Changes what one rank is told; group: null of one rank alone.
-using Change = std::function<void(Request& request, Inputs& inputs, models::Run& run)>;
+using Change = std::function<void(Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard)>;
 
 class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
  protected:
@@ -30,9 +35,11 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     Request request = test::request_of(one.content);
     Inputs inputs = test::inputs_of(*one.family, one.content);
     inputs.decode = false;
+    test::HeardRun heard;
     models::Run run;
     run.group = group;
-    if (change) change(request, inputs, run);
+    run.observer = &heard;
+    if (change) change(request, inputs, run, heard);
     return test::open(*one.family, one.content)->generate(request, inputs, run);
   }
   /// What each rank ends with.
@@ -63,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(WithLora, VideosOverRanks, ::testing::ValuesIn(test::pa
 using FirstVideosOverRanks = VideosOverRanks;
 
 TEST_P(FirstVideosOverRanks, CountWhatOneCounts) {
-  const Change sparse = [](Request& request, Inputs&, models::Run&) {
+  const Change sparse = [](Request& request, Inputs&, models::Run&, test::HeardRun&) {
     request.attention_mode = attention::Mode::sparse;
     request.token_order = hilbert::TokenOrder::hilbert;
     request.topk = 0.3;
@@ -82,8 +89,8 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksByOne) {
   std::mutex mutex;
   run_in_threads(2, [&](Group& group) {
     int64_t steps = 0;
-    const auto one_wants_no_more = [&](Request&, Inputs&, models::Run& run) {
-      run.step = [&](int64_t, int64_t, double) { ++steps; };
+    const auto one_wants_no_more = [&](Request&, Inputs&, models::Run& run, test::HeardRun& heard) {
+      heard.on_step = [&](const StepDone&) { ++steps; };
       run.cancelled = [&] { return group.rank() == 1 && steps == 2; };
     };
     EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);
@@ -96,14 +103,14 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksByOne) {
 
 TEST_P(FirstVideosOverRanks, GoOnFromWhatAnotherNumberOfRanksKept) {
   std::vector<std::shared_ptr<const DenoisingState>> kept;
-  const auto keeping = [&](Request&, Inputs&, models::Run& run) {
+  const auto keeping = [&](Request&, Inputs&, models::Run& run, test::HeardRun& heard) {
     run.checkpoints.every = 1;
     if (run.group != nullptr && run.group->rank() > 0) return;
-    run.checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
+    heard.on_checkpoint = [&](const DenoisingState& state) { kept.push_back(std::make_shared<DenoisingState>(state)); };
   };
   const at::Tensor whole = over(4, keeping).front().latents;
   ASSERT_GT(kept.size(), 1U);
-  const Change resume = [&](Request&, Inputs& inputs, models::Run&) { inputs.resume = kept.front(); };
+  const Change resume = [&](Request&, Inputs& inputs, models::Run&, test::HeardRun&) { inputs.resume = kept.front(); };
   EXPECT_TRUE(test::close_to(make(nullptr, resume).latents, whole, 1e-4));
   EXPECT_TRUE(test::close_to(over(2, resume).front().latents, whole, 1e-4));
   kept.clear();
@@ -116,12 +123,12 @@ TEST_P(FirstVideosOverRanks, AreDecodedByAllForTheFirst) {
   const auto decoding = [&](VaeTiling tiling) {
     std::ranges::fill(pieces, 0);
     std::ranges::fill(alone, 0);
-    return [&, tiling](Request& request, Inputs& inputs, models::Run& run) {
+    return [&, tiling](Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard) {
       request.vae_tiling = tiling;
       inputs.decode = true;
       const size_t rank = run.group == nullptr ? 0 : static_cast<size_t>(run.group->rank());
-      run.decode = [&, rank](int64_t, int64_t) { ++pieces[rank]; };
-      run.alone = [&, rank] { ++alone[rank]; };
+      heard.on_decoded = [&, rank](const Pieces&) { ++pieces[rank]; };
+      heard.on_alone = [&, rank] { ++alone[rank]; };
     };
   };
   for (const VaeTiling tiling : {VaeTiling::off, VaeTiling::on}) {
@@ -165,10 +172,10 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
   std::mutex mutex;
   run_in_threads(2, [&](Group& group) {
     bool decodes = false;
-    const auto one_wants_no_more = [&](Request& request, Inputs& inputs, models::Run& run) {
+    const auto one_wants_no_more = [&](Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard) {
       request.vae_tiling = VaeTiling::off;
       inputs.decode = true;
-      run.decode = [&](int64_t, int64_t) { decodes = true; };
+      heard.on_decoded = [&](const Pieces&) { decodes = true; };
       run.cancelled = [&] { return group.rank() == 1 && decodes; };
     };
     EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);
@@ -188,10 +195,10 @@ class FullDisk final : public FrameSink {
 
 TEST_P(FirstVideosOverRanks, EndOnAllRanksWhereTheFirstCannotTakeTheirFrames) {
   FullDisk disk;
-  const Change decoding = [&](Request& request, Inputs& inputs, models::Run& run) {
+  const Change decoding = [&](Request& request, Inputs& inputs, models::Run&, test::HeardRun& heard) {
     request.vae_tiling = VaeTiling::off;
     inputs.decode = true;
-    run.frames = &disk;
+    heard.sink = &disk;
   };
   EXPECT_TRUE(test::throws_error([&] { over(2, decoding); }, {"the disk is full"}));
 }

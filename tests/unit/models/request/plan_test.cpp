@@ -1,13 +1,11 @@
 // What a request resolves to, beyond what the command line's tests show.
 #include "models/request/plan.h"
-#include "models/request/sampling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "models/request/sampling.h"
 #include "models/store/checkpoint/checkpoint.h"
-#include "models/store/checkpoint/family.h"
-#include "models/store/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -235,31 +233,6 @@ TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
   request.width.reset();
   request.size = find_frame_area("720p");
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"size 720p is impossible for this model"}));
-}
-
-/// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.
-TEST(Request, APackedTextEncoderInPlaceOfTheCheckpointsMakesTheRunBf16) {
-  const test::TemporaryFolder folder;
-  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
-  const ModelSpec spec = describe(model);
-  std::map<std::string, std::string> files = {{"transformer", ""}, {"tokenizer", "spiece.model"}};
-  EXPECT_EQ(stored_dtype(model, spec, files), at::kHalf);
-  const Component usual = model.component("text_encoder");
-  for (const bool packed : {false, true}) {
-    std::vector<TensorView> tensors;
-    for (const auto& [name, place] : usual.tensors) {
-      const TensorEntry& entry = *place.second;
-      const std::span<const std::byte> data = usual.files[0]->data(entry);
-      if (packed && name.ends_with(".wo.weight"))
-        tensors.push_back({name, Dtype::f8_e4m3, entry.shape, data.first(data.size() / 2)});
-      else
-        tensors.push_back({name, entry.dtype, entry.shape, data});
-    }
-    files["text_encoder"] = folder / (packed ? "packed.safetensors" : "halves.safetensors");
-    write_safetensors(files["text_encoder"], tensors);
-    model.replace("text_encoder", files["text_encoder"]);
-    EXPECT_EQ(stored_dtype(model, spec, files), packed ? at::kBFloat16 : at::kHalf);
-  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
+#include "models/request/attention_run.h"
 #include "tests/support/golden.h"
 #include "tests/toy/toy_dit.h"
 

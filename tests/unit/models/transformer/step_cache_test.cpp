@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "models/request/attention_run.h"
 #include "models/transformer/denoiser.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"

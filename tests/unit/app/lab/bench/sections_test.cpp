@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "attention/attention.h"
+
 namespace sparsereel::app::bench {
 namespace {
 

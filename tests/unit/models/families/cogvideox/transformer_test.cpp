@@ -6,6 +6,7 @@
 
 #include "hilbert/error.h"
 #include "models/families/cogvideox/loaders.h"
+#include "models/request/attention_run.h"
 #include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {

@@ -1,5 +1,5 @@
 // Walks the tensors that there are.
-#include "models/transformer/conditioning.h"
+#include "models/request/conditioning.h"
 
 #include <ATen/ATen.h>
 

@@ -1,5 +1,5 @@
 // Passes apart and together.
-#include "models/transformer/conditioning.h"
+#include "models/request/conditioning.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,0 +1,317 @@
+// A video's way through the stages: text and images, denoising, decoding.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/engine/components.h"
+#include "models/engine/decode_stage.h"
+#include "models/engine/denoising.h"
+#include "models/engine/experts.h"
+#include "models/engine/frames.h"
+#include "models/engine/image_stage.h"
+#include "models/engine/pipeline.h"
+#include "models/engine/stage_meter.h"
+#include "models/engine/text_stage.h"
+#include "models/engine/tile_retry.h"
+#include "models/engine/unless_cancelled.h"
+#include "models/engine/whole_files.h"
+#include "models/image/images.h"
+#include "models/image/processor_config.h"
+#include "models/parallel/share.h"
+#include "models/request/attention_run.h"
+#include "models/request/denoising_state.h"
+#include "models/request/images.h"
+#include "models/request/outcome.h"
+#include "models/request/run.h"
+#include "models/samplers/noise.h"
+#include "models/vae/causal_conv3d.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// The class's defaults for pictures of the encoder's size where the checkpoint has none.
+ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
+  constexpr const char* kRole = "image_processor";
+  if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};
+  std::string file;
+  const nlohmann::json config = folder.config(kRole, &file);
+  return parse_image_processor_config(config, file);
+}
+
+/// Called by all ranks: the state of several is made by all of them.
+void keep_state(const Denoising& denoising, const Run& run) {
+  if (run.group == nullptr && run.observer == nullptr) return;
+  const DenoisingState state = denoising.state();
+  run.tell().checkpoint(state);
+}
+
+/// Called by all ranks. Keeps the steps that are done, where that is wanted, and throws Cancelled.
+[[noreturn]] void stop_denoising(const Denoising& denoising, const Run& run) {
+  if (run.checkpoints.cancelled && denoising.done() > 0) keep_state(denoising, run);
+  throw Cancelled{};
+}
+
+/// Loads the expert of the next step; returns whether it was not there. Other ranks load theirs at the same time.
+bool load_or_stop(Denoising& denoising, const Run& run) {
+  bool loaded = false;
+  try {
+    do_unless_cancelled(run.group == nullptr ? run.cancelled : nullptr, [&] { loaded = denoising.load_expert(); });
+  } catch (const Cancelled&) {
+    stop_denoising(denoising, run);
+  }
+  return loaded;
+}
+
+/// A step that is cancelled within leaves the denoising as it was before.
+void step_or_stop(Denoising& denoising, const Run& run) {
+  try {
+    denoising.step();
+  } catch (const Cancelled&) {
+    if (run.group != nullptr) throw;  // thrown by this rank's observer: the others make no state
+    stop_denoising(denoising, run);
+  }
+}
+
+}  // namespace
+
+LatentDistribution Pipeline::encode_frames(const at::Tensor& frames, const Run& run, bool& tiled) const {
+  const auto vae = models::load_vae(folder_.component("vae"), device_, encoder_dtype_, VaeParts::encoder);
+  const Tf32Convolutions tf32(encodes_in_tf32_);
+  const auto progress = [&](int64_t done, int64_t total) {
+    run.tell().encoded({.done = done, .total = total});
+    if (run.is_cancelled()) throw Cancelled{};
+  };
+  tiled = use_tiling(VaeTiling::automatic, vae->untiled_encode_bytes(frames.size(2), frames.size(3), frames.size(4)));
+  LatentDistribution latents;
+  work_or_retry_tiled(
+      tiled, /*may_tile=*/true,
+      [&](bool in_tiles) {
+        do_unless_cancelled(run.cancelled, [&] {
+          read_whole(folder_, {"vae"}, device_, [&] { latents = vae->encode(frames, in_tiles, progress); });
+        });
+      },
+      [this] { return make_room(); });
+  return latents;
+}
+
+void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
+                          std::vector<std::string>* warnings, const Run& run) const {
+  const c10::InferenceMode guard;
+  check_images({.first = images.first != nullptr, .last = images.last != nullptr}, plan.latent.frames, spec_);
+  if (spec_.image.has_context) {
+    const auto encoder = load_image_encoder(folder_.component("image_encoder"), device_, at::kFloat);
+    read_whole(folder_, {"image_encoder"}, device_,
+               [&] { conditioning.context = context_of(images, *encoder, image_processor(folder_, *encoder)); });
+  }
+  const auto options = at::TensorOptions().device(device_).dtype(encoder_dtype_);
+  bool tiled = false;
+  LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), run, tiled);
+  if (tiled && warnings != nullptr)
+    warnings->push_back(std::string(offload_ ? "with offload" : "memory was short:") +
+                        " images were encoded in tiles, which gives a slightly different video");
+  latents.mean = latents.mean.to(at::kFloat);
+  if (!spec_.image.drawn) latents.deviation.reset();
+  add_latents(conditioning, latents, images.last != nullptr, plan, spec_);
+}
+
+Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome) {
+  const c10::InferenceMode guard;
+  const Images& images = inputs.images;
+  StageMeter meter(device_);
+  run.tell().stage("text");
+  // What is made of images depends on the memory that is free.
+  if (!images.first) begin_transformer(/*resumes=*/inputs.resume != nullptr);
+  text_->load();
+  outcome.seconds.load_text_encoder = meter.lap();
+  Conditioning conditioning = text_->encode(plan, &outcome.warnings);
+  text_->release();
+  if (images.first) {
+    run.tell().stage("image");
+    add_images(conditioning, plan, images, &outcome.warnings, run);
+  }
+  outcome.seconds.text = meter.lap();
+  outcome.memory.text = meter.take_peak();
+  for (const std::string& warning : outcome.warnings) run.tell().warning(warning);
+  return conditioning;
+}
+
+std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Conditioning& conditioning,
+                                                     const at::Tensor& init_latents, Group* group) {
+  const c10::InferenceMode guard;
+  if (group != nullptr) check_ranks(plan, group->size());
+  if (!plan.image.empty() && !conditioning.latents.defined())
+    throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
+  if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
+  Conditioning drawn = conditioning;
+  draw_latents(drawn, spec_.layout, dtype_of(spec_.noise), generator);
+  const auto noise = [&] { return draw_noise(latents_shape(spec_, plan.latent), dtype_of(spec_.noise), generator); };
+  const at::Tensor latents = init_latents.defined() ? init_latents : noise();
+  return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan,
+                                     DenoisingStart{.conditioning = drawn.to(device_),
+                                                    .latents = latents.to(device_, dtype_of(spec_.latents)),
+                                                    .generator = generator,
+                                                    .layout = spec_.layout,
+                                                    .group = group});
+}
+
+/// Returns whether a state was made. Several ranks make it together.
+bool Pipeline::keep_if_due(const Denoising& denoising, const Run& run) {
+  const CheckpointTimes& times = run.checkpoints;
+  const bool due = (times.last && denoising.finished()) || (times.every > 0 && denoising.done() % times.every == 0);
+  if (due) keep_state(denoising, run);
+  return due;
+}
+
+void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome) {
+  RunObserver& observer = run.tell();
+  if (observer.wants_attention_calls())
+    denoising.attention().watcher = [&](const AttentionCall& call) { observer.attention_call(call); };
+  denoising.attention().attended = [&] {
+    observer.within_step({.step = denoising.done(), .steps = denoising.steps()});
+    // Several ranks agree between steps alone: one that left a step would leave the others waiting in an exchange.
+    if (run.group == nullptr && run.is_cancelled()) throw Cancelled{};
+  };
+  std::vector<std::string> transformers;
+  for (const ExpertSpec& expert : spec_.experts) transformers.push_back(expert.role);
+  StageMeter meter(device_);
+  size_t told = denoising.warnings().size();  // those of steps that a resumed run does not make again
+  while (!denoising.finished()) {
+    if (any_rank(run.is_cancelled(), run.group, device_)) stop_denoising(denoising, run);
+    if (load_or_stop(denoising, run)) outcome.seconds.switch_transformer += meter.lap();
+    read_whole(folder_, transformers, device_, [&] { step_or_stop(denoising, run); });
+    outcome.seconds.steps.push_back(meter.lap());
+    for (; told < denoising.warnings().size(); ++told) observer.warning(denoising.warnings()[told]);
+    observer.step({.step = denoising.done(),
+                   .steps = denoising.steps(),
+                   .seconds = outcome.seconds.steps.back(),
+                   .predicted_latents = [&] { return denoising.predicted_latents(); }});
+    if (keep_if_due(denoising, run)) outcome.seconds.keep += meter.lap();
+  }
+  outcome.attention = std::move(denoising.attention());
+  outcome.attention.watcher = nullptr;  // the outcome outlives what the run refers to
+  outcome.attention.attended = nullptr;
+  outcome.warnings.insert(outcome.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
+}
+
+Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& run, Outcome begun) {
+  const c10::InferenceMode guard;
+  check_init_latents(plan, inputs.init_latents);
+  if (run.group != nullptr) check_ranks(plan, run.group->size());
+  Outcome outcome = std::move(begun);
+  StageMeter meter(device_);
+  check_weights(inputs.images.first != nullptr);
+  outcome.seconds.check = meter.lap();
+  const Conditioning conditioning =
+      inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
+  meter.lap();  // encode() has measured its own time
+  run.tell().stage("load");
+  auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
+  if (inputs.resume) denoising->resume(*inputs.resume);
+  denoising->load_expert();
+  outcome.seconds.load_transformer = meter.lap();
+  const uint64_t loading = meter.take_peak();
+  run.tell().stage("denoise");
+  denoise_stage(*denoising, run, outcome);
+  const at::Tensor latents = denoising->latents();
+  denoising.reset();  // its memory is the decoder's
+  if (!inputs.keep_transformer) release_transformer();
+  outcome.latents = latents.to(at::kCPU).contiguous();
+  outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
+  outcome.memory.denoise = std::max(loading, meter.take_peak());
+  const bool is_first = run.group == nullptr || run.group->rank() == 0;
+  if (is_first) run.tell().latents(outcome);
+  outcome.seconds.keep += meter.lap();
+  if (!inputs.decode || (!is_first && plan.vae_tiling == VaeTiling::on)) {
+    go_on_alone(run);
+    return outcome;
+  }
+  run.tell().stage("decode");
+  load_vae();
+  outcome.seconds.load_vae = meter.lap();
+  Decoded decoded = decode(latents, plan.vae_tiling, run);
+  outcome.frames = std::move(decoded.frames);
+  outcome.facts = std::move(decoded.facts);
+  outcome.vae_tiled = decoded.tiled;
+  if (is_first && conditioning.latents.defined()) outcome.image = round_trip(conditioning, plan, decoded.tiled);
+  if (!decoded.warning.empty()) {
+    outcome.warnings.push_back(decoded.warning);
+    run.tell().warning(decoded.warning);
+  }
+  outcome.seconds.decode = meter.lap();
+  outcome.memory.decode = meter.take_peak();
+  return outcome;
+}
+
+/// untiled_bytes: what it takes otherwise. shared: in pieces by several ranks.
+bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
+  if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
+  if (offload_ && !shared) return true;  // who offloads wants little memory in use, whatever is free
+  // A quarter of the free memory stays free for what the estimate does not see.
+  return untiled_bytes > free_memory(device_) / 4 * 3;
+}
+
+/// Of the group's first ranks, how many have a piece of the height: 1 where rank 0 decodes alone, in tiles or not. What
+/// several ranks have the memory for together needs no tiles. Called by all.
+int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const {
+  const int64_t rows = latents.size(3);
+  const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_pieces();
+  const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
+  const uint64_t bytes = vae_->untiled_bytes(latents.size(2), piece_of_height(rows, ranks), latents.size(4));
+  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // of the same memory
+  tiled = use_tiling(tiling, bytes * static_cast<uint64_t>(sharing), ranks > 1);
+  if (ranks > 1) tiled = any_rank(tiled, group, device_);
+  return tiled ? 1 : ranks;
+}
+
+void Pipeline::check_latents(const at::Tensor& latents) const {
+  const int64_t channels = spec_.latent_channels, axis = channels_axis(spec_.layout);
+  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(axis) == channels) return;
+  std::ostringstream cause;
+  cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, " << (axis == 2 ? "frames, " : "")
+        << channels << (axis == 1 ? ", frames" : "") << ", height, width] is needed";
+  throw bad_input(cause.str(), "decode them with the checkpoint that made them");
+}
+
+Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run& run) {
+  const c10::InferenceMode guard;
+  check_latents(latents);
+  load_vae();
+  at::Tensor there = latents.to(device_, vae_dtype_);
+  if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
+  bool tiled = false;
+  const int64_t ranks = decoding_ranks(there, tiling, run.group, tiled);
+  const int64_t rank = run.group == nullptr ? 0 : run.group->rank();
+  Decoded result;
+  read_whole(folder_, {"vae"}, device_, [&] {
+    if (ranks > 1) {
+      const std::shared_ptr<Group> decoders = first_ranks(*run.group, ranks);
+      if (rank < ranks) result = decode_together(decoder(), there, run, *decoders);
+    } else if (rank == 0) {
+      result =
+          decode_alone(decoder(), there, tiled, tiling == VaeTiling::automatic, run, [this] { return make_room(); });
+    }
+  });
+  if (rank == 0) check_numbers(result.facts, dtype_);
+  return result;
+}
+
+Decoder Pipeline::decoder() const {
+  return {.vae = *vae_, .pixels = {spec_.stride[1], spec_.stride[2]}, .device = device_};
+}
+
+at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& plan, bool tiled) {
+  const at::Tensor latent = first_latent(conditioning, plan, spec_).to(device_, at::kFloat) * vae_->encoded_scale();
+  try {
+    return shown_frames(vae_->decode(latent.to(vae_dtype_), tiled)).to(at::kCPU);
+  } catch (const c10::OutOfMemoryError&) {
+    return {};  // the video is there
+  }
+}
+
+}  // namespace sparsereel::models

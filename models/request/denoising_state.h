@@ -1,0 +1,29 @@
+// Where a denoising stands between two steps.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "attention/call_policy.h"
+
+namespace sparsereel::models {
+
+/// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
+struct DenoisingState {
+  int64_t step = 0;                             // steps done
+  at::Tensor latents;                           // in the model's layout
+  std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
+  std::map<std::string, at::Tensor> cache;      // StepCache::state()
+  at::Tensor generator;                         // uint8, as libtorch keeps it
+  // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
+  std::vector<std::vector<attention::Statistics>> per_step;
+  std::vector<int64_t> redone_steps;
+  std::string kernel;  // as in AttentionRun
+  std::vector<std::string> warnings;
+};
+
+}  // namespace sparsereel::models

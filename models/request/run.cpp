@@ -1,0 +1,23 @@
+// Observers of observers.
+#include "models/request/run.h"
+
+#include <algorithm>
+
+namespace sparsereel::models {
+
+bool Observers::wants_attention_calls() const {
+  return std::ranges::any_of(all_, [](const RunObserver* each) { return each->wants_attention_calls(); });
+}
+
+FrameSink* Observers::frames() {
+  for (RunObserver* each : all_)
+    if (FrameSink* sink = each->frames()) return sink;
+  return nullptr;
+}
+
+RunObserver& Run::tell() const {
+  static RunObserver nobody;
+  return observer != nullptr ? *observer : nobody;
+}
+
+}  // namespace sparsereel::models
