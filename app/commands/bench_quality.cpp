@@ -15,6 +15,7 @@
 #include "app/lab/bench/quality_plan.h"
 #include "app/lab/bench/quality_runs.h"
 #include "app/lab/measure/run_progress.h"
+#include "app/options/tiny_model.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
 #include "models/layers/cpu_threads.h"
@@ -155,6 +156,8 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
   pipeline->check_weights(!plan.request.image.empty());
   add_weights_warning(options.lists, pipelines, plan);
+  if (std::string unknown = unknown_words_warning(plan.run.model, plan.prompts); !unknown.empty())
+    plan.warnings.push_back(std::move(unknown));
   begin_report(settings, plan, folder, *pipeline, report);
   if (const std::string untimed = bench::check_times(plan); !untimed.empty()) {
     print_warnings({untimed});

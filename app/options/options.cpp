@@ -131,6 +131,10 @@ fs::path model_path(const Settings& settings) {
 
 models::Checkpoint open_model(const RunOptions& run) {
   if (run.random_weights) return folder_of(models::read_architecture(run.model));
+  if (const std::string ending = run.model.extension().string(); ending == ".yaml" || ending == ".yml")
+    throw bad_file(run.model, "describes a model and holds no weights",
+                   "see what the model needs with 'inspect " + run.model.string() +
+                       "', or try its shapes with --random-weights " + run.model.string());
   try {
     return models::open_model(run.model, run.files, models::data_folder() / "configs", run.with_images);
   } catch (const Error& error) {

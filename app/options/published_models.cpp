@@ -161,7 +161,9 @@ Error missing_model(const std::string& model, const Error& error) {
   if (!exact)
     if (const std::string near = nearly(all, model); !near.empty()) found = named(all, near);
   const std::string here = folder_here(model);
-  if (!here.empty()) return with_remedy("the folder " + here + " is here: name it with -m " + shell_quoted(here));
+  const bool is_model = !found.empty() || fs::exists(fs::path(here) / "model_index.json");
+  if (!here.empty() && is_model)
+    return with_remedy("the folder " + here + " is here: name it with -m " + shell_quoted(here));
   if (!found.empty()) return with_remedy((exact ? "" : "did you mean " + found.front().name + "? ") + remedy_of(found));
   if (!looks_like_a_repository(model)) return error;
   const std::string name = models::name_of_repository(model);

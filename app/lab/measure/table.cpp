@@ -110,7 +110,7 @@ Row time_fields(const std::optional<Spread>& milliseconds) {
 
 std::string markdown(const Columns& columns, const Rows& rows, bool aligned) {
   std::vector<std::string> lines(rows.size(), "|");
-  std::string head = "|", line = "|";
+  std::string head = "|", line = "|", meanings;
   for (const Column& column : columns) {
     if (column.shown == Shown::in_csv) continue;
     std::vector<std::string> texts = cells(column, rows, true);
@@ -120,13 +120,14 @@ std::string markdown(const Columns& columns, const Rows& rows, bool aligned) {
     for (std::string& text : texts) width = std::max(width, width_of(text = markdown_cell(text)));
     if (!aligned) width = 0;
     const bool figures = std::ranges::all_of(texts, is_figure);
+    if (!column.meaning.empty()) meanings += "- " + column.title + ": " + column.meaning + "\n";
     head += padded(column.title, width, figures);
     line += aligned ? " " + std::string(width - 1, '-') + (figures ? ": |" : "- |") : "---|";
     for (size_t row = 0; row < rows.size(); ++row) lines[row] += padded(texts[row], width, figures);
   }
   std::string text = head + "\n" + line + "\n";
   for (const std::string& each : lines) text += each + "\n";
-  return text;
+  return text + (meanings.empty() ? "" : "\n") + meanings;
 }
 
 std::string csv(const Columns& columns, const Rows& rows) {

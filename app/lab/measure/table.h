@@ -31,6 +31,7 @@ struct Column {
   bool varying = false;                              // not for people where all rows say the same
   std::string beside = {};                           // another field, without which this one says nothing
   std::function<std::string(const Row&)> text = {};  // for people, in place of the field
+  std::string meaning = {};                          // a line below the table, where its title does not say it all
 };
 using Columns = std::vector<Column>;
 
@@ -41,7 +42,8 @@ Columns time_columns(const std::string& title);
 /// The fields of time_columns(); null where nothing was measured.
 Row time_fields(const std::optional<Spread>& milliseconds);
 
-/// Columns that are empty in every row are left out. aligned: each is of one width, numbers to the right.
+/// Columns that are empty in every row are left out. Below the table a list says what the others mean, where their
+/// titles do not. aligned: each is of one width, numbers to the right.
 std::string markdown(const Columns& columns, const Rows& rows, bool aligned = false);
 /// RFC 4180, every column with all digits.
 std::string csv(const Columns& columns, const Rows& rows);

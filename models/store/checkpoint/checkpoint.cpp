@@ -212,7 +212,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error))
     throw bad_file(path, "is not a folder",
-                   "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");
+                   "check the path, and name a folder as diffusers has it, ComfyUI's folder, or a file of weights");
   Checkpoint checkpoint;
   checkpoint.path_ = path;
   checkpoint.index_file_ = path / "model_index.json";
