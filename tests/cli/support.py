@@ -19,6 +19,7 @@ import unittest
 from pathlib import Path
 
 from families import family_of
+from fork_server import run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 # Absolute, since tests run in folders of their own.
@@ -169,8 +170,9 @@ class CommandLineTest(unittest.TestCase):
         return model
 
     def run_program(self, *arguments, program=PROGRAM, **options):
-        return subprocess.run([program, *map(str, arguments)], **{'cwd': self.folder, 'capture_output': True, 'text': True,
-                                                                  'timeout': 300, **options})
+        """Forked from a loaded program where that makes no difference: the environment is the test's, and no option prepares the process."""
+        command = [str(program), *map(str, arguments)]
+        return run_forked(command, self.folder, options) or subprocess.run(command, **{'cwd': self.folder, 'capture_output': True, 'text': True, 'timeout': 300, **options})
 
     def start_program(self, *arguments, **options):
         """The program with its progress bar on a terminal that the test reads; returns (process, terminal)."""
