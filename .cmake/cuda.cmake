@@ -32,3 +32,21 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
   endif()
 endif()
 message(STATUS "CUDA kernels: ${SPARSEREEL_HAS_CUDA}")
+
+# Everything that only a build for GPUs compiles. Each folder's CMakeLists.txt takes its part: the kernels, and the C++ that hands libtorch's tensors to them.
+file(GLOB SPARSEREEL_ATTENTION_KERNELS CONFIGURE_DEPENDS attention/cuda/*.cu attention/cuda/*.cpp)
+file(GLOB SPARSEREEL_MODEL_KERNELS CONFIGURE_DEPENDS models/layers/cuda/*.cu models/parallel/cuda/*.cu models/vae/cuda/*.cu)
+file(GLOB SPARSEREEL_KERNEL_TESTS CONFIGURE_DEPENDS tests/gpu/*.cu)
+file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
+
+# sparsereel_sources_with_gpu(variable): the C++ that a build for GPUs compiles otherwise, or that only it compiles.
+function(sparsereel_sources_with_gpu variable)
+  file(GLOB_RECURSE candidates CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/attention/*.cpp ${CMAKE_SOURCE_DIR}/models/*.cpp ${CMAKE_SOURCE_DIR}/app/*.cpp)
+  foreach(source ${candidates})
+    file(STRINGS ${source} with_cuda REGEX "SPARSEREEL_CUDA" LIMIT_COUNT 1)
+    if(with_cuda OR source IN_LIST SPARSEREEL_KERNEL_CALLS)
+      list(APPEND sources ${source})
+    endif()
+  endforeach()
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
