@@ -67,6 +67,8 @@ class CleanClone(unittest.TestCase):
         script(compiler, COMPILER.replace('REAL', re.search(r'^CMAKE_CXX_COMPILER:\w+=(.*)', cache, re.M)[1]).replace('TREE', str(cls.tree)))
         script(cls.tree / 'tests' / 'run', '#!/bin/sh\necho "the tests ran"\n')
         script(cls.tree / '.ci' / 'newest-debian', '#!/bin/sh\necho "the newest Debian"\n')
+        shutil.copy2(cls.tree / '.ci' / 'kernels', cls.tree / '.ci' / 'real-kernels')
+        script(cls.tree / '.ci' / 'kernels', '#!/bin/sh\necho "the kernels"\n')
         os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration's own
         cls.environment = {**os.environ, 'CCACHE_DISABLE': '1', 'CXX': str(compiler), 'PATH': f'{cls.folder / "bin"}:{os.environ["PATH"]}'}
 
@@ -91,7 +93,27 @@ class CleanClone(unittest.TestCase):
         result = self.ci()
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue((self.tree / 'made').exists())
-        self.assertIn('the newest Debian\nthe tests ran', result.stdout)
+        self.assertIn('the newest Debian\nthe kernels\nthe tests ran', result.stdout)
+
+    def test_compiles_the_kernels_where_nvcc_is_and_says_where_it_is_not(self):
+        for name in ('cmake', 'ninja'):
+            script(self.folder / 'tools' / name, f'#!/bin/sh\necho "{name} $*" >> commands.log\n')
+        environment = {**self.environment, 'SPARSEREEL_CMAKE_FLAGS': '-DA=1', 'PATH': f'{self.folder / "tools"}:/usr/bin:/bin'}
+        kernels = (self.tree / '.ci' / 'real-kernels').read_text().replace('/usr/local/cuda/bin', str(self.folder / 'toolkit'))
+        script(self.tree / '.ci' / 'real-kernels', kernels)
+        run = lambda: subprocess.run(['.ci/real-kernels'], cwd=self.tree, env=environment, capture_output=True, text=True)
+        log = self.tree / 'commands.log'
+        result = run()
+        self.assertEqual((result.returncode, log.exists()), (0, False))
+        self.assertRegex(result.stderr, r'\ALEFT OUT: no kernel was compiled, because nvcc was not found\. .*\n\Z')
+        script(self.folder / 'toolkit' / 'nvcc', '#!/bin/sh\n')
+        result = run()
+        self.assertEqual((result.returncode, result.stderr), (0, ''))
+        configured, built = log.read_text().splitlines()
+        self.assertRegex(configured, r'-B build-kernels .*-DSPARSEREEL_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=90a-real .*-DA=1$')
+        self.assertEqual(built, 'ninja -C build-kernels kernels')
+        script(self.folder / 'tools' / 'ninja', '#!/bin/sh\nexit 1\n')
+        self.assertEqual(run().returncode, 1)
 
     def test_takes_warnings_for_errors_and_a_user_does_not(self):
         def kinds_of_warnings(*command):
@@ -117,7 +139,7 @@ class CleanClone(unittest.TestCase):
         self.assertEqual(self.ci().returncode, 0)
         compiled = self.compiled()
         every = {str(path.relative_to(self.tree)) for folder in ('app', 'models', 'attention', 'hilbert') for path in (self.tree / folder).rglob('*.cpp')}
-        of_gpu_builds = ('cuda_call.cpp', '/copy_call.cpp', '/peer_windows.cpp')  # as tests/CMakeLists.txt says
+        of_gpu_builds = ('cuda_call.cpp', '/copy_call.cpp', '/peer_windows.cpp')  # as .cmake/cuda.cmake says
         only_elsewhere = {name for name in every if '/without_libraries/' in name or name.endswith(of_gpu_builds) or '/cuda/' in name or name in LIBRARIES}
         self.assertEqual(every - only_elsewhere, compiled)
 
