@@ -7,6 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
+import fork_server
 from ranks_support import wait_for_children
 from support import FAMILY, MODEL, PROGRAM, CommandLineTest, read_safetensors, wait_until, without
 
@@ -16,6 +17,40 @@ SETTINGS = ('OMP_WAIT_', 'GOMP_', 'PYTORCH_')
 
 def limited_stack(soft, hard):
     return {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))}
+
+
+@unittest.skipIf(fork_server.LIBRARY is None, 'SPARSEREEL_FORK_SERVER_LIBRARY is not set')
+class ForkedRuns(CommandLineTest):
+    """What the other tests take for granted: a forked run is like one that started by itself."""
+    def forked(self, *arguments):
+        run = fork_server.run_forked([PROGRAM, *map(str, arguments)], self.folder, {})
+        self.assertIsNotNone(run)
+        return run
+
+    def started(self, *arguments):
+        return self.run_program(*arguments, env=dict(os.environ))  # a run with options of its own
+
+    def test_ends_writes_and_finds_the_same(self):
+        (self.folder / 'my.yaml').write_text('steps: 3\n')
+        for arguments in (['--version'], ['generate', '--nonsense'], ['generate', '-m', MODEL, '--prompt-file', '-'], ['config', 'show', '-m', MODEL, '--config', 'my.yaml']):
+            with self.subTest(arguments):
+                forked, started = self.forked(*arguments), subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                self.assertEqual(*((run.returncode, run.stdout, run.stderr) for run in (forked, started)))
+
+    def test_makes_the_same_video_and_counts_its_own_time(self):
+        usual = ['generate', '-m', MODEL, '-p', 'a dog', '--steps', 2, '--device', 'cpu', '--quiet', '--json', *FAMILY.size]
+        self.succeed(self.started(*usual, '-o', 'started.y4m'))
+        before = time.monotonic()
+        seconds = json.loads(self.succeed(self.forked(*usual, '-o', 'forked.y4m')).stdout)['seconds']
+        self.assertLess(seconds['total'], time.monotonic() - before)
+        self.assertGreater(seconds['start'], 0)
+        self.assertEqual(*((self.folder / f'{name}.y4m').read_bytes() for name in ('started', 'forked')))
+
+    def test_a_run_that_takes_too_long_is_killed_and_the_next_one_is_not(self):
+        command = [PROGRAM, 'generate', '-m', str(MODEL), '-p', 'a dog', '--steps', '100000', '--device', 'cpu', '--quiet', '-o', 'a.mp4']
+        with self.assertRaises(subprocess.TimeoutExpired):
+            fork_server.run_forked(command, self.folder, {'timeout': 0.5})
+        self.assertEqual(self.forked('--version').returncode, 0)
 
 
 class Surroundings(CommandLineTest):
