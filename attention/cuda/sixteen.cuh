@@ -5,82 +5,26 @@
 // cp.async; each warp multiplies its own query rows with all keys of a stage.
 #pragma once
 
-#include <type_traits>
-
 #include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/mma.cuh"
-#include "attention/cuda/output_mma.cuh"
+#include "attention/cuda/sixteen_rows.cuh"
+#include "attention/cuda/sixteen_shape.cuh"
 #include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
 
 namespace sparsereel::attention::cuda {
 
-/// Sizes of the kernel for one padded head_dim. Shared memory stays below the 99 KB of sm_86 and sm_89.
-template <int D, bool kSkips>
-struct SixteenShape {
-  static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs of a tile
-  static constexpr int kRows = tile_rows(Kernel::sixteen) / kParts;
-  // 16-row tiles of a warp. More of them read less of shared memory, but their sums have to fit in registers. Where P.V
-  // may be skipped, 64 rows decide together, and no warp has rows of two such groups.
-  static constexpr int kRowTiles = D == 64 ? (kSkips ? 2 : 3) : 1;
-  static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
-  static constexpr int kKeys = D == 256 ? 32 : 64;   // of a stage
-  static constexpr int kAtOnce = 32;                 // keys of a stage that are multiplied together
-  static constexpr int kPieces = kRecord / kAtOnce;  // of a block
-  static constexpr int kKeyTiles = kAtOnce / 8;
-  static constexpr int kChannelTiles = D / 8;
-  static constexpr int kStages = 3;
-  static constexpr bool kSharesQueries = D == 64;  // Q is in shared memory, where registers are short
-  static constexpr int kMinCtas = D == 64 ? 2 : 1;
-  static constexpr int kRowBytes = 2 * D;
-
-  struct alignas(1024) Stage {
-    uint8_t k[kKeys * kRowBytes];
-    uint8_t v[kKeys * kRowBytes];
-  };
-  static constexpr int kQueryBytes = kSharesQueries ? kRows * kRowBytes : 0;
-  static constexpr int kSharedBytes = kStages * static_cast<int>(sizeof(Stage)) + kQueryBytes;
-  static_assert(kSharedBytes <= 99 * 1024);
-};
-
-/// c += a b over a depth of 16.
-template <typename T>
-__device__ inline void multiply_sixteen(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (std::is_same_v<T, __half>) {
-    multiply_half(c, a, b0, b1);
-  } else {
-    multiply_bfloat16(c, a, b0, b1);
-  }
-}
-
-template <typename T>
-__device__ inline uint32_t pack_pair(float x, float y) {
-  if constexpr (std::is_same_v<T, __half>) {
-    const __half2 pair = __floats2half2_rn(x, y);
-    return reinterpret_cast<const uint32_t&>(pair);
-  } else {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
-    return reinterpret_cast<const uint32_t&>(pair);
-  }
-}
-
-/// Starts a copy of 16 bytes, or writes zeros.
-__device__ inline void copy_or_zero(uint32_t to, const void* from, bool copies) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(copies ? 16 : 0) : "memory");
-}
-
 template <typename T, int D, bool kSkips>
 class SixteenTile {
   using Shape = SixteenShape<D, kSkips>;
   using Stage = typename Shape::Stage;
+  using Copy = SixteenCopy<T, D, kSkips>;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles, kKeys = Shape::kKeys,
                        kAtOnce = Shape::kAtOnce, kStagesOfBlock = kRecord / kKeys;
   static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // with kSkips
   static constexpr int kSteps = D / 16;                                  // of Q.K
   static constexpr int kChunks = D / kLaneElements;                      // of 16 bytes, of a row
-  static constexpr int kRowsAtOnce = Shape::kThreads / kChunks;          // that all threads copy
-  static constexpr int kRounds = (kKeys + kRowsAtOnce - 1) / kRowsAtOnce;
   // Weights are relative to a maximum that is only followed when a thread's weights of a row add up to more than this:
   // so the usual step looks for no maximum. fp16 has room for it, and sums in fp32 for all values of V beside it.
   static constexpr float kMostWeight = 1024;
@@ -107,8 +51,8 @@ class SixteenTile {
         list_(buffers.lists + at.list(sizes) * sizes.list_entries),
         items_(buffers.tile_lists[at.list(sizes)].length * kStagesOfBlock),
         keys_(key_count(p, at.bh / p.heads)),
-        own_keys_(own_part(p.k)),
-        own_values_(own_part(p.v)),
+        own_keys_(Copy::own_part(p.k, bk_ / sizes.kv_heads, bk_ % sizes.kv_heads)),
+        own_values_(Copy::own_part(p.v, bk_ / sizes.kv_heads, bk_ % sizes.kv_heads)),
         scale_(p.scale * kLog2e) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) most_[r][0] = most_[r][1] = highest_[r][0] = highest_[r][1] = kNothing;
@@ -223,14 +167,16 @@ class SixteenTile {
       const int piece = next_ % kStagesOfBlock * kKeys;
       if (is_mean(next_entry_)) {
         const int64_t record = static_cast<int64_t>(bk_) * sizes_.mean_records + mean_index(next_entry_);
-        const int64_t first = (record * kRecord + piece) * Shape::kRowBytes + own_row() * Shape::kRowBytes + own_byte();
-        copy(stage.k, reinterpret_cast<const uint8_t*>(buffers_.mean_keys) + first, Shape::kRowBytes, kKeys);
-        copy(stage.v, reinterpret_cast<const uint8_t*>(buffers_.mean_values) + first, Shape::kRowBytes, kKeys);
+        const int64_t first =
+            (record * kRecord + piece) * Shape::kRowBytes + Copy::own_row() * Shape::kRowBytes + Copy::own_byte();
+        Copy::copy(p_, stage.k, reinterpret_cast<const uint8_t*>(buffers_.mean_keys) + first, Shape::kRowBytes, kKeys);
+        Copy::copy(p_, stage.v, reinterpret_cast<const uint8_t*>(buffers_.mean_values) + first, Shape::kRowBytes,
+                   kKeys);
       } else {
         const int first = entry_block(next_entry_) * kRecord + piece;
-        const int64_t k_bytes = row_bytes(p_.k), v_bytes = row_bytes(p_.v);
-        copy(stage.k, own_keys_ + first * k_bytes, k_bytes, keys_ - first);
-        copy(stage.v, own_values_ + first * v_bytes, v_bytes, keys_ - first);
+        const int64_t k_bytes = Copy::row_bytes(p_.k), v_bytes = Copy::row_bytes(p_.v);
+        Copy::copy(p_, stage.k, own_keys_ + first * k_bytes, k_bytes, keys_ - first);
+        Copy::copy(p_, stage.v, own_values_ + first * v_bytes, v_bytes, keys_ - first);
       }
     }
     commit_copies();
@@ -241,48 +187,6 @@ class SixteenTile {
 
   __device__ static int after(int stage) {
     return stage == Shape::kStages - 1 ? 0 : stage + 1;
-  }
-
-  /// Where this thread's copies are: row and byte of it, of the first rows.
-  __device__ static int own_row() {
-    return static_cast<int>(threadIdx.x) / kChunks;
-  }
-  __device__ static int own_byte() {
-    return static_cast<int>(threadIdx.x) % kChunks * 16;
-  }
-  __device__ static int64_t row_bytes(const View& view) {
-    return view.token_stride * static_cast<int64_t>(sizeof(T));
-  }
-  __device__ const uint8_t* own_part(const View& view) const {
-    const int b = bk_ / sizes_.kv_heads, h = bk_ % sizes_.kv_heads;
-    return reinterpret_cast<const uint8_t*>(static_cast<const T*>(view.data) + b * view.batch_stride +
-                                            h * view.head_stride) +
-           own_row() * row_bytes(view) + own_byte();
-  }
-
-  /// This thread's part of kKeys rows of which `real` are there; the others become zeros, whatever lies behind the last
-  /// key.
-  __device__ void copy(uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) const {
-    const uint32_t address = shared_address(to);
-    if (real >= kKeys && p_.head_dim == D) {
-      copy_rows(address, from, row_bytes, [](uint32_t at, const uint8_t* piece, int) { copy_async(at, piece); });
-    } else {
-      const int rows = own_byte() < 2 * p_.head_dim ? real : 0;
-      copy_rows(address, from, row_bytes, [&](uint32_t at, const uint8_t* piece, int row) {
-        copy_or_zero(at, row < rows ? piece : p_.k.data, row < rows);
-      });
-    }
-  }
-
-  template <typename Copy>
-  __device__ static void copy_rows(uint32_t address, const uint8_t* from, int64_t row_bytes, const Copy& copy_piece) {
-#pragma unroll
-    for (int i = 0; i < kRounds; ++i) {
-      const int row = own_row() + i * kRowsAtOnce;
-      if ((i + 1) * kRowsAtOnce > kKeys && row >= kKeys) break;
-      copy_piece(address + half_value_offset<D>(row, own_byte()), from, row);
-      from += kRowsAtOnce * row_bytes;
-    }
   }
 
   /// kAtOnce keys of a stage for the warp's rows: those from `first` on of the stage, which begins at key `begin` of
@@ -478,34 +382,11 @@ class SixteenTile {
         float sum = sum_[r][half];
         sum += __shfl_xor_sync(~0U, sum, 1);
         sum += __shfl_xor_sync(~0U, sum, 2);
-        store(query(r, half), half, out_[r], sum);
+        store_sixteen<T>(p_, bh_, lane_, query(r, half), half, out_[r], sum);
         if (p_.lse == nullptr || lane_ % 4 != 0 || query(r, half) >= p_.queries) continue;
         p_.lse[static_cast<int64_t>(bh_) * p_.queries + query(r, half)] =
             sum == 0 ? -INFINITY : kLn2 * (most_[r][half] + log2f(sum));
       }
-  }
-
-  /// out[query] = accumulators / sum; 0 for a row without keys.
-  __device__ void store(int query, int half, const float (&accumulators)[Shape::kChannelTiles][4], float sum) const {
-    T* row = static_cast<T*>(p_.out.data) + bh_ / p_.heads * p_.out.batch_stride + bh_ % p_.heads * p_.out.head_stride +
-             query * p_.out.token_stride;
-    const float inverse = sum == 0 ? 0.0F : 1.0F / sum;
-#pragma unroll
-    for (int first = 0; first < Shape::kChannelTiles; first += 4) {
-      float even[4], odd[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        even[i] = accumulators[first + i][2 * half] * inverse;
-        odd[i] = accumulators[first + i][2 * half + 1] * inverse;
-      }
-      transpose_quad(even);
-      transpose_quad(odd);
-      const int column = (first + lane_ % 4) * kLaneElements;
-      if (query >= p_.queries || column >= p_.head_dim) continue;
-      *reinterpret_cast<uint4*>(row + column) =
-          make_uint4(pack_pair<T>(even[0], odd[0]), pack_pair<T>(even[1], odd[1]), pack_pair<T>(even[2], odd[2]),
-                     pack_pair<T>(even[3], odd[3]));
-    }
   }
 
   const Problem& p_;
