@@ -34,6 +34,30 @@ __device__ inline uint32_t budget_code(uint32_t key) {
   return static_cast<uint32_t>(fmaxf(code, 0.0F));
 }
 
+/// The largest key of a tile and where it stands; of equal ones the first. As one number it has the same order.
+struct Best {
+  uint32_t key = 0, place = 0;
+
+  Best() = default;
+  __device__ explicit Best(unsigned long long packed)
+      : key(static_cast<uint32_t>(packed >> 32)), place(static_cast<uint32_t>(packed)) {}
+
+  __device__ unsigned long long packed() const { return static_cast<unsigned long long>(key) << 32 | place; }
+  __device__ int block() const { return static_cast<int>(~place); }
+  __device__ void see(uint32_t other, int at) {  // `at` grows from call to call
+    if (other > key) {
+      key = other;
+      place = ~static_cast<uint32_t>(at);
+    }
+  }
+};
+
+/// What the warps that rank a tile's blocks share.
+struct RankedTile {
+  int candidates;
+  unsigned long long best;
+};
+
 /// Candidates of one tile: keys in shared or global memory, read by one warp.
 struct Candidates {
   const uint32_t* keys;
