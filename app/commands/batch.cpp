@@ -12,6 +12,7 @@
 #include "app/clock.h"
 #include "app/commands/commands.h"
 #include "app/counted.h"
+#include "app/jobs/batch/card_work.h"
 #include "app/jobs/batch/cards.h"
 #include "app/jobs/batch/dry_run.h"
 #include "app/jobs/batch/render.h"

@@ -1,19 +1,10 @@
-// Lines of JSON go over the sockets: {"rows": [..]} and {"stop": true} there; {"ready": true}, {"failed": ..} and,
-// again and again, {"alive": true} back.
 #include "app/jobs/batch/cards.h"
 
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <condition_variable>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -21,147 +12,26 @@
 #include <utility>
 
 #include "app/counted.h"
+#include "app/jobs/batch/card_line.h"
+#include "app/jobs/batch/manifest_reader.h"
 #include "app/jobs/batch/row_queue.h"
 #include "app/jobs/denoising_checkpoint.h"
 #include "app/jobs/interrupt.h"
 #include "app/jobs/report.h"
 #include "app/json_fields.h"
 #include "app/options/text_file.h"
-#include "app/ranks/team.h"
 #include "app/ranks/world.h"
-#include "models/engine/failure.h"
 #include "models/files/atomic_file.h"
-#include "models/files/json_text.h"
 #include "models/files/temporary.h"
-#include "models/layers/cpu_threads.h"
 #include "models/parallel/patience.h"
 #include "models/parallel/socket_group.h"
 #include "models/request/run.h"
-#include "models/store/weights/device.h"
 
 namespace sparsereel::app::sets {
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-/// Lines over a socket. Any thread may send.
-class LineSocket {
- public:
-  explicit LineSocket(int socket) : socket_(socket) {}
-
-  bool send(const nlohmann::json& message) {
-    const std::string line = dump(message) + "\n";
-    const std::lock_guard lock(*sending_);
-    for (size_t sent = 0; sent < line.size();) {
-      const ssize_t count = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
-      if (count <= 0) return false;
-      sent += static_cast<size_t>(count);
-    }
-    return true;
-  }
-  /// Null where the other one is gone.
-  nlohmann::json receive() {
-    for (;;) {
-      if (const size_t end = text_.find('\n'); end != std::string::npos) {
-        nlohmann::json message = models::parse_json_if_valid(std::string_view(text_).substr(0, end));
-        text_.erase(0, end + 1);
-        return message;
-      }
-      std::array<char, 4096> bytes{};
-      const ssize_t count = recv(socket_, bytes.data(), bytes.size(), 0);
-      if (count <= 0) return nullptr;
-      text_.append(bytes.data(), static_cast<size_t>(count));
-    }
-  }
-  /// A line is here already: it is received without a wait.
-  bool has_line() const { return text_.find('\n') != std::string::npos; }
-  /// Something has come, or the other one is gone.
-  bool is_ready() const {
-    pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
-    return !text_.empty() || poll(&ready, 1, 0) > 0;
-  }
-  int number() const { return socket_; }
-
- private:
-  int socket_;
-  std::string text_;
-  std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
-};
-
-/// Tells the other end, while this lives, that this process runs.
-class Heartbeat {
- public:
-  Heartbeat(LineSocket& line, std::chrono::milliseconds every)
-      : thread_([this, &line, every] {
-          std::unique_lock lock(mutex_);
-          while (!woken_.wait_for(lock, every, [this] { return quit_; })) line.send({{"alive", true}});
-        }) {}
-  ~Heartbeat() {
-    {
-      const std::lock_guard lock(mutex_);
-      quit_ = true;
-    }
-    woken_.notify_all();
-    thread_.join();
-  }
-  Heartbeat(const Heartbeat&) = delete;
-  Heartbeat& operator=(const Heartbeat&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  bool quit_ = false;
-  std::thread thread_;  // last: the rest is there while it runs
-};
-
-/// A manifest that a card's process writes, held open: it is the same file wherever it is moved.
-class ManifestReader {
- public:
-  explicit ManifestReader(fs::path path) : path_(std::move(path)) {}
-  ~ManifestReader() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  ManifestReader(ManifestReader&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), read_(other.read_) {}
-  ManifestReader& operator=(ManifestReader&&) = delete;
-
-  const fs::path& path() const { return path_; }
-
-  /// Once the card has the file and before it writes: what stands there is of earlier runs. Throws Error.
-  void begin() {
-    if (descriptor_ >= 0) return;
-    descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
-    if (descriptor_ < 0) throw changed("was moved or removed");
-    read_ = size();
-  }
-  /// The whole lines that are new. Throws Error where the file became shorter.
-  std::string new_lines() {
-    if (descriptor_ < 0) return {};
-    const off_t now = size();
-    if (now < read_) throw changed("became shorter");
-    std::string text(static_cast<size_t>(now - read_), '\0');
-    const ssize_t count = pread(descriptor_, text.data(), text.size(), read_);
-    text.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    text.resize(text.find_last_of('\n') + 1);
-    read_ += static_cast<off_t>(text.size());
-    return text;
-  }
-  Error changed(const std::string& what) const {
-    return run_failure(path_.string() + ": " + what + " while the set was made",
-                       "leave the folder as it is, and run the same command again: what it still tells of stays");
-  }
-
- private:
-  off_t size() const {
-    struct stat status {};
-    return fstat(descriptor_, &status) == 0 ? status.st_size : 0;
-  }
-
-  fs::path path_;
-  int descriptor_ = -1;
-  off_t read_ = 0;  // bytes that count already
-};
 
 /// This process's own.
 std::vector<std::string> command_line() {
@@ -463,119 +333,6 @@ class Cards::Run {
 
 void Cards::render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally) {
   Run(*this, groups, manifest, progress, tally).run();
-}
-
-namespace {
-
-/// Some of them may come late.
-std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
-  return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
-}
-
-/// A card's side of the line.
-class CardWork {
- public:
-  CardWork(const StartedRank& card, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
-      : device_(card.device), line_(line), team_(team), plan_(plan), progress_(/*wanted=*/false), manifest_(manifest) {
-    tally_.rows = rows;
-    tally_.share = rows;
-  }
-
-  void run() {
-    for (;;) {
-      line_.send({{"ready", true}});
-      const nlohmann::json message = line_.receive();
-      if (message.is_null() || message.contains("stop")) return;
-      std::vector<Video*> rows;
-      for (const int64_t row : message.at("rows").get<std::vector<int64_t>>())
-        rows.push_back(&plan_.rows.at(static_cast<size_t>(row)));
-      try {
-        render(rows);
-      } catch (const models::DiskError& error) {  // as for every other card
-        line_.send({{"failed", {{"cause", error.what()}, {"remedy", error.remedy()}}}});
-        throw;
-      }
-    }
-  }
-
- private:
-  void render(std::vector<Video*> rows) {
-    for (Video* row : rows) {
-      const std::string device = row->settings.text("device", "auto");
-      if (device == "auto" || device == "cuda") row->options.request.device = device_;
-    }
-    Renderer renderer(
-        manifest_, progress_, tally_, [this] { return line_.is_ready(); }, [this] { check_card(); },
-        [this] { return team_.ready(); });
-    const std::string key = pipeline_key(*rows.front());
-    if (key != key_ || !pipeline_) {
-      pipeline_.reset();  // its weights make room
-      key_.clear();       // what is opened next may fail
-      const bool opened = renderer.prepare(rows, [&] {
-        pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
-        if (team_.size() > 1) pipeline_->check_weights();  // what cannot be loaded is not the other ranks' to find
-        team_.use(rows.front()->options);
-      });
-      if (!opened) return;
-      key_ = key;
-    }
-    for (Video* row : rows) {
-      resolve_row(*row, *pipeline_, files_, team_.size());
-      check_ranks(*row);
-      if (row->failure) renderer.failed(*row);
-    }
-    std::erase_if(rows, [](const Video* row) { return row->failure.has_value(); });
-    if (!rows.empty()) renderer.render(rows, *pipeline_);
-  }
-
-  /// Before the other ranks begin with it.
-  void check_ranks(Video& row) const {
-    if (row.failure) return;
-    const auto failure = failure_of_part([&] {
-      if (team_.size() > 1 && row.options.request.device != device_)
-        throw bad_option("device",
-                         "of this row is " + row.options.request.device + ", but its ranks are those of --gpus",
-                         "leave it out, or make this row without --gpus-per-video");
-      pipeline_->check_ranks(row.plan, team_.size());
-    });
-    if (failure) row.fail(*failure);
-  }
-
-  /// Throws where the GPU itself is broken, or another rank: the row that failed by it is another card's then.
-  void check_card() const {
-    team_.after_failure();
-    if (pipeline_) models::synchronize(pipeline_->device());
-  }
-
-  std::string device_, key_;
-  LineSocket& line_;
-  Team& team_;
-  SetPlan& plan_;
-  Progress progress_;
-  Tally tally_;
-  ManifestWriter& manifest_;
-  LoadedFiles files_;
-  std::shared_ptr<models::Pipeline> pipeline_;
-};
-
-}  // namespace
-
-void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
-                    const StartedRank& card) {
-  for (const int link : {card.links.front().data, card.links.front().control})
-    fcntl(link, F_SETFD, FD_CLOEXEC);  // that this process is gone is known by it
-  LineSocket line(card.links.front().data);
-  const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
-  const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);
-  if (const auto threads = set.merged.whole("threads"))
-    models::set_threads(static_cast<int>(*threads));
-  else if (card.device == "cpu")
-    models::set_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
-  Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
-  SetPlan plan = plan_rows(rows, set, options, {});
-  ManifestWriter manifest(options.folder, card.rank);
-  CardWork(card, line, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
-  team.finish();
 }
 
 }  // namespace sparsereel::app::sets

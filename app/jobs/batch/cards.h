@@ -51,8 +51,4 @@ class Cards {
 /// Copies standard input to where each card's process can read it anew, before anybody reads it here.
 void keep_standard_input();
 
-/// A card's process: plans the set as the other one did, and renders the rows that it is given.
-void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
-                    const StartedRank& card);
-
 }  // namespace sparsereel::app::sets

@@ -1,0 +1,58 @@
+#include "app/jobs/batch/card_line.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+
+#include "app/jobs/report.h"
+#include "models/files/json_text.h"
+
+namespace sparsereel::app::sets {
+
+bool LineSocket::send(const nlohmann::json& message) {
+  const std::string line = dump(message) + "\n";
+  const std::lock_guard lock(*sending_);
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t count = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (count <= 0) return false;
+    sent += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+nlohmann::json LineSocket::receive() {
+  for (;;) {
+    if (const size_t end = text_.find('\n'); end != std::string::npos) {
+      nlohmann::json message = models::parse_json_if_valid(std::string_view(text_).substr(0, end));
+      text_.erase(0, end + 1);
+      return message;
+    }
+    std::array<char, 4096> bytes{};
+    const ssize_t count = recv(socket_, bytes.data(), bytes.size(), 0);
+    if (count <= 0) return nullptr;
+    text_.append(bytes.data(), static_cast<size_t>(count));
+  }
+}
+
+bool LineSocket::is_ready() const {
+  pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
+  return !text_.empty() || poll(&ready, 1, 0) > 0;
+}
+
+Heartbeat::Heartbeat(LineSocket& line, std::chrono::milliseconds every)
+    : thread_([this, &line, every] {
+        std::unique_lock lock(mutex_);
+        while (!woken_.wait_for(lock, every, [this] { return quit_; })) line.send({{"alive", true}});
+      }) {}
+
+Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  woken_.notify_all();
+  thread_.join();
+}
+
+}  // namespace sparsereel::app::sets

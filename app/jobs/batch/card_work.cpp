@@ -1,0 +1,138 @@
+#include "app/jobs/batch/card_work.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/jobs/batch/card_line.h"
+#include "app/jobs/batch/cards.h"
+#include "app/jobs/batch/render.h"
+#include "app/ranks/team.h"
+#include "app/ranks/world.h"
+#include "models/engine/failure.h"
+#include "models/files/atomic_file.h"
+#include "models/layers/cpu_threads.h"
+#include "models/store/weights/device.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+/// Some of them may come late.
+std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
+  return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
+}
+
+/// A card's side of the line.
+class CardWork {
+ public:
+  CardWork(const StartedRank& card, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
+      : device_(card.device), line_(line), team_(team), plan_(plan), progress_(/*wanted=*/false), manifest_(manifest) {
+    tally_.rows = rows;
+    tally_.share = rows;
+  }
+
+  void run() {
+    for (;;) {
+      line_.send({{"ready", true}});
+      const nlohmann::json message = line_.receive();
+      if (message.is_null() || message.contains("stop")) return;
+      std::vector<Video*> rows;
+      for (const int64_t row : message.at("rows").get<std::vector<int64_t>>())
+        rows.push_back(&plan_.rows.at(static_cast<size_t>(row)));
+      try {
+        render(rows);
+      } catch (const models::DiskError& error) {  // as for every other card
+        line_.send({{"failed", {{"cause", error.what()}, {"remedy", error.remedy()}}}});
+        throw;
+      }
+    }
+  }
+
+ private:
+  void render(std::vector<Video*> rows) {
+    for (Video* row : rows) {
+      const std::string device = row->settings.text("device", "auto");
+      if (device == "auto" || device == "cuda") row->options.request.device = device_;
+    }
+    Renderer renderer(
+        manifest_, progress_, tally_, [this] { return line_.is_ready(); }, [this] { check_card(); },
+        [this] { return team_.ready(); });
+    const std::string key = pipeline_key(*rows.front());
+    if (key != key_ || !pipeline_) {
+      pipeline_.reset();  // its weights make room
+      key_.clear();       // what is opened next may fail
+      const bool opened = renderer.prepare(rows, [&] {
+        pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
+        if (team_.size() > 1) pipeline_->check_weights();  // what cannot be loaded is not the other ranks' to find
+        team_.use(rows.front()->options);
+      });
+      if (!opened) return;
+      key_ = key;
+    }
+    for (Video* row : rows) {
+      resolve_row(*row, *pipeline_, files_, team_.size());
+      check_ranks(*row);
+      if (row->failure) renderer.failed(*row);
+    }
+    std::erase_if(rows, [](const Video* row) { return row->failure.has_value(); });
+    if (!rows.empty()) renderer.render(rows, *pipeline_);
+  }
+
+  /// Before the other ranks begin with it.
+  void check_ranks(Video& row) const {
+    if (row.failure) return;
+    const auto failure = failure_of_part([&] {
+      if (team_.size() > 1 && row.options.request.device != device_)
+        throw bad_option("device",
+                         "of this row is " + row.options.request.device + ", but its ranks are those of --gpus",
+                         "leave it out, or make this row without --gpus-per-video");
+      pipeline_->check_ranks(row.plan, team_.size());
+    });
+    if (failure) row.fail(*failure);
+  }
+
+  /// Throws where the GPU itself is broken, or another rank: the row that failed by it is another card's then.
+  void check_card() const {
+    team_.after_failure();
+    if (pipeline_) models::synchronize(pipeline_->device());
+  }
+
+  std::string device_, key_;
+  LineSocket& line_;
+  Team& team_;
+  SetPlan& plan_;
+  Progress progress_;
+  Tally tally_;
+  ManifestWriter& manifest_;
+  LoadedFiles files_;
+  std::shared_ptr<models::Pipeline> pipeline_;
+};
+
+}  // namespace
+
+void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
+                    const StartedRank& card) {
+  for (const int link : {card.links.front().data, card.links.front().control})
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // that this process is gone is known by it
+  LineSocket line(card.links.front().data);
+  const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
+  const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);
+  if (const auto threads = set.merged.whole("threads"))
+    models::set_threads(static_cast<int>(*threads));
+  else if (card.device == "cpu")
+    models::set_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
+  Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
+  SetPlan plan = plan_rows(rows, set, options, {});
+  ManifestWriter manifest(options.folder, card.rank);
+  CardWork(card, line, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
+  team.finish();
+}
+
+}  // namespace sparsereel::app::sets

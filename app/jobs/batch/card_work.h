@@ -1,0 +1,15 @@
+// What the process of one card does for a set: it renders the rows that cards.h hands out.
+#pragma once
+
+#include <vector>
+
+#include "app/jobs/batch/plan.h"
+#include "app/ranks/children.h"
+
+namespace sparsereel::app::sets {
+
+/// A card's process: plans the set as the other one did, and renders the rows that it is given.
+void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
+                    const StartedRank& card);
+
+}  // namespace sparsereel::app::sets
