@@ -1,10 +1,7 @@
-// Communicators of NCCL that never block the host: calls return while work goes on, and a thread of each looks after
-// it.
 #include "models/parallel/nccl_group.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/stat.h>
@@ -12,27 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <future>
-#include <mutex>
-#include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
-
-#include "models/parallel/patience.h"
 
 namespace sparsereel::models {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using nccl::Result;
-
-constexpr std::chrono::milliseconds kLook{250};  // between two looks at a communicator
-constexpr int kLooksBeforeBlame = 8;           // at an error of NCCL: a rank's death may be behind it, and be heard of
-constexpr std::chrono::seconds kFarewell{10};  // for what is left to do when a group goes
 
 nccl::DataType data_type(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -64,240 +49,6 @@ size_t count_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-/// A communicator, and the thread that ends it when it must.
-class NcclGroup::Watched {
- public:
-  Watched(SocketGroup& control, c10::Device device)
-      : library_(nccl::library()), control_(control), device_(device), event_(device.type()), latest_(device.type()) {
-    const c10::DeviceGuard guard(device);  // page-locked memory begins to use the thread's card
-    ended_ = at::zeros({1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
-    watcher_ = std::thread([this] { watch(); });
-  }
-  ~Watched() {
-    {
-      const std::lock_guard lock(sleep_mutex_);
-      quit_ = true;
-    }
-    woken_.notify_all();
-    watcher_.join();
-    say_farewell();
-  }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-
-  /// The communicator that `make` begins to make.
-  template <typename Make>
-  void begin(const Make& make) {
-    const c10::DeviceGuard guard(device_);
-    {
-      const std::lock_guard lock(mutex_);
-      require(make(library_, &communicator_), nullptr);
-    }
-    settle();
-  }
-
-  /// A split of this one: into `part`.
-  void split_into(Watched& part, int color, int key) {
-    const c10::DeviceGuard guard(device_);
-    {
-      const std::scoped_lock lock(mutex_, part.mutex_);
-      if (communicator_ == nullptr) throw_end();
-      require(library_.split(communicator_, color, key, &part.communicator_, nullptr), communicator_);
-    }
-    settle();
-    part.settle();
-  }
-
-  /// Enqueues what `calls` calls, all at once.
-  template <typename Calls>
-  void enqueue(const Calls& calls) {
-    control_.check();
-    const c10::DeviceGuard guard(device_);
-    const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
-    {
-      const std::lock_guard lock(mutex_);
-      if (communicator_ == nullptr) throw_end();
-      require(library_.group_start(), communicator_);
-      Result result = Result::success;
-      const auto add = [&](Result each) {
-        if (result == Result::success || result == Result::in_progress) result = each;
-      };
-      try {
-        calls(library_, communicator_, static_cast<nccl::Stream>(stream.native_handle()), add);
-      } catch (...) {
-        library_.group_end();  // else the thread's next calls, of whatever communicator, would only be collected
-        throw;
-      }
-      const Result end = library_.group_end();
-      require(result, communicator_);
-      require(end, communicator_);
-    }
-    settle();
-    look_behind(stream);
-  }
-
-  /// int32 [1] of the host's memory, which a GPU reads: not 0 once nobody is to wait for others any more.
-  const at::Tensor& ended() const { return ended_; }
-
-  /// Has the watcher see to it that what the stream has now is done in time.
-  void look_behind(const c10::Stream& stream) {
-    const std::lock_guard lock(mutex_);
-    if (pending_) {
-      latest_.record(stream);
-      is_last_ = false;
-    } else {
-      event_.record(stream);
-      pending_.emplace(control_.limits().call);
-      is_last_ = true;
-    }
-  }
-
- private:
-  void require(Result result, nccl::Communicator* communicator) const {
-    if (result == Result::success || result == Result::in_progress) return;
-    for (int look = 0; look < kLooksBeforeBlame && !control_.ended(); ++look) std::this_thread::sleep_for(kLook);
-    control_.end(run_failure("NCCL: " + error_text(result, communicator),
-                             "set NCCL_DEBUG=WARN to hear more; 'sparsereel doctor' shows cards and links"));
-    throw_end();
-  }
-
-  std::string error_text(Result result, nccl::Communicator* communicator) const {
-    const char* more = library_.last_error(communicator);
-    std::string text = library_.error_string(result);
-    if (more != nullptr && *more != 0) text += std::string(" (") + more + ")";
-    return text;
-  }
-
-  [[noreturn]] void throw_end() const {
-    control_.check();
-    throw run_failure("the ranks' communicator is gone", "run the same command again");
-  }
-
-  /// Waits until NCCL has done on the host what the last call began: the first time it finds the other GPUs.
-  void settle() {
-    Patience patience(control_.limits().call);
-    for (int64_t turn = 0;; ++turn) {
-      Result state = Result::success;
-      {
-        const std::lock_guard lock(mutex_);
-        if (communicator_ == nullptr) throw_end();
-        require(library_.async_error(communicator_, &state), communicator_);
-        if (state != Result::in_progress) require(state, communicator_);
-        settles_ = state == Result::in_progress;
-      }
-      if (state == Result::success) return;
-      control_.check();
-      if (patience.step().count() == 0) {
-        control_.abort("NCCL found no connection to the other ranks in time");
-        throw_end();
-      }
-      if (turn > 100) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-
-  /// False once the watcher is to quit.
-  bool sleep() {
-    std::unique_lock lock(sleep_mutex_);
-    return !woken_.wait_for(lock, kLook, [this] { return quit_; });
-  }
-
-  /// Whether something that was enqueued is not done yet. Where the call that was looked at is, the last one is next,
-  /// and has its own time.
-  bool waits() {
-    if (!pending_ || !event_.query()) return pending_.has_value();
-    pending_.reset();
-    if (is_last_) return false;
-    std::swap(event_, latest_);
-    is_last_ = true;
-    if (!event_.query()) pending_.emplace(control_.limits().call);
-    return pending_.has_value();
-  }
-
-  /// What is wrong, after as many looks as it takes others to say more; empty: nothing.
-  std::string find_problem() {
-    Result state = Result::success;
-    const Result asked = library_.async_error(communicator_, &state);
-    const bool fails = asked != Result::success || (state != Result::success && state != Result::in_progress);
-    errors_ = fails ? errors_ + 1 : 0;
-    if (errors_ > kLooksBeforeBlame) return "NCCL: " + error_text(state, communicator_);
-    const bool waiting = waits();
-    if (waiting && pending_->step().count() == 0) return "what the ranks exchange did not end in time";
-    left_ = (waiting || settles_) && control_.who_left() ? left_ + 1 : 0;
-    return {};
-  }
-
-  void look() {
-    std::unique_lock lock(mutex_, std::defer_lock);
-    // A call may hold it that waits in vain: for room in the GPU's queue, behind what waits for a rank that is gone.
-    if (!lock.try_lock_for(kLook) && (!control_.ended() || ++blocked_ < kLooksBeforeBlame)) return;
-    if (communicator_ == nullptr) return;
-    if (control_.ended()) return take_apart();
-    const std::string problem = find_problem();
-    const auto gone = left_ > kLooksBeforeBlame ? control_.who_left() : std::nullopt;
-    lock.unlock();
-    if (gone) control_.blame(*gone, "left before the others");
-    if (!problem.empty()) control_.abort(problem);
-  }
-
-  /// A fault of the GPU is thrown by whoever asks it something: here, nobody would catch it.
-  template <typename Act>
-  void end_on_error(const Act& act) noexcept {
-    try {
-      act();
-    } catch (const c10::Error& error) {
-      control_.abort(error.what_without_backtrace());
-    } catch (const std::exception& error) {
-      control_.abort(error.what());
-    }
-  }
-
-  void watch() {
-    c10::OptionalDeviceGuard guard;  // another card than the rank's would get a context, too
-    end_on_error([&] { guard.reset_device(device_); });
-    while (sleep()) end_on_error([&] { look(); });
-  }
-
-  /// What waits for the GPU goes on.
-  void take_apart() {
-    *static_cast<volatile int*>(ended_.mutable_data_ptr<int>()) = 1;
-    if (communicator_ != nullptr) library_.abort(std::exchange(communicator_, nullptr));
-    pending_.reset();
-  }
-
-  /// All ranks leave at about the same time: what they have begun comes to its end.
-  void say_farewell() {
-    const std::lock_guard lock(mutex_);
-    if (communicator_ == nullptr) return;
-    const auto end = Clock::now() + kFarewell;
-    Result state = control_.ended() ? Result::in_progress : library_.finalize(communicator_);
-    while (state == Result::in_progress && !control_.ended() && Clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      library_.async_error(communicator_, &state);
-    }
-    if (state == Result::success)
-      library_.destroy(std::exchange(communicator_, nullptr));
-    else
-      take_apart();
-  }
-
-  const nccl::Library& library_;
-  SocketGroup& control_;
-  c10::Device device_;
-  at::Tensor ended_;
-  std::mutex sleep_mutex_;  // of quit_
-  std::condition_variable woken_;
-  bool quit_ = false;
-  int errors_ = 0, left_ = 0, blocked_ = 0;     // the watcher's looks at them; of the first two in a row
-  std::timed_mutex mutex_;                      // of all below
-  nccl::Communicator* communicator_ = nullptr;  // null: not there yet, or taken apart
-  c10::Event event_;                            // behind a call that was enqueued, which is looked at
-  c10::Event latest_;                           // behind the last one, where that is another
-  bool is_last_ = true;                         // event_ is behind the last one
-  bool settles_ = false;                        // NCCL is still at the last call on the host
-  std::optional<Patience> pending_;             // with event_, by what was seen last
-  std::thread watcher_;
-};
-
 void NcclGroup::set_environment() {
   setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as the header says
   // Four cards take 2.7 s longer to map the buffers that CUDA's virtual memory gives; others need shared memory.
@@ -328,7 +79,7 @@ std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> contr
   nccl::UniqueId unique;
   if (id.size() != unique.bytes.size()) throw run_failure("rank 0 told no id of NCCL's", "report this");
   std::ranges::copy(id, unique.bytes.begin());
-  auto communicator = std::make_unique<Watched>(*control, device);
+  auto communicator = std::make_unique<NcclCommunicator>(*control, device);
   communicator->begin([&](const nccl::Library& library, nccl::Communicator** made) {
     nccl::Config config;
     return library.init_rank(made, static_cast<int>(control->size()), unique, static_cast<int>(control->rank()),
@@ -337,7 +88,8 @@ std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> contr
   return std::shared_ptr<NcclGroup>(new NcclGroup(std::move(control), device, std::move(communicator)));
 }
 
-NcclGroup::NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device, std::unique_ptr<Watched> communicator)
+NcclGroup::NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device,
+                     std::unique_ptr<NcclCommunicator> communicator)
     : control_(std::move(control)), device_(device), communicator_(std::move(communicator)) {}
 
 /// All at once: NCCL takes 0.3 s to let go of each.
@@ -425,7 +177,7 @@ std::shared_ptr<NcclGroup> NcclGroup::part(const std::vector<int64_t>& colors) {
   std::shared_ptr<NcclGroup>& known = parts_[colors];
   if (known) return known;
   std::shared_ptr<SocketGroup> control = control_->part(colors);
-  auto communicator = std::make_unique<Watched>(*control, device_);
+  auto communicator = std::make_unique<NcclCommunicator>(*control, device_);
   // NCCL's colors are not negative, and of 32 bits: the part's first rank is one.
   const auto first = std::ranges::find(colors, colors[static_cast<size_t>(rank())]) - colors.begin();
   communicator_->split_into(*communicator, static_cast<int>(first), static_cast<int>(rank()));

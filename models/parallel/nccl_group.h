@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "models/parallel/nccl_communicator.h"
 #include "models/parallel/nccl_library.h"
 #include "models/parallel/peer_windows.h"
 #include "models/parallel/socket_group.h"
@@ -50,8 +51,7 @@ class NcclGroup final : public Group {
   void check() const override { control_->check(); }
 
  private:
-  class Watched;
-  NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device, std::unique_ptr<Watched> communicator);
+  NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device, std::unique_ptr<NcclCommunicator> communicator);
   std::shared_ptr<NcclGroup> part(const std::vector<int64_t>& colors);
   void prepare_calls();
   void check_tensors(std::span<const at::Tensor> tensors) const;
@@ -59,7 +59,7 @@ class NcclGroup final : public Group {
 
   std::shared_ptr<SocketGroup> control_;
   c10::Device device_;
-  std::unique_ptr<Watched> communicator_;
+  std::unique_ptr<NcclCommunicator> communicator_;
   std::map<std::vector<int64_t>, std::shared_ptr<NcclGroup>> parts_;  // by the colors of all ranks
   int64_t window_bytes_ = 0;                                          // what was asked for, had or not
   std::unique_ptr<Windows> windows_;
