@@ -13,64 +13,18 @@
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda_binding.h"
+#include "attention/cuda_tensors.h"
 #include "attention/prologue.h"
+#include "attention/prologue_call.h"
 #include "attention/tensor_call.h"
 
 namespace sparsereel::attention {
 namespace {
 
-cuda::View view_of(const at::Tensor& x) {
-  return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
-}
-
-/// x itself where its rows suit the kernels' loads (16 bytes each, rows less than 4 GB apart), else a copy that does,
-/// its head_dim padded with zeros.
-at::Tensor loadable(const at::Tensor& x) {
-  const bool aligned = on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 &&
-                       x.stride(2) % kVector == 0 && x.stride(1) < int64_t{1} << 31;
-  const int64_t missing = (kVector - x.size(3) % kVector) % kVector;
-  if (missing > 0) return at::constant_pad_nd(x, {0, missing});
-  return aligned ? x : x.clone(at::MemoryFormat::Contiguous);
-}
-
 bool repeats_elements(const at::Tensor& x) {
   for (int64_t axis = 0; axis < x.dim(); ++axis)
     if (x.size(axis) > 1 && x.stride(axis) == 0) return true;
   return false;
-}
-
-/// Copies of what the kernels want in another form, kept alive until they are enqueued.
-class Kept {
- public:
-  const void* pairs(const Prologue& prologue) {
-    if (!prologue.rotary_cos.defined()) return nullptr;
-    tensors_.push_back(prologue.rotary_pairs.defined() ? prologue.rotary_pairs : rotary_pairs(prologue));
-    return tensors_.back().const_data_ptr();
-  }
-
-  const float* pointer(const at::Tensor& tensor) {
-    if (!tensor.defined()) return nullptr;
-    const at::Tensor floats = tensor.to(at::kFloat).contiguous();
-    tensors_.push_back(on_16_bytes(floats) ? floats : floats.clone());
-    return tensors_.back().const_data_ptr<float>();
-  }
-
- private:
-  std::vector<at::Tensor> tensors_;
-};
-
-/// Without weights and biases.
-cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
-  return {.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
-                  : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
-                                                     : cuda::Prologue::Norm::none,
-          .across_heads = from.across_heads,
-          .eps = static_cast<float>(from.eps),
-          .rotary = kept.pairs(from),
-          .rotary_tokens = static_cast<int>(from.rotary_tokens()),
-          .interleaved = from.interleaved,
-          .positions = kept.pointer(from.rotary_positions),
-          .frequencies = kept.pointer(from.rotary_frequencies)};
 }
 
 cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
@@ -98,16 +52,6 @@ cuda::Problem problem_of(const at::Tensor& q, const at::Tensor& k, const at::Ten
           .v = view_of(v),
           .out = view_of(out),
           .scale = static_cast<float>(scale)};
-}
-
-/// Scratch for the moments of so many tokens; undefined where the prologue needs none.
-at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {
-  if (!prologue.normalises_across_heads()) return {};
-  return at::empty({tokens, 2}, like.options().dtype(at::kFloat));
-}
-
-float* pointer_of(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
 }
 
 /// e4m3 or in q's dtype.
@@ -289,54 +233,6 @@ std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, 
       .kernel = "cuda, weights of all keys"};
   run_few_keys(q, k, k, context, scale, result, cuda::weigh_few_keys);
   return result;
-}
-
-bool has_prologue_kernel(const at::Tensor& x) {
-  return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256;
-}
-
-at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
-  const c10::DeviceGuard guard(x.device());
-  Kept kept;
-  const at::Tensor in = loadable(x);
-  at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
-  cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
-  if (norm.text_weight.defined()) of_rows.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
-  const at::Tensor moments =
-      norm.moments.defined() ? norm.moments.contiguous() : moments_for(x.size(0) * x.size(1), of_rows, x);
-  const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
-                                   .tokens = static_cast<int>(x.size(1)),
-                                   .heads = static_cast<int>(x.size(2)),
-                                   .head_dim = static_cast<int>(x.size(3)),
-                                   .element = element_of(x),
-                                   .in = view_of(in),
-                                   .out = view_of(out),
-                                   .prologue = of_rows,
-                                   .weight = kept.pointer(norm.weight),
-                                   .bias = kept.pointer(norm.bias),
-                                   .text_weight = kept.pointer(norm.text_weight),
-                                   .moments = pointer_of(moments),
-                                   .has_moments = norm.moments.defined()};
-  check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
-  return out;
-}
-
-at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x) {
-  const c10::DeviceGuard guard(x.device());
-  const at::Tensor in = loadable(x);
-  at::Tensor moments = at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat));
-  check_launch(cuda::find_moments({.view = view_of(in),
-                                   .element = element_of(x),
-                                   .batch = static_cast<int>(x.size(0)),
-                                   .tokens = static_cast<int>(x.size(1)),
-                                   .heads = static_cast<int>(x.size(2)),
-                                   .head_dim = static_cast<int>(x.size(3)),
-                                   .centres = prologue.norm == Prologue::Norm::layer,
-                                   .eps = static_cast<float>(prologue.eps),
-                                   .out = moments.mutable_data_ptr<float>()},
-                                  current_stream(x.device())),
-               "moments");
-  return moments;
 }
 
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {

@@ -26,17 +26,6 @@ Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tens
 /// attention_weights() of a call for which has_few_keys_kernel() holds.
 std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
 
-/// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256.
-bool has_prologue_kernel(const at::Tensor& x);
-
-struct RowNorm;
-
-/// prologue(x), contiguous, with this norm (q's or k's); the last text_tokens have the text's weights.
-at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens);
-
-/// token_moments() of an x for which has_prologue_kernel() holds.
-at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x);
-
 /// x[:, index] of x [B, N, C] on a GPU, rows of contiguous C in a multiple of 2 bytes; index int64 [M].
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index);
 

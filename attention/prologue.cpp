@@ -10,8 +10,9 @@
 #include "attention/cpu/prologue.h"
 #include "attention/cpu_tensor.h"
 #ifdef SPARSEREEL_CUDA
-#include "attention/cuda_call.h"
+#include "attention/prologue_call.h"
 #endif
+#include "attention/row_norm.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::attention {

@@ -8,11 +8,6 @@ namespace sparsereel::attention {
 /// Throws Error when the prologue's tensors do not fit [B, N, H, D] queries or keys.
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens);
 
-/// What a prologue has for q alone, or for k.
-struct RowNorm {
-  at::Tensor weight, bias, text_weight, moments;
-};
-
 /// q and k, whose last text_tokens are of a text, after the prologue, [B, N, H, D] in the dtype of q; the arguments
 /// themselves where the prologue is empty.
 struct QueriesAndKeys {

@@ -11,6 +11,7 @@
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
+#include "attention/cuda/scratch.h"
 #include "hilbert/exact_text.h"
 #endif
 

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "attention/cpu/mean_error.h"
-#include "attention/cpu/selection.h"
+#include "attention/cpu/problem.h"
+#include "attention/cpu/selector.h"
 
 namespace sparsereel::attention::cpu {
 

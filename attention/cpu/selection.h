@@ -2,11 +2,8 @@
 // 2502.18137, section 3.2).
 #pragma once
 
-#include <span>
-
-#include "attention/call_policy.h"
 #include "attention/cpu/problem.h"
-#include "attention/head_part.h"
+#include "attention/cpu/selector.h"
 
 namespace sparsereel::attention::cpu {
 
@@ -24,14 +21,6 @@ int64_t count_blocks(const BlockMap& map);
 
 /// Counts::mean_blocks of attention under `map`.
 int64_t count_mean_blocks(const Problem& problem, const BlockMap& map);
-
-/// How blocks are selected.
-struct Selector {
-  std::span<const HeadPolicy> heads;  // one policy a head
-  int64_t rows = 192;                 // queries that share one selection
-  Ranking ranking = Ranking::mass;
-  const HeadPart* part = nullptr;  // where these are only some of the heads; null: they are all
-};
 
 struct Prediction {
   BlockMap map;  // the blocks to compute

@@ -6,6 +6,7 @@
 #include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/few_keys_queries.cuh"
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/output_scale.cuh"
 #include "attention/cuda/packed.cuh"

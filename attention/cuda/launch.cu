@@ -1,6 +1,7 @@
 // The steps of a call in their order.
 #include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -136,10 +137,6 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
   if (compute_capability >= kE4m3Capability) return Kernel::ada;
   if (compute_capability >= 80) return Kernel::ampere;
   return std::nullopt;
-}
-
-int selection_tiles(const Problem& problem) {
-  return ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows);
 }
 
 size_t scratch_bytes(const Problem& problem, Kernel kernel) {

@@ -1,5 +1,6 @@
 // Mean and deviation of each token over all heads, for a norm across heads: a warp a token, which it reads in vectors.
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/warp.cuh"

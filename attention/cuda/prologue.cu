@@ -1,6 +1,7 @@
 // The prologue by itself, for the modes that hand q and k to another library: normalised and rotated rows, rounded
 // once.
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/rows.cuh"
 

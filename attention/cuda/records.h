@@ -22,7 +22,7 @@
 
 #include <cstdint>
 
-#include "attention/cuda/launch.h"
+#include "attention/cuda/problem.h"
 #include "attention/host_device.h"
 
 namespace sparsereel::attention::cuda {

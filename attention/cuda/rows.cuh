@@ -1,8 +1,8 @@
 // Reading rows of q, k and v: any element type, with the prologue applied, eight elements a thread.
 #pragma once
 
-#include "attention/cuda/launch.h"
 #include "attention/cuda/packed.cuh"
+#include "attention/cuda/problem.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda/scratch.h"
 

@@ -90,6 +90,10 @@ Shares shares_of(const Problem& problem, const Sizes& sizes, Kernel kernel) {
 
 }  // namespace
 
+int selection_tiles(const Problem& problem) {
+  return ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows);
+}
+
 Sizes::Sizes(const Problem& problem, Kernel kernel)
     : D(padded_head_dim(problem.head_dim)),
       batch_heads(problem.batch * problem.heads),

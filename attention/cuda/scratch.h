@@ -1,12 +1,15 @@
 // Sizes of one call and where its buffers lie in the caller's scratch memory.
 #pragma once
 
-#include "attention/cuda/launch.h"
+#include "attention/cuda/problem.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda/shares.h"
 #include "attention/length_sum.h"
 
 namespace sparsereel::attention::cuda {
+
+/// Tiles of a (batch, head): each has selection.rows video queries.
+int selection_tiles(const Problem& problem);
 
 /// Query rows that share a list of key blocks.
 constexpr int tile_rows(Kernel kernel) {

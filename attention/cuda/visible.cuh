@@ -1,7 +1,7 @@
 // Which keys a query may see; the same rules as attention/cpu/problem.h.
 #pragma once
 
-#include "attention/cuda/launch.h"
+#include "attention/cuda/problem.h"
 #include "attention/cuda/records.h"
 
 namespace sparsereel::attention::cuda {

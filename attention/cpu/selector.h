@@ -1,0 +1,19 @@
+// How blocks are selected.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attention/call_policy.h"
+#include "attention/head_part.h"
+
+namespace sparsereel::attention::cpu {
+
+struct Selector {
+  std::span<const HeadPolicy> heads;  // one policy a head
+  int64_t rows = 192;                 // queries that share one selection
+  Ranking ranking = Ranking::mass;
+  const HeadPart* part = nullptr;  // where these are only some of the heads; null: they are all
+};
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,77 @@
+#include "attention/prologue_call.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "attention/cuda/launch.h"
+#include "attention/cuda_binding.h"
+
+namespace sparsereel::attention {
+
+cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
+  return {.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
+                  : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
+                                                     : cuda::Prologue::Norm::none,
+          .across_heads = from.across_heads,
+          .eps = static_cast<float>(from.eps),
+          .rotary = kept.pairs(from),
+          .rotary_tokens = static_cast<int>(from.rotary_tokens()),
+          .interleaved = from.interleaved,
+          .positions = kept.pointer(from.rotary_positions),
+          .frequencies = kept.pointer(from.rotary_frequencies)};
+}
+
+at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {
+  if (!prologue.normalises_across_heads()) return {};
+  return at::empty({tokens, 2}, like.options().dtype(at::kFloat));
+}
+
+bool has_prologue_kernel(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256;
+}
+
+at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
+  const c10::DeviceGuard guard(x.device());
+  Kept kept;
+  const at::Tensor in = loadable(x);
+  at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
+  if (norm.text_weight.defined()) of_rows.rotary_tokens = static_cast<int>(x.size(1) - text_tokens);
+  const at::Tensor moments =
+      norm.moments.defined() ? norm.moments.contiguous() : moments_for(x.size(0) * x.size(1), of_rows, x);
+  const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
+                                   .tokens = static_cast<int>(x.size(1)),
+                                   .heads = static_cast<int>(x.size(2)),
+                                   .head_dim = static_cast<int>(x.size(3)),
+                                   .element = element_of(x),
+                                   .in = view_of(in),
+                                   .out = view_of(out),
+                                   .prologue = of_rows,
+                                   .weight = kept.pointer(norm.weight),
+                                   .bias = kept.pointer(norm.bias),
+                                   .text_weight = kept.pointer(norm.text_weight),
+                                   .moments = pointer_of(moments),
+                                   .has_moments = norm.moments.defined()};
+  check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
+  return out;
+}
+
+at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor in = loadable(x);
+  at::Tensor moments = at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat));
+  check_launch(cuda::find_moments({.view = view_of(in),
+                                   .element = element_of(x),
+                                   .batch = static_cast<int>(x.size(0)),
+                                   .tokens = static_cast<int>(x.size(1)),
+                                   .heads = static_cast<int>(x.size(2)),
+                                   .head_dim = static_cast<int>(x.size(3)),
+                                   .centres = prologue.norm == Prologue::Norm::layer,
+                                   .eps = static_cast<float>(prologue.eps),
+                                   .out = moments.mutable_data_ptr<float>()},
+                                  current_stream(x.device())),
+               "moments");
+  return moments;
+}
+
+}  // namespace sparsereel::attention
