@@ -11,6 +11,7 @@
 #include "hilbert/error.h"
 #include "models/engine/frames.h"
 #include "models/engine/rank_counts.h"
+#include "models/samplers/make_sampler.h"
 #include "models/transformer/context_keys.h"
 
 namespace sparsereel::models {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "attention/cuda/launch.h"
-#include "models/layers/strided_copies.h"
+#include "models/layers/strided_copy.h"
 
 namespace sparsereel::models {
 

@@ -4,12 +4,10 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "attention/cuda_binding.h"
 #include "models/layers/cuda/launch.h"
-#include "models/layers/unpack.h"
 
 namespace sparsereel::models {
 
@@ -88,12 +86,6 @@ Activation empty_fp8(const at::Tensor& x) {
 }
 
 }  // namespace
-
-cuda::Scalar scalar_of(const at::Tensor& x) {
-  return x.scalar_type() == at::kFloat  ? cuda::Scalar::fp32
-         : x.scalar_type() == at::kHalf ? cuda::Scalar::fp16
-                                        : cuda::Scalar::bf16;
-}
 
 bool has_norm_kernel(const at::Tensor& x) {
   return is_half_on_cuda(x) && x.size(2) % kVector == 0 && x.size(2) <= cuda::kMaxNormChannels && x.numel() > 0 &&
@@ -235,52 +227,6 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
   }
   check_launch(cuda::project_few_rows(call, current_stream(x.device())), "projection");
   return results;
-}
-
-namespace {
-
-constexpr int64_t kAddedAtOnce = int64_t{16} << 20;  // elements: fewer cost the host more than the GPU
-constexpr int64_t kAlignedRows = 16;                 // whose bytes begin on 16, whatever the format
-
-/// fp32 [count, columns]: what all deltas add to the rows from `first` on.
-at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count) {
-  at::Tensor sum;
-  for (const LowRank& delta : stored.deltas) {
-    const at::Tensor up = delta.up.narrow(0, first, count);
-    const at::Tensor unread = at::empty({1, 1}, up.options()).expand({count, stored.columns});  // beta is 0
-    at::Tensor product = up.scalar_type() == at::kFloat ? at::addmm(unread, up, delta.down, 0, delta.scale)
-                                                        : at::addmm(unread, up, delta.down, at::kFloat, 0, delta.scale);
-    sum = sum.defined() ? sum.add_(product) : std::move(product);
-  }
-  return sum;
-}
-
-void unpack_some(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, const at::Tensor& delta,
-                 const at::Tensor& out) {
-  const cuda::UnpackRows call = {.from = stored.dtype,
-                                 .to = scalar_of(out),
-                                 .rows = stored.rows,
-                                 .columns = stored.columns,
-                                 .packed = bytes.const_data_ptr(),
-                                 .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
-                                 .delta = delta.defined() ? delta.const_data_ptr<float>() : nullptr,
-                                 .out = out.mutable_data_ptr()};
-  check_launch(cuda::unpack_rows(call, current_stream(bytes.device())), "unpacking weights");
-}
-
-}  // namespace
-
-void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out) {
-  const c10::DeviceGuard guard(bytes.device());
-  if (stored.deltas.empty()) return unpack_some(bytes, stored, scale, {}, out);
-  const int64_t row_bytes = packed_bytes(stored.dtype, stored.columns);
-  const int64_t step = std::max<int64_t>(1, kAddedAtOnce / stored.columns / kAlignedRows) * kAlignedRows;
-  for (int64_t row = 0; row < stored.rows; row += step) {
-    const int64_t count = std::min(step, stored.rows - row);
-    unpack_some(bytes.narrow(0, row * row_bytes, count * row_bytes), {stored.dtype, count, stored.columns, 0},
-                scale.defined() ? scale.narrow(0, row, count) : scale, sum_of_deltas(stored, row, count),
-                out.narrow(0, row, count));
-  }
 }
 
 }  // namespace sparsereel::models

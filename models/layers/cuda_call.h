@@ -5,14 +5,11 @@
 
 #include <vector>
 
-#include "models/layers/cuda/launch.h"
-#include "models/layers/linear.h"
-#include "models/layers/norm.h"
+#include "models/layers/activation.h"
+#include "models/layers/linear_layer.h"
+#include "models/layers/norm_vectors.h"
 
 namespace sparsereel::models {
-
-/// Of fp32, fp16 or bf16.
-cuda::Scalar scalar_of(const at::Tensor& x);
 
 /// Whether the kernels below take x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to 5120, rows
 /// that start on 16 bytes.
@@ -50,8 +47,5 @@ bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> laye
 
 /// fp32 [B, out] of each layer.
 std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
-
-/// bytes of the rows -> out [rows, columns] in fp32, fp16 or bf16, the deltas added. See unpack().
-void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out);
 
 }  // namespace sparsereel::models

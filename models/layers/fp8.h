@@ -5,23 +5,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
-#include <utility>
+
+#include "models/layers/activation.h"
 
 namespace sparsereel::models {
-
-/// What a linear layer reads: values in the run's dtype, or in 8 bits.
-struct Activation {
-  at::Tensor values;     // [.., in]
-  at::Tensor scale;      // fp32 [rows, 1], of e4m3 values: x = value * scale; undefined: none
-  at::ScalarType dtype;  // of what is computed from it
-
-  Activation(at::Tensor x) : values(std::move(x)), dtype(values.scalar_type()) {}
-  Activation(at::Tensor e4m3, at::Tensor scales, at::ScalarType run)
-      : values(std::move(e4m3)), scale(std::move(scales)), dtype(run) {}
-
-  bool is_fp8() const { return scale.defined(); }
-  at::IntArrayRef sizes() const { return values.sizes(); }
-};
 
 /// x [.., in] in 8 bits: a row's largest value becomes 448, e4m3's largest; a row of zeros stays one.
 Activation quantize_rows(const at::Tensor& x);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "models/layers/fp8.h"
 #include "models/layers/row_kernels.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/layers/cuda_call.h"
@@ -126,11 +127,6 @@ at::Tensor rms_norm_modulate_wide(const at::Tensor& x, double eps, const at::Ten
 }
 
 }  // namespace
-
-void Norm::weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32) {
-  visit(weight, parameter(name + ".weight", {channels}, fp32));
-  visit(bias, parameter(name + ".bias", {channels}, fp32));
-}
 
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
 #ifdef SPARSEREEL_CUDA

@@ -4,31 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
-#include "models/layers/fp8.h"
-#include "models/layers/parameters.h"
+#include "models/layers/activation.h"
+#include "models/layers/norm_vectors.h"
 
 namespace sparsereel::models {
-
-/// A layer norm's weight and bias [channels], or both undefined: none.
-struct Norm {
-  at::Tensor weight, bias;
-
-  /// Stored as `name`.weight and `name`.bias. fp32: whatever the run's dtype is.
-  void weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32 = false);
-};
-
-/// A sequence [B, N, C] holds video tokens first, then text tokens; the parts have their own modulation vectors.
-struct Modulation {
-  at::Tensor shift, scale, gate;  // [R, C] each
-};
-
-struct JointModulation {
-  Modulation video, text;
-  /// int64 [B, N]: which of the R rows is each token's; undefined: those of a batch entry share its own, R = B.
-  at::Tensor row_of_token{};
-};
 
 /// norm(x) over the last dimension. Same dtype and shape, contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);

@@ -1,18 +1,14 @@
 // Copies of strided tensors: many at once, and beside other work.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
 #include <optional>
 #include <span>
 
-namespace sparsereel::models {
+#include "models/layers/strided_copy.h"
 
-/// Of the same sizes and dtype.
-struct StridedCopy {
-  at::Tensor to, from;
-};
+namespace sparsereel::models {
 
 /// On a GPU one launch, of tensors that consist of runs of 16 bytes: copies that go over a link to another GPU then
 /// stand beside those within the GPU's own memory. None may write what another one reads or writes.

@@ -10,7 +10,7 @@
 #include "models/layers/cuda/packed_blocks.h"
 
 #ifdef SPARSEREEL_CUDA
-#include "models/layers/cuda_call.h"
+#include "models/layers/unpack_call.h"
 #endif
 
 namespace sparsereel::models {

@@ -15,7 +15,7 @@
 #include "models/request/frame_count.h"
 #include "models/request/image_size.h"
 #include "models/request/sampling.h"
-#include "models/samplers/sampler.h"
+#include "models/samplers/make_sampler.h"
 
 namespace sparsereel::models {
 namespace {

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/samplers/scheduler_config.h"
-
 namespace sparsereel::models {
 
 class Sampler {
@@ -62,9 +60,5 @@ class Sampler {
   };
   std::deque<Drawn> drawn_;  // of the next steps
 };
-
-/// The sampler of the config's kind. Throws Error naming the field where the steps do not fit: more than
-/// num_train_timesteps, or noise levels without room between them (flow_schedule.h).
-std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

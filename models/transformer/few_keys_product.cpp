@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/transformer/transformer.h"
+#include "models/transformer/shape_text.h"
 
 namespace sparsereel::models {
 namespace {

@@ -3,18 +3,11 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
 #include <utility>
 
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
-
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.sizes();
-  return text.str();
-}
 
 hilbert::Grid grid_of_squares(const at::Tensor& latents, int64_t channels, int64_t side,
                               const std::string& config_file) {

@@ -15,6 +15,7 @@
 #include "models/request/conditioning.h"
 #include "models/transformer/attend.h"
 #include "models/transformer/context_keys.h"
+#include "models/transformer/shape_text.h"
 #include "models/transformer/token_plan.h"
 
 namespace sparsereel::models {
@@ -27,8 +28,6 @@ struct TransformerInput {
   at::Tensor timesteps;       // [B], whole or fractional
 };
 
-/// "[1, 16, 4]"
-std::string shape_of(const at::Tensor& tensor);
 /// Of latents [B, channels, frames, height, width] whose patches are a frame thick and side x side. Throws Error where
 /// the latents are not of that form.
 hilbert::Grid grid_of_squares(const at::Tensor& latents, int64_t channels, int64_t side,

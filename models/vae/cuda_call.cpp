@@ -5,7 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "attention/cuda_binding.h"
-#include "models/layers/cuda_call.h"
+#include "models/layers/cuda_scalar.h"
 #include "models/vae/cuda/launch.h"
 #include "models/vae/norm_kernels.h"
 

@@ -3,9 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/vae/group_norm.h"
+#include "models/vae/norm_layers.h"
 #include "models/vae/row_split.h"
-#include "models/vae/spatial_norm.h"
 
 namespace sparsereel::models {
 

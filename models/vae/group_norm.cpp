@@ -94,15 +94,6 @@ void scale_silu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor
 
 }  // namespace
 
-ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments) {
-  const int64_t per_group = norm.norm.weight.numel() / norm.groups;
-  const at::Tensor &mean = moments[0], &variance = moments[1];
-  const at::Tensor reciprocal = (variance + norm.eps).rsqrt().to(at::kFloat).repeat_interleave(per_group, -1);
-  const at::Tensor scale = norm.norm.weight.to(at::kFloat) * reciprocal;
-  return {.scale = scale,
-          .shift = norm.norm.bias.to(at::kFloat) - mean.to(at::kFloat).repeat_interleave(per_group, -1) * scale};
-}
-
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows) {
   at::Tensor moments = is_fp32_on_cpu(x) ? group_moments_cpu(norm, x) : group_moments(norm, x);
   if (rows != nullptr) moments = rows->joined_moments(moments);

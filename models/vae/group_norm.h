@@ -3,27 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/layers/norm.h"
+#include "models/vae/norm_layers.h"
 
 namespace sparsereel::models {
 
 class RowSplit;
 
-struct GroupNorm {
-  Norm norm{};  // [channels]
-  int64_t groups = 1;
-  double eps = 1e-5;
-};
-
-/// What a norm does to each channel: x * scale + shift, fp32 [channels] each.
-struct ChannelAffine {
-  at::Tensor scale, shift;
-};
-
 // rows, below: of whose pictures x's frames are pieces, which the statistics are of; null: of none.
-
-/// Of groups, fp64 [2, .., groups]: mean and variance -> fp32 [.., channels].
-ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments);
 
 /// By the statistics of all frames of x.
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows = nullptr);

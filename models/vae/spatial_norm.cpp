@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "models/layers/linear.h"
 #include "models/vae/group_norm.h"
 #include "models/vae/norm_kernels.h"
 #ifdef SPARSEREEL_CUDA
@@ -64,12 +65,6 @@ SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int
   norm.conv_y.weights(reader.loads(), name + ".conv_y.conv", channels, latent_channels, true, stored);
   norm.conv_b.weights(reader.loads(), name + ".conv_b.conv", channels, latent_channels, true, stored);
   return norm;
-}
-
-int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
-  if (frames == 1) return 0;
-  if (frames % 2 == 0) return t * latent_frames / frames;
-  return t == 0 ? 0 : 1 + (t - 1) * (latent_frames - 1) / (frames - 1);
 }
 
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,

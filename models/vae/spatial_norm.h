@@ -6,27 +6,15 @@
 
 #include <string>
 
-#include "models/layers/linear.h"
-#include "models/layers/norm.h"
 #include "models/store/weights/weights.h"
+#include "models/vae/norm_layers.h"
 
 namespace sparsereel::models {
 
 class RowSplit;
 
-struct SpatialNorm {
-  Norm norm;      // [channels]
-  Linear conv_y;  // the scale: [channels, latent channels]
-  Linear conv_b;  // the shift: likewise
-  int64_t groups = 1;
-};
-
 SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
                               int64_t groups);
-
-/// The latent frame that frame t of `frames` belongs to. An odd number of frames begins with one that was not repeated
-/// in time.
-int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 
 /// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which
 /// may be the same, and the frames of out may lie farther apart; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz; input_bias

@@ -16,6 +16,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/layers/strided_copies.h"
 #include "models/layers/unpack.h"
 #include "models/store/weights/device.h"
 #include "tests/support/golden.h"

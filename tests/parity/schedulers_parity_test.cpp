@@ -14,7 +14,7 @@
 #include "models/families/cogvideox/family.h"
 #include "models/request/sampling.h"
 #include "models/samplers/flow_config.h"
-#include "models/samplers/sampler.h"
+#include "models/samplers/make_sampler.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

@@ -9,6 +9,7 @@
 
 #include "hilbert/error.h"
 #include "models/samplers/linear_quadratic.h"
+#include "models/samplers/make_sampler.h"
 
 namespace sparsereel::models {
 namespace {

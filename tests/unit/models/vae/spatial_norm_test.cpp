@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include "models/layers/linear.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

@@ -1,0 +1,13 @@
+// One copy of a strided tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace sparsereel::models {
+
+/// Of the same sizes and dtype.
+struct StridedCopy {
+  at::Tensor to, from;
+};
+
+}  // namespace sparsereel::models

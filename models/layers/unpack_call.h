@@ -1,0 +1,13 @@
+// Binds the kernel that unpacks rows to tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/layers/parameters.h"
+
+namespace sparsereel::models {
+
+/// bytes of the rows -> out [rows, columns] in fp32, fp16 or bf16, the deltas added. See unpack().
+void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,13 @@
+// A tensor's shape, as messages show it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace sparsereel::models {
+
+/// "[1, 16, 4]"
+std::string shape_of(const at::Tensor& tensor);
+
+}  // namespace sparsereel::models
