@@ -22,6 +22,8 @@
 #include "models/engine/memory_need.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/summary.h"
 

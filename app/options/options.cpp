@@ -21,6 +21,7 @@
 #include "models/request/plan.h"
 #include "models/request/resolve.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/foreign_model.h"
 #include "models/store/configs/config_file.h"

@@ -18,6 +18,7 @@
 #include "models/engine/text_stage.h"
 #include "models/layers/fp8.h"
 #include "models/request/plan.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/lora.h"
 #include "models/store/checkpoint/model_hash.h"

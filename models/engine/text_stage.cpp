@@ -10,6 +10,7 @@
 #include "models/engine/whole_files.h"
 #include "models/files/unicode.h"
 #include "models/request/plan.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/device.h"
 #include "models/store/weights/random_weights.h"

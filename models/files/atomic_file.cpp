@@ -17,39 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
-
 }  // namespace
-
-Error write_failure(const fs::path& target, int error) {
-  const std::string cause = "cannot write " + target.string() + ": " + reason(error);
-  const auto refused = [&](const std::string& remedy) {
-    return Error(ErrorKind::bad_input, cause, remedy, {.file = target.string()});
-  };
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return run_failure(cause, "free some space on that disk, or choose another folder");
-    case EFBIG:
-      return run_failure(cause, "raise the file size limit (ulimit -f), or choose another file system");
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return refused("choose a folder that you may write to");
-    case ENOTDIR:
-      return refused("choose another folder: a file stands where the path has one");
-    case ELOOP:
-      return refused("remove that link, which leads back to itself, or choose another name");
-    case ENOENT:
-      return refused("create the folder " + target.parent_path().string() + " first, or choose another");
-    case ENAMETOOLONG:
-      return refused("choose a shorter file name");
-    default:
-      return run_failure(cause, "check the disk, or choose another folder");
-  }
-}
 
 void check_target(const fs::path& asked) {
   std::error_code error;
@@ -65,15 +33,6 @@ void check_target(const fs::path& asked) {
   constexpr fs::perms kWrite = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   if ((status.permissions() & kWrite) == fs::perms::none)
     throw refused("it is read-only", "choose another name, or 'chmod u+w' it if it may be replaced");
-}
-
-fs::path behind_links(const fs::path& path) {
-  constexpr int kMostLinks = 40;  // the kernel's own limit
-  std::error_code ignored;
-  fs::path target = fs::absolute(path, ignored);
-  for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, ignored)); ++links)
-    target = target.parent_path() / fs::read_symlink(target, ignored);
-  return target;
 }
 
 int write_all(int descriptor, const void* data, size_t bytes) {
@@ -98,16 +57,6 @@ int flush_to_disk(const fs::path& path) {
   const int error = flush_to_disk(descriptor);
   ::close(descriptor);
   return error;
-}
-
-void throw_write_failure(const fs::path& target, int error) {
-  throw_write_error(error, write_failure(target, error));
-}
-
-void throw_write_error(int system_error, const Error& error) {
-  if (system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EIO)
-    throw DiskError(error.kind(), error.what(), error.remedy());
-  throw error;
 }
 
 AtomicFile::AtomicFile(const fs::path& target) {

@@ -9,33 +9,14 @@
 #include <optional>
 #include <string>
 
-#include "hilbert/error.h"
 #include "models/files/temporary.h"
+#include "models/files/write_failure.h"
 
 namespace sparsereel::models {
-
-/// A file could not be written for a reason that the next file on that disk would meet too: it is full, read-only or
-/// broken.
-class DiskError : public Error {
- public:
-  using Error::Error;
-};
-
-/// Throws DiskError where the system's error number is such a reason, else a plain Error.
-[[noreturn]] void throw_write_error(int system_error, const Error& error);
-
-/// What went wrong when `target` was written and what to do about it, of the system's error number.
-Error write_failure(const std::filesystem::path& target, int system_error);
-
-/// Throws write_failure(), as throw_write_error() does.
-[[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
 /// Throws Error where something stands at `path` that is not to be written: a folder, a device or a pipe, or a file
 /// without any write permission, which keeps root off too.
 void check_target(const std::filesystem::path& path);
-
-/// Where a chain of symbolic links leads, which need not exist; absolute. Of a circle, one of its links.
-std::filesystem::path behind_links(const std::filesystem::path& path);
 
 /// Writes all of it, or returns the system's error number; else 0.
 int write_all(int descriptor, const void* data, size_t bytes);

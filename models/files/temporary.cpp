@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-#include "models/files/atomic_file.h"
+#include "models/files/write_failure.h"
 
 namespace sparsereel::models {
 namespace {

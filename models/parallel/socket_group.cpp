@@ -50,37 +50,7 @@ void check_contiguous(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<std::vector<Link>> local_links(int64_t size) {
-  const auto count = static_cast<size_t>(size);
-  std::vector<std::vector<Link>> links(count, std::vector<Link>(count));
-  const auto connect = [](int& one, int& other) {
-    std::array<int, 2> ends{};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw run_failure(std::string("no sockets for the ranks: ") + std::generic_category().message(errno),
-                        "raise 'ulimit -n'");
-    one = ends[0];
-    other = ends[1];
-  };
-  try {
-    for (size_t i = 0; i < count; ++i)
-      for (size_t j = i + 1; j < count; ++j) {
-        connect(links[i][j].data, links[j][i].data);
-        connect(links[i][j].control, links[j][i].control);
-      }
-  } catch (...) {
-    for (const std::vector<Link>& row : links) close_links(row);
-    throw;
-  }
-  return links;
-}
-
-void close_links(const std::vector<Link>& links) {
-  for (const Link& link : links)
-    for (const int socket : {link.data, link.control})
-      if (socket >= 0) close(socket);
-}
-
-SocketGroup::SocketGroup(std::shared_ptr<Mesh> mesh, std::vector<int64_t> members)
+SocketGroup::SocketGroup(std::shared_ptr<SocketMesh> mesh, std::vector<int64_t> members)
     : mesh_(std::move(mesh)), members_(std::move(members)) {
   rank_ = std::ranges::find(members_, mesh_->rank()) - members_.begin();
 }
@@ -89,7 +59,7 @@ std::shared_ptr<SocketGroup> SocketGroup::connect(int64_t rank, std::vector<Link
                                                   const GroupLimits& limits) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < static_cast<int64_t>(links.size()); ++i) all.push_back(i);
-  auto mesh = std::make_shared<Mesh>(rank, std::move(links), limits);
+  auto mesh = std::make_shared<SocketMesh>(rank, std::move(links), limits);
   mesh->meet(name);
   return std::shared_ptr<SocketGroup>(new SocketGroup(std::move(mesh), std::move(all)));
 }

@@ -8,24 +8,11 @@
 
 #include "hilbert/error.h"
 #include "models/parallel/group.h"
+#include "models/parallel/links.h"
 
 namespace sparsereel::models {
 
-/// The two stream sockets that lead to another rank: for what calls send, and for bad news, which a process hears while
-/// it computes. -1: none, as to the rank itself.
-struct Link {
-  int data = -1, control = -1;
-};
-
-/// How long a rank waits for another one before it gives up, for all: at the start, and within a call. `vanished`: how
-/// long another host may leave the smallest message unconfirmed.
-struct GroupLimits {
-  std::chrono::milliseconds start{60'000}, call{600'000}, vanished{10'000};
-};
-
-/// links[rank][other] of `size` processes of one machine, which inherit a row each; close what is not one's own.
-std::vector<std::vector<Link>> local_links(int64_t size);
-void close_links(const std::vector<Link>& links);
+class SocketMesh;
 
 class SocketGroup final : public Group {
  public:
@@ -76,15 +63,14 @@ class SocketGroup final : public Group {
   void forget(int64_t number) noexcept;
 
  private:
-  class Mesh;
   using Bytes = std::span<const at::Tensor>;
-  SocketGroup(std::shared_ptr<Mesh> mesh, std::vector<int64_t> members);
+  SocketGroup(std::shared_ptr<SocketMesh> mesh, std::vector<int64_t> members);
   void check_count(std::span<const at::Tensor> tensors) const;
   void exchange(Bytes send, Bytes receive, std::chrono::milliseconds limit);
   void broadcast(const at::Tensor& tensor, int64_t root, std::chrono::milliseconds limit);
   std::vector<at::Tensor> gathered(const at::Tensor& tensor);
 
-  std::shared_ptr<Mesh> mesh_;
+  std::shared_ptr<SocketMesh> mesh_;
   std::vector<int64_t> members_;  // their numbers in the mesh
   int64_t rank_ = 0;              // this process's place among them
 };

@@ -99,7 +99,7 @@ bool only_busy() {
 }  // namespace
 
 /// Each direction is a count of bytes and the bytes.
-struct SocketGroup::Mesh::Moving {
+struct SocketMesh::Moving {
   explicit Moving(const Transfer& transfer)
       : rank(transfer.rank),
         send(transfer.send.value_or(std::span<const std::byte>())),
@@ -118,7 +118,7 @@ struct SocketGroup::Mesh::Moving {
   size_t to_send, to_receive, sent = 0, received = 0;
 };
 
-SocketGroup::Mesh::Mesh(int64_t rank, std::vector<Link> links, const GroupLimits& limits)
+SocketMesh::SocketMesh(int64_t rank, std::vector<Link> links, const GroupLimits& limits)
     : rank_(rank),
       links_(std::move(links)),
       limits_(limits),
@@ -131,7 +131,7 @@ SocketGroup::Mesh::Mesh(int64_t rank, std::vector<Link> links, const GroupLimits
       if (socket >= 0) fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // NOLINT: of C
 }
 
-SocketGroup::Mesh::~Mesh() {
+SocketMesh::~SocketMesh() {
   if (!ended()) tell(framed(std::string(1, kLeaves)));
   wake(quit_event_);
   if (listener_.joinable()) listener_.join();
@@ -139,7 +139,7 @@ SocketGroup::Mesh::~Mesh() {
   for (const int event : {ended_event_, quit_event_, calls_event_}) close(event);
 }
 
-void SocketGroup::Mesh::meet(const std::string& name) {
+void SocketMesh::meet(const std::string& name) {
   listener_ = std::thread([this] { listen(); });
   std::vector<std::array<char, kNameBytes>> names(links_.size());
   std::copy_n(name.begin(), std::min(name.size(), kNameBytes - 1), names[static_cast<size_t>(rank_)].begin());
@@ -157,7 +157,7 @@ void SocketGroup::Mesh::meet(const std::string& name) {
   }
 }
 
-bool SocketGroup::Mesh::send_some(Moving& moving) {
+bool SocketMesh::send_some(Moving& moving) {
   constexpr size_t kHead = sizeof(moving.send_size);
   const bool head = moving.sent < kHead;
   const std::byte* from = head ? reinterpret_cast<const std::byte*>(&moving.send_size) + moving.sent
@@ -169,7 +169,7 @@ bool SocketGroup::Mesh::send_some(Moving& moving) {
   return count > 0;
 }
 
-bool SocketGroup::Mesh::receive_some(Moving& moving) {
+bool SocketMesh::receive_some(Moving& moving) {
   constexpr size_t kHead = sizeof(moving.receive_size);
   const bool head = moving.received < kHead;
   std::byte* to = head ? reinterpret_cast<std::byte*>(&moving.receive_size) + moving.received
@@ -189,7 +189,7 @@ bool SocketGroup::Mesh::receive_some(Moving& moving) {
 }
 
 /// False where nothing was, for so long.
-bool SocketGroup::Mesh::move_what_is_ready(std::vector<Moving>& moving, milliseconds wait) {
+bool SocketMesh::move_what_is_ready(std::vector<Moving>& moving, milliseconds wait) {
   std::vector<pollfd> sockets = {{.fd = ended_event_, .events = POLLIN, .revents = 0}};
   for (const Moving& each : moving)
     sockets.push_back({.fd = each.sends() || each.receives() ? links_[static_cast<size_t>(each.rank)].data : -1,
@@ -207,7 +207,7 @@ bool SocketGroup::Mesh::move_what_is_ready(std::vector<Moving>& moving, millisec
   return moved;
 }
 
-void SocketGroup::Mesh::exchange(const std::vector<Transfer>& transfers, milliseconds limit) {
+void SocketMesh::exchange(const std::vector<Transfer>& transfers, milliseconds limit) {
   check();
   std::vector<Moving> moving(transfers.begin(), transfers.end());
   Patience patience(limit);
@@ -221,7 +221,7 @@ void SocketGroup::Mesh::exchange(const std::vector<Transfer>& transfers, millise
 }
 
 /// A socket is closed: the listener may hear why.
-void SocketGroup::Mesh::lose(int64_t rank) {
+void SocketMesh::lose(int64_t rank) {
   bool left = false;
   for (const auto end = Clock::now() + kLostGrace; !left && Clock::now() < end;) {
     pollfd event = {.fd = ended_event_, .events = POLLIN, .revents = 0};
@@ -235,7 +235,7 @@ void SocketGroup::Mesh::lose(int64_t rank) {
   std::terminate();  // fail() has seen to it that check() throws
 }
 
-void SocketGroup::Mesh::give_up(int64_t rank, milliseconds limit) {
+void SocketMesh::give_up(int64_t rank, milliseconds limit) {
   const bool met = !names_.empty();
   fail(run_failure(describe(rank) + (met ? " did not answer within " : " did not start within ") + seconds_text(limit),
                    "see whether it hangs or waits, then run the same command again"));
@@ -243,7 +243,7 @@ void SocketGroup::Mesh::give_up(int64_t rank, milliseconds limit) {
   std::terminate();  // likewise
 }
 
-void SocketGroup::Mesh::fail(const Error& error, bool sound) noexcept {
+void SocketMesh::fail(const Error& error, bool sound) noexcept {
   try {
     {
       const std::lock_guard lock(mutex_);
@@ -259,7 +259,7 @@ void SocketGroup::Mesh::fail(const Error& error, bool sound) noexcept {
 }
 
 /// To whom it cannot be told it says nothing: that one is gone, or reads nothing any more.
-void SocketGroup::Mesh::tell(const std::string& message) noexcept {
+void SocketMesh::tell(const std::string& message) noexcept {
   const std::lock_guard lock(send_mutex_);
   for (const Link& link : links_)
     if (link.control >= 0) {
@@ -267,7 +267,7 @@ void SocketGroup::Mesh::tell(const std::string& message) noexcept {
     }
 }
 
-void SocketGroup::Mesh::listen() noexcept {
+void SocketMesh::listen() noexcept {
   for (;;) {
     std::vector<pollfd> sockets = {{.fd = quit_event_, .events = POLLIN, .revents = 0},
                                    {.fd = calls_event_, .events = POLLIN, .revents = 0}};
@@ -294,7 +294,7 @@ void SocketGroup::Mesh::listen() noexcept {
   }
 }
 
-void SocketGroup::Mesh::hear(int64_t rank) {
+void SocketMesh::hear(int64_t rank) {
   std::array<char, 4096> bytes{};
   const ssize_t count = ::recv(links_[static_cast<size_t>(rank)].control, bytes.data(), bytes.size(), 0);
   if (count < 0 && only_busy()) return;
@@ -309,7 +309,7 @@ void SocketGroup::Mesh::hear(int64_t rank) {
 }
 
 /// With mutex_ held.
-void SocketGroup::Mesh::take_messages(Listened& from) {
+void SocketMesh::take_messages(Listened& from) {
   constexpr size_t kMost = 3 * kMostWords;
   while (from.bytes.size() >= sizeof(uint32_t)) {
     std::string_view rest = from.bytes;
@@ -330,7 +330,7 @@ void SocketGroup::Mesh::take_messages(Listened& from) {
 }
 
 /// Whoever closed its socket without a word is dead. Others may be so because of it, or it because of others.
-void SocketGroup::Mesh::bury_the_lost() {
+void SocketMesh::bury_the_lost() {
   for (int64_t rank = 0; rank < size(); ++rank) {
     {
       const std::lock_guard lock(mutex_);
@@ -341,55 +341,55 @@ void SocketGroup::Mesh::bury_the_lost() {
   }
 }
 
-std::string SocketGroup::Mesh::describe(int64_t rank) const {
+std::string SocketMesh::describe(int64_t rank) const {
   const std::lock_guard lock(mutex_);
   std::string text = "rank " + std::to_string(rank);
   if (static_cast<size_t>(rank) < names_.size()) text += " (" + names_[static_cast<size_t>(rank)] + ")";
   return text;
 }
 
-void SocketGroup::Mesh::check() const {
+void SocketMesh::check() const {
   const std::lock_guard lock(mutex_);
   if (failure_) throw Error(*failure_);
 }
 
-bool SocketGroup::Mesh::ended() const noexcept {
+bool SocketMesh::ended() const noexcept {
   const std::lock_guard lock(mutex_);
   return failure_.has_value();
 }
 
-bool SocketGroup::Mesh::ended_soundly() const noexcept {
+bool SocketMesh::ended_soundly() const noexcept {
   const std::lock_guard lock(mutex_);
   return failure_.has_value() && sound_;
 }
 
-bool SocketGroup::Mesh::has_left(int64_t rank) const {
+bool SocketMesh::has_left(int64_t rank) const {
   const std::lock_guard lock(mutex_);
   return listened_[static_cast<size_t>(rank)].left;
 }
 
-bool SocketGroup::Mesh::are_others_gone() const {
+bool SocketMesh::are_others_gone() const {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < links_.size(); ++i)
     if (links_[i].control >= 0 && !listened_[i].gone) return false;
   return true;
 }
 
-int64_t SocketGroup::Mesh::when_ended(std::function<void()> call) {
+int64_t SocketMesh::when_ended(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   calls_.emplace(next_call_, std::move(call));
   if (failure_) wake(calls_event_);
   return next_call_++;
 }
 
-void SocketGroup::Mesh::forget(int64_t number) noexcept {
+void SocketMesh::forget(int64_t number) noexcept {
   std::unique_lock lock(mutex_);
   calls_.erase(number);
   if (std::this_thread::get_id() == listener_.get_id()) return;
   calls_ran_.wait(lock, [&] { return running_call_ != number; });
 }
 
-void SocketGroup::Mesh::run_calls() noexcept {
+void SocketMesh::run_calls() noexcept {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t taken = read(calls_event_, &count, sizeof(count));
   std::unique_lock lock(mutex_);

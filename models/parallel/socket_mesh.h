@@ -8,7 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "models/parallel/socket_group.h"
+#include "hilbert/error.h"
+#include "models/parallel/links.h"
 
 namespace sparsereel::models {
 
@@ -19,12 +20,12 @@ struct Transfer {
   std::optional<std::span<std::byte>> receive = {};
 };
 
-class SocketGroup::Mesh {
+class SocketMesh {
  public:
-  Mesh(int64_t rank, std::vector<Link> links, const GroupLimits& limits);
-  ~Mesh();
-  Mesh(const Mesh&) = delete;
-  Mesh& operator=(const Mesh&) = delete;
+  SocketMesh(int64_t rank, std::vector<Link> links, const GroupLimits& limits);
+  ~SocketMesh();
+  SocketMesh(const SocketMesh&) = delete;
+  SocketMesh& operator=(const SocketMesh&) = delete;
 
   /// Tells all this rank's name, and hears theirs; then listens for bad news.
   void meet(const std::string& name);

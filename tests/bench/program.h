@@ -14,6 +14,7 @@
 
 #include "hilbert/error.h"
 #include "models/store/checkpoint/safetensors.h"
+#include "models/store/checkpoint/tensor_file.h"
 
 namespace sparsereel::bench {
 

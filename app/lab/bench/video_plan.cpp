@@ -9,6 +9,7 @@
 #include "app/options/tiny_model.h"
 #include "models/request/fields.h"
 #include "models/request/sampling.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/weights/device.h"
 

@@ -1,13 +1,8 @@
-// Looks families up, and fills in what their rows say of every checkpoint alike.
 #include "models/store/checkpoint/family.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
-
-#include "models/request/sampling.h"
-#include "models/store/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 namespace {
@@ -51,19 +46,6 @@ const Family* find_family(std::string_view pipeline_class) {
     if (family.pipeline_class == pipeline_class || std::ranges::count(family.other_classes, pipeline_class) > 0)
       return &family;
   return nullptr;
-}
-
-ModelSpec describe(const Checkpoint& checkpoint) {
-  const Family& family = *find_family(checkpoint.pipeline_class());
-  ModelSpec spec = family.describe(checkpoint);
-  spec.transformer_class = checkpoint.component_class(spec.experts.front().role);
-  spec.samplers = family.samplers;
-  spec.prompt = family.prompt;
-  spec.defaults.sampler = checkpoint.component_class("scheduler");
-  std::string file;
-  const nlohmann::json scheduler = checkpoint.config("scheduler", &file);
-  spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
-  return spec;
 }
 
 std::vector<std::string> architecture_keys() {

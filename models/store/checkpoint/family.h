@@ -14,9 +14,12 @@
 
 #include "hilbert/error.h"
 #include "models/request/spec.h"
-#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/name_map.h"
+#include "models/store/checkpoint/stored_weights.h"
 
 namespace sparsereel::models {
+
+class Checkpoint;
 
 /// Sizes that a component's config says and its tensors show: {"num_layers", 30}. What they do not show is left out.
 using Sizes = std::map<std::string, int64_t>;
@@ -85,9 +88,6 @@ std::vector<Family> published_families();
 
 /// The family of a pipeline class; nullptr where it is not supported.
 const Family* find_family(std::string_view pipeline_class);
-
-/// What the checkpoint's family says of it.
-ModelSpec describe(const Checkpoint& checkpoint);
 
 /// What an architecture that stands for a checkpoint may hold (Checkpoint::with_random_weights), of all families:
 /// components and scalars, each once.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/component.h"
 
 namespace sparsereel::models {
 

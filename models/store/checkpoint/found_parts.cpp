@@ -10,7 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/files/config_fields.h"
-#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/component.h"
 #include "models/store/checkpoint/expert_name.h"
 #include "models/store/checkpoint/expert_partner.h"
 #include "models/store/checkpoint/lora_names.h"

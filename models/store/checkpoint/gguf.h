@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "models/store/checkpoint/tensor_file.h"
+#include "models/store/checkpoint/tensor_list.h"
 
 namespace sparsereel::models {
 

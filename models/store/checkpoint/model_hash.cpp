@@ -1,8 +1,9 @@
 // Feeds configs and weight headers to SHA-256.
 #include "models/store/checkpoint/model_hash.h"
 
+#include "models/files/sha256.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
-#include "models/store/checkpoint/part_files.h"
 
 namespace sparsereel::models {
 namespace {
@@ -20,8 +21,7 @@ void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
   add(hash, sha256_of_file(file_of(*place)));
 }
 
-}  // namespace
-
+/// A file's size and header.
 void add_header(Sha256& hash, const TensorFile& file) {
   add(hash, std::to_string(std::filesystem::file_size(file.path())));
   for (const TensorEntry& entry : file.entries()) {
@@ -31,6 +31,25 @@ void add_header(Sha256& hash, const TensorFile& file) {
     for (const int64_t stride : entry.strides) line += " / " + std::to_string(stride);
     add(hash, line);
   }
+}
+
+constexpr uint64_t kMostElements = 1 << 15;  // six rows of 5120, as a block's modulation has
+
+bool is_small(const TensorEntry& entry) {
+  return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
+}
+
+}  // namespace
+
+std::string weights_hash(const Component& component) {
+  Sha256 hash;
+  for (const auto& file : component.files) add_header(hash, *file);
+  for (const auto& [tensor, place] : component.tensors) {
+    if (!is_small(*place.second)) continue;
+    const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
+    hash.update(data.data(), data.size());
+  }
+  return hash.hex();
 }
 
 std::string model_hash(const Checkpoint& checkpoint) {

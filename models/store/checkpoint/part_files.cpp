@@ -5,22 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "models/files/sha256.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/format_name.h"
 #include "models/store/checkpoint/model_hash.h"
 
 namespace sparsereel::models {
-namespace {
-
-constexpr uint64_t kMostElements = 1 << 15;  // six rows of 5120, as a block's modulation has
-
-bool is_small(const TensorEntry& entry) {
-  return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
-}
-
-}  // namespace
-
 std::string types_of(const TensorTable& tensors) {
   std::map<std::string, int64_t> counts;
   for (const auto& [tensor, place] : tensors)
@@ -32,17 +22,6 @@ std::string types_of(const TensorTable& tensors) {
   std::string text;
   for (const auto& [count, type] : types) text += (text.empty() ? "" : ", ") + type + " " + std::to_string(-count);
   return text;
-}
-
-std::string weights_hash(const Component& component) {
-  Sha256 hash;
-  for (const auto& file : component.files) add_header(hash, *file);
-  for (const auto& [tensor, place] : component.tensors) {
-    if (!is_small(*place.second)) continue;
-    const std::span<const std::byte> data = component.files[place.first]->covered(*place.second);
-    hash.update(data.data(), data.size());
-  }
-  return hash.hex();
 }
 
 std::vector<PartFile> part_files(const Checkpoint& checkpoint) {

@@ -26,10 +26,6 @@ std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 /// How many tensors are stored in which way, the most frequent first: "F8_E4M3 with scales 406, F16 689".
 std::string types_of(const TensorTable& tensors);
 
-/// SHA-256 over names, types, shapes and places of all tensors of its files, and over the content of the small ones: of
-/// one dimension, or of at most 2^15 elements (biases, norms, modulation). Files of one format have equal headers.
-std::string weights_hash(const Component& component);
-
 /// By role: "path", "bytes", "format", as reports show them; and "name", "bytes", "sha256", as recipes know them.
 nlohmann::json shown(const std::vector<PartFile>& files);
 nlohmann::json remembered(const std::vector<PartFile>& files);

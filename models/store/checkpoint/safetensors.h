@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/files/atomic_file.h"
-#include "models/store/checkpoint/tensor_file.h"
+#include "models/store/checkpoint/tensor_list.h"
 
 namespace sparsereel::models {
 

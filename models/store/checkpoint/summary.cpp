@@ -6,6 +6,7 @@
 
 #include "models/files/json_text.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 
 namespace sparsereel::models {

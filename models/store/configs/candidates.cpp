@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/expert_partner.h"
 #include "models/store/configs/expert_pairs.h"
 #include "models/store/configs/part_choice.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 
 namespace sparsereel::models {
 

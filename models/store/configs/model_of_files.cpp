@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/found_parts.h"
 #include "models/store/checkpoint/model_tree.h"

@@ -33,12 +33,6 @@ uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
 /// Whether any of its weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);
 
-enum class Residence {
-  device,  // all layers, throughout
-  host,    // in page-locked memory; a GPU holds two layers at a time, one of which computes while the other is copied
-  file,    // one layer at a time, read anew for each visit: for what runs once and need not stay in memory
-};
-
 class LayerWeights {
  public:
   virtual ~LayerWeights() = default;
@@ -46,10 +40,5 @@ class LayerWeights {
   /// it for the layers in turn: any other order is right, but waits, unless it is the first one over and over.
   virtual void visit(size_t layer) = 0;
 };
-
-/// Layers may differ in their shapes and dtypes. What does not fit is for the reader's check_complete(), which runs
-/// here for `file`, whenever the last layer was read.
-std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
-                                          Residence residence);
 
 }  // namespace sparsereel::models

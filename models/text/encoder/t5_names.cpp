@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/store/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/tokenizer_place.h"
 #include "models/text/encoder/t5_config.h"
 
 namespace sparsereel::models {

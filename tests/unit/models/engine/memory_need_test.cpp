@@ -9,6 +9,8 @@
 
 #include "models/engine/components.h"
 #include "models/files/json_text.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/checkpoint/lora.h"
 #include "models/store/configs/config_file.h"

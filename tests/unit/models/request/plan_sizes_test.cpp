@@ -9,6 +9,8 @@
 #include "models/engine/frames.h"
 #include "models/request/frame_count.h"
 #include "models/request/plan.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/configs/config_file.h"
 #include "tests/support/temporary_folder.h"

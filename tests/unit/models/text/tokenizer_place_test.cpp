@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/store/checkpoint/safetensors.h"
+#include "models/store/checkpoint/tensor_file.h"
 #include "models/text/gguf_tokenizer.h"
 #include "models/text/tokenizer.h"
 #include "tests/support/temporary_folder.h"

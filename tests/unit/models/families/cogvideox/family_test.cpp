@@ -4,6 +4,8 @@
 
 #include "hilbert/error.h"
 #include "models/request/plan.h"
+#include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 
 namespace sparsereel::models {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -9,6 +9,7 @@
 #include "models/families/wan/vae_config.h"
 #include "models/samplers/flow_config.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "models/files/json_text.h"
+#include "models/store/checkpoint/tensor_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

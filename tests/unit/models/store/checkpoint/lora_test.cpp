@@ -9,6 +9,7 @@
 #include <functional>
 #include <utility>
 
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/expert_name.h"
 #include "models/store/checkpoint/lora_names.h"
 #include "models/store/checkpoint/safetensors.h"

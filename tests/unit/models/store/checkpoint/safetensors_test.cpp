@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "models/files/json_text.h"
+#include "models/store/checkpoint/tensor_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

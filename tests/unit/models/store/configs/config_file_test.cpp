@@ -15,6 +15,7 @@
 #include "models/families/wan/family.h"
 #include "models/request/cache_rule.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/family.h"
 #include "models/store/configs/data_folder.h"
 #include "tests/fuzz/yaml_target.h"

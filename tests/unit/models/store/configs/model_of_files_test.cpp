@@ -10,6 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/families/wan/family.h"
+#include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/family.h"
 #include "tests/support/temporary_folder.h"
 

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "models/layers/linear.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/lora.h"
 #include "models/store/checkpoint/moved_rows.h"
 #include "models/store/checkpoint/safetensors.h"

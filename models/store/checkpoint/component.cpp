@@ -1,0 +1,135 @@
+// Whose weights the files' tensors are, and under which names.
+#include "models/store/checkpoint/component.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/quantization.h"
+#include "models/store/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/wrapped_name.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// A file's names without wrappers, and where each tensor lies.
+using BareTensors = std::vector<std::pair<std::string, TensorTable::mapped_type>>;
+
+BareTensors bare_tensors(const TensorTable& tensors) {
+  BareTensors bare;
+  for (const auto& [name, place] : tensors) bare.emplace_back(without_wrappers(name), place);
+  return bare;
+}
+
+/// The part's prefixes with which names begin, one behind another. At each place the first one that is there counts:
+/// the others are another component's.
+std::string prefix_of(const BareTensors& stored, const Part& part) {
+  std::vector<std::string> prefixes = {part.role + "."};
+  prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
+  std::string all;
+  for (size_t i = 0; i < kMostPrefixes; ++i) {
+    const auto is_there = [&](const std::string& prefix) {
+      const std::string longer = all + prefix;
+      return std::ranges::any_of(stored, [&](const auto& tensor) { return tensor.first.starts_with(longer); });
+    };
+    const auto found = std::ranges::find_if(prefixes, is_there);
+    if (found == prefixes.end()) break;
+    all += *found;
+  }
+  return all;
+}
+
+/// The first of the maps that know most names of the file; null where the names are diffusers'.
+const NameMap* map_of(const BareTensors& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
+  const auto known = [&](const NameMap& map) {
+    return std::ranges::count_if(stored, [&](const auto& tensor) {
+      if (!tensor.first.starts_with(prefix)) return false;
+      const std::string bare = tensor.first.substr(prefix.size());
+      return map.first(bare) != bare;
+    });
+  };
+  const auto most = std::ranges::max_element(maps, {}, known);
+  return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
+}
+
+/// What a layer has of a stored tensor. A single number for all rows, and what speaks of them, is each layer's.
+const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
+  if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
+  const auto part = part_of(*stored, *rows);
+  if (!part) return stored;  // of another shape than any layer's: reading says so
+  return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
+}
+
+void add_tensor(Component& component, const std::string& name, size_t file, const TensorEntry* entry) {
+  const auto [other, is_new] = component.tensors.emplace(name, std::pair(file, entry));
+  if (!is_new)
+    throw bad_file(component.origin,
+                   in_quotes(other->second.second->name) + " and " + in_quotes(entry->name) + " are one tensor",
+                   "export the file again under the names of one program");
+}
+
+void rename_last_block(Component& component, const NameMap::Pairs& pairs) {
+  for (const auto& [usual, other] : pairs) {
+    const int64_t last = count_blocks(component.tensors, usual.substr(0, usual.find('*'))) - 1;
+    const auto of_last = [&](std::string name) { return name.replace(name.find('*'), 1, std::to_string(last)); };
+    const NameMap names({{of_last(usual), of_last(other)}});
+    const TensorTable tensors = std::exchange(component.tensors, {});
+    for (const auto& [name, place] : tensors) add_tensor(component, names.second(name), place.first, place.second);
+  }
+}
+
+void name_tensors(Component& component, const StoredWeights& weights, const Part& part) {
+  const StoredNames& names = part.names;
+  const BareTensors stored = bare_tensors(weights.tensors);
+  component.origin = weights.origin;
+  component.files = weights.files;
+  component.prefix = prefix_of(stored, part);
+  component.names = map_of(stored, component.prefix, names.others);
+  for (const auto& [name, place] : stored) {
+    if (!name.starts_with(component.prefix)) continue;
+    const std::string bare = name.substr(component.prefix.size());
+    if (std::ranges::count(names.no_weights, bare) > 0) continue;
+    if (component.names == nullptr) {
+      add_tensor(component, bare, place.first, place.second);
+      continue;
+    }
+    for (const PlacedName& layer : component.names->placed_firsts(bare))
+      add_tensor(component, layer.name, place.first, entry_of(component, place.second, layer.rows));
+  }
+  if (component.names != nullptr) rename_last_block(component, names.of_last_block);
+}
+
+}  // namespace
+
+uint64_t Component::parameter_count() const {
+  uint64_t count = 0;
+  for (const auto& [tensor, place] : tensors) count += place.second->elements();
+  return count;
+}
+
+uint64_t Component::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [tensor, place] : tensors) sum += place.second->bytes;
+  return sum;
+}
+
+void Component::check_whole() const {
+  for (const auto& file : files) file->check_whole();
+  for (const auto& [tensor, added] : deltas)
+    for (const WeightDelta& delta : added) delta.file->check_whole();
+}
+
+std::string Component::name_in_file(const std::string& name) const {
+  if (const auto found = tensors.find(name); found != tensors.end()) return found->second.second->name;
+  return prefix + (names == nullptr ? name : names->second(name));
+}
+
+Component component_of(const StoredWeights& weights, const Part& part) {
+  Component component;
+  component.class_name = part.classes.front();
+  name_tensors(component, weights, part);
+  return component;
+}
+
+}  // namespace sparsereel::models

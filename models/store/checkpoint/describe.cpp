@@ -1,0 +1,25 @@
+// Fills in what the families' rows say of every checkpoint alike.
+#include "models/store/checkpoint/describe.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "models/request/sampling.h"
+#include "models/store/checkpoint/family.h"
+
+namespace sparsereel::models {
+
+ModelSpec describe(const Checkpoint& checkpoint) {
+  const Family& family = *find_family(checkpoint.pipeline_class());
+  ModelSpec spec = family.describe(checkpoint);
+  spec.transformer_class = checkpoint.component_class(spec.experts.front().role);
+  spec.samplers = family.samplers;
+  spec.prompt = family.prompt;
+  spec.defaults.sampler = checkpoint.component_class("scheduler");
+  std::string file;
+  const nlohmann::json scheduler = checkpoint.config("scheduler", &file);
+  spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
+  return spec;
+}
+
+}  // namespace sparsereel::models
