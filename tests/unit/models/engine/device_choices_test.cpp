@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "models/store/checkpoint/family.h"
+#include "models/store/checkpoint/describe.h"
 #include "models/store/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 

@@ -7,8 +7,6 @@
 #include "models/request/sampling.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "models/store/checkpoint/describe.h"
-#include "models/store/checkpoint/family.h"
-#include "models/store/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
