@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/store/checkpoint/safetensors.h"
+#include "models/store/checkpoint/tensor_file.h"
 
 namespace sparsereel::app {
 

@@ -78,7 +78,7 @@ std::string list_remedy(const Need& need, double obtainable, const std::vector<s
   }
   const bool fits_without_cache = need.all - need.cache <= obtainable;
   return (loadings.empty() ? "" : "use " + list_of(loadings) + ", or ") +
-         std::string(fits_without_cache ? "turn the cache off (cache 0), or " : "") +
+         std::string(fits_without_cache ? "leave the cache out, or " : "") +
          "choose a smaller width or height, or fewer frames";
 }
 
