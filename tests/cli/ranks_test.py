@@ -112,7 +112,7 @@ class Ranks(SharedVideo):
 
     def kill_after_the_latents(self, *arguments):
         """Another rank, while rank 0 decodes."""
-        process = self.start('--gpus', 2, '--size', '1024x1024', '--frames', 17, *arguments, steps=1)
+        process = self.start('--gpus', 2, '--size', '512x512', '--frames', 17, *arguments, steps=1)
         child, = wait_for_children(process, 1)
         wait_until(lambda: list(self.folder.glob('*.latents.safetensors')), process)
         if not lives(child) or process.poll() is not None:

@@ -310,6 +310,7 @@ class Settings(CommandLineTest):
     VIDEO = ['-m', ROOT / 'assets' / 'tiny', '--size', '128x128', '--frames', 9, '--steps', 20, '--device', 'cpu', '--threads', 1]
     # At this size blocks are too few for sparse attention to come near.
     SEARCH = ['tune', *VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--times', 't.json', '--budget', '10m', '--quiet', '--json']
+    found = None  # report, profile and files of whole_search()
 
     def setUp(self):
         super().setUp()
@@ -319,12 +320,20 @@ class Settings(CommandLineTest):
     def search(self, *arguments):
         return json.loads(self.succeed(self.run_program(*self.SEARCH, *arguments)).stdout)
 
+    def whole_search(self):
+        """The report of the search for PSNR 29, whose profile is p.yaml then. It takes long and is always the same: the tests share one."""
+        if Settings.found is None:
+            report = self.search('--min-psnr', 29, '--heat-map', 'h.png')
+            Settings.found = report, (self.folder / 'p.yaml').read_text(), self.names()
+        (self.folder / 'p.yaml').write_text(Settings.found[1])
+        return Settings.found[0]
+
     def settings_of(self, profile='p.yaml'):
         flow = re.search(r'^settings: {(.*)}$', (self.folder / profile).read_text(), re.M).group(1)
         return dict(item.split(': ', 1) for item in flow.split(', '))
 
     def test_the_fastest_setting_that_keeps_the_floor_is_found_and_applied_whole(self):
-        report = self.search('--min-psnr', 29)
+        report = self.whole_search()
         tune, (best, *others) = report['tune'], report['tune']['rows']
         self.assertTrue(tune['complete'] and tune['passed'])
         self.assertEqual(best['what'], 'tuned')
@@ -332,7 +341,7 @@ class Settings(CommandLineTest):
         self.assertEqual({row['what'] for row in others}, {'near', 'balanced', 'fast', 'exact'})
         holding = [row for row in others if row['what'] == 'exact' or row['psnr'] >= 29]
         self.assertLess(best['denoise_seconds'], min(row['denoise_seconds'] for row in holding) / 1.1)
-        self.assertEqual(self.names(), ['one.txt', 'p.yaml', 't.json'])
+        self.assertEqual(self.found[2], ['one.txt', 'p.yaml', 't.json'])
         settings = self.settings_of()
         self.assertEqual(settings, tune['settings'])
         self.assertLessEqual({'attention', 'cache', 'weights'}, settings.keys())
@@ -361,7 +370,7 @@ class Settings(CommandLineTest):
         return {line.split(': ')[0]: line.split(': ', 1)[1].split(' # ') for line in lines if ' # ' in line}
 
     def test_config_shows_what_comes_from_a_profile(self):
-        self.search('--min-psnr', 29)
+        self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'q.yaml').write_text(re.sub('settings: {.*}', 'settings: {attention: sparse, topk: 0.25, dense_steps: 30%, cache: forecast:0.3, weights: auto}', text))
         (self.folder / 'c.yaml').write_text('profile: q.yaml\ntopk: 0.6\n')
@@ -426,13 +435,17 @@ class Settings(CommandLineTest):
         if settings['attention'] == 'sparse':
             self.assertEqual((settings['topk'], settings['dense_steps']), ('0.5', '2'))
 
-    def test_a_killed_search_goes_on_to_the_same_end(self):
-        whole = self.search('--min-psnr', 29)
+    def test_a_search_that_ran_out_of_time_and_then_was_killed_goes_on_to_the_same_end(self):
+        whole = self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'p.yaml').unlink()
-        process = subprocess.Popen([PROGRAM, *map(str, [*self.SEARCH, '--min-psnr', 29])], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', '4s')
+        self.assertIn('the same command again goes on', (result.stderr + result.stdout).replace('\n', ' '))
+        self.assertIn('p.yaml.search', self.names())
         state = self.folder / 'p.yaml.search'
-        wait_until(lambda: state.exists() and b'forecast' in state.read_bytes(), process, seconds=300)
+        before = state.read_bytes()
+        process = subprocess.Popen([PROGRAM, *map(str, [*self.SEARCH, '--min-psnr', 29])], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: state.exists() and state.read_bytes() != before and b'forecast' in state.read_bytes(), process, seconds=300)
         process.kill()
         process.wait()
         self.assertEqual(process.returncode, -signal.SIGKILL)
@@ -441,18 +454,12 @@ class Settings(CommandLineTest):
         self.assertLess(again['tune']['resumed_videos'], again['tune']['videos'])
         self.assertEqual(again['tune']['videos'], whole['tune']['videos'])
         self.assertEqual((self.folder / 'p.yaml').read_text(), text)
-
-    def test_a_search_that_ran_out_of_time_says_so_and_goes_on(self):
-        result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', '4s')
-        self.assertIn('the same command again goes on', (result.stderr + result.stdout).replace('\n', ' '))
-        self.assertIn('p.yaml.search', self.names())
-        self.assertGreater(self.search('--min-psnr', 29)['tune']['resumed_videos'], -1)
         self.assertNotIn('p.yaml.search', self.names())
 
     def test_a_heat_map_has_no_effect_beside_times(self):
-        report = self.search('--min-psnr', 29, '--heat-map', 'h.png')
+        report = self.whole_search()
         self.assertIn('--heat-map has no effect with --times, which has no times of single heads', report['warnings'])
-        self.assertNotIn('h.png', self.names())
+        self.assertNotIn('h.png', self.found[2])
 
     def test_its_own_times_and_heads(self):
         arguments = ['tune', *self.VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--size', '192x192', '--cache', 'forecast:0.2', '--topk', 0.5, '--dense-steps', 0, '--min-psnr', 5,
