@@ -55,6 +55,31 @@ __device__ void sum_cell(const uint8_t* record, int cell, int column, const floa
   }
 }
 
+/// Writes the means of a warp's block in int8; longest: of all rows of the record, as the bits of a float.
+template <int D>
+__device__ void write_means(const float (&mean)[Lanes<D>::kSteps][Lanes<D>::kColumns][4], const MeanWarp& at,
+                            float scale, float inverse, uint8_t* out, int& longest) {
+  using L = Lanes<D>;
+#pragma unroll
+  for (int step = 0; step < L::kSteps; ++step) {
+    const int cell = L::cell(step, at.lane);
+    int square = 0;
+#pragma unroll
+    for (int i = 0; i < L::kColumns; ++i) {
+      uint32_t word = 0;
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        word |= (static_cast<uint32_t>(__float2int_rn(mean[step][i][c] * inverse)) & 0xFFU) << 8 * c;
+      square = __dp4a(static_cast<int>(word), static_cast<int>(word), square);
+      *reinterpret_cast<uint32_t*>(out + record_offset<D>(mean_key(at.warp, cell), L::column(i, at.lane))) = word;
+    }
+#pragma unroll
+    for (int lanes = L::kRowLanes / 2; lanes > 0; lanes /= 2) square += __shfl_xor_sync(~0U, square, lanes);
+    const float length = sqrtf(static_cast<float>(square)) * scale;
+    if (at.lane % L::kRowLanes == 0) atomicMax(&longest, __float_as_int(length));
+  }
+}
+
 template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
     means_of_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
@@ -102,25 +127,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   most = fmaxf(fmaxf(largest[group], largest[4 + group]), fmaxf(largest[8 + group], largest[12 + group]));
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = 1.0F / scale;
   if (at.warp < 4 && at.lane == 0) buffers.k_scale[at.to(sizes) * kKeyGroups + group] = scale;
-  uint8_t* out = buffers.k + at.to(sizes) * kRecord * D;
-#pragma unroll
-  for (int step = 0; step < L::kSteps; ++step) {
-    const int cell = L::cell(step, at.lane);
-    int square = 0;
-#pragma unroll
-    for (int i = 0; i < L::kColumns; ++i) {
-      uint32_t word = 0;
-#pragma unroll
-      for (int c = 0; c < 4; ++c)
-        word |= (static_cast<uint32_t>(__float2int_rn(mean[step][i][c] * inverse)) & 0xFFU) << 8 * c;
-      square = __dp4a(static_cast<int>(word), static_cast<int>(word), square);
-      *reinterpret_cast<uint32_t*>(out + record_offset<D>(mean_key(at.warp, cell), L::column(i, at.lane))) = word;
-    }
-#pragma unroll
-    for (int lanes = L::kRowLanes / 2; lanes > 0; lanes /= 2) square += __shfl_xor_sync(~0U, square, lanes);
-    const float length = sqrtf(static_cast<float>(square)) * scale;
-    if (at.lane % L::kRowLanes == 0) atomicMax(&longest, __float_as_int(length));
-  }
+  write_means<D>(mean, at, scale, inverse, buffers.k + at.to(sizes) * kRecord * D, longest);
   __syncthreads();
   if (threadIdx.x == 0) atomicMax(reinterpret_cast<int*>(buffers.longest) + sizes.batch_heads + at.bk, longest);
 }

@@ -18,6 +18,26 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return (steps == RowSteps::norm ? 7 : slow ? 5 : 6) - (D == 128 ? 1 : 0);
 }
 
+/// Loads a thread's part of some queries, and what the prologue needs for them.
+template <typename T, int D, RowSteps kSteps, int kCount, typename TokenOf>
+__device__ void load_queries(const Rows<T>& rows, const RowPrologue<D, kSteps>& prologue, const TokenOf& token_of,
+                             Packed<T> (&raw)[kCount], TokenPart (&parts)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    raw[i] = rows.load(token_of(i));
+    if constexpr (kSteps != RowSteps::none) parts[i] = prologue.load(token_of(i));
+  }
+}
+
+/// The product of a query with the mean key, whose part of this thread is at `mean`.
+template <int D>
+__device__ float dot_with(const float (&x)[kLaneElements], const float* mean) {
+  float dot = 0;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) dot += x[i] * mean[i];
+  return row_sum<D>(dot);
+}
+
 template <typename T, int D, RowSteps kSteps, bool kMore>
 __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
@@ -46,11 +66,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     float cell[kLaneElements];
     Packed<T> raw[Thread::kTogether];
     TokenPart parts[Thread::kTogether];
-#pragma unroll
-    for (int i = 0; i < Thread::kTogether; ++i) {
-      raw[i] = rows.load(token_of(i));
-      if constexpr (kSteps != RowSteps::none) parts[i] = prologue.load(token_of(i));
-    }
+    load_queries(rows, prologue, token_of, raw, parts);
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
       const int row = thread.row(first + i), token = thread.block * kRecord + row;  // past the end: the last query's
@@ -67,11 +83,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
       square = fmaxf(square, static_cast<float>(square_of(packed)) * scale * scale);
       if (column == 0) scales[row] = row < left ? scale * to_log2 : 0.0F;
       if (kMore && buffers.q_dot_mean != nullptr) {
-        float dot = 0;
-#pragma unroll
-        for (int i = 0; i < kLaneElements; ++i)
-          dot += x[i] * buffers.key_mean[static_cast<int64_t>(bk) * D + column + i];
-        dot = row_sum<D>(dot) * p.scale;
+        const float dot = dot_with<D>(x, buffers.key_mean + static_cast<int64_t>(bk) * D + column) * p.scale;
         if (column == 0 && row < left) buffers.q_dot_mean[static_cast<int64_t>(bh) * p.queries + token] = dot;
       }
       if (buffers.q_mean != nullptr) {
