@@ -3,15 +3,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "models/layers/parameters.h"
 #include "models/store/checkpoint/checkpoint.h"
+#include "models/store/weights/delta_reader.h"
+#include "models/store/weights/load_plan.h"
 #include "models/store/weights/tensor_source.h"
-#include "models/store/weights/upload.h"
 
 namespace sparsereel::models {
 
@@ -64,36 +64,25 @@ class WeightReader {
   at::ScalarType dtype() const { return format_.dtype; }
 
  private:
-  struct Addend;  // a WeightDelta on the device, in fp32
-
-  at::Tensor read(const Parameter& parameter, at::ScalarType dtype);
-  /// One of the parameter's names.
-  at::Tensor read_named(const std::string& name, const Parameter& parameter, at::ScalarType dtype);
-  /// Nothing, after a note for check_complete(), where it is missing or does not fit.
-  std::optional<StoredTensor> find(const std::string& name, const Parameter& parameter);
-  bool is_stored_fp8(const Parameter& parameter) const;
-  /// How its rows lie in memory where it stays as the file has it until its products; empty: it does not.
-  std::vector<StoredRows> stored_rows(const Parameter& parameter) const;
-  void load_in_stored_order(at::Tensor& tensor, const Parameter& parameter);
-  void load_stored(at::Tensor& tensor, const Parameter& parameter, std::vector<StoredRows> layout);
-  void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
-  const std::vector<WeightDelta>& deltas_of(const std::string& name) const;
-  LowRank low_rank(const WeightDelta& delta);
-  /// Throws Error where deltas make numbers of packed rows NaN or Inf.
-  void check_sums(const at::Tensor& tensor, const Parameter& parameter);
-  at::Tensor row_scales(const std::string& name, int64_t rows);
-  at::Tensor in_fp32(const WeightDelta& delta, const TensorEntry* entry);
-  Addend addend(const WeightDelta& delta);
+  at::Tensor placeholder(const Parameter& parameter, at::ScalarType dtype) const;
+  bool note(const std::vector<StoredPart>& parts);
+  at::Tensor numbers(const std::vector<StoredPart>& parts, const Parameter& parameter, at::ScalarType dtype);
+  at::Tensor part_numbers(const StoredPart& part, const Parameter& parameter, at::ScalarType dtype);
   /// Returns the stored tensor in this shape, times the scale of its row (undefined: 1), plus the deltas.
-  at::Tensor merged(const StoredTensor& stored, const std::vector<int64_t>& shape, const at::Tensor& scales,
-                    const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
-  [[noreturn]] void blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
+  at::Tensor merged(const StoredPart& part, const std::vector<int64_t>& shape, const at::Tensor& scales,
+                    at::ScalarType dtype);
+  void load_quantized(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
+  void load_e4m3(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
+  void load_packed(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
+  /// Throws Error where deltas make numbers of packed rows NaN or Inf.
+  void check_sums(const at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
+  at::Tensor row_scales(const std::string& name, int64_t rows);
 
   const Component& component_;
   at::Device device_;
   WeightFormat format_;
   std::unique_ptr<TensorSource> source_;
-  Uploader uploader_;  // of deltas
+  DeltaReader deltas_;
   std::set<std::string> used_;
   std::vector<std::string> ignored_prefixes_;
   std::vector<std::string> missing_;
