@@ -7,6 +7,7 @@
 #include <limits>
 #include <sstream>
 
+#include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 #include "models/files/config_fields.h"
 #include "models/files/regular_file.h"

@@ -124,6 +124,65 @@ void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, co
   }
 }
 
+constexpr const char* kSparsity =
+    "share of all blocks that were not computed; dense layers, dense steps and text count as computed";
+constexpr const char* kMeansCost = "work on the means that stand for blocks, as a share of full attention's work";
+constexpr const char* kSpeedup = "full attention's time over this row's: 2 is twice as fast, below 1 is slower";
+
+/// A column of numbers, and what it means.
+Column explained(const char* name, const char* title, int digits, const char* meaning) {
+  return {.name = name, .title = title, .digits = digits, .meaning = meaning};
+}
+
+/// What a row of `bench quality` chooses beside its blocks.
+Columns choice_columns() {
+  return {{"profile", "profile"},
+          {.name = "mode", .title = "mode", .varying = true},
+          {.name = "selection_rows", .title = "rows", .varying = true},
+          {.name = "similarity", .title = "similarity", .varying = true},
+          {.name = "dense_steps", .title = "dense steps", .varying = true},
+          {.name = "token_order", .title = "order", .varying = true},
+          {.name = "cache", .title = "cache", .varying = true},
+          {.name = "weights", .title = "weights", .varying = true},
+          {.name = "computed_steps",
+           .title = "computed",
+           .digits = 3,
+           .varying = true,
+           .meaning = "steps that no cache replaced"},
+          {"computed_dense_steps", "", 3, Shown::in_csv}};
+}
+
+/// How near its videos and its attention are to full attention's.
+Columns nearness_columns() {
+  return {{"ssim", "SSIM", 4},
+          {"ms_ssim", "MS-SSIM", 4},
+          explained("rel_l1", "rel. L1", 3,
+                    "error of attention's calls, each against exact attention on the same inputs; lower is nearer"),
+          explained("predicted_error", "predicted", 3, "the same error as the selection of blocks predicts it")};
+}
+
+/// What it computes, and in which time.
+Columns cost_columns() {
+  Column means = explained("mean_share", "means' cost", 2, kMeansCost);
+  means.beside = "cell";
+  Column judge = explained("judge", "judge", 3, "prompts whose video the classifier calls right");
+  judge.text = judged_text;
+  return {
+      explained("sparsity", "sparsity", 3, kSparsity),
+      means,
+      {"step_ms", "ms a step", 4},
+      {"denoise_seconds", "denoising, s", 4},
+      {"full_step_ms", "", 4, Shown::in_csv},
+      {"full_denoise_seconds", "", 4, Shown::in_csv},
+      explained("speedup", "x full", 3, kSpeedup),
+      explained("beaten_by", "beaten by", 0, "the row that is nearest of those both faster and nearer than this one"),
+      judge,
+      {"kernel", "", 0, Shown::in_csv},
+      {"name", "", 0, Shown::in_csv},
+      {.name = "arithmetic", .title = "bits", .varying = true},
+      {"note", "note"}};
+}
+
 }  // namespace
 
 Columns attention_columns() {
@@ -191,74 +250,12 @@ void split_prepass(Rows& rows) {
 }
 
 Columns quality_columns() {
-  return joined(
-      {Columns{{.name = "preset", .title = "preset"}}, selection_columns(),
-       Columns{
-           {"profile", "profile"},
-           {.name = "mode", .title = "mode", .varying = true},
-           {.name = "selection_rows", .title = "rows", .varying = true},
-           {.name = "similarity", .title = "similarity", .varying = true},
-           {.name = "dense_steps", .title = "dense steps", .varying = true},
-           {.name = "token_order", .title = "order", .varying = true},
-           {.name = "cache", .title = "cache", .varying = true},
-           {.name = "weights", .title = "weights", .varying = true},
-           {.name = "computed_steps",
-            .title = "computed",
-            .digits = 3,
-            .varying = true,
-            .meaning = "steps that no cache replaced"},
-           {"computed_dense_steps", "", 3, Shown::in_csv},
-           {.name = "psnr",
-            .title = "PSNR dB",
-            .digits = 3,
-            .meaning =
-                "of the frames against full attention's from the same noise, mean over the prompts; higher is nearer"},
-           {.name = "psnr_lowest",
-            .title = "lowest",
-            .digits = 3,
-            .meaning = "PSNR of the prompt that came out worst"}},
-       difference_columns(),
-       Columns{
-           {"ssim", "SSIM", 4},
-           {"ms_ssim", "MS-SSIM", 4},
-           {.name = "rel_l1",
-            .title = "rel. L1",
-            .digits = 3,
-            .meaning = "error of attention's calls, each against exact attention on the same inputs; lower is nearer"},
-           {.name = "predicted_error",
-            .title = "predicted",
-            .digits = 3,
-            .meaning = "the same error as the selection of blocks predicts it"},
-           {.name = "sparsity",
-            .title = "sparsity",
-            .digits = 3,
-            .meaning =
-                "share of all blocks that were not computed; dense layers, dense steps and text count as computed"},
-           {.name = "mean_share",
-            .title = "means' cost",
-            .digits = 2,
-            .beside = "cell",
-            .meaning = "work on the means that stand for blocks, as a share of full attention's work"},
-           {"step_ms", "ms a step", 4},
-           {"denoise_seconds", "denoising, s", 4},
-           {"full_step_ms", "", 4, Shown::in_csv},
-           {"full_denoise_seconds", "", 4, Shown::in_csv},
-           {.name = "speedup",
-            .title = "x full",
-            .digits = 3,
-            .meaning = "full attention's time over this row's: 2 is twice as fast, below 1 is slower"},
-           {.name = "beaten_by",
-            .title = "beaten by",
-            .meaning = "the row that is nearest of those both faster and nearer than this one"},
-           {.name = "judge",
-            .title = "judge",
-            .digits = 3,
-            .text = judged_text,
-            .meaning = "prompts whose video the classifier calls right"},
-           {"kernel", "", 0, Shown::in_csv},
-           {"name", "", 0, Shown::in_csv},
-           {.name = "arithmetic", .title = "bits", .varying = true},
-           {"note", "note"}}});
+  return joined({Columns{{.name = "preset", .title = "preset"}}, selection_columns(), choice_columns(),
+                 Columns{explained("psnr", "PSNR dB", 3,
+                                   "of the frames against full attention's from the same noise, mean over the prompts; "
+                                   "higher is nearer"),
+                         explained("psnr_lowest", "lowest", 3, "PSNR of the prompt that came out worst")},
+                 difference_columns(), nearness_columns(), cost_columns()});
 }
 
 Row quality_row(const Combination& combination, const std::string& name) {
@@ -307,26 +304,13 @@ Columns stage_columns() {
        Columns{{"matmul_ms", "matmul", 3},
                {"attention_ms", "attention", 3},
                {"rest_ms", "rest", 3},
-               {.name = "speedup",
-                .title = "x full",
-                .digits = 3,
-                .meaning = "full attention's time over this row's: 2 is twice as fast, below 1 is slower"},
+               explained("speedup", "x full", 3, kSpeedup),
                {"video_seconds", "video, s", 3},
-               {.name = "sparsity",
-                .title = "sparsity",
-                .digits = 3,
-                .meaning =
-                    "share of all blocks that were not computed; dense layers, dense steps and text count as computed"},
-               {.name = "mean_share",
-                .title = "means",
-                .digits = 3,
-                .meaning = "work on the means that stand for blocks, as a share of full attention's work"},
+               explained("sparsity", "sparsity", 3, kSparsity),
+               explained("mean_share", "means", 3, kMeansCost),
                {"psnr", "PSNR dB", 3},
                {"ssim", "SSIM", 4},
-               {.name = "rel_l1",
-                .title = "rel. L1",
-                .digits = 3,
-                .meaning = "difference of the latents after these steps from full attention's"},
+               explained("rel_l1", "rel. L1", 3, "difference of the latents after these steps from full attention's"),
                {"peak_gib", "peak GiB", 3},
                {.name = "arithmetic", .title = "bits", .varying = true},
                {"kernel", "kernel"},
