@@ -93,6 +93,18 @@ void add(Texts& texts, const char* name, const std::optional<double>& value) {
   if (value) texts[name] = exact_text(*value);
 }
 
+/// Those by name. Throws Error for one that is a member's too, or the opened model's.
+void add_options(Texts& texts, const Texts& options) {
+  for (auto [name, value] : options) {
+    std::ranges::replace(name, '-', '_');
+    const models::Field* field = models::find_field(name);
+    if (field != nullptr && field->decides == models::Decides::pipeline)
+      throw bad_option(name, "is decided when the model is opened", "give it in ModelOptions");
+    if (!texts.emplace(name, value).second)
+      throw bad_option(name, "is given twice", "give it as a member or in options");
+  }
+}
+
 Texts texts_of(const VideoRequest& request) {
   Texts texts;
   add(texts, "prompt", request.prompt);
@@ -131,6 +143,7 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "vae_tiling", request.vae_tiling);
   add(texts, "preset", request.preset);
   add(texts, "profile", request.profile);
+  add_options(texts, request.options);
   return texts;
 }
 

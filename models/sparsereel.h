@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -113,6 +114,9 @@ struct VideoRequest {
   /// File of a profile that `sparsereel tune` made of this model, which stands for the preset; without effect beside
   /// attention full.
   std::string profile = {};
+  /// Any option of a video by the command line's long name, with _ or -, and its value as text: {{"cell", "32"}}. It
+  /// may not be set as a member too.
+  std::map<std::string, std::string> options = {};
 };
 
 /// Belongs to the caller: it outlives the TextToVideo that made it.

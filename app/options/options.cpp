@@ -18,6 +18,7 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/engine/device_choices.h"
+#include "models/request/asked_policy.h"
 #include "models/request/plan.h"
 #include "models/request/resolve.h"
 #include "models/store/checkpoint/checkpoint.h"

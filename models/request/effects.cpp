@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/request/asked_policy.h"
 #include "models/request/resolve.h"
 #include "models/request/sampling.h"
 

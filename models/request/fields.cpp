@@ -81,8 +81,16 @@ Field how_many_blocks(const attention::SelectionField& own) {
   return field(kHowMany[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
-auto of_all_heads(double attention::HeadPolicy::*member) {
-  return [member](const Plan& plan) { return only(shares_policy(plan), plan.attention_policy.defaults.*member); };
+/// Of all heads alike. Unset, it keeps the policy's default.
+template <typename Value>
+Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
+  const auto of_plan = [member](const Plan& plan) {
+    return only(shares_policy(plan), plan.attention_policy.defaults.*member);
+  };
+  row.choose = [asked, member](const Request& request, attention::Policy& policy) {
+    policy.defaults.*member = (request.*asked).value_or(policy.defaults.*member);
+  };
+  return field(asked, of_plan, std::move(row));
 }
 
 template <typename Policy, typename Value>
@@ -203,8 +211,8 @@ std::vector<Field> selection() {
              .idle = {Idle::every_block, Idle::in_fp32},
              .nothing = "8",
              .excludes = {{.other = "attention", .value = "16", .other_value = "quantized"}}}),
-      field(&Request::similarity, of_all_heads(&Head::similarity), {.name = "similarity", .idle = idle}),
-      field(&Request::pv_threshold, of_all_heads(&Head::pv_threshold), {.name = "pv_threshold", .idle = idle}),
+      head_field(&Request::similarity, &Head::similarity, {.name = "similarity", .idle = idle}),
+      head_field(&Request::pv_threshold, &Head::pv_threshold, {.name = "pv_threshold", .idle = idle}),
       field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
             {.name = "dense_steps", .idle = {Idle::every_block}}),
       field(&Request::dense_layers, of_dropping(&Policy::dense_layers),

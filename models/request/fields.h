@@ -93,6 +93,8 @@ struct Field {
   std::function<void(Request&, const Request& other)> copy = {};
   /// What a recipe says of it; null where it has no effect.
   std::function<nlohmann::json(const Plan&)> save = {};
+  /// Takes what the request asks for into its attention policy. Null: make_policy() knows how, or it is no part of it.
+  std::function<void(const Request&, attention::Policy&)> choose = {};
   /// Throws Error naming the field where a number is out of its range. Null: it has none.
   std::function<void(const Request&)> check = {};
 };

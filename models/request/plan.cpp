@@ -12,6 +12,7 @@
 #include "models/files/config_fields.h"
 #include "models/files/regular_file.h"
 #include "models/files/unicode.h"
+#include "models/request/asked_policy.h"
 #include "models/request/fields.h"
 #include "models/request/frame_count.h"
 #include "models/request/image_size.h"

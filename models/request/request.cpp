@@ -1,4 +1,4 @@
-// Names of the choices, and the policy that a request's block selection makes.
+// Names of the choices.
 #include "models/request/request.h"
 
 #include "hilbert/error.h"
@@ -35,43 +35,6 @@ ResizeRule parse_resize_rule(const std::string& text) {
   for (const auto rule : {ResizeRule::cover, ResizeRule::stretch})
     if (text == name(rule)) return rule;
   throw bad_option("resize", text + ": one of cover, stretch is needed", "use one of these");
-}
-
-namespace {
-
-bool bounds_errors(const Request& request) {
-  return request.error || request.block_error;
-}
-
-}  // namespace
-
-attention::Dropped dropped_of(const Request& request) {
-  const bool asks_for_means = bounds_errors(request) || request.ranking == attention::Ranking::error;
-  return request.dropped.value_or(asks_for_means ? attention::Dropped::mean : attention::Policy{}.dropped);
-}
-
-attention::Policy make_policy(const Request& request) {
-  using attention::Ranking, attention::Selection;
-  attention::Policy policy;
-  const bool bounded = bounds_errors(request);
-  policy.dropped = dropped_of(request);
-  policy.ranking = request.ranking.value_or(bounded ? Ranking::error : attention::usual_ranking(policy.dropped));
-  policy.cell = request.cell.value_or(policy.cell);
-  policy.arithmetic = request.arithmetic.value_or(policy.arithmetic);
-  attention::HeadPolicy& head = policy.defaults;
-  if (policy.ranking == Ranking::mass && needs_errors(head.selection)) head.selection = Selection::topk;
-  head.topk = attention::usual_topk(policy.dropped);
-  for (const attention::SelectionField& field : attention::kSelections) {
-    const auto& asked = request.*kHowMany[static_cast<size_t>(field.selection)];
-    if (!asked) continue;
-    head.selection = field.selection;
-    head.*field.value = *asked;
-  }
-  head.similarity = request.similarity.value_or(head.similarity);
-  head.pv_threshold = request.pv_threshold.value_or(head.pv_threshold);
-  policy.dense_layers = request.dense_layers.value_or(policy.dense_layers);
-  attention::validate(policy);
-  return policy;
 }
 
 }  // namespace sparsereel::models

@@ -6,6 +6,7 @@
 #include "hilbert/error.h"
 #include "models/files/regular_file.h"
 #include "models/files/sha256.h"
+#include "models/request/asked_policy.h"
 
 namespace sparsereel::models {
 namespace {

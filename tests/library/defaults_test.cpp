@@ -91,6 +91,23 @@ TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
               ElementsAre("profile " + file + " has no effect with attention full, which computes every block"));
 }
 
+TEST(LibraryDefaults, TakesAnyOptionOfAVideoByItsName) {
+  TextToVideo model(kModel, {.device = "cpu"});
+  VideoRequest member = small(), named = small();
+  member.token_order = "native", member.topk = 0.5;
+  named.options = {{"token-order", "native"}, {"topk", "0.5"}};
+  EXPECT_EQ(model.generate(named).pixels, model.generate(member).pixels);
+  const auto refused = [&](const std::map<std::string, std::string>& options) {
+    VideoRequest request = member;
+    request.options = options;
+    return failure_of([&] { model.generate(request); });
+  };
+  EXPECT_THAT(refused({{"topk", "0.3"}}).cause(), HasSubstr("topk is given twice"));
+  EXPECT_THAT(refused({{"dtype", "bf16"}}).cause(), HasSubstr("dtype is decided when the model is opened"));
+  EXPECT_THAT(refused({{"frmes", "5"}}).cause(), HasSubstr("frmes"));
+  EXPECT_THAT(refused({{"cell", "17"}}).cause(), HasSubstr("cell"));
+}
+
 TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
   const test::TemporaryFolder folder;
   const std::string place = folder.path().string();

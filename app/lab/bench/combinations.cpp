@@ -14,6 +14,7 @@
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 #include "hilbert/read_text.h"
+#include "models/request/asked_policy.h"
 #include "models/request/fields.h"
 #include "models/request/plan.h"
 #include "models/store/weights/device.h"

@@ -7,6 +7,7 @@
 
 #include "attention/call_policy.h"
 #include "hilbert/exact_text.h"
+#include "models/request/asked_policy.h"
 #include "models/request/request.h"
 
 namespace sparsereel::app::tuning {

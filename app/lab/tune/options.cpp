@@ -10,6 +10,7 @@
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 #include "hilbert/read_text.h"
+#include "models/request/asked_policy.h"
 
 namespace sparsereel::app::tuning {
 namespace {

@@ -1,5 +1,6 @@
 // Merging of option values: strength of sources, exclusive options, wrong values.
 #include "app/options/settings.h"
+#include "models/request/asked_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
