@@ -95,8 +95,9 @@ void add(Texts& texts, const char* name, const std::optional<double>& value) {
 
 /// Those by name. Throws Error for one that is a member's too, or the opened model's.
 void add_options(Texts& texts, const Texts& options) {
-  for (auto [name, value] : options) {
-    std::ranges::replace(name, '-', '_');
+  for (const auto& [given, value] : options) {
+    std::string name = given;
+    std::replace(name.begin(), name.end(), '-', '_');
     const models::Field* field = models::find_field(name);
     if (field != nullptr && field->decides == models::Decides::pipeline)
       throw bad_option(name, "is decided when the model is opened", "give it in ModelOptions");

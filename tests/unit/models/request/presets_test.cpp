@@ -8,6 +8,7 @@
 
 #include "app/options/settings.h"
 #include "hilbert/error.h"
+#include "models/request/asked_policy.h"
 #include "models/request/fields.h"
 #include "models/request/plan.h"
 
