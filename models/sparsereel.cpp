@@ -101,6 +101,7 @@ void add_options(Texts& texts, const Texts& options) {
     const models::Field* field = models::find_field(name);
     if (field != nullptr && field->decides == models::Decides::pipeline)
       throw bad_option(name, "is decided when the model is opened", "give it in ModelOptions");
+    if (name == "image" || name == "last_image") throw bad_option(name, "is a file", "give its pixels as a member");
     if (!texts.emplace(name, value).second)
       throw bad_option(name, "is given twice", "give it as a member or in options");
   }
@@ -244,7 +245,8 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
                            .last = picture_of(request.last_image, "last_image")};
   if (images.first) asked.image = "pixels";
   if (images.last) asked.last_image = "pixels";
-  if (images.first && !request.width && !request.height)
+  const Texts given = texts_of(request);
+  if (images.first && !given.contains("width") && !given.contains("height"))
     asked.image_size = {.height = request.image.height, .width = request.image.width};
   return images;
 }

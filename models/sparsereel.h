@@ -114,8 +114,8 @@ struct VideoRequest {
   /// File of a profile that `sparsereel tune` made of this model, which stands for the preset; without effect beside
   /// attention full.
   std::string profile = {};
-  /// Any option of a video by the command line's long name, with _ or -, and its value as text: {{"cell", "32"}}. It
-  /// may not be set as a member too.
+  /// Options of the video that have no member, or have one that is unset, by the command line's long names with _ or -:
+  /// {{"cell", "32"}}.
   std::map<std::string, std::string> options = {};
 };
 

@@ -194,7 +194,8 @@ std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
                                  FrameWriter::Text{.recipe = recipe, .caption = video.plan.prompt}, run);
 }
 
-/// The latents and checkpoints are what costs time: they stay on the disk until the video is there.
+/// Hands the frames to their writer. Latents and checkpoints, which cost time, stay on the disk until the video is
+/// there.
 class Job::Keeper final : public models::RunObserver {
  public:
   Keeper(Job& job, Video& video, Files& files, const std::function<bool()>& cancelled)

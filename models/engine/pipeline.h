@@ -56,9 +56,10 @@ class Pipeline {
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // its name
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  const std::string& model_hash() const;  // of checkpoint/model_hash.h, with the request's files: the LoRAs are no part
-  const std::string& lora_hash() const;   // hash_of() the LoRAs
-  const std::vector<PartFile>& part_files() const;  // of checkpoint/part_files.h
+  const std::string& model_hash()
+      const;  // of store/checkpoint/model_hash.h, with the request's files: the LoRAs are no part
+  const std::string& lora_hash() const;             // hash_of() the LoRAs
+  const std::vector<PartFile>& part_files() const;  // of store/checkpoint/part_files.h
   /// Checks the request against the checkpoint and the device and fills in what is unset. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values; also for a video, or weights, that
   /// cannot fit into memory. `decode`: as in Inputs. `ranks`: that make it together.

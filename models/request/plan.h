@@ -1,4 +1,4 @@
-// What is made of a request: every value settled, and what is impossible. No torch, and no tensors.
+// What is made of a request: every value settled, and what is impossible. This header needs no torch.
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,7 @@ class RunObserver {
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // by CheckpointTimes
   virtual void latents(const Outcome& /*outcome*/) {}            // they are final, and the outcome has no frames yet
   virtual void alone() {}  // of rank 0 of a group: the other ranks are of no matter from here on
-  virtual void warning(const std::string& /*text*/) {}  // as soon as it is known; the outcome has them all
+  virtual void warning(const std::string& /*text*/) {}  // after the stage or step that gave it; the outcome has all
   virtual FrameSink* frames() { return nullptr; }  // takes the frames as they are decoded; null: the outcome has them
 };
 
@@ -104,7 +104,7 @@ class Observers : public RunObserver {
   std::vector<RunObserver*> all_;
 };
 
-/// Of one video alone: neither the process's nor the pipeline's.
+/// Of one video: its ranks, who may cancel it, who hears of it.
 struct Run {
   // Whose ranks make the video together, each with a pipeline of its own and the same plan and inputs; null: this one
   // alone. Rank 0 alone keeps and checks latents, and has the frames. All decode, some rows each, but in tiles, which

@@ -1,6 +1,7 @@
 """Runs of a program that a loaded one forks (fork_server.cpp): what subprocess.run() returns, without the time that libraries take to load."""
 import array
 import atexit
+import contextlib
 import os
 import selectors
 import socket
@@ -29,6 +30,9 @@ def run_forked(command, folder, options):
         return None
     try:
         return server_of(command[0]).run(request, command, options.get('timeout', 300))
+    except BaseException:  # its next answer would be this run's
+        servers.pop(command[0]).close()
+        raise
     finally:
         lock.release()
 
@@ -80,7 +84,8 @@ class ForkServer:
         process = self.answer()
         written = read_all([out, err], end)
         if written is None:
-            os.kill(process, 9)
+            with contextlib.suppress(ProcessLookupError):  # it ended, and one that it started holds its pipe
+                os.kill(process, 9)
         status = os.waitstatus_to_exitcode(self.answer())
         if written is None:
             raise subprocess.TimeoutExpired(command, timeout)

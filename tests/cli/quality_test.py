@@ -232,7 +232,10 @@ class BenchQuality(CommandLineTest):
         self.assertIn('2 steps, seed 42, means over 1 prompt', lines[0])
         self.assertIn('full attention: ', lines[1])
         self.assertTrue(lines[3].startswith('| topk | dropped | select | PSNR dB | lowest | SSIM | sparsity | ms a step |'), lines[3])
-        self.assertEqual(len(lines), 5 + 2)
+        table, meanings = lines[3:7], lines[7:]
+        self.assertEqual([line[:2] for line in table], ['| '] + ['|-'] + 2 * ['| '])
+        self.assertEqual(meanings[0], '')
+        self.assertEqual([line[:line.index(':') + 1] for line in meanings[1:]], ['- PSNR dB:', '- lowest:', '- sparsity:', '- x full:'])
 
     def test_the_table_comes_before_what_is_drawn(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5', '--no-rel-l1']

@@ -129,7 +129,7 @@ constexpr const char* kSparsity =
 constexpr const char* kMeansCost = "work on the means that stand for blocks, as a share of full attention's work";
 constexpr const char* kSpeedup = "full attention's time over this row's: 2 is twice as fast, below 1 is slower";
 
-/// A column of numbers, and what it means.
+/// A column, and what it means.
 Column explained(const char* name, const char* title, int digits, const char* meaning) {
   return {.name = name, .title = title, .digits = digits, .meaning = meaning};
 }
