@@ -93,15 +93,14 @@ void add(Texts& texts, const char* name, const std::optional<double>& value) {
   if (value) texts[name] = exact_text(*value);
 }
 
-/// Those by name. Throws Error for one that is a member's too, or the opened model's.
+/// Those by name. Throws Error for one that is a member's too, the opened model's, or a file.
 void add_options(Texts& texts, const Texts& options) {
   for (const auto& [given, value] : options) {
     std::string name = given;
     std::replace(name.begin(), name.end(), '-', '_');
     const models::Field* field = models::find_field(name);
-    if (field != nullptr && field->decides == models::Decides::pipeline)
-      throw bad_option(name, "is decided when the model is opened", "give it in ModelOptions");
-    if (name == "image" || name == "last_image") throw bad_option(name, "is a file", "give its pixels as a member");
+    if (field != nullptr && (field->decides == models::Decides::pipeline || field->kind == models::ValueKind::file))
+      throw bad_option(name, "cannot be given by name", "give it in ModelOptions, or as a member");
     if (!texts.emplace(name, value).second)
       throw bad_option(name, "is given twice", "give it as a member or in options");
   }
@@ -245,8 +244,7 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
                            .last = picture_of(request.last_image, "last_image")};
   if (images.first) asked.image = "pixels";
   if (images.last) asked.last_image = "pixels";
-  const Texts given = texts_of(request);
-  if (images.first && !given.contains("width") && !given.contains("height"))
+  if (const Texts given = texts_of(request); images.first && !given.contains("width") && !given.contains("height"))
     asked.image_size = {.height = request.image.height, .width = request.image.width};
   return images;
 }

@@ -103,8 +103,8 @@ TEST(LibraryDefaults, TakesAnyOptionOfAVideoByItsName) {
     return failure_of([&] { model.generate(request); });
   };
   EXPECT_THAT(refused({{"topk", "0.3"}}).cause(), HasSubstr("topk is given twice"));
-  EXPECT_THAT(refused({{"dtype", "bf16"}}).cause(), HasSubstr("dtype is decided when the model is opened"));
-  EXPECT_THAT(refused({{"image", "a.png"}}).cause(), HasSubstr("image is a file"));
+  EXPECT_THAT(refused({{"dtype", "bf16"}}).cause(), HasSubstr("dtype cannot be given by name"));
+  EXPECT_THAT(refused({{"image", "a.png"}}).cause(), HasSubstr("image cannot be given by name"));
   EXPECT_THAT(refused({{"frmes", "5"}}).cause(), HasSubstr("frmes"));
   EXPECT_THAT(refused({{"cell", "17"}}).cause(), HasSubstr("cell"));
 }
