@@ -48,6 +48,7 @@ std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, Loa
   try {
     resolve_video(video, pipeline, files, ranks);
     if (ranks > 1) pipeline.check_ranks(video.plan, ranks);
+    pipeline.check_weights(!video.plan.image.empty());  // by their headers
     const OwnCheckpoint checkpoint = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
     if (checkpoint.state) video.resumed_at_step = checkpoint.state->step;
     return {};

@@ -1,6 +1,7 @@
 """`generate --dry-run`, `batch --dry-run`, and lengths in seconds: what would be made, without making it."""
 import json
 import os
+import shutil
 import unittest
 
 from support import MODEL, PROMPT, ROOT, CommandLineTest
@@ -74,6 +75,19 @@ class DryRun(CommandLineTest):
         self.fail_with(self.generate('--dry-run', '--frames', 30), 2, '--frames 30', 'use 25 or 32')
         self.fail_with(self.generate('--dry-run', '-o', 'none/clip.mp4'), 2, 'none')
         self.assertEqual(self.names(), [])
+
+    def test_weights_that_do_not_fit_are_the_runs_error(self):
+        model = self.folder / 'model'
+        shutil.copytree(MODEL, model)
+        config = model / 'vae' / 'config.json'
+        config.write_text(json.dumps({**json.loads(config.read_text()), 'latent_channels': 7}))
+        said, dry = (self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', *more) for more in ((), ('--dry-run',)))
+        self.assertEqual((said.returncode, dry.returncode), (2, 2), said.stderr + dry.stderr)
+        self.assertIn(said.stderr.splitlines()[0], dry.stderr)
+        (self.folder / 'set.txt').write_text(PROMPT + '\n')
+        of_set = self.run_program('batch', 'set.txt', '-o', 'out', '-m', model, '--device', 'cpu', '--dry-run')
+        self.assertEqual(of_set.returncode, 2, of_set.stdout + of_set.stderr)
+        self.assertEqual(self.names(), ['model', 'set.txt'])
 
     def test_a_config_may_ask_for_it(self):
         (self.folder / 'my.yaml').write_text('dry_run: true\nseconds: 1\n')

@@ -60,6 +60,8 @@ class Foresight {
     try {
       models::start_device(rows.front()->options.request.device);
       pipeline = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
+      pipeline->check_weights(
+          std::ranges::any_of(rows, [](const Video* row) { return !row->options.request.image.empty(); }));
     } catch (const Error& error) {
       for (Video* row : rows) row->fail(error);
       return;
