@@ -31,7 +31,8 @@ def run_forked(command, folder, options):
     try:
         return server_of(command[0]).run(request, command, options.get('timeout', 300))
     except BaseException:  # its next answer would be this run's
-        servers.pop(command[0]).close()
+        if command[0] in servers:
+            servers.pop(command[0]).close()
         raise
     finally:
         lock.release()
