@@ -262,7 +262,7 @@ void sum_manifests(const SetSettings& set, const BatchOptions& options, RunRepor
   show_status(options.status, report);
 }
 
-/// What is known of a run before any model is open.
+/// The rows that this process answers for, planned before any model is open.
 struct PlannedSet {
   Share share;
   std::vector<CardsOfAVideo> cards;  // empty: this process renders

@@ -128,7 +128,7 @@ std::string command_with(const Settings& settings, const fs::path& profile) {
   return command + " -p \"...\" --profile " + shell_quoted(profile);
 }
 
-/// What earlier runs of this search found. Adds a warning for each search with other settings beside it.
+/// Reads the results of earlier runs of this search. Adds a warning for each search with other settings beside it.
 tuning::OwnState find_own_state(TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   const auto new_head = [&](std::optional<double> topk) {
     attention::HeadPolicy head = untuned.attention_policy.defaults;

@@ -120,7 +120,7 @@ class CtaTiles {
     return sizes_.group.of(bh_);
   }
 
-  /// Of this head's keys.
+  /// Returns the pooled values of this head's keys.
   __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
     return of_keys + key_head() * sizes_.pooled_blocks * D;
   }

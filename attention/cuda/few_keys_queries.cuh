@@ -1,5 +1,5 @@
-// What a warp of few_keys.cu does with 16 queries: their scores with keys that lie in shared memory, and the outputs or
-// the weights that follow.
+// A warp of few_keys.cu takes 16 queries: it computes their scores with keys in shared memory, then their outputs or
+// their weights.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"

@@ -23,8 +23,6 @@ attention::Policy make_policy(const Request& request) {
   const bool bounded = bounds_errors(request);
   policy.dropped = dropped_of(request);
   policy.ranking = request.ranking.value_or(bounded ? Ranking::error : attention::usual_ranking(policy.dropped));
-  policy.cell = request.cell.value_or(policy.cell);
-  policy.arithmetic = request.arithmetic.value_or(policy.arithmetic);
   attention::HeadPolicy& head = policy.defaults;
   if (policy.ranking == Ranking::mass && needs_errors(head.selection)) head.selection = Selection::topk;
   head.topk = attention::usual_topk(policy.dropped);
@@ -36,7 +34,6 @@ attention::Policy make_policy(const Request& request) {
   }
   for (const Field& field : fields())
     if (field.choose) field.choose(request, policy);
-  policy.dense_layers = request.dense_layers.value_or(policy.dense_layers);
   attention::validate(policy);
   return policy;
 }

@@ -81,6 +81,14 @@ Field how_many_blocks(const attention::SelectionField& own) {
   return field(kHowMany[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
+/// Takes the value that is asked for into the policy. Where it is unset, the policy keeps its default.
+template <typename Owner, typename Value>
+auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
+  return [asked, member](const Request& request, attention::Policy& policy) {
+    policy.*member = (request.*asked).value_or(policy.*member);
+  };
+}
+
 /// Of all heads alike. Unset, it keeps the policy's default.
 template <typename Value>
 Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
@@ -194,13 +202,15 @@ std::vector<Field> selection() {
              .choices = {"error", "mass"},
              .idle = idle,
              .excludes = {{.other = "error", .value = "mass"}, {.other = "block_error", .value = "mass"}}}),
-      field(
-          &Request::cell,
-          [](const Plan& plan) {
-            const Policy& policy = plan.attention_policy;
-            return only(drops_blocks(plan.attention_mode) && policy.dropped == Dropped::mean, policy.cell);
-          },
-          {.name = "cell", .choices = {"16", "32", "64"}, .idle = {Idle::every_block, Idle::profile, Idle::no_means}}),
+      field(&Request::cell,
+            [](const Plan& plan) {
+              const Policy& policy = plan.attention_policy;
+              return only(drops_blocks(plan.attention_mode) && policy.dropped == Dropped::mean, policy.cell);
+            },
+            {.name = "cell",
+             .choices = {"16", "32", "64"},
+             .idle = {Idle::every_block, Idle::profile, Idle::no_means},
+             .choose = chosen(&Request::cell, &Policy::cell)}),
       field(&Request::arithmetic,
             [](const Plan& plan) {  // 8 bits go without saying
               const bool asked = drops_blocks(plan.attention_mode) && plan.device != "cpu";
@@ -210,13 +220,16 @@ std::vector<Field> selection() {
              .choices = {"8", "16"},
              .idle = {Idle::every_block, Idle::in_fp32},
              .nothing = "8",
-             .excludes = {{.other = "attention", .value = "16", .other_value = "quantized"}}}),
+             .excludes = {{.other = "attention", .value = "16", .other_value = "quantized"}},
+             .choose = chosen(&Request::arithmetic, &Policy::arithmetic)}),
       head_field(&Request::similarity, &Head::similarity, {.name = "similarity", .idle = idle}),
       head_field(&Request::pv_threshold, &Head::pv_threshold, {.name = "pv_threshold", .idle = idle}),
       field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
             {.name = "dense_steps", .idle = {Idle::every_block}}),
       field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
-            {.name = "dense_layers", .idle = {Idle::every_block}})};
+            {.name = "dense_layers",
+             .idle = {Idle::every_block},
+             .choose = chosen(&Request::dense_layers, &Policy::dense_layers)})};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }

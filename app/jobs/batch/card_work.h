@@ -1,4 +1,4 @@
-// What the process of one card does for a set: it renders the rows that cards.h hands out.
+// The work of one GPU's process in a set: it renders the rows that cards.h hands out.
 #pragma once
 
 #include <vector>

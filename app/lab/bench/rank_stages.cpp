@@ -45,7 +45,7 @@ models::Request request_of(const PipelinePlan& plan, const Combination& combinat
   return request;
 }
 
-/// What the steps of a video take.
+/// Measures the steps of a video, and the exchange between ranks in each.
 struct TimedSteps final : models::RunObserver {
   explicit TimedSteps(models::ExchangeMeter& ranks) : meter(ranks) {}
 

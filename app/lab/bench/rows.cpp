@@ -134,7 +134,7 @@ Column explained(const char* name, const char* title, int digits, const char* me
   return {.name = name, .title = title, .digits = digits, .meaning = meaning};
 }
 
-/// What a row of `bench quality` chooses beside its blocks.
+/// The columns of a row's choices in `bench quality`, the selection of blocks left out.
 Columns choice_columns() {
   return {{"profile", "profile"},
           {.name = "mode", .title = "mode", .varying = true},
@@ -152,7 +152,7 @@ Columns choice_columns() {
           {"computed_dense_steps", "", 3, Shown::in_csv}};
 }
 
-/// How near its videos and its attention are to full attention's.
+/// The columns that compare a row's videos and attention with full attention's.
 Columns nearness_columns() {
   return {{"ssim", "SSIM", 4},
           {"ms_ssim", "MS-SSIM", 4},
@@ -161,7 +161,7 @@ Columns nearness_columns() {
           explained("predicted_error", "predicted", 3, "the same error as the selection of blocks predicts it")};
 }
 
-/// What it computes, and in which time.
+/// The columns of a row's work and time.
 Columns cost_columns() {
   Column means = explained("mean_share", "means' cost", 2, kMeansCost);
   means.beside = "cell";
