@@ -46,7 +46,7 @@ class JobUser {
   virtual ~JobUser() = default;
   /// Who hears of the video: its stages ("image", "text" and "write" around those of the pipeline; each text is a step
   /// of "text"), steps and pieces. Frames, latents and checkpoints are the job's own.
-  virtual models::RunObserver& observer() { return nobody_; }
+  virtual models::RunObserver& observer() = 0;
   virtual void begin(const Video&) {}  // before its denoising
   virtual void warn(const Video&, const std::string& warning) = 0;
   virtual void kept_checkpoint(const Video&, int64_t /*step*/) {}
@@ -54,9 +54,6 @@ class JobUser {
   virtual void written(const Video&, const Made&) = 0;  // in the thread that writes; may throw as writing does
   virtual void done(const Video&) {}                    // after that
   virtual void failed(const Video&) {}                  // where others go on
-
- private:
-  models::RunObserver nobody_;
 };
 
 /// Why `part` failed, where that concerns its videos alone; nothing where it did not. What would fail for all videos,
