@@ -26,6 +26,7 @@
 #include "models/request/attention_run.h"
 #include "models/request/denoising_state.h"
 #include "models/request/images.h"
+#include "models/request/make_plan.h"
 #include "models/request/outcome.h"
 #include "models/request/run.h"
 #include "models/samplers/noise.h"

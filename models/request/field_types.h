@@ -11,7 +11,8 @@
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 #include "hilbert/read_text.h"
-#include "models/request/fields.h"
+#include "models/request/request.h"
+#include "models/request/value_kind.h"
 
 namespace sparsereel::models {
 

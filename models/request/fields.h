@@ -14,10 +14,9 @@
 
 #include "models/request/plan.h"
 #include "models/request/request.h"
+#include "models/request/value_kind.h"
 
 namespace sparsereel::models {
-
-enum class ValueKind { text, file, folder, loras, whole, number, numbers, size, seed, flag, choice };
 
 /// What a recipe has of an option: nothing, its value, or name and hash of its file.
 enum class InRecipe { nothing, value, file };

@@ -1,4 +1,4 @@
-// What is made of a request: every value settled, and what is impossible. This header needs no torch.
+// A video with every value settled: a request as one model makes it (make_plan.h). This header needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -52,21 +52,5 @@ struct Plan {
 
 /// The longest prompt and negative prompt: no text encoder reads a hundredth of it, and both travel with the video.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
-
-/// What the model alone decides of it: all but Plan's members of the pipeline and the attention's mode. Throws as
-/// Pipeline::resolve().
-Plan resolve_request(const Request& request, const ModelSpec& spec);
-
-/// Which images there are.
-struct GivenImages {
-  bool first = false, last = false;
-};
-
-/// Throws Error (field image or last_image) where the model cannot use them in a video of so many latent frames, or
-/// lacks one.
-void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
-
-/// What the run's sampler is made with.
-SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

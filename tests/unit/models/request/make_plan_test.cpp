@@ -1,5 +1,5 @@
 // What a request resolves to, beyond what the command line's tests show.
-#include "models/request/plan.h"
+#include "models/request/make_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

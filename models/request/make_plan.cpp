@@ -1,5 +1,5 @@
 // Sizes, steps and samplers of requests, and what is impossible for a model.
-#include "models/request/plan.h"
+#include "models/request/make_plan.h"
 
 #include <algorithm>
 #include <functional>
