@@ -1,5 +1,5 @@
 // Outputs in e4m3: with one scale a batch entry, that of its largest |v|. A weighted mean never exceeds that, and what
-// is smaller has e4m3's exponent: down to 1/28672 of it no precision is lost (attention/README.md says more).
+// is smaller has e4m3's exponent: down to 1/28672 of it no precision is lost (attention/docs/kernels.md says more).
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"

@@ -1,21 +1,23 @@
-"""Every command of README.md and app/README.md, as it stands there, on few small frames.
+"""Every command of the front page and of the pages of app/docs/, as it stands there, on few small frames; and the links of all pages.
 
-Left out: what says that it needs a GPU or a checkpoint, and the two scripts, which have tests of their own or are what runs this one.
+Left out: what says that it needs a GPU or a checkpoint, downloads, and the two scripts, which have tests of their own or are what runs this one.
 """
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 
 from support import PROGRAM, ROOT, CommandLineTest
 
 BUILD = Path(PROGRAM).parent
-PAGES = ('README.md', 'app/README.md', 'configs/README.md', 'attention/README.md', 'tests/bench/README.md')
+PAGES = sorted(str(path.relative_to(ROOT)) for folder in ('.', '.github', 'app', 'assets', 'attention', 'configs', 'tests')
+               for path in (ROOT / folder).glob('*.md' if folder in ('.', '.github') else '**/*.md'))
 SCRIPTS = ('./app/quickstart', './tests/run')
-NOT_HERE = re.compile(r'needs a GPU|needs a checkpoint|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report')
+NOT_HERE = re.compile(r'needs a GPU|needs a checkpoint|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
 # Stands in for build/sparsereel: weaker than the command line, stronger than a recipe or a model's own.
 SMALL = """#!/bin/bash
 words=1
@@ -26,6 +28,12 @@ case " $* " in
 esac
 exec PROGRAM "${@:1:words}" "${small[@]}" "${@:words+1}"
 """
+
+
+def anchors_of(page):
+    """The names of a page's headings in links, as GitHub makes them."""
+    text = re.sub(r'^```.*?^```$', '', page.read_text(), flags=re.M | re.S)
+    return {re.sub(r'[^\w -]', '', heading.lower()).strip().replace(' ', '-') for heading in re.findall(r'^#+ (.*)$', text, re.M)}
 
 
 class Readme(CommandLineTest):
@@ -58,41 +66,105 @@ class Readme(CommandLineTest):
         return commands
 
     def run_page(self, name, least):
+        """Runs the page's commands in its order. Returns what they wrote to stdout."""
         page = (ROOT / name).read_text()
         self.write_files_of(page)
         commands = self.commands_of(page)
         self.assertGreaterEqual(len(commands), least, commands)
         environment = {**os.environ, 'OMP_WAIT_POLICY': 'passive'}
+        shown = ''
         for command in commands:
             with self.subTest(command=command):
                 result = subprocess.run(['bash', '-c', command], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                shown += result.stdout
+        return shown
+
+    def code_of(self, name, language):
+        blocks = re.findall(rf'^```{language}\n(.*?)^```$', (ROOT / name).read_text(), re.M | re.S)
+        self.assertGreater(len(blocks), 0, name)
+        return blocks
 
     def test_front_page(self):
-        self.run_page('README.md', 6)
+        self.run_page('README.md', 4)
 
-    def test_page_of_the_program(self):
-        self.run_page('app/README.md', 25)
+    def test_page_of_videos(self):
+        self.run_page('app/docs/generate.md', 15)
         self.assertEqual((self.folder / 'same.mp4').read_bytes(), (self.folder / 'clip.mp4').read_bytes())
 
-    def test_pages_name_files_that_exist(self):
+    def test_page_of_models(self):
+        self.run_page('app/docs/models.md', 2)
+
+    def test_downloads_of_the_page_of_models_are_those_that_inspect_prints(self):
+        page = (ROOT / 'app/docs/models.md').read_text()
+        commands = set(re.findall(r'^hf download .*$', page, re.M))
+        self.assertGreater(len(commands), 20)
+        printed = [self.succeed(self.run_program('inspect', path)).stdout for path in sorted((ROOT / 'configs').glob('*.yaml'))]
+        self.assertEqual(commands - {line.strip() for text in printed for line in text.splitlines()}, set())
+
+    def test_page_of_settings(self):
+        self.run_page('app/docs/settings.md', 4)
+
+    def test_page_of_sets(self):
+        self.run_page('app/docs/batch.md', 5)
+
+    def test_page_of_several_gpus(self):
+        self.run_page('app/docs/gpus.md', 3)
+
+    def test_page_of_measuring_and_the_glossary_has_its_columns(self):
+        shown = self.run_page('app/docs/measure.md', 7)
+        heads = re.findall(r'^(\|[^\n]*\|)\n\|(?:[ :-]+\|)+$', shown, re.M)
+        self.assertGreater(len(heads), 4)
+        explained = re.findall(r'^\| ([^|]+) \|', (ROOT / 'app/docs/glossary.md').read_text(), re.M)
+        known = {word.strip('`') for entry in explained for word in entry.split('; ')}
+        titles = {re.sub(r'^\d+-step ', '', title.strip()) for line in heads for title in line.split('|') if title.strip()}
+        self.assertEqual(titles - known, set())
+
+    def test_page_of_the_library(self):
+        self.run_page('app/docs/library.md', 2)
+
+    def test_cpp_of_the_pages_compiles(self):
+        compiler = shutil.which(os.environ.get('CXX', 'g++'))
+        if compiler is None:
+            self.skipTest('no C++ compiler')
+        snippet, = self.code_of('app/docs/library.md', 'cpp')
+        whole = [*self.code_of('attention/README.md', 'cpp'), *self.code_of('attention/README.md', 'c')]
+        for source in (f'#include <sparsereel.h>\nint main() {{\n{snippet}}}\n', *whole):
+            command = [compiler, '-std=c++17', '-fsyntax-only', '-x', 'c++', f'-I{ROOT}/models', f'-I{ROOT}/attention/include', '-']
+            result = subprocess.run(command, input=source, capture_output=True, text=True)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_python_of_the_pages_runs(self):
+        library = BUILD / 'libsparsereel_attention.so'
+        if subprocess.run([sys.executable, '-c', 'import torch'], capture_output=True).returncode != 0 or not library.exists():
+            self.skipTest('no torch for Python, or no attention library')
+        environment = {**os.environ, 'SPARSEREEL_ATTENTION_LIBRARY': str(library), 'PYTHONPATH': str(ROOT / 'attention' / 'python')}
+        for name in ('app/docs/library.md', 'attention/README.md'):
+            for block in self.code_of(name, 'python'):
+                result = subprocess.run([sys.executable, '-c', block], cwd=self.folder, env=environment, capture_output=True, text=True)
+                self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_links_lead_to_files_and_headings_that_exist(self):
         for name in PAGES:
             page = ROOT / name
             prose = re.sub(r'^```.*?^```$', '', page.read_text(), flags=re.M | re.S)
-            for target in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', prose):
-                self.assertTrue((page.parent / target).exists(), f'{name}: {target}')
+            for target, heading in re.findall(r'\]\(([^)#:]*)(?:#([^):]*))?\)', prose):
+                with self.subTest(page=name, link=f'{target}#{heading}'):
+                    there = page.parent / target if target else page
+                    self.assertTrue(there.exists())
+                    if heading:
+                        self.assertIn(heading, anchors_of(there))
 
     def test_pages_name_paths_of_the_source_tree_that_exist(self):
         for name in PAGES:
             page = ROOT / name
             found = re.findall(r'(?<![\w/.-])(?:app|models|attention|hilbert|configs|assets|tests)/[\w./*-]+', page.read_text())
-            self.assertGreater(len(found), 0, name)
-            for path in {path.rstrip('./') for path in found if not path.startswith('configs/distill/')}:  # which is LightX2V's
+            for path in {path.rstrip('./') for path in found if not re.search('^configs/distill/|DIR|NAME', path)}:  # the first is LightX2V's
                 there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a program is named as it is built
                 self.assertTrue(there, f'{name}: {path}')
 
     def test_the_page_names_the_videos_of_its_prompt_set(self):
-        page = (ROOT / 'app/README.md').read_text()
+        page = (ROOT / 'app/docs/batch.md').read_text()
         self.write_files_of(page)
         shown = self.succeed(self.run_program('batch', 'prompts.csv', '-o', 'out', '--dry-run', '--json', '--device', 'cpu')).stdout
         self.assertIn(f"`{json.loads(shown)['videos'][0]['output']}`", page)
