@@ -1,6 +1,10 @@
-"""CONTRIBUTING.md: the usual changes each have a HOWTO, and every file and folder that it names exists."""
+"""CONTRIBUTING.md: the usual changes each have a HOWTO, and every file and folder that it names exists. And what tests/words refuses of pages."""
 import re
+import shutil
+import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 from support import ROOT
 
@@ -29,6 +33,43 @@ class Contributing(unittest.TestCase):
     def test_says_what_is_in_a_row_of_the_map(self):
         for folder in ('app', 'models', 'attention', 'hilbert'):
             self.assertIn(f'\n| `{folder}/` |', PAGE.read_text())
+
+
+class Words(unittest.TestCase):
+    def refused(self, page, text):
+        """What tests/words prints of a copy of the pages in which the text stands at the end of that page."""
+        listed = re.search(r"^caps='(.*?)'$", (ROOT / 'tests' / 'words').read_text(), re.M | re.S)[1]
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ('tests/words', *(line.split()[0] for line in listed.splitlines())):
+                copy = Path(folder, name)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, copy)
+            with open(Path(folder, page), 'a') as file:
+                file.write(text)
+            result = subprocess.run(['bash', 'tests/words'], cwd=folder, capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1 if result.stdout else 0, result.stderr)
+        return result.stdout
+
+    def test_takes_the_pages_as_they_are(self):
+        self.assertEqual(self.refused('README.md', ''), '')
+
+    def test_refuses_a_page_above_its_cap(self):
+        self.assertRegex(self.refused('app/docs/glossary.md', '\nword' * 300), r'above its cap.*\napp/docs/glossary.md: \d+ words')
+
+    def test_does_not_count_tables_code_and_pictures(self):
+        for text in ('\n| word | word |' * 300, '\n```' + '\nword' * 600 + '\n```\n', '\n![' + 'word ' * 600 + '](README.md)\n', ' `' + 'word ' * 600 + '`'):
+            self.assertEqual(self.refused('app/docs/glossary.md', text), '')
+
+    def test_refuses_a_page_without_a_cap(self):
+        self.assertIn('without a cap', self.refused('app/docs/new.md', 'word'))
+
+    def test_refuses_a_second_word_for_a_term(self):
+        for text, word in (('two cards', 'GPU'), ('| the denoiser |', 'transformer'), ('a rival', 'baseline'), ('Neighbours', 'neighbor'), ('quantised', 'quantize')):
+            with self.subTest(text):
+                self.assertIn(f'another word for {word}', self.refused('README.md', f'\n{text}\n'))
+
+    def test_leaves_code_alone(self):
+        self.assertEqual(self.refused('README.md', '\n`--judge rival.json`, ![](judge.png), [it](a/rival.md)\n```\ndenoiser\n```\n'), '')
 
 
 if __name__ == '__main__':
