@@ -155,6 +155,15 @@ class Readme(CommandLineTest):
                     if heading:
                         self.assertIn(heading, anchors_of(there))
 
+    def test_errors_of_the_page_of_troubleshooting_are_the_programs(self):
+        page = (ROOT / 'app/docs/troubleshooting.md').read_text()
+        sources = ''.join(path.read_text() for folder in ('app', 'models', 'hilbert') for path in sorted((ROOT / folder).glob('**/*.cpp')))
+        pieces = [piece.strip() for cell in re.findall(r'^\| ([^|]+) \|', page, re.M) for code in re.findall(r'`([^`]+)`', cell) for piece in code.split('...')]
+        pieces = [piece for piece in pieces if len(piece.split()) > 2]
+        self.assertGreater(len(pieces), 4)
+        for piece in pieces:
+            self.assertTrue(piece in sources, piece)  # not assertIn, which would print all sources
+
     def test_pages_name_paths_of_the_source_tree_that_exist(self):
         for name in PAGES:
             page = ROOT / name
