@@ -88,6 +88,16 @@ class Readme(CommandLineTest):
     def test_front_page(self):
         self.run_page('README.md', 4)
 
+    def test_figures_of_the_front_page_are_those_of_the_tables(self):
+        page, tables = ((ROOT / name).read_text() for name in ('README.md', 'tests/bench/README.md'))
+        known = set(re.findall(r'\d+(?:\.\d+)?', tables))
+        rows = [row for part in ('Speed', 'Quality') for row in re.findall(r'^\|.*\d.*\|$', re.search(rf'^## {part}\n(.*?)^## ', page, re.M | re.S)[1], re.M)]
+        self.assertEqual(len(rows), 9)
+        for row in rows:
+            seconds_or_decibels = [cell for cell in row.split('|')[2:] if re.fullmatch(r' \**\d+(\.\d+)?\** ', cell)]
+            self.assertGreater(len(seconds_or_decibels), 1, row)
+            self.assertEqual({cell.strip(' *') for cell in seconds_or_decibels} - known, set(), row)
+
     def test_page_of_videos(self):
         self.run_page('app/docs/generate.md', 15)
         self.assertEqual((self.folder / 'same.mp4').read_bytes(), (self.folder / 'clip.mp4').read_bytes())
