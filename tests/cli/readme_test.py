@@ -174,6 +174,12 @@ class Readme(CommandLineTest):
         for piece in pieces:
             self.assertTrue(piece in sources, piece)  # not assertIn, which would print all sources
 
+    def test_page_of_the_kernels_names_sources_that_exist(self):
+        found = set(re.findall(r'`(?:[\w/]*/)?([\w*]+\.(?:cu|cuh|h|cpp))`', (ROOT / 'attention/docs/kernels.md').read_text()))
+        self.assertGreater(len(found), 10)
+        for name in found:
+            self.assertTrue(any(next((ROOT / folder).rglob(name), None) for folder in ('attention', 'models')), name)
+
     def test_pages_name_paths_of_the_source_tree_that_exist(self):
         for name in PAGES:
             page = ROOT / name
