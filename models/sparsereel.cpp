@@ -251,6 +251,7 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
 
 /// What one call makes its video from.
 struct Resolved {
+  models::Request request;
   models::Plan plan;
   models::Images images;
   std::vector<std::string> warnings;
@@ -260,7 +261,7 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
                  int64_t ranks) {
   Resolved resolved;
   try {
-    models::Request asked = models::read_request(settings);
+    models::Request& asked = resolved.request = models::read_request(settings);
     asked.fps = settings.number("fps");
     std::optional<models::TunedProfile> profile = models::apply_profile(settings, asked);
     resolved.images = images_of(request, asked);
@@ -407,10 +408,9 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));
     auto config = models::find_model_config(configs, pipeline->spec());
-    auto ranks = pipelines.size() > 1 ? std::make_unique<models::RankThreads>(std::move(pipelines)) : nullptr;
     state_ = std::make_unique<State>();
     state_->pipeline = std::move(pipeline);
-    state_->ranks = std::move(ranks);
+    if (pipelines.size() > 1) state_->ranks = std::make_unique<models::RankThreads>(std::move(pipelines));
     state_->config = std::move(config).value_or(models::ModelConfig{.file = configs});
     keep_members(state_->config);
     state_->warnings = std::move(warnings);
@@ -431,13 +431,13 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
       const models::Settings settings = completed(settings_of(texts_of(request)), state_->config, pipeline.spec());
       const Resolved resolved = resolve(settings, request, pipeline, state_->ranks ? state_->ranks->size() : 1);
-      const models::Plan& plan = resolved.plan;
       std::vector<std::string> warnings = state_->warnings;
       warnings.insert(warnings.end(), resolved.warnings.begin(), resolved.warnings.end());
       const models::Inputs inputs = {.images = resolved.images, .keep_transformer = true};
-      models::Outcome made = state_->ranks ? state_->ranks->generate(plan, inputs, watcher.run())
-                                           : pipeline.generate(plan, inputs, watcher.run());
-      Video video = video_of(made, plan, pipeline.spec());
+      models::Outcome made = state_->ranks
+                                 ? state_->ranks->generate(resolved.request, resolved.plan, inputs, watcher.run())
+                                 : pipeline.generate(resolved.plan, inputs, watcher.run());
+      Video video = video_of(made, resolved.plan, pipeline.spec());
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;
     });

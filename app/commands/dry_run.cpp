@@ -6,7 +6,7 @@
 #include "app/jobs/dry_run.h"
 #include "app/jobs/outputs.h"
 #include "app/jobs/write.h"
-#include "app/ranks/world.h"
+#include "app/ranks/asked_ranks.h"
 #include "models/layers/cpu_threads.h"
 
 namespace sparsereel::app {

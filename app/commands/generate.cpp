@@ -21,7 +21,7 @@
 #include "app/jobs/used_files.h"
 #include "app/links.h"
 #include "app/options/several.h"
-#include "app/ranks/shared_video.h"
+#include "app/ranks/shared_model.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
 #include "models/engine/failure.h"

@@ -1,8 +1,7 @@
-// States as tensors of a safetensors file.
+// The parts of a state in a safetensors file, with a checksum.
 #include "app/jobs/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <bit>
@@ -14,6 +13,7 @@
 #include "app/jobs/report.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
+#include "models/engine/state_parts.h"
 #include "models/files/json_text.h"
 #include "models/request/denoising_state.h"
 #include "models/store/checkpoint/safetensors.h"
@@ -25,12 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKind = "checkpoint";                                            // in its name
 constexpr const char *kIdentity = "identity", *kRun = "run", *kChecksum = "checksum";  // of its metadata
-constexpr const char* kLatents = "latents";
-constexpr const char* kGenerator = "generator";
-constexpr const char* kHistory = "scheduler.";  // and the name that the sampler gives it
-constexpr const char* kCache = "cache.";        // and the name that the cache gives it
-constexpr const char* kBlocks = "attention.blocks";
-constexpr const char* kMeasured = "attention.measured";
 
 constexpr const char* kBeginAnew = "remove the file: the run then begins at its first step";
 
@@ -38,65 +32,6 @@ constexpr const char* kBeginAnew = "remove the file: the run then begins at its 
 std::string metadata_text(const models::TensorFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? "" : found->second;
-}
-
-at::Tensor tensor(const models::TensorFile& file, const models::TensorEntry& entry) {
-  at::Tensor copy = copy_of(file, entry);
-  if (copy.defined()) return copy;
-  throw bad_input("the tensor " + entry.name + " has a dtype that no checkpoint of ours has", kBeginAnew);
-}
-
-at::Tensor tensor(const models::TensorFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
-  const models::TensorEntry* entry = file.find(name);
-  at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
-  if (found.defined() && found.scalar_type() == dtype && found.dim() == rank) return found;
-  throw bad_input("the tensor " + name + " is missing or of another kind", kBeginAnew);
-}
-
-/// Of each layer in each step, [steps, layers, counts] and [steps, layers, measures].
-std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
-  const auto steps = static_cast<int64_t>(per_step.size());
-  const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
-  at::Tensor blocks = at::empty({steps, layers, std::ssize(attention::kStatisticsCounts)}, at::kLong);
-  at::Tensor measured = at::empty({steps, layers, std::ssize(attention::kStatisticsMeasures)}, at::kDouble);
-  auto* block = blocks.mutable_data_ptr<int64_t>();
-  auto* measure = measured.mutable_data_ptr<double>();
-  for (const std::vector<attention::Statistics>& step : per_step) {
-    for (const attention::Statistics& layer : step) {
-      for (const auto count : attention::kStatisticsCounts) *block++ = layer.*count;
-      for (const auto each : attention::kStatisticsMeasures) *measure++ = layer.*each;
-    }
-  }
-  return {blocks, measured};
-}
-
-std::vector<std::vector<attention::Statistics>> statistics(const models::TensorFile& file) {
-  const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
-  // A step without layers has no bytes in the file, so nothing but this check bounds the number of such steps.
-  const bool has_layers = blocks.size(0) == 0 || blocks.size(1) > 0;
-  if (blocks.size(2) != std::ssize(attention::kStatisticsCounts) ||
-      measured.size(2) != std::ssize(attention::kStatisticsMeasures) || blocks.size(0) != measured.size(0) ||
-      blocks.size(1) != measured.size(1) || !has_layers)
-    throw bad_input("the statistics of attention have an impossible shape", kBeginAnew);
-  const auto* block = blocks.const_data_ptr<int64_t>();
-  const auto* measure = measured.const_data_ptr<double>();
-  std::vector<std::vector<attention::Statistics>> per_step(static_cast<size_t>(blocks.size(0)));
-  for (std::vector<attention::Statistics>& step : per_step) {
-    step.resize(static_cast<size_t>(blocks.size(1)));
-    for (attention::Statistics& layer : step) {
-      for (const auto count : attention::kStatisticsCounts) layer.*count = *block++;
-      for (const auto each : attention::kStatisticsMeasures) layer.*each = *measure++;
-    }
-  }
-  return per_step;
-}
-
-/// Those whose names begin so, by the rest of their names.
-std::map<std::string, at::Tensor> tensors(const models::TensorFile& file, const std::string& beginning) {
-  std::map<std::string, at::Tensor> found;
-  for (const models::TensorEntry& entry : file.entries())
-    if (entry.name.starts_with(beginning)) found[entry.name.substr(beginning.size())] = tensor(file, entry);
-  return found;
 }
 
 uint64_t mix(uint64_t sum, uint64_t word) {
@@ -138,38 +73,27 @@ std::string checksum(const models::TensorFile& file) {
   return checksum(views, metadata_text(file, kRun));
 }
 
-/// Throws Error if the parts contradict each other, and c10::Error if libtorch refuses the generator's state.
-void check_consistency(const models::DenoisingState& state) {
-  const auto is_done = [&](int64_t step) { return step >= 0 && step < state.step; };
-  if (std::ssize(state.per_step) != state.step || !std::ranges::all_of(state.redone_steps, is_done))
-    throw bad_input("its steps contradict each other", kBeginAnew);
-  at::make_generator<at::CPUGeneratorImpl>().set_state(state.generator);
-}
-
 /// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache, and any other
 /// exception where the file's content is damaged or made up.
 std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFile& file,
                                                          const models::CacheRule& cache) {
   if (checksum(file) != metadata_text(file, kChecksum)) throw bad_input("it is damaged", kBeginAnew);
-  models::DenoisingState state;
-  state.latents = tensor(file, *file.find(kLatents));
-  state.generator = tensor(file, kGenerator, at::kByte, 1);
-  state.per_step = statistics(file);
-  state.scheduler = tensors(file, kHistory);
-  state.cache = tensors(file, kCache);
-  if (cache.on()) models::StepCache(cache).restore(state.cache);
-  const nlohmann::json run = models::parse_json(metadata_text(file, kRun), file.path().string(), kBeginAnew);
-  state.step = run.at("step").get<int64_t>();
-  state.redone_steps = run.at("redone_steps").get<std::vector<int64_t>>();
-  state.kernel = run.at("kernel").get<std::string>();
-  state.warnings = run.at("warnings").get<std::vector<std::string>>();
-  check_consistency(state);
-  return std::make_shared<models::DenoisingState>(std::move(state));
+  models::StateParts parts{.tensors = {},
+                           .run = models::parse_json(metadata_text(file, kRun), file.path().string(), kBeginAnew)};
+  for (const models::TensorEntry& entry : file.entries()) {
+    at::Tensor copy = copy_of(file, entry);
+    if (!copy.defined())
+      throw bad_input("the tensor " + entry.name + " has a dtype that no checkpoint of ours has", kBeginAnew);
+    parts.tensors[entry.name] = std::move(copy);
+  }
+  return std::make_shared<models::DenoisingState>(models::state_of(parts, cache));
 }
 
 /// Empty where it is no denoising checkpoint.
 std::string identity_of(const models::TensorFile& file) {
-  return metadata_text(file, kRun).empty() || file.find(kLatents) == nullptr ? "" : metadata_text(file, kIdentity);
+  return metadata_text(file, kRun).empty() || file.find(models::kStateLatents) == nullptr
+             ? ""
+             : metadata_text(file, kIdentity);
 }
 
 std::string identity_of(const fs::path& path) {
@@ -198,16 +122,10 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
 }
 
 void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
-  const std::pair<at::Tensor, at::Tensor> statistics = statistics_tensors(state.per_step);
-  std::vector<models::TensorView> views = {view_of(kLatents, state.latents), view_of(kGenerator, state.generator),
-                                           view_of(kBlocks, statistics.first), view_of(kMeasured, statistics.second)};
-  for (const auto& [name, history] : state.scheduler) views.push_back(view_of(kHistory + name, history));
-  for (const auto& [name, remembered] : state.cache) views.push_back(view_of(kCache + name, remembered));
-  const nlohmann::json run = {{"step", state.step},
-                              {"redone_steps", state.redone_steps},
-                              {"kernel", state.kernel},
-                              {"warnings", state.warnings}};
-  const std::string text = dump(run);
+  const models::StateParts parts = models::parts_of(state);
+  std::vector<models::TensorView> views;
+  for (const auto& [name, tensor] : parts.tensors) views.push_back(view_of(name, tensor));
+  const std::string text = dump(parts.run);
   models::write_safetensors(path, views, {{kIdentity, identity}, {kRun, text}, {kChecksum, checksum(views, text)}});
 }
 

@@ -12,7 +12,7 @@
 #include "app/jobs/image.h"
 #include "app/jobs/preset_lines.h"
 #include "app/jobs/report.h"
-#include "app/ranks/shared_video.h"
+#include "app/ranks/world.h"
 #include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "models/engine/unless_cancelled.h"
@@ -243,8 +243,9 @@ models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& fil
   run.checkpoints = {.every = video.options.checkpoint_every, .last = keeps_last(video), .cancelled = true};
   user_.begin(video);
   World* const world = policy_.world ? policy_.world() : nullptr;
-  models::Outcome result = world == nullptr ? pipeline.generate(video.plan, inputs, run)
-                                            : generate_over_ranks(*world, pipeline, video, inputs, run);
+  models::Outcome result = world == nullptr
+                               ? pipeline.generate(video.plan, inputs, run)
+                               : models::lead_video(*world, pipeline, video.options.request, video.plan, inputs, run);
   result.seconds.check += video.text_cost.check;
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "app/ranks/shared_video.h"
+#include "app/ranks/shared_model.h"
 #include "models/store/weights/device.h"
 
 namespace sparsereel::app {

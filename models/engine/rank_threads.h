@@ -1,5 +1,5 @@
-// Ranks that are threads of one process, each with a pipeline on a device of its own: for who has no processes to
-// start. What breaks one card ends the video; the process stays.
+// Ranks that are threads of one process, each with a pipeline on a device of its own, for a library's caller who starts
+// no processes. What breaks one GPU ends the video; the process stays.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,32 @@
 
 namespace sparsereel::models {
 
-class SocketGroup;
-
-/// cuda:0 and on for so many ranks; as many times the CPU beside device cpu. Throws Error (field gpus, or device) where
-/// there are fewer cards, or one is named.
+/// The device of each of so many ranks of this process: see devices_of_ranks(). One rank has the device that is asked
+/// for.
 std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& device);
 
 class RankThreads {
  public:
-  /// Of one model, rank 0's first. Calls must not overlap.
+  /// The pipelines are of one model, rank 0's first. Calls must not overlap.
   explicit RankThreads(std::vector<std::shared_ptr<Pipeline>> pipelines);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
   int64_t size() const { return static_cast<int64_t>(pipelines_.size()); }
-  /// Pipeline::generate() by all of them. `run` is rank 0's, which is the caller's thread and encodes the text while
-  /// the others load; its group is set here. Denoisers and decoders stay loaded. What one throws ends the video for all
-  /// and is thrown here, or what names that rank; the next video is made as if nothing had been.
-  Outcome generate(const Plan& plan, const Inputs& inputs, const Run& run);
+  /// Makes the video with all of them, as Pipeline::generate() does alone. `request` resolves to `plan`. `run` is that
+  /// of rank 0, the caller's thread, which encodes the text while the others load; its group is set here. Transformers
+  /// and decoders stay loaded. Throws what rank 0 throws, or an Error that names the rank that failed; the next video
+  /// is made as if nothing had been.
+  Outcome generate(const Request& request, const Plan& plan, const Inputs& inputs, const Run& run);
 
  private:
-  class Video;
-  void connect();
+  class Member;
+  void start();
+  void stop() noexcept;
 
   std::vector<std::shared_ptr<Pipeline>> pipelines_;
-  std::vector<std::shared_ptr<SocketGroup>> controls_;  // by rank, where groups are or are made
-  std::vector<std::shared_ptr<Group>> groups_;          // by rank; empty: to be made
+  std::vector<std::unique_ptr<Member>> members_;  // by rank; empty: not started
 };
 
 }  // namespace sparsereel::models

@@ -102,6 +102,7 @@ struct Request {
   std::optional<int64_t> arithmetic = {};  // bits, in which a profile's policy computes too
   std::optional<int64_t> dense_layers = {};
   std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these ten make
+  std::string policy_file = {};                  // the profile that it comes from
   std::optional<FirstSteps> dense_steps = {};    // in place of the policy's
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;

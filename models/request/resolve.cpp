@@ -40,7 +40,7 @@ std::optional<TunedProfile> apply_profile(const Settings& settings, Request& req
   const attention::Profile profile = read_profile(*file);
   TunedProfile tuned = describe_profile(*file, profile);
   if (chooses_blocks(settings) || settings.text("attention") == "quantized") tuned.heads = {};
-  if (tuned.by_head()) use_heads(profile, request);
+  if (tuned.by_head()) use_heads(*file, profile, request);
   return tuned;
 }
 

@@ -9,6 +9,10 @@ bool Observers::wants_attention_calls() const {
   return std::ranges::any_of(all_, [](const RunObserver* each) { return each->wants_attention_calls(); });
 }
 
+void Observers::tell_all(const std::function<void(RunObserver&)>& event) {
+  for (RunObserver* each : all_) event(*each);
+}
+
 FrameSink* Observers::frames() {
   for (RunObserver* each : all_)
     if (FrameSink* sink = each->frames()) return sink;

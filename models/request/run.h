@@ -95,10 +95,14 @@ class Observers : public RunObserver {
   void warning(const std::string& text) override { tell(&RunObserver::warning, text); }
   FrameSink* frames() override;
 
+ protected:
+  /// Tells every observer of one event.
+  virtual void tell_all(const std::function<void(RunObserver&)>& event);
+
  private:
   template <typename... Parameters, typename... Details>
   void tell(void (RunObserver::*event)(Parameters...), const Details&... details) {
-    for (RunObserver* each : all_) (each->*event)(details...);
+    tell_all([&](RunObserver& each) { (each.*event)(details...); });
   }
 
   std::vector<RunObserver*> all_;

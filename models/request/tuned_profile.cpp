@@ -55,11 +55,12 @@ std::map<std::string, std::string> options_of(const attention::Profile& profile,
   return options;
 }
 
-void use_heads(const attention::Profile& profile, Request& request) {
+void use_heads(const std::filesystem::path& file, const attention::Profile& profile, Request& request) {
   const attention::Policy untuned = make_policy(request);
   attention::Policy& policy = request.policy.emplace(attention::policy_of(profile));
   policy.defaults = untuned.defaults;
   policy.dense_layers = untuned.dense_layers;
+  request.policy_file = file.string();
 }
 
 void check_profile(const TunedProfile& profile, const std::string& model, const std::string& model_sha256,

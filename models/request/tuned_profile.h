@@ -34,9 +34,9 @@ bool is_of_a_preset(const Field& field);
 /// Its options by their names. Throws Error naming the file where one is none that a profile has a say in.
 std::map<std::string, std::string> options_of(const attention::Profile& profile, const std::filesystem::path& file);
 
-/// The request gets the profile's policy for each head. Of what is given for all heads, dense layers and what the
-/// profile leaves to Policy::defaults hold.
-void use_heads(const attention::Profile& profile, Request& request);
+/// Gives the request the policy for each head that the profile in this file has. Of what is given for all heads, dense
+/// layers and what the profile leaves to Policy::defaults hold.
+void use_heads(const std::filesystem::path& file, const attention::Profile& profile, Request& request);
 
 /// Throws Error (field profile) where it was made for another model than this one, or has policies for other heads.
 /// `model`: its name; `model_sha256` as model_hash() makes it.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/samplers/sampler.h"
+#include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
 

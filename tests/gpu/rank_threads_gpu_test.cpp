@@ -30,19 +30,21 @@ TEST(RankThreadsOnGpus, MakeTheVideoOfOneAndEndTogether) {
   const int64_t cards = cuda_available() ? at::detail::getCUDAHooks().deviceCount() : 0;
   if (cards < 2) GTEST_SKIP() << "there are no two GPUs here";
   const auto one = test::pipelines_of(1, "auto").front();
-  const Plan plan = one->resolve(short_video());
+  const Request request = short_video();
+  const Plan plan = one->resolve(request);
   const at::Tensor alone = one->generate(plan).frames;
   for (const int64_t count : {int64_t{2}, std::min<int64_t>(cards, 4)}) {
     RankThreads ranks(test::pipelines_of(count, "auto"));
-    EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count;
+    EXPECT_TRUE(test::close_to(ranks.generate(request, plan, {}, {}).frames, alone, 2e-3)) << count;
     test::HeardRun heard;
     models::Run run;
     run.observer = &heard;
     heard.on_step = [](const StepDone&) { throw Cancelled{}; };
-    EXPECT_THROW(ranks.generate(plan, {}, run), Cancelled);
+    EXPECT_THROW(ranks.generate(request, plan, {}, run), Cancelled);
     heard.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
-    EXPECT_THROW(ranks.generate(plan, {}, run), Error);
-    EXPECT_TRUE(test::close_to(ranks.generate(plan, {}, {}).frames, alone, 2e-3)) << count << " after a failure";
+    EXPECT_THROW(ranks.generate(request, plan, {}, run), Error);
+    EXPECT_TRUE(test::close_to(ranks.generate(request, plan, {}, {}).frames, alone, 2e-3))
+        << count << " after a failure";
   }
 }
 

@@ -5,39 +5,38 @@
 
 #include <array>
 
-#include "app/jobs/report.h"
-#include "models/files/json_text.h"
+#include "models/parallel/messages.h"
 
 namespace sparsereel::app::sets {
 
 bool LineSocket::send(const nlohmann::json& message) {
-  const std::string line = dump(message) + "\n";
+  const std::string bytes = models::packed(message);
   const std::lock_guard lock(*sending_);
-  for (size_t sent = 0; sent < line.size();) {
-    const ssize_t count = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+  for (size_t sent = 0; sent < bytes.size();) {
+    const ssize_t count = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (count <= 0) return false;
     sent += static_cast<size_t>(count);
   }
   return true;
 }
 
+std::optional<nlohmann::json> LineSocket::take() {
+  return models::take_message(come_);
+}
+
 nlohmann::json LineSocket::receive() {
   for (;;) {
-    if (const size_t end = text_.find('\n'); end != std::string::npos) {
-      nlohmann::json message = models::parse_json_if_valid(std::string_view(text_).substr(0, end));
-      text_.erase(0, end + 1);
-      return message;
-    }
+    if (auto message = take()) return *std::move(message);
     std::array<char, 4096> bytes{};
     const ssize_t count = recv(socket_, bytes.data(), bytes.size(), 0);
     if (count <= 0) return nullptr;
-    text_.append(bytes.data(), static_cast<size_t>(count));
+    come_.append(bytes.data(), static_cast<size_t>(count));
   }
 }
 
 bool LineSocket::is_ready() const {
   pollfd ready = {.fd = socket_, .events = POLLIN, .revents = 0};
-  return !text_.empty() || poll(&ready, 1, 0) > 0;
+  return !come_.empty() || poll(&ready, 1, 0) > 0;
 }
 
 Heartbeat::Heartbeat(LineSocket& line, std::chrono::milliseconds every)

@@ -1,6 +1,6 @@
-// The line between the process that has a set's queue and the process of one card. JSON, a message a line:
-// {"rows": [..]} and {"stop": true} to the card; {"ready": true}, {"failed": ..} and, again and again, {"alive": true}
-// from it.
+// The line between the process that has a set's queue and the process of one GPU. It carries the messages of
+// models/parallel/messages.h: {"rows": [..]} and {"stop": true} to the GPU's process; {"ready": true}, {"failed": ..}
+// and, again and again, {"alive": true} from it.
 #pragma once
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -22,15 +23,15 @@ class LineSocket {
   bool send(const nlohmann::json& message);
   /// Waits for the next message; null if the other end is gone.
   nlohmann::json receive();
-  /// True if a whole line is here already: receive() does not wait for it.
-  bool has_line() const { return text_.find('\n') != std::string::npos; }
+  /// Returns the next message if the whole of it has come already.
+  std::optional<nlohmann::json> take();
   /// True if something has come or the other end is gone.
   bool is_ready() const;
   int number() const { return socket_; }
 
  private:
   int socket_;
-  std::string text_;
+  std::string come_;
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 

@@ -20,7 +20,7 @@
 #include "app/jobs/report.h"
 #include "app/json_fields.h"
 #include "app/options/text_file.h"
-#include "app/ranks/world.h"
+#include "app/ranks/asked_ranks.h"
 #include "models/files/atomic_file.h"
 #include "models/files/temporary.h"
 #include "models/parallel/patience.h"
@@ -74,8 +74,7 @@ std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const Batch
   if (each < 1 || count % each != 0)
     throw bad_input("--gpus-per-video " + std::to_string(each) + " does not divide --gpus " + std::to_string(count),
                     "give numbers that do, as --gpus 4 --gpus-per-video 2");
-  const std::vector<std::string> devices =
-      devices_of_ranks(count, settings.text("device", "auto"), find_group_choice(process_environment).sockets);
+  const std::vector<std::string> devices = devices_of_ranks_here(count, settings.text("device", "auto"));
   std::vector<CardsOfAVideo> cards;
   for (auto first = devices.begin(); first != devices.end(); first += each) cards.emplace_back(first, first + each);
   return cards;
@@ -158,16 +157,20 @@ class Cards::Run {
       sockets.push_back({.fd = card.lives ? card.socket.number() : -1, .events = POLLIN, .revents = 0});
     poll(sockets.data(), sockets.size(), 200);
     for (size_t i = 0; i < sockets.size(); ++i) {
-      if (sockets[i].revents != 0) hear(i);
-      while (cards_of_run_[i].lives && cards_of_run_[i].socket.has_line()) hear(i);
+      Card& card = cards_of_run_[i];
+      if (sockets[i].revents != 0) hear(i, card.socket.receive());
+      while (card.lives) {
+        const auto message = card.socket.take();
+        if (!message) break;
+        hear(i, *message);
+      }
       read_manifest(i);
     }
     for (size_t i = 0; i < cards_of_run_.size(); ++i) give_rows(i);
   }
 
-  void hear(size_t i) {
+  void hear(size_t i, const nlohmann::json& message) {
     Card& card = cards_of_run_[i];
-    const nlohmann::json message = card.socket.receive();
     if (message.is_null()) return bury(i);
     card.patience = models::Patience(limits_.call);
     if (message.contains("ready")) take_back(i);

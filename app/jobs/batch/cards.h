@@ -21,7 +21,7 @@ using RowGroups = std::vector<std::vector<Video*>>;
 using CardsOfAVideo = std::vector<std::string>;
 
 /// Of --gpus and --gpus-per-video, for as many videos at a time. Throws Error where the one does not divide the other,
-/// and as devices_of_ranks().
+/// and as devices_of_ranks_here().
 std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const BatchOptions& options);
 
 /// Started early, since processes take a while to come up; they wait for rows.

@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "app/jobs/interrupt.h"
+#include "app/jobs/video.h"
 #include "app/lab/bench/rows.h"
 #include "app/lab/measure/quality.h"
 #include "app/links.h"
-#include "app/ranks/shared_video.h"
+#include "app/ranks/asked_ranks.h"
 #include "app/ranks/team.h"
 #include "hilbert/error.h"
 #include "hilbert/read_text.h"
@@ -41,7 +42,7 @@ models::Request request_of(const PipelinePlan& plan, const Combination& combinat
   request.attention_mode = combination.mode;
   request.token_order = combination.order;
   request.cache = combination.cache;
-  if (combination.by_head()) models::use_heads(models::read_profile(combination.profile), request);
+  if (combination.by_head()) models::use_heads(combination.profile, models::read_profile(combination.profile), request);
   return request;
 }
 
@@ -142,7 +143,7 @@ class RankStages {
                                : count.gpus == 1           ? pipeline_.device().str()
                                                            : "auto";
     if (count.gpus == 1) return {device};
-    return devices_of_ranks(count.gpus, device, find_group_choice(process_environment).sockets);
+    return devices_of_ranks_here(count.gpus, device);
   }
 
   int threads_of(const GpuCount& count) const {
@@ -162,8 +163,8 @@ class RankStages {
     const models::Inputs inputs = {.conditioning = conditioning_, .decode = plan_.decode, .keep_transformer = true};
     World* const world = team.ready();
     if (world == nullptr) return pipeline_.generate(video.plan, inputs, run);
-    world->observe(meter_);
-    return generate_over_ranks(*world, pipeline_, video, inputs, run);
+    world->group_maker().observe(meter_);
+    return models::lead_video(*world, pipeline_, video.options.request, video.plan, inputs, run);
   }
 
   /// Some steps of a video that is then given up, by all ranks together. `whole`: to its frames, since a GPU's first
@@ -308,9 +309,8 @@ std::string first_device(const std::vector<GpuCount>& counts, const std::string&
                      "is for a command that starts ranks itself, but " + launched->source + " has started " +
                          std::to_string(launched->size),
                      "run bench by itself");
-  const bool may_share = find_group_choice(process_environment).sockets;
   for (const GpuCount& count : counts)
-    if (count.gpus > 1) first = devices_of_ranks(count.gpus, device, may_share).front();
+    if (count.gpus > 1) first = devices_of_ranks_here(count.gpus, device).front();
   return first;
 }
 

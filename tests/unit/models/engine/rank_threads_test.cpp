@@ -50,32 +50,35 @@ struct Heard {
 
 TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
   RankThreads ranks(pipelines_of(2, "cpu"));
-  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
-  const at::Tensor first = ranks.generate(plan, {}, {}).frames;
+  const Request request = short_video();
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
+  const at::Tensor first = ranks.generate(request, plan, {}, {}).frames;
   const Heard failing([](test::HeardRun& heard) {
     heard.on_step = [](const StepDone&) { throw run_failure("no more", "begin again"); };
   });
-  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing.run); }, {"no more"}));
+  EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, failing.run); }, {"no more"}));
   const Heard stopped([](test::HeardRun& heard) { heard.on_step = [](const StepDone&) { throw Cancelled{}; }; });
-  EXPECT_THROW(ranks.generate(plan, {}, stopped.run), Cancelled);
+  EXPECT_THROW(ranks.generate(request, plan, {}, stopped.run), Cancelled);
   models::Run cancelled;
   cancelled.cancelled = [] { return true; };
-  EXPECT_THROW(ranks.generate(plan, {}, cancelled), Cancelled);
-  EXPECT_TRUE(ranks.generate(plan, {}, {}).frames.equal(first));
+  EXPECT_THROW(ranks.generate(request, plan, {}, cancelled), Cancelled);
+  EXPECT_TRUE(ranks.generate(request, plan, {}, {}).frames.equal(first));
 }
 
 TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
   auto all = pipelines_of(2, "cpu");
   all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // of other sizes
-  const Plan plan = all.front()->resolve(short_video());
+  const Request request = short_video();
+  const Plan plan = all.front()->resolve(request);
   RankThreads ranks(std::move(all));
-  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, {}); }, {"rank 1 (cpu)"}));
+  EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, {}); }, {"rank 1 (cpu)"}));
 }
 
 TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
   RankThreads ranks(pipelines_of(2, "cpu"));
-  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
-  const at::Tensor first = ranks.generate(plan, {}, {}).frames;
+  const Request request = short_video();
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
+  const at::Tensor first = ranks.generate(request, plan, {}, {}).frames;
   const Heard at_stage([](test::HeardRun& heard) {
     heard.on_stage = [](const std::string& stage) {
       if (stage == "denoise") throw Cancelled{};
@@ -83,8 +86,8 @@ TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
   });
   const Heard at_piece([](test::HeardRun& heard) { heard.on_decoded = [](const Pieces&) { throw Cancelled{}; }; });
   for (const Heard* each : {&at_stage, &at_piece}) {
-    EXPECT_THROW(ranks.generate(plan, {}, each->run), Cancelled);
-    EXPECT_TRUE(ranks.generate(plan, {}, {}).frames.equal(first));
+    EXPECT_THROW(ranks.generate(request, plan, {}, each->run), Cancelled);
+    EXPECT_TRUE(ranks.generate(request, plan, {}, {}).frames.equal(first));
   }
 }
 
@@ -99,12 +102,13 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
   for (int turn = 0; turn < 8; ++turn) {  // news travel fast: few turns outrun them
     auto all = pipelines_of(2, "cpu");
     all.back() = Pipeline::open((folder / "model").string(), "cpu", "fp32");
-    const Plan plan = all.front()->resolve(short_video());
+    const Request request = short_video();
+    const Plan plan = all.front()->resolve(request);
     RankThreads ranks(std::move(all));
     std::filesystem::rename(vae, away);
-    EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing.run); }, {"no more"}));
+    EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, failing.run); }, {"no more"}));
     std::filesystem::rename(away, vae);
-    ASSERT_NO_THROW(ranks.generate(plan, {.decode = false}, {})) << turn;
+    ASSERT_NO_THROW(ranks.generate(request, plan, {.decode = false}, {})) << turn;
   }
 }
 
@@ -124,7 +128,7 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
     });
   };
   const Outcome alone = one->generate(plan, {}, stages_in(of_one).run);
-  const Outcome outcome = ranks.generate(plan, {}, stages_in(of_two).run);
+  const Outcome outcome = ranks.generate(request, plan, {}, stages_in(of_two).run);
   EXPECT_THAT(of_two, ElementsAreArray(of_one));
   EXPECT_THAT(outcome.warnings, ElementsAreArray(alone.warnings));
   EXPECT_THAT(outcome.warnings, ElementsAre(HasSubstr("was cut to 4 tokens")));
@@ -135,30 +139,33 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
 /// It is told before the text is encoded, while the others load.
 TEST(RankThreads, GoOnAfterAVideoThatHadNoText) {
   RankThreads ranks(pipelines_of(4, "cpu"));
-  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
+  const Request request = short_video();
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
   const Heard failing([](test::HeardRun& heard) {
     heard.on_stage = [](const std::string&) { throw run_failure("no text", "begin again"); };
   });
-  EXPECT_TRUE(test::throws_error([&] { ranks.generate(plan, {}, failing.run); }, {"no text"}));
-  EXPECT_TRUE(ranks.generate(plan, {.decode = false}, {}).latents.defined());
+  EXPECT_TRUE(test::throws_error([&] { ranks.generate(request, plan, {}, failing.run); }, {"no text"}));
+  EXPECT_TRUE(ranks.generate(request, plan, {.decode = false}, {}).latents.defined());
 }
 
 TEST(RankThreads, KeepStatesWheneverTheyAreWanted) {
   RankThreads ranks(pipelines_of(2, "cpu"));
-  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
-  const at::Tensor first = ranks.generate(plan, {.decode = false}, {}).latents;
+  const Request request = short_video();
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
+  const at::Tensor first = ranks.generate(request, plan, {.decode = false}, {}).latents;
   int64_t kept = 0;
   const Heard keeping([&](test::HeardRun& heard) { heard.on_checkpoint = [&](const DenoisingState&) { ++kept; }; });
   models::Run run = keeping.run;
   run.checkpoints = {.every = 1, .last = true};
-  EXPECT_TRUE(ranks.generate(plan, {.decode = false}, run).latents.equal(first));
+  EXPECT_TRUE(ranks.generate(request, plan, {.decode = false}, run).latents.equal(first));
   EXPECT_EQ(kept, 2);
 }
 
 TEST(RankThreads, DecodeNothingWhereNobodyAsks) {
   RankThreads ranks(pipelines_of(2, "cpu"));
-  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(short_video());
-  const Outcome outcome = ranks.generate(plan, {.decode = false}, {});
+  const Request request = short_video();
+  const Plan plan = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32")->resolve(request);
+  const Outcome outcome = ranks.generate(request, plan, {.decode = false}, {});
   EXPECT_TRUE(outcome.latents.defined());
   EXPECT_FALSE(outcome.frames.defined());
 }

@@ -11,6 +11,7 @@
 #include "models/request/asked_policy.h"
 #include "models/request/fields.h"
 #include "models/request/plan.h"
+#include "models/store/configs/config_file.h"
 
 namespace sparsereel::models {
 namespace {

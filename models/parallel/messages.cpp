@@ -1,17 +1,18 @@
-// Messages as CBOR, which takes texts of any bytes; each is its size and itself.
-#include "app/ranks/messages.h"
+// Groups send a message's size first, so that the others can make room for it.
+#include "models/parallel/messages.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "hilbert/error.h"
 #include "models/files/json_text.h"
 
-namespace sparsereel::app {
+namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMostMessageBytes = 64 << 20;          // of JSON
@@ -20,8 +21,13 @@ constexpr size_t kMostDimensions = 8;
 constexpr const char* kSource = "a message of rank 0";
 constexpr const char* kRemedy = "start all ranks with the same program";
 
-at::Tensor view_of_bytes(std::vector<uint8_t>& bytes) {
+at::Tensor view_of_bytes(std::string& bytes) {
   return at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte);
+}
+
+void check_size(int64_t size) {
+  if (size < 1 || size > kMostMessageBytes)
+    throw run_failure(std::string(kSource) + " has an impossible size", kRemedy);
 }
 
 at::Tensor bytes_of_tensor(const at::Tensor& tensor) {
@@ -59,30 +65,51 @@ std::vector<int64_t> shape_in(const nlohmann::json& form, at::ScalarType dtype) 
 
 }  // namespace
 
-void tell(models::SocketGroup& group, const nlohmann::json& message) {
-  std::vector<uint8_t> bytes = nlohmann::json::to_cbor(message);
-  group.broadcast(at::full({1}, static_cast<int64_t>(bytes.size()), at::kLong), 0);
-  group.broadcast(view_of_bytes(bytes), 0);
+std::string packed(const nlohmann::json& message) {
+  std::string bytes(sizeof(int64_t), '\0');
+  nlohmann::json::to_cbor(message, bytes);
+  const auto size = static_cast<int64_t>(bytes.size() - sizeof(int64_t));
+  std::memcpy(bytes.data(), &size, sizeof(size));
+  return bytes;
 }
 
-nlohmann::json hear(models::SocketGroup& group) {
-  const at::Tensor size = at::zeros({1}, at::kLong);
-  group.wait_for(size, 0);
-  const auto count = size.item<int64_t>();
-  if (count < 1 || count > kMostMessageBytes)
-    throw run_failure(std::string(kSource) + " has an impossible size", kRemedy);
-  std::vector<uint8_t> bytes(static_cast<size_t>(count));
-  group.broadcast(view_of_bytes(bytes), 0);
-  return models::parse_cbor(bytes, kSource, kRemedy);
+std::optional<nlohmann::json> take_message(std::string& come) {
+  int64_t size = 0;
+  if (come.size() < sizeof(size)) return std::nullopt;
+  std::memcpy(&size, come.data(), sizeof(size));
+  check_size(size);
+  const size_t end = sizeof(size) + static_cast<size_t>(size);
+  if (come.size() < end) return std::nullopt;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(come.data()) + sizeof(size);
+  nlohmann::json message = parse_cbor({bytes, static_cast<size_t>(size)}, kSource, kRemedy);
+  come.erase(0, end);
+  return message;
 }
 
-void tell_tensor(models::SocketGroup& group, const at::Tensor& tensor) {
+void tell(SocketGroup& group, const nlohmann::json& message) {
+  std::string bytes = packed(message);
+  group.broadcast(view_of_bytes(bytes).narrow(0, 0, sizeof(int64_t)), 0);
+  group.broadcast(view_of_bytes(bytes).narrow(0, sizeof(int64_t), std::ssize(bytes) - ssize_t{sizeof(int64_t)}), 0);
+}
+
+nlohmann::json hear(SocketGroup& group) {
+  std::string bytes(sizeof(int64_t), '\0');
+  group.wait_for(view_of_bytes(bytes), 0);
+  int64_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  check_size(size);
+  bytes.resize(sizeof(size) + static_cast<size_t>(size));
+  group.broadcast(view_of_bytes(bytes).narrow(0, sizeof(size), size), 0);
+  return *take_message(bytes);
+}
+
+void tell_tensor(SocketGroup& group, const at::Tensor& tensor) {
   if (!tensor.defined()) return tell(group, nullptr);
   tell(group, {{"dtype", static_cast<int>(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}});
-  group.broadcast(bytes_of_tensor(tensor.contiguous()), 0);
+  group.broadcast(bytes_of_tensor(tensor.cpu().contiguous()), 0);
 }
 
-at::Tensor hear_tensor(models::SocketGroup& group) {
+at::Tensor hear_tensor(SocketGroup& group) {
   const nlohmann::json form = hear(group);
   if (form.is_null()) return {};
   if (!form.is_object()) throw no_tensor("it is no object");
@@ -92,4 +119,4 @@ at::Tensor hear_tensor(models::SocketGroup& group) {
   return tensor;
 }
 
-}  // namespace sparsereel::app
+}  // namespace sparsereel::models

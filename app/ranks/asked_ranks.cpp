@@ -1,0 +1,77 @@
+// Environment and command line, read.
+#include "app/ranks/asked_ranks.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "app/early_command_line.h"
+#include "app/machine.h"
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
+#include "models/parallel/devices_of_ranks.h"
+
+namespace sparsereel::app {
+namespace {
+
+std::chrono::milliseconds seconds_in(const char* name, const Environment& environment,
+                                     std::chrono::milliseconds usual) {
+  const char* text = environment(name);
+  if (text == nullptr) return usual;
+  const auto seconds = parse_number<double>(text);
+  if (!seconds || !(*seconds > 0) || *seconds > 1e6)
+    throw bad_input(std::string("the variable ") + name + "=" + text + " is no number of seconds", "unset it");
+  return std::chrono::milliseconds(static_cast<int64_t>(*seconds * 1000));
+}
+
+}  // namespace
+
+GroupChoice find_group_choice(const Environment& environment) {
+  GroupChoice choice;
+  const char* text = environment("SPARSEREEL_GROUP");
+  if (text == nullptr) return choice;
+  for (const std::string& word : split(text, ',')) {
+    choice.of_one |= word == "of-one";
+    choice.sockets |= word == "sockets";
+  }
+  return choice;
+}
+
+models::GroupLimits find_group_limits(const Environment& environment) {
+  const models::GroupLimits usual;
+  return {.start = seconds_in("SPARSEREEL_START_SECONDS", environment, usual.start),
+          .call = seconds_in("SPARSEREEL_GROUP_SECONDS", environment, usual.call)};
+}
+
+std::vector<std::string> devices_of_ranks_here(int64_t count, const std::string& device) {
+  const int64_t gpus = device == "cpu" ? 0 : std::ssize(find_gpu_driver().gpus);
+  return models::devices_of_ranks(count, device, gpus, find_group_choice(process_environment).sockets);
+}
+
+bool is_silent_rank(const char* const* words, const Environment& environment) {
+  const EarlyLine line = read_early(words);
+  if (line.command == nullptr || line.command->path != "generate") return false;
+  bool asks_for_one = false;  // by the last --gpus
+  EarlyOption option;
+  for (EarlyOptions options(line.words); options.read(option);)
+    if (option.is("--gpus")) asks_for_one = option.value == "1";
+  if (asks_for_one) return false;
+  try {
+    const auto launched = find_launched(environment);
+    return launched && launched->rank > 0;
+  } catch (const Error&) {  // said by whoever needs it
+    return false;
+  }
+}
+
+int64_t ranks_of_video(const Settings& settings, const Environment& environment) {
+  const std::optional<int64_t> gpus = settings.whole("gpus");
+  const auto launched = find_launched(environment);
+  return gpus != 1 && launched && launched->size > 1 ? launched->size : gpus.value_or(1);
+}
+
+int threads_of_each(int64_t processes) {
+  const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(std::max<int64_t>(1, cores / processes));
+}
+
+}  // namespace sparsereel::app

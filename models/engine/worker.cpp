@@ -1,0 +1,253 @@
+// Requests travel as the texts of their fields and tensors as bytes. Each worker resolves a plan of its own and
+// compares the recipe with rank 0's.
+#include "models/engine/worker.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/engine/failure.h"
+#include "models/engine/state_parts.h"
+#include "models/files/json_text.h"
+#include "models/parallel/messages.h"
+#include "models/request/denoising_state.h"
+#include "models/request/fields.h"
+#include "models/request/frame_sink.h"
+#include "models/request/tuned_profile.h"
+
+namespace sparsereel::models {
+namespace {
+
+Error unknown(const std::string& cause) {
+  return run_failure(cause, "start all ranks with the same program");
+}
+
+/// Tells rank 0's observer what the run tells, after it has asked whether all ranks are still there.
+class Watched final : public Observers {
+ public:
+  Watched(Rank& rank, RunObserver& observer) : Observers({&observer}), rank_(rank) {}
+
+  /// An observer that cancels after a step stops all ranks at the next moment when they ask each other.
+  void step(const StepDone& step) override {
+    try {
+      Observers::step(step);
+    } catch (const Cancelled&) {
+      gave_up_ = false;
+      stopped_ = true;
+    }
+  }
+  void alone() override {
+    Observers::alone();
+    rank_.need_others(false);
+  }
+
+  /// An observer has cancelled after a step.
+  bool stopped() const { return stopped_; }
+  /// An observer has cancelled at another event: the others do not know.
+  bool gave_up() const { return gave_up_; }
+
+ protected:
+  void tell_all(const std::function<void(RunObserver&)>& event) override {
+    rank_.check();
+    try {
+      Observers::tell_all(event);
+    } catch (const Cancelled&) {
+      gave_up_ = true;
+      throw;
+    }
+  }
+
+ private:
+  Rank& rank_;
+  bool stopped_ = false, gave_up_ = false;
+};
+
+/// Rank 0 writes the frames.
+class NoFrames final : public RunObserver, public FrameSink {
+ public:
+  FrameSink* frames() override { return this; }
+  at::ScalarType dtype() const override { return at::kByte; }
+  void begin(const VideoShape& /*shape*/, bool /*tiled*/) override {}
+  void take(const at::Tensor& /*frames*/) override {}
+};
+
+/// Makes this rank's part of the video.
+Outcome make_part(Rank& rank, Pipeline& pipeline, const Plan& plan, const Inputs& inputs, Run run, Watched& watched,
+                  Outcome begun) {
+  run.observer = &watched;
+  run.group = &rank.group();
+  run.cancelled = [&rank, &watched, own = std::move(run.cancelled)] {
+    rank.check();
+    return watched.stopped() || (own && own());
+  };
+  return pipeline.generate(plan, inputs, run, std::move(begun));
+}
+
+void tell_state(SocketGroup& control, const DenoisingState* state) {
+  if (state == nullptr) return tell(control, nullptr);
+  const StateParts parts = parts_of(*state);
+  nlohmann::json names = nlohmann::json::array();
+  for (const auto& [name, tensor] : parts.tensors) names.push_back(name);
+  tell(control, {{"run", parts.run}, {"tensors", names}});
+  for (const auto& [name, tensor] : parts.tensors) tell_tensor(control, tensor);
+}
+
+std::shared_ptr<const DenoisingState> hear_state(SocketGroup& control, const CacheRule& cache) {
+  const nlohmann::json told = hear(control);
+  if (told.is_null()) return {};
+  StateParts parts{.tensors = {}, .run = told.at("run")};
+  for (const auto& name : told.at("tensors")) parts.tensors[name.get<std::string>()] = hear_tensor(control);
+  return std::make_shared<const DenoisingState>(state_of(parts, cache));
+}
+
+void tell_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
+  request.num_frames = plan.num_frames;  // counted by a frame rate that the others do not know
+  request.seconds.reset();
+  nlohmann::json size;
+  if (request.image_size) size = {request.image_size->height, request.image_size->width};
+  tell(control, {{"what", "video"},
+                 {"request", json_of(request)},
+                 {"policy_file", request.policy ? request.policy_file : ""},
+                 {"image_size", size},
+                 {"recipe", recipe_of(plan)},
+                 {"text_lengths", inputs.conditioning.text_lengths},
+                 {"decode", inputs.decode},
+                 {"keep_transformer", inputs.keep_transformer},
+                 {"checkpoint_every", run.checkpoints.every},
+                 {"checkpoint_last", run.checkpoints.last},
+                 {"checkpoint_cancelled", run.checkpoints.cancelled}});
+  for (const auto member : Conditioning::tensors()) tell_tensor(control, inputs.conditioning.*member);
+  tell_tensor(control, inputs.init_latents);
+  tell_state(control, inputs.resume.get());
+}
+
+/// Models read these places of the text without asking again.
+void check_text_lengths(const Conditioning& conditioning) {
+  const at::Tensor& text = conditioning.text;
+  const std::vector<int64_t>& lengths = conditioning.text_lengths;
+  if (lengths.empty()) return;
+  const bool has_rows = text.defined() && text.dim() >= 2 && text.size(0) == std::ssize(lengths);
+  if (!has_rows || !std::ranges::all_of(lengths, [&](int64_t each) { return each >= 0 && each <= text.size(1); }))
+    throw unknown("rank 0 tells of a text's lengths that are not that text's");
+}
+
+Inputs hear_inputs(SocketGroup& control, const nlohmann::json& message, const Plan& plan) {
+  Inputs inputs;
+  for (const auto member : Conditioning::tensors()) inputs.conditioning.*member = hear_tensor(control);
+  inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
+  check_text_lengths(inputs.conditioning);
+  inputs.init_latents = hear_tensor(control);
+  inputs.resume = hear_state(control, plan.cache);
+  inputs.decode = message.at("decode").get<bool>();
+  inputs.keep_transformer = message.at("keep_transformer").get<bool>();
+  return inputs;
+}
+
+/// With what the fields do not tell.
+Request hear_request(const nlohmann::json& message, const std::string& device) {
+  Request request = request_of(message.at("request"), device);
+  if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())
+    use_heads(file, read_profile(file), request);
+  if (const auto& size = message.at("image_size"); !size.is_null())
+    request.image_size = PixelSize{.height = size.at(0), .width = size.at(1)};
+  return request;
+}
+
+void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe) {
+  const nlohmann::json own = recipe_of(plan);
+  for (const auto& [field, value] : recipe.items())
+    if (own.value(field, nlohmann::json()) != value)
+      throw run_failure("another video would be made here: " + field + " is " +
+                            own.value(field, nlohmann::json()).dump() + ", on rank 0 " + value.dump(),
+                        "give all ranks the same model, program and kind of card");
+}
+
+void make_told_video(Rank& rank, Pipeline& pipeline, const WorkerTasks& tasks, const nlohmann::json& message) {
+  SocketGroup& control = rank.control();
+  const Plan plan =
+      pipeline.resolve(hear_request(message, tasks.device), message.at("decode").get<bool>(), control.size());
+  agree_on_recipe(plan, message.at("recipe"));
+  const Inputs inputs = hear_inputs(control, message, plan);
+  NoFrames frames;
+  Watched watched(rank, frames);
+  Run run;
+  run.cancelled = tasks.cancelled;
+  // All ranks gather the states that rank 0 keeps.
+  run.checkpoints = {.every = message.at("checkpoint_every").get<int64_t>(),
+                     .last = message.at("checkpoint_last").get<bool>(),
+                     .cancelled = message.at("checkpoint_cancelled").get<bool>()};
+  try {
+    make_part(rank, pipeline, plan, inputs, std::move(run), watched, {});
+  } catch (const Cancelled&) {  // all ranks are: rank 0 keeps what there is, and then says so
+  }
+}
+
+}  // namespace
+
+nlohmann::json json_of(const Request& request) {
+  std::map<std::string, std::string> values;
+  for (const Field& field : fields())
+    if (std::string text = field.text(request); !text.empty()) values[field.name] = std::move(text);
+  if (request.negative_prompt) values["negative_prompt"] = *request.negative_prompt;  // "" is not the model's own
+  return values;
+}
+
+Request request_of(const nlohmann::json& json, const std::string& device) {
+  Request request = read_request(json.get<std::map<std::string, std::string>>());
+  request.device = device;
+  return request;
+}
+
+int64_t told_number(const nlohmann::json& message, const char* name, int64_t least, int64_t most) {
+  const auto number = message.at(name).get<int64_t>();
+  if (number >= least && number <= most) return number;
+  throw unknown("rank 0 tells of " + std::to_string(number) + " " + name);
+}
+
+void tell_model(Rank& rank, nlohmann::json model) {
+  model["what"] = "model";
+  tell(rank.control(), model);
+}
+
+void tell_end(Rank& rank) {
+  tell(rank.control(), {{"what", "end"}});
+}
+
+Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const Plan& plan, const Inputs& inputs,
+                   const Run& run, Outcome begun) {
+  Watched watched(rank, run.tell());
+  try {
+    rank.need_others(true);
+    tell_video(rank.control(), request, plan, inputs, run);
+    Outcome outcome = make_part(rank, pipeline, plan, inputs, run, watched, std::move(begun));
+    if (watched.stopped()) throw Cancelled{};  // after the last step, with nothing to decode: the others are done too
+    rank.check();                              // before its frames count
+    return outcome;
+  } catch (const Cancelled&) {
+    if (watched.gave_up()) rank.end(as_error(std::current_exception()));
+    throw;
+  } catch (...) {
+    rank.end(as_error(std::current_exception()));
+    throw;
+  }
+}
+
+void work(Rank& rank, const WorkerTasks& tasks) {
+  std::shared_ptr<Pipeline> pipeline;
+  for (;;) {
+    const nlohmann::json message = hear(rank.control());
+    const auto what = message.at("what").get<std::string>();
+    if (what == "end") return;
+    if (what == "model")
+      pipeline = tasks.open(message);
+    else if (what == "video" && pipeline)
+      make_told_video(rank, *pipeline, tasks, message);
+    else
+      throw unknown("rank 0 tells of " + in_quotes(what) + ", which this program does not know");
+  }
+}
+
+}  // namespace sparsereel::models

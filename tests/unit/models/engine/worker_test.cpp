@@ -1,0 +1,75 @@
+// What a worker refuses to do.
+#include "models/engine/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "models/parallel/messages.h"
+#include "models/parallel/socket_group.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+class SomeRank final : public Rank {
+ public:
+  explicit SomeRank(std::shared_ptr<SocketGroup> control) : control_(std::move(control)) {}
+  SocketGroup& control() override { return *control_; }
+  Group& group() override { return *control_; }
+  void check() const override { control_->check(); }
+  void end(const Error& error) noexcept override { control_->end(error); }
+
+ private:
+  std::shared_ptr<SocketGroup> control_;
+};
+
+/// What rank 0 tells -> whether rank 1 ends with an error of these words.
+::testing::AssertionResult refuses(const std::function<void(Rank& leader)>& tell_it, const std::string& words) {
+  const auto links = local_links(2);
+  auto second = std::async(std::launch::async, [&] {
+    SomeRank worker(SocketGroup::connect(1, links[1], "second"));
+    return test::throws_error(
+        [&] {
+          work(worker, {.device = "cpu", .open = [](const nlohmann::json&) {
+                          return Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32");
+                        }});
+        },
+        {words});
+  });
+  SomeRank leader(SocketGroup::connect(0, links[0], "first"));
+  tell_it(leader);
+  return second.get();
+}
+
+TEST(Worker, RefusesWhatItDoesNotKnow) {
+  EXPECT_TRUE(refuses([](Rank& leader) { tell(leader.control(), {{"what", "dance"}}); }, "dance"));
+  EXPECT_TRUE(refuses([](Rank& leader) { tell(leader.control(), {{"what", "video"}}); }, "video")) << "of no model yet";
+}
+
+TEST(Worker, RefusesToMakeAnotherVideoThanRank0) {
+  const auto other_recipe = [](Rank& leader) {
+    tell_model(leader, nlohmann::json::object());
+    Request request;
+    request.prompt = "a red circle";
+    tell(leader.control(), {{"what", "video"},
+                            {"request", json_of(request)},
+                            {"policy_file", ""},
+                            {"image_size", nullptr},
+                            {"recipe", {{"steps", 12345}}},
+                            {"decode", true}});
+  };
+  EXPECT_TRUE(refuses(other_recipe, "another video would be made here: steps is "));
+}
+
+TEST(Worker, ReadsNumbersWithinTheirRange) {
+  EXPECT_EQ(told_number({{"threads", 4}}, "threads", 1, 8), 4);
+  EXPECT_TRUE(test::throws_error([] { told_number({{"threads", 9}}, "threads", 1, 8); }, {"9 threads"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
