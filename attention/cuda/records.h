@@ -80,7 +80,7 @@ SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
 constexpr int kPooledKeys = 8;
 
 /// Where column `column` of a pooled key block stands among those of its head, whose number is a multiple of
-/// kPooledKeys: so that what the lanes of a warp multiply next is one piece of memory (pooled_rows.cuh).
+/// kPooledKeys: so that what the lanes of a warp multiply next is one piece of memory (select/pooled_rows.cuh).
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
   const int row = block % kPooledKeys * 4 + column % 32 / 8;

@@ -104,7 +104,7 @@ struct BinPlace {
 };
 
 /// How many candidates, that is key blocks of selection tiles, may be kept of all together, and how many there are in
-/// each bin of their errors' logarithms (budget.cuh).
+/// each bin of their errors' logarithms (select/budget.cuh).
 struct Budget {
   uint32_t bins[kBins];
   uint32_t wanted;

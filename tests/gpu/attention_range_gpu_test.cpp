@@ -61,7 +61,7 @@ TEST_F(AttendOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
   }
 }
 
-// What the linear exponentials stand as they are, what they stand with a clamp, and beyond (hopper_softmax.cuh).
+// What the linear exponentials stand as they are, what they stand with a clamp, and beyond (hopper/softmax.cuh).
 TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t head_dim : {64, 128})

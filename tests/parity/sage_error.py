@@ -16,14 +16,14 @@ for the 32 keys j of 128 with equal j % 8 / 2. Tiles of 128 keys with a running 
 e4m3; the row sum adds up P before it is rounded. V as e4m3 with a scale a channel, max|v| / 448, not centred.
 
 ours: mean of K, centre and scale of V, and what balances the channels of Q and K from every tokens / 512-th token, as in
-attention/cuda/statistics.cu. K less its mean, divided by sqrt(rms k / rms q) of each channel, with which Q is multiplied;
+attention/cuda/prepass/statistics.cu. K less its mean, divided by sqrt(rms k / rms q) of each channel, with which Q is multiplied;
 int8 with a scale a query and a scale for the 16 keys j of 64 with equal j % 8 / 2, rounded half to even. Subtiles
 of 128 keys (head_dim 64) or 64: a reference maximum that rises to the maximum, for all of a warp's 16 rows, where a
 score of theirs passes it by more than L = 4 log2 units; P = exp2(s - m) * 448 / 2^L as e4m3; the row sum adds up the
 rounded P. V less its centre and the mean of its block of 64 tokens, e4m3 with a scale a channel; the means, which take
 up what rounding adds to a block's sum, join O as products with the blocks' sums of P, both in fp16. "linear" is what the
 Hopper kernel does: its exponential is the float with the bits round((y + 126.94) * 2^23), 2^y with a linear mantissa and
-a bias that centres the error (attention/cuda/hopper_softmax.cuh). "exact": by exp2.
+a bias that centres the error (attention/cuda/hopper/softmax.cuh). "exact": by exp2.
 
 Not emulated: the tensor core's sums of e4m3 products (about 13 bits in both), the bf16 rounding of K less its mean in
 theirs, and ex2.approx. Nor that ours runs as "exact" where a mask applies, and for whole heads where the longest query
@@ -122,7 +122,7 @@ def linear(log2_p):
 
 
 def sampled_means_and_scale(k, v):
-    """What attention/cuda/statistics.cu makes of every tokens / 512-th token: mean of K, centre and scale of V."""
+    """What attention/cuda/prepass/statistics.cu makes of every tokens / 512-th token: mean of K, centre and scale of V."""
     stride = max(len(k) // 512, 1)
     sample = v[::stride]
     mean = sample.mean(0)
@@ -143,7 +143,7 @@ def balance(q, k):
 
 
 def values_less_block_means(v):
-    """v [N, D] -> e4m3 [N, D], and what is left of it as means of 64 rows, fp16 (attention/cuda/quantise_values.cu)."""
+    """v [N, D] -> e4m3 [N, D], and what is left of it as means of 64 rows, fp16 (attention/cuda/prepass/quantise_values.cu)."""
 
     def means(x):
         sums = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % 64)).unflatten(0, (-1, 64)).sum(1)

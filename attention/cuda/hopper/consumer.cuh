@@ -1,0 +1,264 @@
+// The computing half of the Hopper kernel: one warpgroup, 64 query rows.
+//
+// P.V adds up in the tensor core's own accumulator, which truncates products to 13 bits below the sum. V records are
+// without the mean of their keys, so that what is cut off cancels; the means' part of O goes another way, see Output.
+#pragma once
+
+#include "attention/cuda/hopper/output.cuh"
+#include "attention/cuda/hopper/softmax.cuh"
+
+namespace sparsereel::attention::cuda::hopper {
+
+/// kParts: tiles are in parts, which another kernel adds up. kMeans: lists may hold means.
+template <typename T, bool kCausal, bool kSkips, bool kParts, bool kMeans>
+class Consumer {
+  static constexpr int D = T::D, kRecords = T::kSubtileRecords, kSteps = T::kChannels / 32;
+  static constexpr int kConsumers = 128 * T::kWarpgroups;
+
+ public:
+  __device__ Consumer(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
+      : p_(p),
+        sizes_(sizes),
+        shared_(shared),
+        base_(shared_address(shared)),
+        barriers_{base_ + T::kBarriers},
+        output_(p, sizes, buffers, shared + T::kRowMemory) {
+    mask_.group = static_cast<int>(threadIdx.x / 128);
+    mask_.lane = static_cast<int>(threadIdx.x % 32);
+  }
+
+  __device__ __forceinline__ void run() {
+    for (int round = 0;; ++round) {
+      ptx::barrier_wait(barriers_.query_full(), round & 1);
+      const Work work = *reinterpret_cast<const Work*>(shared_ + T::kWork);
+      const TileIndex tile(uniform(work.bh), uniform(work.tile));
+      if (tile.bh < 0) break;
+      start_tile(tile, work);
+      blocks_left_ = uniform(work.blocks);
+      run_stages(uniform(work.stages));
+      finish_tile(tile, work.slot);
+    }
+  }
+
+ private:
+  __device__ void start_tile(const TileIndex& tile, const Work& work) {
+    const int thread = ptx::thread(), row = first_row(thread);
+    const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) softmax_.query_scale[r] = scales[row + 8 * r];
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+      for (int u = 0; u < 4; ++u)
+        query_[k][u] = *reinterpret_cast<const uint32_t*>(
+            shared_ + T::kQueries + row / kRecord * T::kKeyBytes +
+            record_offset<D>(row % kRecord + 8 * (u & 1), k * 32 + thread % 4 * 4 + 16 * (u / 2)));
+    }
+    release(barriers_.query_empty());
+    unmasked_care_ = uniform(care_of(work.largest_score));
+    tile_care_ = uniform(work.plain == 0 ? Care::mixed : unmasked_care_);
+    care_ = tile_care_;
+    softmax_.start();
+    output_.start();
+    if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + p_.keys - p_.queries + 1;
+    if constexpr (kSkips) start_skipping(tile, tile.tile * T::kRows + row);
+  }
+
+  __device__ static Care care_of(float largest_score) {
+    return largest_score < kPositiveRange ? Care::usual : largest_score < kWrapRange ? Care::far : Care::masks;
+  }
+
+  /// P.V of a subtile runs beside Q.K of the next one, then the next one's softmax. The warpgroups drift apart by
+  /// themselves, so that some compute exponentials while others multiply.
+  __device__ __forceinline__ void run_stages(int stages) {
+    ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
+    issue_scores<0>(ring_.stage);
+    finish_scores();
+    soften<0>(stages > 1);
+#pragma unroll 1
+    for (int left = stages;; --left) {
+      const int stage = ring_.stage;
+      ptx::barrier_wait(barriers_.value_full(stage), ring_.phase);
+      issue_values<0>(stage);
+      issue_scores<1>(stage);
+      finish_scores();
+      release(barriers_.key_empty(stage));
+      note_sums();
+      soften<1>(left > 1);
+      ring_.advance();
+      if (left == 1) {
+        issue_values<1>(stage);
+        ptx::matrix_wait();
+        output_.hold();
+        release(barriers_.value_empty(stage));
+        output_.note_sums(kMeans ? weight_ : 1.0F);
+        add_means();
+        break;
+      }
+      issue_values<1>(stage);
+      ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
+      issue_scores<0>(ring_.stage);
+      finish_scores();
+      release(barriers_.value_empty(stage));
+      note_sums();
+      soften<0>(left > 2);
+    }
+  }
+
+  /// kSubtile: of the stage, 0 or 1.
+  template <int kSubtile>
+  __device__ void issue_scores(int stage) {
+    const int slot = stage * T::kStageRecords + kSubtile * kRecords;
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) {
+      softmax_.key_scale[r] =
+          reinterpret_cast<const float*>(shared_ + T::kKeyScales)[(slot + r) * kKeyGroups + mask_.lane % 4];
+      mask_.entry[r] = reinterpret_cast<const uint32_t*>(shared_ + T::kEntries)[slot + r];
+    }
+    const uint64_t keys = D == 128 ? ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 1024, 1)
+                                   : ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 512, 2);
+    ptx::matrix_fence();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) ptx::multiply(softmax_.score, query_[k], keys + 2 * k, k > 0);
+    ptx::matrix_commit();
+  }
+
+  template <int kSubtile>
+  __device__ void issue_values(int stage) {
+    if constexpr (kSkips) agree_to_skip<kSubtile>();
+    if (care_ == Care::none) return;
+    const int slot = stage * T::kStageRecords + kSubtile * kRecords;
+    const uint64_t values = ptx::descriptor(base_ + T::kValueStages + slot * T::kValueBytes, 512, 2);
+    ptx::matrix_fence();
+#pragma unroll
+    for (int k = 0; k < T::kKeys / 32; ++k)
+      ptx::multiply(output_.value, softmax_.packed[k], values + k / 2 * (T::kValueBytes / 16) + k % 2 * 2, true);
+    ptx::matrix_commit();
+  }
+
+  __device__ void finish_scores() {
+    if (tile_care_ == Care::mixed) {
+      care_ = uniform(mask_.care(unmasked_care_));
+    } else if (kSkips) {
+      care_ = tile_care_;  // which the subtile before may have overruled
+    }
+    ptx::matrix_wait();
+    softmax_.hold_scores();
+    output_.hold();
+  }
+
+  __device__ void note_sums() {
+    output_.note_sums(kMeans ? weight_ : 1.0F);
+    if (output_.means_due()) add_means();
+  }
+
+  __device__ void add_means() {
+    const int half = output_.add_means();
+    release(barriers_.means_empty(half));
+  }
+
+  template <int kSubtile>
+  __device__ __forceinline__ void soften(bool may_skip) {
+    const bool has_means = kMeans && blocks_left_ < kRecords;
+    blocks_left_ -= kRecords;
+    if constexpr (kMeans) {
+      const bool first = Output<T>::my_record(mask_.lane) == 0;  // no index: it would put the entries into memory
+      weight_ = has_means && is_mean(first ? mask_.entry[0] : mask_.entry[kRecords - 1]) ? kCell : 1;
+    }
+    const auto needed = [&](const float(&top)[2]) {
+      return !kSkips || __any_sync(~0U, !may_skip || top[0] > skip_below_[0] || top[1] > skip_below_[1]);
+    };
+    const auto rescale = [&](const float(&alpha)[2]) { output_.scale(alpha); };
+    bool live = false;
+    if (has_means) {
+      if constexpr (kMeans) live = soften_means(rescale);
+    } else if (care_ == Care::usual) {
+      live = softmax_.template run<Care::usual>(mask_, needed, rescale);
+    } else if (care_ == Care::far) {
+      live = softmax_.template run<Care::far>(mask_, needed, rescale);
+    } else if (care_ == Care::masks) {
+      live = softmax_.template run<Care::masks>(mask_, needed, rescale);
+    }
+    if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
+  }
+
+  /// A subtile with means. Their P.V is never skipped. Under a causal mask all exponentials go through ex2: two
+  /// variants less to compile.
+  template <typename Rescale>
+  __device__ __forceinline__ bool soften_means(const Rescale& rescale) {
+    const auto always = [](const float(&)[2]) { return true; };
+    if (care_ == Care::none) return false;
+    if (kCausal || care_ == Care::masks) return softmax_.template run<Care::masks, true>(mask_, always, rescale);
+    if constexpr (!kCausal) {
+      if (care_ == Care::far) return softmax_.template run<Care::far, true>(mask_, always, rescale);
+      return softmax_.template run<Care::usual, true>(mask_, always, rescale);
+    }
+  }
+
+  // The P.V skip. A warp whose rows all fall short by the threshold leaves its P at 0; if all four warps do, the
+  // warpgroup does not multiply. Their votes meet in shared memory, a byte a warp, in two places by turns: a warp can
+  // be one subtile ahead of another.
+
+  __device__ void start_skipping(const TileIndex& tile, int first) {
+    const HeadChoice& choice =
+        p_.selection.heads == nullptr ? p_.selection.all : p_.selection.heads[tile.bh % p_.heads];
+#pragma unroll
+    for (int row = 0; row < 2; ++row)
+      skip_below_[row] = first + 8 * row < p_.queries ? kOffset - choice.pv_threshold : kUnset;
+  }
+
+  __device__ uint8_t* skip_votes(int subtile) const {
+    return shared_ + T::kSkipVotes + (subtile * T::kWarpgroups + mask_.group) * 4;
+  }
+
+  template <int kSubtile>
+  __device__ void agree_to_skip() {
+    ptx::named_wait(1 + mask_.group, 128);
+    const uint32_t votes = *reinterpret_cast<const volatile uint32_t*>(skip_votes(kSubtile));
+    if (__any_sync(~0U, votes != 0) || care_ == Care::none) return;
+    care_ = Care::none;
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) skipped_ += mask_.cover(r) == Cover::none ? 0 : 1;
+  }
+
+  /// The warp is done with what the barrier guards.
+  __device__ void release(uint32_t barrier) const {
+    __syncwarp();
+    if (mask_.lane == 0 || T::kArrivals == kConsumers) ptx::barrier_arrive(barrier);
+  }
+
+  __device__ void finish_tile(const TileIndex& tile, int slot) {
+    output_.restore_row_sums();
+    if constexpr (kParts) {
+      output_.leave_part(slot, softmax_.shift);
+    } else {
+      output_.write(tile, softmax_.shift);
+    }
+    if constexpr (kSkips) {
+      const int thread = ptx::thread();
+      if (thread % 128 == 0 && tile.tile * T::kRows + first_row(thread) < p_.queries)
+        count(p_, kCountSkippedPv, skipped_);
+      skipped_ = 0;
+    }
+  }
+
+  const Problem& p_;
+  const Sizes& sizes_;
+  uint8_t* const shared_;
+  const uint32_t base_;
+  const Barriers<T> barriers_;
+  Cursor<T> ring_;
+
+  uint32_t query_[kSteps][4];
+  Mask<T, kCausal> mask_;
+  Softmax<T, kCausal> softmax_;
+  Output<T> output_;
+  Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
+  Care tile_care_, care_;  // of every subtile, and of the current one
+  int blocks_left_ = 0;    // entries from the current subtile on that are not of means; may be negative
+  float weight_ = 1;       // of a key of the thread's record in the current subtile
+  float skip_below_[2];    // log2 P below which a row does not need a block
+  int skipped_ = 0;        // blocks of this tile
+};
+
+}  // namespace sparsereel::attention::cuda::hopper

@@ -1,0 +1,8 @@
+#include "attention/cuda/hopper/kernel.cuh"
+
+namespace sparsereel::attention::cuda::hopper {
+
+template void launch_whole<128>(const Call& call);
+template void launch_shared<128>(const Call& call);
+
+}  // namespace sparsereel::attention::cuda::hopper

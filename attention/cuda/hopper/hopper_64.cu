@@ -1,0 +1,8 @@
+#include "attention/cuda/hopper/kernel.cuh"
+
+namespace sparsereel::attention::cuda::hopper {
+
+template void launch_whole<64>(const Call& call);
+template void launch_shared<64>(const Call& call);
+
+}  // namespace sparsereel::attention::cuda::hopper

@@ -1,0 +1,286 @@
+// Scores of a subtile -> P as e4m3, for the two rows of a thread.
+//
+// A thread holds two rows (lane / 4 and + 8 of its warp's 16). Element i of its scores belongs to row (i / 2) % 2 and
+// to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile; all its keys of a record share one int8 scale.
+//
+// Scores stay integers until the exponential. A row's reference maximum may lag its true maximum by kLag log2 units: P
+// is scaled so that it cannot overflow e4m3 even so, and the usual step then needs neither shuffles nor a rescaling of
+// O.
+#pragma once
+
+#include "attention/cuda/fast_math.cuh"
+#include "attention/cuda/hopper/tile.cuh"
+
+namespace sparsereel::attention::cuda::hopper {
+
+constexpr float kLag = 4;
+constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
+constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
+constexpr float kNever = -1e30F;        // a score that no key has
+constexpr float kUnset = 1e30F;         // a row's shift before its first key
+constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
+constexpr float kMagic = 12582912.0F;
+constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits of a float
+
+/// (x + 127) * 2^23 as an integer is the bits of 2^x with its mantissa taken as linear: an exponential for one
+/// multiply-add, where ex2 has a quarter of the rate that the rest of the kernel needs. With this bias it is off by -4%
+/// to +2%, less than rounding to e4m3 is, and the error of attention stays within 1.05 times that of SageAttention 2
+/// (tests/parity/sage_error.py).
+constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
+
+/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest
+/// float by half a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap
+/// around.
+constexpr float kPositiveRange = 65;
+constexpr float kWrapRange = 190;
+
+/// What the softmax of a subtile has to mind for a group of 64 rows.
+enum class Care : int {
+  none,   // the subtile is not for the group
+  masks,  // records that the group does not use, keys that a causal mask hides, or scores beyond kWrapRange
+  far,    // no masks, scores beyond kPositiveRange
+  usual,
+  mixed,  // of a whole tile: it depends on the subtile
+};
+
+/// All lanes agree on what branches around matrix instructions, but only a reduction or a vote tells the compiler so;
+/// without one it keeps descriptors in vector registers and guards every instruction.
+template <typename T>
+__device__ T uniform(T x) {
+  return static_cast<T>(__reduce_max_sync(~0U, static_cast<int>(x)));
+}
+
+/// The first of a thread's two rows of the tile; the other is 8 further.
+__device__ inline int first_row(int thread) {
+  return thread / 32 * 16 + thread % 32 / 4;
+}
+
+/// Which keys of the subtile the group's rows see.
+template <typename T, bool kCausal>
+struct Mask {
+  static constexpr int kRecords = T::kSubtileRecords;
+
+  int group, lane;
+  int first_hidden = 0;  // causal: the first key that the tile's first row does not see
+  uint32_t entry[kRecords];
+
+  __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
+  __device__ bool is_mean(int r) const { return cuda::is_mean(entry[r]); }
+
+  /// All bits are set where the four keys of record r's chunk c that the thread holds count: means of a block that is
+  /// dropped, or keys of a block that is used.
+  __device__ uint32_t counts(int r, int chunk) const {
+    const uint32_t bits = is_mean(r) ? entry[r] << (7 - 4 * (chunk % 2) - lane % 4) : ~0U;
+    return ptx::sign_of_byte(bits, chunk / 2);
+  }
+
+  /// The causal mask, for element i.
+  __device__ bool hides(int i) const {
+    if (!kCausal || cover(i * 2 / kRecord) != Cover::causal) return false;
+    const int key = entry_block(entry[i * 2 / kRecord]) * kRecord + i / 4 * 8 % kRecord + lane % 4 * 2 + i % 2;
+    return key >= first_hidden + first_row(ptx::thread()) + 8 * (i / 2 % 2);
+  }
+
+  /// unmasked: where the group uses all keys.
+  __device__ Care care(Care unmasked) const {
+    bool whole = true, covered = false;
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) {
+      whole &= cover(r) == Cover::whole;
+      covered |= cover(r) != Cover::none;
+    }
+    return whole ? unmasked : covered ? Care::masks : Care::none;
+  }
+};
+
+template <typename T, bool kCausal>
+class Softmax {
+  static constexpr int kScores = T::kKeys / 2, kRecords = T::kSubtileRecords;
+
+ public:
+  int score[kScores];
+  uint32_t packed[kScores / 16][4];  // P, as the A operand of P.V
+  float query_scale[2];
+  float key_scale[kRecords];
+  float shift[2];  // kOffset - reference maximum, log2 units
+
+  __device__ void start() { shift[0] = shift[1] = kUnset; }
+
+  __device__ void hold_scores() {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) ptx::hold(score[i]);
+  }
+
+  /// Scores -> P. needed(top): whether a subtile with these largest log2 P of the thread's rows is worth its P.V; where
+  /// no thread of the warp says so, P becomes 0 and the result false. rescale(alpha): called when reference maxima
+  /// rise.
+  template <Care kCare, bool kMeans = false, typename Needed, typename Rescale>
+  __device__ __forceinline__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
+    constexpr bool kMasked = kCare == Care::masks;
+    if (kMasked && kCausal) hide(mask);
+    if (kMeans && kCausal) hide_means(mask);
+    Line line;
+    prepare<kMasked>(mask, line);
+    float top[2];
+    find_top(line, top);
+    if (!needed(top)) {
+      clear();
+      return false;
+    }
+    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked>(mask, line, rescale);
+    exponentiate<kCare, kMeans>(mask, line);
+    return true;
+  }
+
+ private:
+  /// log2 P = integer-as-float * scale + shift.
+  struct Line {
+    float scale[2][kRecords], shift[2][kRecords];
+  };
+
+  __device__ static constexpr int record_of(int i) {
+    return i * 2 / kRecord;
+  }
+  __device__ static constexpr int row_of(int i) {
+    return i / 2 % 2;
+  }
+
+  /// An integer as 1.5 * 2^23 more, without the slow conversion.
+  __device__ static float as_float(int x) {
+    return __int_as_float(x + kMagicBits);
+  }
+
+  /// No dot product of D products of int8 is lower than what a hidden key gets.
+  __device__ void hide(const Mask<T, kCausal>& mask) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i)
+      if (mask.hides(i)) score[i] = -127 * 127 * T::D;
+  }
+
+  /// Means that don't count may stand for keys that a causal mask hides: they must not raise the maximum.
+  __device__ void hide_means(const Mask<T, kCausal>& mask) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i)
+      if (mask.counts(record_of(i), i % (kRecord / 2) / 8) == 0) score[i] = -127 * 127 * T::D;
+  }
+
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) packed[i / 4][i % 4] = 0;
+    hold_packed();
+  }
+
+  __device__ void hold_packed() {
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) ptx::hold(packed[i / 4][i % 4]);
+  }
+
+  __device__ void find_largest(int (&largest)[2][kRecords]) const {
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+      const int r = record_of(i);
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const int a = score[i + 2 * row], b = score[i + 2 * row + 1];
+        largest[row][r] = i % (kRecord / 2) == 0 ? max(a, b) : __vimax3_s32(largest[row][r], a, b);
+      }
+    }
+  }
+
+  template <bool kMasked>
+  __device__ void prepare(const Mask<T, kCausal>& mask, Line& line) const {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
+        const bool used = !kMasked || mask.cover(r) != Cover::none;
+        line.scale[row][r] = used ? query_scale[row] * key_scale[r] : 0.0F;
+        line.shift[row][r] = used ? fmaf(-kMagic, line.scale[row][r], shift[row]) : kNever;
+      }
+    }
+  }
+
+  /// The largest log2 P of each row among this thread's keys.
+  __device__ void find_top(const Line& line, float (&top)[2]) const {
+    int largest[2][kRecords];
+    find_largest(largest);
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
+        const float highest = fmaf(as_float(largest[row][r]), line.scale[row][r], line.shift[row][r]);
+        top[row] = r == 0 ? highest : fmaxf(top[row], highest);
+      }
+    }
+  }
+
+  /// New reference maxima, for the rows of which some thread saw a higher score.
+  template <bool kMasked, typename Rescale>
+  __device__ void raise(const Mask<T, kCausal>& mask, Line& line, const Rescale& rescale) {
+    int largest[2][kRecords];
+    find_largest(largest);
+    float alpha[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float highest = kNever;
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        if (!kMasked || mask.cover(r) != Cover::none)
+          highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * line.scale[row][r]);
+      highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
+      const float lower = fminf(shift[row], kOffset - highest);
+      alpha[row] = fast_exp2(lower - shift[row]);
+      shift[row] = lower;
+      bits_shift_[row] = static_cast<uint32_t>(__float2int_rn(lower * kExponentUnit)) + kLinearBias;
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        if (!kMasked || mask.cover(r) != Cover::none) line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower);
+    }
+    rescale(alpha);
+  }
+
+  template <Care kCare, bool kMeans>
+  __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
+    uint32_t bits_scale[2][kRecords];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        bits_scale[row][r] = __float_as_int(fmaf(line.scale[row][r], kExponentUnit, kMagic)) - kMagicBits;
+    }
+    const auto exponential = [&](int i) {
+      const int row = row_of(i), r = record_of(i);
+      if (kCare == Care::masks) {
+        const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
+        score[i] = __float_as_int(fast_exp2(mask.hides(i) ? kNever : x));
+      } else {
+        score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift_[row]);
+        if (kCare == Care::far) score[i] = max(score[i], 0);
+      }
+    };
+    const auto pack = [&](int chunk) {
+      const auto p = [&](int i) { return __int_as_float(score[chunk * 8 + i]); };
+      packed[chunk / 2][chunk % 2 * 2] = pack_e4m3(p(0), p(1), p(4), p(5));
+      packed[chunk / 2][chunk % 2 * 2 + 1] = pack_e4m3(p(2), p(3), p(6), p(7));
+      if constexpr (kMeans) {
+        const uint32_t counts = mask.counts(chunk / 4, chunk % 4);
+        packed[chunk / 2][chunk % 2 * 2] &= counts;
+        packed[chunk / 2][chunk % 2 * 2 + 1] &= counts;
+      }
+    };
+    constexpr int kChunks = kScores / 8;
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) exponential(chunk * 8 + i);
+      if (chunk > 0) pack(chunk - 1);
+    }
+    pack(kChunks - 1);
+    hold_packed();
+  }
+
+  uint32_t bits_shift_[2];  // shift for the linear exponentials; may wrap around where their sum with a score does not
+};
+
+}  // namespace sparsereel::attention::cuda::hopper

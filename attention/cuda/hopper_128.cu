@@ -1,8 +1,0 @@
-#include "attention/cuda/hopper_kernel.cuh"
-
-namespace sparsereel::attention::cuda::hopper {
-
-template void launch_whole<128>(const Call& call);
-template void launch_shared<128>(const Call& call);
-
-}  // namespace sparsereel::attention::cuda::hopper

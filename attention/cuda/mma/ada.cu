@@ -1,0 +1,10 @@
+// Attention for compute capability 8.9 and newer: int8 scores, P.V in e4m3.
+#include "attention/cuda/mma/launch.cuh"
+
+namespace sparsereel::attention::cuda {
+
+void launch_ada(const Call& call) {
+  launch_mma<Kernel::ada>(call);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,419 @@
+// The portable attention kernel over lists: one template for sm_80 (P.V in fp16) and sm_89 (P.V in e4m3).
+//
+// A CTA owns a tile of 128 queries. Its key blocks come through a ring of stages in shared memory, filled by cp.async;
+// each warp multiplies its own query rows, which it keeps in registers, with a whole block of 64 keys.
+#pragma once
+
+#include "attention/cuda/fast_math.cuh"
+#include "attention/cuda/mma.cuh"
+#include "attention/cuda/mma/shape.cuh"
+#include "attention/cuda/output_mma.cuh"
+#include "attention/cuda/visible.cuh"
+
+namespace sparsereel::attention::cuda {
+
+template <Kernel kKernel, int D>
+class MmaTile {
+  using Shape = MmaShape<kKernel, D>;
+  using Stage = typename Shape::Stage;
+  static constexpr bool kE4m3 = Shape::kE4m3;
+  static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles;
+  static constexpr int kKeySteps = D / 32;                           // of Q.K, 32 columns each
+  static constexpr int kValueSteps = kE4m3 ? 2 : 4;                  // of P.V, 32 or 16 keys each
+  static constexpr float kWeightLog2 = kE4m3 ? kE4m3MaxLog2 : 0.0F;  // the largest P is 2 to this power
+  static constexpr float kNeverSkip = 32;                            // at or above this threshold
+  // 1.5 * 2^23 as a float: added to an int32 of up to 22 bits, the bits read as a float are this much plus the integer.
+  // An accumulator that starts here is a float after one subtraction; the conversion instruction is four times slower.
+  static constexpr int32_t kMagicBits = 0x4B400000;
+  static constexpr float kMagic = 12582912.0F;
+
+  using Scores = int32_t[kRowTiles][kKeyTiles][4];
+  using RowPairs = float[kRowTiles][2];  // a value of rows g and g + 8 of each row tile
+
+ public:
+  __device__ MmaTile(const Problem& p, const Sizes& sizes, const Buffers& buffers, Stage* stages, int bh, int tile)
+      : p_(p),
+        sizes_(sizes),
+        buffers_(buffers),
+        stages_(stages),
+        bh_(bh),
+        first_record_(sizes.group.of(bh) * sizes.key_records),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        group_(static_cast<int>(threadIdx.x) / Shape::kGroupThreads),
+        first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
+        list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.list_entries),
+        length_(buffers.tile_lists[static_cast<int64_t>(bh) * sizes.query_tiles + tile].length),
+        keys_(key_count(p, bh / p.heads)) {
+    load_queries();
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) max_[r][0] = max_[r][1] = -INFINITY;
+    if (p.selection.skips_pv) start_skipping();
+  }
+
+  __device__ void run() {
+#pragma unroll
+    for (int i = 0; i < Shape::kStages - 1; ++i) load_block(i);
+    int stage = 0;
+    for (int i = 0; i < length_; ++i) {
+      const uint32_t entry = list_[i];
+      wait_copies<Shape::kStages - 2>();
+      __syncthreads();  // block i is there for all, and the stage of block i - 1 is free
+      load_block(i + Shape::kStages - 1);
+      const Cover cover = entry_cover(entry, group_);
+      if (cover != Cover::none)
+        attend(stages_[stage], entry, cover, i == last_);
+      else if (skips())
+        group_votes(false);
+      stage = after(stage);
+    }
+    if (threadIdx.x % Shape::kGroupThreads == 0) count(p_, kCountSkippedPv, skipped_);
+    finish();
+  }
+
+ private:
+  /// Row g (half 0) or g + 8 (half 1) of a row tile, as a query of the head.
+  __device__ int query(int row_tile, int half) const {
+    return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
+  }
+
+  __device__ void load_queries() {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = query(r, half);
+        const int64_t record = static_cast<int64_t>(bh_) * sizes_.query_blocks + row / kRecord;
+        q_scale_[r][half] = buffers_.q_scale[record * kRecord + row % kRecord];
+        const uint8_t* q = buffers_.q + record * kRecord * D;
+#pragma unroll
+        for (int step = 0; step < kKeySteps; ++step) {
+#pragma unroll
+          for (int part = 0; part < 2; ++part)
+            q_[r][step][2 * part + half] = *reinterpret_cast<const uint32_t*>(
+                q + record_offset<D>(row % kRecord, step * 32 + part * 16 + lane_ % 4 * 4));
+        }
+      }
+    }
+  }
+
+  __device__ void start_skipping() {
+    const HeadChoice* heads = p_.selection.heads;
+    pv_threshold_ = heads == nullptr ? p_.selection.all.pv_threshold : heads[bh_ % p_.heads].pv_threshold;
+    last_ = length_ - 1;
+    while (last_ >= 0 && entry_cover(list_[last_], group_) == Cover::none) --last_;
+  }
+
+  /// Starts the copy of the list's i-th block into its stage; past the end only closes an empty group, so that the
+  /// number of groups in flight stays what wait_copies counts on.
+  __device__ void load_block(int i) {
+    if (i < length_) {
+      Stage& stage = stages_[next_stage_];
+      const int64_t record = first_record_ + entry_record(list_[i], sizes_.key_blocks);
+      copy<Shape::kKeyBytes>(stage.k, buffers_.k + record * Shape::kKeyBytes);
+      copy<Shape::kValueBytes>(stage.v, buffers_.v + record * Shape::kValueBytes);
+      copy<kKeyGroups * sizeof(float)>(stage.k_scale, buffers_.k_scale + record * kKeyGroups);
+    }
+    next_stage_ = after(next_stage_);
+    commit_copies();
+  }
+
+  __device__ static int after(int stage) {
+    return stage == Shape::kStages - 1 ? 0 : stage + 1;
+  }
+
+  template <int kBytes>
+  __device__ static void copy(void* to, const void* from) {
+    const uint32_t address = shared_address(to);
+#pragma unroll
+    for (int first = 0; first < kBytes; first += 16 * Shape::kThreads) {
+      const int at = first + static_cast<int>(threadIdx.x) * 16;
+      if (first + 16 * Shape::kThreads <= kBytes || at < kBytes)
+        copy_async(address + at, static_cast<const uint8_t*>(from) + at);
+    }
+  }
+
+  /// One block of keys, or the means of 16, for the warp's rows.
+  __device__ void attend(const Stage& stage, uint32_t entry, Cover cover, bool last) {
+    Scores s;
+    multiply_keys(stage, s);
+    const float key_scale = stage.k_scale[lane_ % 4];  // the thread's columns 2 t and 2 t + 1 are one group of keys
+    RowPairs scale, block_max;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      scale[r][0] = q_scale_[r][0] * key_scale;
+      scale[r][1] = q_scale_[r][1] * key_scale;
+    }
+    // Pads past the last key would reach the sums of fp16 weights and, rounded in another group of keys, the maxima.
+    const bool means = is_mean(entry);
+    const float weight = means ? kCellLog2 : 0.0F;  // of a key, log2 units
+    if (means) {
+      mask_means(entry, s);
+    } else if (const int block = entry_block(entry); cover == Cover::causal || (block + 1) * kRecord > keys_) {
+      mask(block, s);
+    }
+    find_maxima(s, scale, weight, block_max);
+    if (skips() && !rises(block_max) && !last && !means) {
+      ++skipped_;
+      return;
+    }
+    RowPairs alpha;
+    raise_maxima(block_max, alpha);
+    uint32_t weights[kRowTiles][kValueSteps][4];
+    weigh(s, scale, weight, alpha, weights);
+    if (kRowTiles > 1) __syncwarp();  // else ptxas loads V before the scores' registers are free, and spills
+    if constexpr (kE4m3) {
+      add_values(stage, weights, alpha);
+    } else {
+      add_half_values(stage, weights, alpha);
+    }
+  }
+
+  /// s = Q K, as floats with kMagic on top.
+  __device__ void multiply_keys(const Stage& stage, Scores& s) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s[r][n][i] = kMagicBits;
+    // Matrices of a load: keys 0..7 and two chunks of 16 columns, then keys 8..15 and these chunks.
+    const int key = lane_ / 16 * 8 + lane_ % 8, column = lane_ / 8 % 2 * 16;
+    const uint32_t k = shared_address(stage.k);
+#pragma unroll
+    for (int step = 0; step < kKeySteps; ++step) {
+      const uint32_t address = k + record_offset<D>(key, step * 32 + column);
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n += 2) {
+        uint32_t b[4];
+        load_matrices(b, address + n * 8 * D);  // the swizzle repeats every 8 rows
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          multiply_int8(s[r][n], q_[r][step], b[0], b[1]);
+          multiply_int8(s[r][n + 1], q_[r][step], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  /// Takes out the keys that a query does not see.
+  __device__ void mask(int block, Scores& s) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int left = visible_keys(p_, keys_, query(r, i / 2)) - block * kRecord - lane_ % 4 * 2 - i % 2;
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n)
+          if (n * 8 >= left) s[r][n][i] = __float_as_int(-INFINITY);
+      }
+  }
+
+  /// Takes out the means of blocks that are not dropped.
+  __device__ void mask_means(uint32_t entry, Scores& s) const {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      if ((entry >> (n / 2 * 4 + lane_ % 4) & 1) != 0) continue;
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s[r][n][i] = __float_as_int(-INFINITY);
+    }
+  }
+
+  /// Largest score of each row in log2 units. The scale is positive, so that the raw scores are compared first.
+  __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& block_max) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float most = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n)
+          most = fmaxf(most, fmaxf(__int_as_float(s[r][n][2 * half]), __int_as_float(s[r][n][2 * half + 1])));
+        most = fmaf(most - kMagic, scale[r][half], weight);
+        most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
+        block_max[r][half] = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
+      }
+  }
+
+  /// Whether any of the group's 64 rows has a score within the threshold of its maximum; the group's threads call it
+  /// together.
+  __device__ bool rises(const RowPairs& block_max) const {
+    bool rise = false;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        rise = rise || (query(r, half) < p_.queries && block_max[r][half] + pv_threshold_ > max_[r][half]);
+    return group_votes(rise);
+  }
+
+  __device__ bool skips() const {
+    return pv_threshold_ < kNeverSkip;
+  }
+
+  /// The groups go through their barriers equally often, used block or not: racecheck loses the order of what
+  /// __syncthreads separates where they do not.
+  __device__ bool group_votes(bool predicate) const {
+    return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
+  }
+
+  /// Takes the block's maxima in; alpha is what that scales the rows' sums by.
+  __device__ void raise_maxima(const RowPairs& block_max, RowPairs& alpha) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float before = max_[r][half];
+        max_[r][half] = fmaxf(before, block_max[r][half]);
+        alpha[r][half] = fast_exp2(before - finite_max(r, half));
+      }
+  }
+
+  /// The maximum of a row, or 0 for a row without keys so far: there every score is -inf and every weight 0.
+  __device__ float finite_max(int r, int half) const {
+    return max_[r][half] == -INFINITY ? 0.0F : max_[r][half];
+  }
+
+  /// P = 2^(s - max), rounded, as the A operand of P.V. In fp16 also adds it to the rows' sums.
+  __device__ void weigh(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
+                        uint32_t (&weights)[kRowTiles][kValueSteps][4]) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float shift = kWeightLog2 - finite_max(r, half) + log2_weight;
+        const auto weight = [&](int n, int i) {
+          return fast_exp2(fmaf(__int_as_float(s[r][n][2 * half + i]) - kMagic, scale[r][half], shift));
+        };
+        if constexpr (kE4m3) {
+          // The operand's four bytes are positions 4 t.. of a chunk, where V has the keys 2 t, 2 t + 1 and 8 more.
+#pragma unroll
+          for (int chunk = 0; chunk < kRecord / 16; ++chunk)
+            weights[r][chunk / 2][chunk % 2 * 2 + half] = pack_e4m3(weight(2 * chunk, 0), weight(2 * chunk, 1),
+                                                                    weight(2 * chunk + 1, 0), weight(2 * chunk + 1, 1));
+        } else {
+          float sum = 0;
+#pragma unroll
+          for (int n = 0; n < kKeyTiles; ++n) {
+            const __half2 pair = __floats2half2_rn(weight(n, 0), weight(n, 1));
+            const float2 rounded = __half22float2(pair);
+            sum += rounded.x + rounded.y;
+            weights[r][n / 2][n % 2 * 2 + half] = reinterpret_cast<const uint32_t&>(pair);
+          }
+          sum_[r][half] = fmaf(sum_[r][half], alpha[r][half], sum);
+        }
+      }
+  }
+
+  /// Both sums of a block start at zero and join the running ones in fp32: the tensor core would cut off low bits.
+  __device__ static void join(float (&sum)[4], const float (&alpha)[2], const float (&block_sum)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i] = fmaf(sum[i], alpha[i / 2], block_sum[i]);
+  }
+
+  __device__ void add_values(const Stage& stage, const uint32_t (&weights)[kRowTiles][kValueSteps][4],
+                             const RowPairs& alpha) {
+    // Matrices of a load: 8 channels and all four chunks of 16 keys.
+    const uint32_t address = shared_address(stage.v) + value_offset(lane_ % 8, lane_ / 8 * 16);
+#pragma unroll
+    for (int n = 0; n <= Shape::kChannelTiles; ++n) {  // the last tile holds the rows of ones
+      uint32_t b[4];
+      load_matrices(b, address + n * 8 * kRecord);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        float block_sum[4] = {};
+        multiply_e4m3(block_sum, weights[r][0], b[0], b[1]);
+        multiply_e4m3(block_sum, weights[r][1], b[2], b[3]);
+        join(n == Shape::kChannelTiles ? sum_[r] : out_[r][n], alpha[r], block_sum);
+      }
+    }
+  }
+
+  __device__ void add_half_values(const Stage& stage, const uint32_t (&weights)[kRowTiles][kValueSteps][4],
+                                  const RowPairs& alpha) {
+    // Matrices of a load: keys 0..7 and 8..15 with 8 channels, then these keys with the next 8 channels.
+    const int key = lane_ % 16, column = lane_ / 16 * 16;
+    const uint32_t v = shared_address(stage.v);
+#pragma unroll
+    for (int n = 0; n < Shape::kChannelTiles; n += 2) {
+      const uint32_t address = v + half_value_offset<D>(key, n * 16 + column);
+      float block_sum[kRowTiles][2][4] = {};
+#pragma unroll
+      for (int step = 0; step < kValueSteps; ++step) {
+        uint32_t b[4];
+        load_matrices_transposed(b, address + step * 16 * 2 * D);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          multiply_half(block_sum[r][0], weights[r][step], b[0], b[1]);
+          multiply_half(block_sum[r][1], weights[r][step], b[2], b[3]);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        join(out_[r][n], alpha[r], block_sum[r][0]);
+        join(out_[r][n + 1], alpha[r], block_sum[r][1]);
+      }
+    }
+  }
+
+  __device__ void finish() const {
+    const OutputRows output(p_, sizes_, buffers_, bh_);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float sum = kE4m3 ? sum_[r][2 * half] + sum_[r][2 * half + 1] : sum_[r][half];
+        sum += __shfl_xor_sync(~0U, sum, 1);
+        sum += __shfl_xor_sync(~0U, sum, 2);
+        output.store(query(r, half), half, out_[r], sum);
+        if (lane_ % 4 == 0) output.store_lse(query(r, half), max_[r][half] - kWeightLog2, sum);
+      }
+  }
+
+  const Problem& p_;
+  const Sizes& sizes_;
+  const Buffers& buffers_;
+  Stage* const stages_;
+  const int bh_;
+  const int first_record_;  // of the head's K and V
+  const int lane_, group_;
+  const int first_row_;  // of this warp, as a query of the head
+  const uint32_t* const list_;
+  const int length_;
+  const int keys_;      // that count
+  int next_stage_ = 0;  // that load_block fills
+  float pv_threshold_ = kNeverSkip;
+  int last_ = -1;    // index of the group's last entry in the list
+  int skipped_ = 0;  // blocks
+
+  uint32_t q_[kRowTiles][kKeySteps][4];
+  RowPairs q_scale_;
+  RowPairs max_;
+  float sum_[kRowTiles][4] =
+      {};  // of P: e4m3 as the product with the rows of ones, fp16 this thread's part of two rows
+  float out_[kRowTiles][Shape::kChannelTiles][4] = {};
+};
+
+/// One CTA a tile. The last tiles of a head go first: causal rows are longest there, and so are rows of text.
+template <Kernel kKernel, int D>
+__global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKernel, D>::kMinCtas)
+    attend_mma(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+               const __grid_constant__ Buffers buffers) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  constexpr bool kSupported = kKernel != Kernel::ada;
+#else
+  constexpr bool kSupported = true;
+#endif
+  if constexpr (kSupported) {
+    extern __shared__ __align__(128) uint8_t shared[];
+    auto* stages = reinterpret_cast<typename MmaShape<kKernel, D>::Stage*>(shared);
+    const int index = static_cast<int>(blockIdx.x);
+    const int bh = index / sizes.query_tiles, tile = sizes.query_tiles - 1 - index % sizes.query_tiles;
+    MmaTile<kKernel, D>(p, sizes, buffers, stages, bh, tile).run();
+  } else {
+    __trap();
+  }
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,202 @@
+// Means of the cells of V as records, and the spread of its blocks, from the records of V.
+#include <type_traits>
+
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/prepass/means.cuh"
+#include "attention/cuda/value_records.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr float kMostSquared = 80;  // what the sum of squares takes a larger value for: fp16 has room for 16 of these
+
+/// Sums of 16 e4m3 and of their squares.
+__device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
+  __half2 sums{}, squares{};
+  const auto add = [&](uint32_t two) {
+    const __half2 x = halves_of(two), size = __hmin2(__habs2(x), __float2half2_rn(kMostSquared));
+    sums = __hadd2(sums, x);
+    squares = __hfma2(size, size, squares);
+  };
+  const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+#pragma unroll
+  for (const uint32_t four : words) {
+    add(four & 0xFFFFU);
+    add(four >> 16);
+  }
+  sum = __low2float(sums) + __high2float(sums);
+  square = __low2float(squares) + __high2float(squares);
+}
+
+/// A block's spread from those of its channels and cells, one or more a lane.
+struct SpreadSum {
+  float deviation = 0, far = 0;  // squares
+
+  /// mean: of the block, less V's centre, which is V's mean as far as the sample knows it; variance: within a cell, or
+  /// the mean of the cells. All in units of scale.
+  __device__ void add(float mean, float variance, float scale) {
+    const float unit = scale * scale;
+    deviation = fmaf(fmaxf(variance, 0.0F), unit, deviation);
+    far = fmaf(mean * mean, unit, far);
+  }
+
+  /// copies: how often each channel was added.
+  __device__ void write(const Buffers& buffers, int64_t block, int lane, float copies) const {
+    const float square = warp_sum(deviation), distance = warp_sum(far);
+    if (lane == 0) buffers.v_spread[block] = {sqrtf(square / copies), sqrtf(distance / copies)};
+  }
+};
+
+/// Means of the cells of a head's 16 blocks, on their way from rows of channels to rows of channels.
+template <int D>
+struct Cells {
+  static constexpr int kPitch = kRecord + 8;
+  alignas(16) __half mean[D][kPitch];
+};
+
+/// This warp's block of e4m3 records: a lane has the channels 8 i + lane / 4 of one cell.
+template <int D, bool kLessMean>
+__device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, Cells<D>& cells) {
+  const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
+  const float* scales = buffers.v_scale + static_cast<int64_t>(at.bk) * D;
+  const int cell = at.lane % 4 ^ (at.lane / 8 & 3);  // value_offset()'s swizzle, undone
+  SpreadSum spread;
+  constexpr int kTogether = 8;
+  uint4 loaded[kTogether];
+#pragma unroll
+  for (int i = 0; i < D / 8; ++i) {
+    if (i % kTogether == 0) {
+#pragma unroll
+      for (int next = 0; next < kTogether; ++next)
+        loaded[next] =
+            __ldg(reinterpret_cast<const uint4*>(record + (8 * (i + next) + at.lane / 4) * kRecord) + at.lane % 4);
+    }
+    const int channel = 8 * i + at.lane / 4;
+    float sum, square, block_mean = 0;
+    sum_e4m3(loaded[i % kTogether], sum, square);
+    if constexpr (kLessMean)
+      block_mean = __half2float(__ushort_as_half(__ldg(buffers.v_mean + at.from(sizes) * D + channel)));
+    cells.mean[channel][kBlockCells * at.warp + cell] = __float2half_rn(fmaf(sum, 1.0F / kCell, block_mean));
+    if (buffers.v_spread == nullptr) continue;
+    const float cell_mean = sum * (1.0F / kCell), cell_square = square * (1.0F / kCell);
+#pragma unroll
+    for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
+    const float residual = sum * (1.0F / kRecord);
+    spread.add(block_mean + residual, cell_square - cell_mean * cell_mean, __ldg(scales + channel));
+    if (buffers.v_block_mean != nullptr && at.lane % 4 == 0)
+      buffers.v_block_mean[at.block(sizes) * D + channel] = __half_as_ushort(__float2half_rn(block_mean + residual));
+  }
+  if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
+}
+
+/// Channel rows of 64 means; kLessMean: less their mean, as quantise_values() does, and times kCell (records.h).
+template <int D, bool kLessMean>
+__device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
+  uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
+  const int real = at.blocks * kBlockCells;
+  const float share = 1.0F / static_cast<float>(max(real, 1));
+  for (int item = static_cast<int>(threadIdx.x); item < D * 4; item += kMeanThreads) {
+    const int channel = item / 4, chunk = item % 4;
+    float x[16], mean = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      x[i] = chunk * 16 + i < real ? __half2float(cells.mean[channel][chunk * 16 + i]) : 0.0F;
+      mean += x[i];
+    }
+    if constexpr (kLessMean) {
+#pragma unroll
+      for (int lanes = 1; lanes < 4; lanes *= 2) mean += __shfl_xor_sync(~0U, mean, lanes);
+      mean *= share;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) x[i] = chunk * 16 + i < real ? (x[i] - mean) * kCell : 0.0F;
+      mean *= kCell;
+    }
+    const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
+    const uint4 bytes = make_uint4(four(0), four(4), four(8), four(12));
+    *reinterpret_cast<uint4*>(out + value_offset(channel, chunk * 16)) = bytes;
+    if constexpr (kLessMean) {  // what rounding adds to the sum goes off the mean
+      float sum, square;
+      sum_e4m3(bytes, sum, square);
+#pragma unroll
+      for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
+      const float kept = fminf(fmaxf(mean - sum * share, -kHalfMax), kHalfMax);
+      if (chunk == 0) buffers.v_mean[at.to(sizes) * D + channel] = __half_as_ushort(__float2half_rn(kept));
+    }
+  }
+  const int rows = kLessMean ? kOnesRows * ones_sets(D) : kOnesRows;
+  for (int item = static_cast<int>(threadIdx.x); item < rows * 4; item += kMeanThreads)
+    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
+        ones<D, !kLessMean>(item / 4, item % 4, kRecord);
+}
+
+template <int D, bool kLessMean>
+__global__ void __launch_bounds__(kMeanThreads)
+    means_of_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  __shared__ Cells<D> cells;
+  const MeanWarp at(p, sizes);
+  if (at.real()) read_e4m3<D, kLessMean>(sizes, buffers, at, cells);
+  __syncthreads();
+  write_e4m3<D, kLessMean>(sizes, buffers, at, cells);
+}
+
+/// fp16 records: a lane has pairs of channels of a whole block.
+template <int D>
+__global__ void __launch_bounds__(kMeanThreads)
+    means_of_half_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                         const __grid_constant__ Buffers buffers) {
+  const MeanWarp at(p, sizes);
+  const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
+  uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
+  const float* scales = buffers.v_scale + static_cast<int64_t>(at.bk) * D;
+  SpreadSum spread;
+#pragma unroll 1
+  for (int channel = 2 * at.lane; channel < D; channel += 64) {
+    float2 total = {}, square = {};
+#pragma unroll
+    for (int cell = 0; cell < kBlockCells; ++cell) {
+      float2 sum = {};
+#pragma unroll
+      for (int i = 0; at.real() && i < kCell; ++i) {
+        const int offset = half_value_offset<D>(cell * kCell + i, 2 * channel);
+        const float2 x = __half22float2(*reinterpret_cast<const __half2*>(record + offset));
+        sum = {sum.x + x.x, sum.y + x.y};
+        square = {fmaf(x.x, x.x, square.x), fmaf(x.y, x.y, square.y)};
+      }
+      *reinterpret_cast<__half2*>(out + half_value_offset<D>(mean_key(at.warp, cell), 2 * channel)) =
+          __floats2half2_rn(sum.x * (1.0F / kCell), sum.y * (1.0F / kCell));
+      square = {fmaf(sum.x, sum.x * (-1.0F / kCell), square.x), fmaf(sum.y, sum.y * (-1.0F / kCell), square.y)};
+      total = {total.x + sum.x, total.y + sum.y};
+    }
+    const float share = 1.0F / kRecord;
+    if (at.real() && buffers.v_block_mean != nullptr)
+      *reinterpret_cast<__half2*>(buffers.v_block_mean + at.block(sizes) * D + channel) =
+          __floats2half2_rn(total.x * share, total.y * share);
+    spread.add(total.x * share, square.x * share, scales[channel]);
+    spread.add(total.y * share, square.y * share, scales[channel + 1]);
+  }
+  if (at.real() && buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, 1);
+}
+
+template <int D>
+void launch(const Call& call, Kernel kernel) {
+  const auto run = [&](auto* means) {
+    start(means, mean_grid(call.sizes), kMeanThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+  };
+  if (kernel == Kernel::ampere) return run(means_of_half_values<D>);
+  if constexpr (D <= 128) {
+    if (kernel == Kernel::hopper) return run(means_of_values<D, true>);
+  }
+  run(means_of_values<D, false>);
+}
+
+}  // namespace
+
+void launch_means_of_values(const Call& call, Kernel kernel) {
+  if (call.sizes.mean_records == 0) return;
+  if (call.sizes.D == 64) launch<64>(call, kernel);
+  if (call.sizes.D == 128) launch<128>(call, kernel);
+  if (call.sizes.D == 256) launch<256>(call, kernel);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,129 @@
+// K less its mean, channels balanced -> int8 records with four scales, and the mean and self-similarity of 64 keys for
+// the block selection.
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/warp.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+/// As many as registers allow.
+constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
+  const bool plain = steps == RowSteps::none || steps == RowSteps::norm;
+  if (D == 256) return plain ? 3 : 2;
+  if (D == 128) return plain || steps == RowSteps::rms_across_rotary ? 5 : 4;
+  return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
+}
+
+/// kSimilarity: whether that is wanted, as seldom.
+template <typename T, int D, RowSteps kSteps, bool kSimilarity>
+__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
+    quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                  const __grid_constant__ Buffers buffers) {
+  using Thread = RecordThread<D>;
+  const Thread thread;
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
+                                        moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
+                                        column);
+  const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
+  const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
+  const int64_t block = static_cast<int64_t>(bk) * sizes.key_blocks + thread.block;
+  const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
+  float most = 0;
+  // Rows past the end repeat the last key; a block without any key is never listed, but is written all the same.
+  const auto token_of = [&](int round) { return max(min(thread.block * kRecord + thread.row(round), count - 1), 0); };
+  Packed<T> raw[Thread::kRounds];
+#pragma unroll
+  for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round));
+  if constexpr (kSteps != RowSteps::none) {
+#pragma unroll
+    for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
+      TokenPart parts[Thread::kTogether];
+#pragma unroll
+      for (int i = 0; i < Thread::kTogether; ++i) parts[i] = prologue.load(token_of(first + i));
+#pragma unroll
+      for (int i = 0; i < Thread::kTogether; ++i) {  // rounded as a model that does not fuse it rounds
+        float x[kLaneElements];
+        unpack(raw[first + i], x);
+        prologue.apply(token_of(first + i), parts[i], x);
+        raw[first + i] = pack<T>(x);
+      }
+    }
+  }
+  float mean[kLaneElements], balance[kLaneElements];
+  load_row(buffers.key_mean + static_cast<int64_t>(bk) * D + column, mean);
+  load_row(buffers.k_balance + static_cast<int64_t>(bk) * D + column, balance);
+  // f(round, smoothed and balanced key)
+  const auto each_row = [&](const auto& f) {
+#pragma unroll
+    for (int round = 0; round < Thread::kRounds; ++round) {
+      float x[kLaneElements];
+      unpack(raw[round], x);
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) x[c] = fmaf(x[c], balance[c], -mean[c]);
+      f(round, x);
+    }
+  };
+  Pool<D> sum, direction;
+  each_row([&](int round, const float(&x)[kLaneElements]) {
+    most = fmaxf(most, largest_of(x));
+    if (buffers.k_mean == nullptr) return;
+    const float weight = thread.row(round) < left ? 1.0F : 0.0F;
+    sum.add(x, weight);
+    if (kSimilarity) {  // of keys as they were
+      float unbalanced[kLaneElements];
+      load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, unbalanced);
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) unbalanced[c] *= x[c];
+      direction.add_direction(unbalanced, weight);
+    }
+  });
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
+  const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = fast_inverse(scale);
+  if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
+  uint8_t* const out = buffers.k + record * kRecord * D;
+  int square = 0;  // of this lane's eight columns, the largest over its rows
+  each_row([&](int round, const float(&x)[kLaneElements]) {
+    const uint2 packed = pack_int8(x, inverse);
+    *reinterpret_cast<uint2*>(out + thread.offset(round)) = packed;
+    square = max(square, square_of(packed));
+  });
+  note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bk);
+  const int real = max(0, min(kRecord, left));
+  if (buffers.k_mean != nullptr) {
+    uint16_t* means = buffers.k_mean + static_cast<int64_t>(bk) * sizes.pooled_blocks * D;
+    sum.write(1.0F / static_cast<float>(max(1, real)), [&](int c, float x) {
+      means[pooled_offset<D>(thread.block, c)] = __bfloat16_as_ushort(__float2bfloat16(x));
+    });
+  }
+  if (!kSimilarity) return;
+  // Mean of the cosines between all pairs of the record's keys.
+  __shared__ float total[D];
+  direction.write(1, [&](int c, float x) { total[c] = x; });
+  if (threadIdx.x >= 32) return;
+  float total_square = 0;
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];
+  total_square = warp_sum(total_square);
+  if (threadIdx.x == 0) buffers.k_similarity[block] = total_square / static_cast<float>(max(1, real * real));
+}
+
+template <typename T, int D>
+void launch(const Call& call) {
+  for_row_steps(call.problem.prologue, [&](auto steps) {
+    constexpr RowSteps kSteps = decltype(steps)::value;
+    const auto kernel =
+        call.buffers.k_similarity != nullptr ? quantise_keys<T, D, kSteps, true> : quantise_keys<T, D, kSteps, false>;
+    start(kernel, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch), kQuantiseThreads, 0,
+          call.stream, call.problem, call.sizes, call.buffers);
+  });
+}
+
+}  // namespace
+
+void launch_quantise_keys(const Call& call) {
+  SPARSEREEL_FOR_TYPE(call, launch);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,334 @@
+// V less its centre -> records of e4m3, transposed, or of fp16 for kernels without e4m3.
+//
+// The scale of V comes from a sample. Where that was not enough, a second kernel makes a head's records, or one record,
+// again.
+#include <cfloat>
+
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/output_scale.cuh"
+#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/prepass/value_outliers.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+/// Where the transpose of a record lies in shared memory: words of four keys of a channel.
+template <int D>
+struct Transpose {
+  static constexpr int kWords = kRecord / 4, kStride = D + 2;
+
+  alignas(16) uint32_t word[kWords * kStride];
+
+  __device__ void put(int at, int column, const uint32_t (&words)[kLaneElements]) {
+#pragma unroll
+    for (int c = 0; c < kLaneElements; c += 2)
+      *reinterpret_cast<uint2*>(word + at * kStride + column + c) = make_uint2(words[c], words[c + 1]);
+  }
+
+  /// 16 keys of a channel.
+  __device__ uint4 get(int row, int chunk) const {
+    const uint32_t* from = word + chunk * 4 * kStride + row;
+    return make_uint4(from[0], from[kStride], from[2 * kStride], from[3 * kStride]);
+  }
+};
+
+/// v -> v * inverse + shift takes V's centre off and divides by its scale.
+template <int D>
+__device__ void load_scaling(const Buffers& buffers, int bk, int column, float (&inverse)[kLaneElements],
+                             float (&shift)[kLaneElements]) {
+  const int64_t at = static_cast<int64_t>(bk) * D + column;
+  load_row(buffers.v_scale + at, inverse);
+  load_row(buffers.v_centre + at, shift);
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    inverse[i] = __fdividef(1.0F, inverse[i]);
+    shift[i] = -shift[i] * inverse[i];
+  }
+}
+
+/// Channel rows of 64 keys, then the rows of ones.
+template <typename T, int D>
+__device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
+  constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
+  __shared__ Transpose<D> transpose;
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
+  load_scaling<D>(buffers, bk, column, inverse, shift);
+#pragma unroll 1
+  for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
+    float x[4][kLaneElements];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = key_of(word, i);
+      unpack(rows.load(first + (key < left ? key : 0)), x[i]);
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) x[i][c] = fmaf(x[i][c], inverse[c], shift[c]);
+      if (key >= left) zero(x[i]);
+    }
+    uint32_t words[kLaneElements];
+#pragma unroll
+    for (int c = 0; c < kLaneElements; ++c) words[c] = e4m3x4(x[0][c], x[1][c], x[2][c], x[3][c]);
+    transpose.put(word, column, words);
+  }
+  __syncthreads();
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
+  for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantiseThreads) {
+    const int row = item / 4, chunk = item % 4;
+    const uint4 keys = row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
+    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
+    if (reaches<kLargestCode>(keys)) buffers.v_saturated[bk] = 1;
+  }
+}
+
+/// Keeps the compiler from keeping what it has unpacked before, which takes twice the registers.
+template <typename T>
+__device__ void unpack_anew(Packed<T>& x) {
+  auto& word = reinterpret_cast<uint4&>(x);
+  asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+}
+
+/// The largest |v| in a thread's part of a record, for the output's scale.
+template <typename T, int kRounds>
+__device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
+  float most = 0;
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) most = fmaxf(most, largest_of(packed[round][i]));
+  return most;
+}
+
+/// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
+/// record's keys is taken off the mean: where all keys weigh the same, it cancels. Notes whether the record has
+/// outliers.
+template <typename T, int D>
+__device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+                                    const RecordThread<D>& thread) {
+  constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantiseThreads / kRowLanes;
+  constexpr int kRounds = Transpose<D>::kWords / kTogether;
+  __shared__ Transpose<D> transpose;
+  alignas(16) __shared__ float raw_mean[D];
+  __shared__ float record_mean[D];
+  const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  const int first_word = static_cast<int>(threadIdx.x / kRowLanes);
+  Packed<T> kept[kRounds][4];
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = key_of(first_word + round * kTogether, i);
+      kept[round][i] = rows.load(first + (key < left ? key : 0));
+      if (key >= left) kept[round][i] = {};
+    }
+  if (p.out_scale != nullptr) raise_out_scale(largest_of(kept), p.out_scale + thread.b);
+  const int64_t at = static_cast<int64_t>(bk) * D + column;
+  float mean[kLaneElements], inverse[kLaneElements], centre[kLaneElements];
+  load_row(buffers.v_scale + at, inverse);
+  load_row(buffers.v_centre + at, centre);
+  Pool<D> pool;
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float x[kLaneElements];
+      unpack(kept[round][i], x);
+      unpack_anew(kept[round][i]);
+      pool.add(x, 1);
+    }
+  const float share = fast_inverse(static_cast<float>(max(min(left, kRecord), 1)));
+  pool.write(share, [&](int c, float x) { raw_mean[c] = x; });
+  load_row(raw_mean + column, mean);
+#pragma unroll
+  for (int c = 0; c < kLaneElements; ++c) {
+    inverse[c] = fast_inverse(inverse[c]);
+    if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - centre[c]) * inverse[c];
+    mean[c] *= inverse[c];
+  }
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int word = first_word + round * kTogether;
+    float x[4][kLaneElements];
+    uint32_t real = 0, words[kLaneElements];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      unpack(kept[round][i], x[i]);
+      if (key_of(word, i) < left) real |= 0xFFU << 8 * i;
+    }
+#pragma unroll
+    for (int c = 0; c < kLaneElements; ++c) {
+      const auto e4m3 = [&](int i) { return fmaf(x[i][c], inverse[c], -mean[c]); };
+      words[c] = e4m3x4(e4m3(0), e4m3(1), e4m3(2), e4m3(3)) & real;
+    }
+    transpose.put(word, column, words);
+  }
+  __syncthreads();
+  const int64_t record = static_cast<int64_t>(bk) * sizes.key_records + thread.block;
+  uint8_t* out = buffers.v + record * sizes.value_record_bytes;
+  uint16_t* means = buffers.v_mean + record * D;
+#pragma unroll
+  for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
+    const unsigned item = threadIdx.x + i * kQuantiseThreads;
+    const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
+    const uint4 keys = transpose.get(row, chunk);
+    if (sizes.stat_stride > 1 && reaches<kOutlierCode>(keys)) {  // a sample of all knows the outliers
+      buffers.v_outliers[static_cast<int64_t>(bk) * sizes.key_blocks + thread.block] = 1;
+      if (reaches<kLargestCode>(keys)) buffers.v_saturated[bk] = 1;
+    }
+    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
+    const float its_mean = fp16_range(record_mean[row] - sum_of_row(keys) * share);
+    if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
+  }
+  for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
+    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
+        ones<D, false>(item / 4, item % 4, left);
+}
+
+/// Rows of keys.
+template <typename T, int D>
+__device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
+  const int bk = thread.b * sizes.kv_heads + thread.h;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  float scale[kLaneElements], centre[kLaneElements], most = 0;
+  const int64_t at = static_cast<int64_t>(bk) * D + thread.column;
+  load_row(buffers.v_scale + at, scale);
+  load_row(buffers.v_centre + at, centre);
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
+#pragma unroll 4
+  for (int round = 0; round < RecordThread<D>::kRounds; ++round) {
+    const int row = thread.row(round);
+    float x[kLaneElements];
+    unpack(rows.load(first + (row < left ? row : 0)), x);
+    Packed<__half> packed;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+      const float value = row < left ? __fdividef(x[i] - centre[i], scale[i]) : 0.0F;
+      most = fmaxf(most, fabsf(value));
+      packed.element[i] = __float2half_rn(value);
+    }
+    *reinterpret_cast<uint4*>(out + half_value_offset<D>(row, thread.column * 2)) = *reinterpret_cast<uint4*>(&packed);
+  }
+  if (!(most <= kHalfMax)) buffers.v_saturated[bk] = 1;
+}
+
+enum class Format { e4m3, e4m3_less_mean, half };
+
+/// The record of `thread`. All threads of the CTA call this together.
+template <typename T, int D, Format kFormat>
+__device__ void make_record(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+                            const RecordThread<D>& thread) {
+  if constexpr (kFormat == Format::e4m3) make_e4m3<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == Format::e4m3_less_mean) make_e4m3_less_mean<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == Format::half) make_half<T, D>(p, sizes, buffers, thread);
+}
+
+constexpr int ctas_per_multiprocessor(int D, Format format) {
+  return format == Format::e4m3_less_mean ? (D == 64 ? 7 : 5) : 6;
+}
+
+template <typename T, int D, Format kFormat>
+__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kFormat))
+    quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  const RecordThread<D> thread;
+  if (kFormat == Format::e4m3_less_mean && threadIdx.x == 0)
+    buffers.v_outliers[static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * sizes.key_blocks + thread.block] =
+        0;
+  make_record<T, D, kFormat>(p, sizes, buffers, thread);
+}
+
+/// V's scales of a head from all of its values, where the sample's are too small. A lane has eight channels.
+template <typename T, int D>
+__device__ void widen_scales(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int bk) {
+  constexpr int kRowLanes = D / kLaneElements, kRows = kQuantiseThreads / kRowLanes;
+  __shared__ float shared[kRows][D];
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const int64_t at = static_cast<int64_t>(bk) * D;
+  const int count = key_count(p, thread.b), row = static_cast<int>(threadIdx.x) / kRowLanes;
+  float centre[kLaneElements], most[kLaneElements] = {};
+  load_row(buffers.v_centre + at + thread.column, centre);
+  for (int token = row; token < count; token += kRows) {
+    float x[kLaneElements];
+    unpack(rows.load(token), x);
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) most[i] = fmaxf(most[i], fabsf(x[i] - centre[i]));
+  }
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) shared[row][thread.column + i] = most[i];
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads) {
+    float largest = 0;
+    for (int r = 0; r < kRows; ++r) largest = fmaxf(largest, shared[r][c]);
+    // Less the mean of its record a value may be twice as large.
+    if (largest < FLT_MAX) buffers.v_scale[at + c] = fmaxf(buffers.v_scale[at + c], largest * (2 / kE4m3Max));
+  }
+  __syncthreads();
+}
+
+constexpr int kMended = 8;  // blocks that a CTA looks after
+
+/// Records with outliers anew, or all of a head if some value is beyond its scale: one CTA does it then, as it happens
+/// to few.
+template <typename T, int D, Format kFormat>
+__global__ void __launch_bounds__(kQuantiseThreads)
+    mend_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                const __grid_constant__ Buffers buffers) {
+  const int bk = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * kMended;
+  const bool whole = buffers.v_saturated[bk] != 0;
+  const uint8_t* outliers = buffers.v_outliers + static_cast<int64_t>(bk) * sizes.key_blocks;
+  if (whole ? first > 0 : kFormat != Format::e4m3_less_mean) return;
+  const int last = whole ? sizes.key_blocks : min(first + kMended, sizes.key_blocks);
+  const int mine = first + static_cast<int>(threadIdx.x);
+  if (!whole && __syncthreads_or(mine < last ? outliers[mine] : 0) == 0) return;
+  RecordThread<D> thread;
+  thread.b = bk / sizes.kv_heads;
+  thread.h = bk % sizes.kv_heads;
+  if (whole) widen_scales<T, D>(p, buffers, thread, bk);
+  for (thread.block = first; thread.block < last; ++thread.block) {
+    if (!whole && outliers[thread.block] == 0) continue;
+    if (whole) make_record<T, D, kFormat>(p, sizes, buffers, thread);
+    __syncthreads();
+    if (kFormat == Format::e4m3_less_mean) spare_outliers<T, D>(p, sizes, buffers, thread);
+    __syncthreads();
+  }
+}
+
+template <typename T, int D, Format kFormat>
+void launch_format(const Call& call) {
+  const auto run = [&](auto* kernel, dim3 grid) {
+    start(kernel, grid, kQuantiseThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+  };
+  run(quantise_values<T, D, kFormat>, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch));
+  if (call.sizes.stat_stride == 1) return;  // the scales are those of all values
+  const int parts = ceil_div(call.sizes.key_blocks, kMended);
+  run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
+}
+
+template <typename T, int D>
+void launch(const Call& call) {
+  if constexpr (D <= 128) {
+    if (call.buffers.v_mean != nullptr) return launch_format<T, D, Format::e4m3_less_mean>(call);
+  }
+  launch_format<T, D, Format::e4m3>(call);
+}
+
+template <typename T, int D>
+void launch_half(const Call& call) {
+  launch_format<T, D, Format::half>(call);
+}
+
+}  // namespace
+
+void launch_quantise_values(const Call& call) {
+  SPARSEREEL_FOR_TYPE(call, launch);
+}
+
+void launch_half_values(const Call& call) {
+  SPARSEREEL_FOR_TYPE(call, launch_half);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,154 @@
+// Chooses the key blocks of each selection tile from pooled queries and keys, by mass (SpargeAttn, arXiv 2502.18137,
+// section 3.2) or by the error of their means; the same rules as attention/cpu/selection.h. A CTA ranks all key blocks
+// for 16 tiles, then a warp chooses for one, and writes its list where that needs no more than the choice
+// (Sizes::listed_tiles). Ranking by error starts from masses, which a warp finds for a tile while V is still being
+// quantised. Where tiles share a budget, all of them are ranked and counted before any chooses; a bound on the error of
+// each block needs no count, only how long the outputs of some tiles are.
+#include <algorithm>
+
+#include "attention/cuda/device.h"
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/select/tile_selector.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr int kThreads = 32 * kTiles;
+
+template <int D>
+constexpr int kResident = D == 256 ? 1 : 2;  // CTAs of a multiprocessor
+
+constexpr int kMassTiles = 8;  // of a CTA that finds masses
+template <int D>
+constexpr int kMassResident = D == 64 ? 3 : 2;  // such CTAs of a multiprocessor: 80 registers a thread, or 128
+
+template <int D>
+__global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
+    find_masses(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                const __grid_constant__ Buffers buffers) {
+  TileSelector<D, kMassTiles>(p, sizes, buffers, nullptr).find_masses();
+}
+
+template <int D>
+__global__ void __launch_bounds__(32 * kLengthTiles)
+    predict_outputs(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  TileSelector<D, kLengthTiles>(p, sizes, buffers, nullptr).predict();
+}
+
+template <int D>
+__global__ void __launch_bounds__(kThreads, kResident<D>)
+    select_by_mass(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                   const __grid_constant__ Buffers buffers) {
+  extern __shared__ uint32_t shared_keys[];
+  TileSelector<D>(p, sizes, buffers, shared_keys).select_by_mass();
+}
+
+template <int D>
+__global__ void __launch_bounds__(kThreads, kResident<D>)
+    rank_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                  const __grid_constant__ Buffers buffers) {
+  TileSelector<D>(p, sizes, buffers, nullptr).rank_by_error();
+}
+
+/// The rest of a budget's way: where it ends among the bins, and then the bins of that bin. grid: parts of the work,
+/// budgets.
+__global__ void __launch_bounds__(kThreads)
+    find_sub_bin(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                 const __grid_constant__ Buffers buffers) {
+  __shared__ BinCounts bins;
+  const int heads = p.selection.heads == nullptr ? p.heads : 1, first_head = static_cast<int>(blockIdx.y) * heads;
+  if (p.selection.heads != nullptr && p.selection.heads[first_head % p.heads].kind != HeadChoice::Kind::topk) return;
+  Budget& budget = buffers.budgets[blockIdx.y];
+  const BinPlace place = find_bin(budget.bins, budget.wanted);
+  if (blockIdx.x == 0 && threadIdx.x == 0) budget.place = place;
+  bins.clear();
+  const int groups = ceil_div(sizes.selection_tiles, kTiles), lane = static_cast<int>(threadIdx.x) % 32;
+  const int warps = static_cast<int>(gridDim.x) * kTiles;
+  for (int row = static_cast<int>(blockIdx.x) * kTiles + static_cast<int>(threadIdx.x) / 32;
+       row < heads * sizes.selection_tiles; row += warps) {
+    const int64_t tile =
+        static_cast<int64_t>(first_head + row / sizes.selection_tiles) * groups * kTiles + row % sizes.selection_tiles;
+    const uint32_t* keys = reinterpret_cast<const uint32_t*>(buffers.scores) + tile * sizes.selectable_keys;
+#pragma unroll 4
+    for (int block = lane; block < sizes.selectable_keys; block += 32) {
+      const uint32_t key = keys[block], code = budget_code(key);
+      if (key != 0 && code / kBins == static_cast<uint32_t>(place.bin)) atomicAdd(&bins.count[code % kBins], 1);
+    }
+  }
+  bins.add_to(budget.sub_bins);
+}
+
+template <int D>
+__global__ void __launch_bounds__(kThreads, kResident<D>)
+    choose_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  TileSelector<D>(p, sizes, buffers, nullptr).choose_by_error();
+}
+
+/// CTAs that look for the end of a budget: enough for every multiprocessor to have two.
+int parts_of_budget(const Sizes& sizes, int budgets) {
+  const int places = 2 * multiprocessors();
+  const int rows = sizes.batch_heads / budgets * sizes.selection_tiles;
+  return std::max(1, std::min(places / budgets, ceil_div(rows, kTiles)));
+}
+
+/// A CTA for every `tiles`.
+template <typename Function>
+void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) {
+  const int groups = ceil_div(call.sizes.selection_tiles, kTiles) * (kTiles / tiles);
+  start(kernel, static_cast<unsigned>(call.sizes.batch_heads) * groups, 32 * tiles, bytes, call.stream, call.problem,
+        call.sizes, call.buffers);
+}
+
+/// Two counts of each budget are one number of 64 bits: nothing is carried from one to the other, since their sums stay
+/// below 2^32.
+Numbers numbers_of(int budgets, uint32_t* first, int count) {
+  return {reinterpret_cast<int64_t*>(first), count / 2, sizeof(Budget) / sizeof(int64_t), budgets};
+}
+Numbers numbers_of(int sums, LengthSum* first) {
+  return {reinterpret_cast<int64_t*>(first), sums * static_cast<int>(sizeof(LengthSum) / sizeof(int64_t)), 0, 1};
+}
+
+template <int D>
+void select(const Call& call, const AddUp& add_up) {
+  if (!call.problem.selection.by_error) {
+    const int bytes =
+        call.buffers.scores == nullptr ? kTiles * call.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t)) : 0;
+    allow_shared_bytes(select_by_mass<D>, bytes);
+    return run(call, select_by_mass<D>, bytes);
+  }
+  if (call.buffers.v_block_mean != nullptr) run(call, predict_outputs<D>, 0, kLengthTiles);
+  if (const int sums = call.sizes.length_sums; add_up && sums > 0) add_up(numbers_of(sums, call.buffers.length_sums));
+  run(call, rank_by_error<D>);
+  if (const int budgets = call.sizes.budgets; budgets > 0) {
+    const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
+    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->bins, kBins + 2));  // and what is wanted
+    start(find_sub_bin, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->sub_bins, kBins));
+  }
+  run(call, choose_by_error<D>);
+}
+
+bool predicts(const Call& call) {
+  return call.buffers.bitmap != nullptr && call.sizes.selection_tiles > 0;
+}
+
+}  // namespace
+
+void launch_masses(const Call& call) {
+  if (!predicts(call) || !call.problem.selection.by_error) return;
+  if (call.sizes.D == 64) run(call, find_masses<64>, 0, kMassTiles);
+  if (call.sizes.D == 128) run(call, find_masses<128>, 0, kMassTiles);
+  if (call.sizes.D == 256) run(call, find_masses<256>, 0, kMassTiles);
+}
+
+void launch_select(const Call& call, const AddUp& add_up) {
+  if (!predicts(call)) return;
+  if (call.sizes.D == 64) select<64>(call, add_up);
+  if (call.sizes.D == 128) select<128>(call, add_up);
+  if (call.sizes.D == 256) select<256>(call, add_up);
+}
+
+}  // namespace sparsereel::attention::cuda

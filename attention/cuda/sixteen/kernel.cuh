@@ -1,0 +1,447 @@
+// Attention over lists in 16 bits throughout: Q.K and P.V by mma.sync on fp16 or bf16, whichever the rows are, with
+// fp32 sums. Keys and values are read where they lie; what stands for dropped blocks comes from records of means.
+//
+// A CTA owns a tile of 192 queries, or a third of it. Keys come through a ring of stages in shared memory, filled by
+// cp.async; each warp multiplies its own query rows with all keys of a stage.
+#pragma once
+
+#include "attention/cuda/fast_math.cuh"
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/mma.cuh"
+#include "attention/cuda/sixteen/rows.cuh"
+#include "attention/cuda/sixteen/shape.cuh"
+#include "attention/cuda/tile_order.cuh"
+#include "attention/cuda/visible.cuh"
+
+namespace sparsereel::attention::cuda {
+
+template <typename T, int D, bool kSkips>
+class SixteenTile {
+  using Shape = SixteenShape<D, kSkips>;
+  using Stage = typename Shape::Stage;
+  using Copy = SixteenCopy<T, D, kSkips>;
+  static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles, kKeys = Shape::kKeys,
+                       kAtOnce = Shape::kAtOnce, kStagesOfBlock = kRecord / kKeys;
+  static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // with kSkips
+  static constexpr int kSteps = D / 16;                                  // of Q.K
+  static constexpr int kChunks = D / kLaneElements;                      // of 16 bytes, of a row
+  // Weights are relative to a maximum that is only followed when a thread's weights of a row add up to more than this:
+  // so the usual step looks for no maximum. fp16 has room for it, and sums in fp32 for all values of V beside it.
+  static constexpr float kMostWeight = 1024;
+  static constexpr float kNothing = -1e30F;  // the maximum of a row without keys so far: finite, so that -inf - it is
+
+  using Scores = float[kRowTiles][kKeyTiles][4];
+  using Weights = uint32_t[kRowTiles][4];  // of 16 keys
+  using RowPairs = float[kRowTiles][2];    // a value of rows g and g + 8 of each row tile
+
+ public:
+  __device__ SixteenTile(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared, TileIndex at,
+                         int part)
+      : p_(p),
+        sizes_(sizes),
+        buffers_(buffers),
+        stages_(reinterpret_cast<Stage*>(shared)),
+        queries_(shared_address(shared) + Shape::kStages * sizeof(Stage)),
+        bh_(at.bh),
+        bk_(sizes.group.of(at.bh)),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        part_(part),
+        first_row_((at.tile * Shape::kParts + part) * Shape::kRows +
+                   static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
+        list_(buffers.lists + at.list(sizes) * sizes.list_entries),
+        items_(buffers.tile_lists[at.list(sizes)].length * kStagesOfBlock),
+        keys_(key_count(p, at.bh / p.heads)),
+        own_keys_(Copy::own_part(p.k, bk_ / sizes.kv_heads, bk_ % sizes.kv_heads)),
+        own_values_(Copy::own_part(p.v, bk_ / sizes.kv_heads, bk_ % sizes.kv_heads)),
+        scale_(p.scale * kLog2e) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) most_[r][0] = most_[r][1] = highest_[r][0] = highest_[r][1] = kNothing;
+    load_queries();
+    if constexpr (kSkips) start_skipping();
+  }
+
+  __device__ void run() {
+    uint32_t entries[Shape::kStages - 1];  // of the stages that are filled
+    next_entry_ = list_[0];
+#pragma unroll
+    for (uint32_t& entry : entries) {
+      entry = next_entry_;
+      load_next();
+    }
+    int stage = 0;
+    for (int i = 0; i < items_; ++i) {
+      const uint32_t entry = entries[0];
+#pragma unroll
+      for (int next = 0; next + 1 < Shape::kStages - 1; ++next) entries[next] = entries[next + 1];
+      entries[Shape::kStages - 2] = next_entry_;
+      wait_copies<Shape::kStages - 2>();
+      __syncthreads();  // stage i is there for all, and that of i - 1 is free
+      load_next();
+#pragma unroll
+      for (int first = 0; first < kKeys; first += kAtOnce) {
+        if (uses(entry)) {
+          attend(stages_[stage], first, i % kStagesOfBlock * kKeys, entry, i / kStagesOfBlock == last_);
+        } else if constexpr (kSkips) {
+          group_votes(false);
+        }
+      }
+      stage = after(stage);
+    }
+    if (kSkips && threadIdx.x % kGroupThreads == 0) count(p_, kCountSkippedPv, skipped_ / Shape::kPieces);
+    finish();
+  }
+
+ private:
+  /// Row g (half 0) or g + 8 (half 1) of a row tile, as a query of the head.
+  __device__ int query(int row_tile, int half) const {
+    return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
+  }
+
+  /// The group of 64 rows of the tile that a row tile is of.
+  __device__ int group(int row_tile) const {
+    return part_ + (static_cast<int>(threadIdx.x) / 32 * kRowTiles + row_tile) / (kRecord / 16);
+  }
+
+  /// Whether any of the warp's rows uses an entry, and whether all do, as a whole.
+  __device__ bool uses(uint32_t entry) const {
+    bool any = false;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) any = any || entry_cover(entry, group(r)) != Cover::none;
+    return any;
+  }
+  __device__ bool uses_whole(uint32_t entry) const {
+    bool all = true;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) all = all && entry_cover(entry, group(r)) == Cover::whole;
+    return all;
+  }
+
+  __device__ const T* query_row(int row) const {
+    return static_cast<const T*>(p_.q.data) + bh_ / p_.heads * p_.q.batch_stride + bh_ % p_.heads * p_.q.head_stride +
+           row * p_.q.token_stride;
+  }
+
+  /// Zeros for rows and columns that there are none of.
+  __device__ void load_queries() {
+    if constexpr (Shape::kSharesQueries) {  // each warp its own rows; they join the first stage's group
+#pragma unroll
+      for (int i = 0; i < 16 * kRowTiles * kChunks / 32; ++i) {
+        const int row = i * (32 / kChunks) + lane_ / kChunks, chunk = lane_ % kChunks;
+        const bool real = first_row_ + row < p_.queries && chunk * kLaneElements < p_.head_dim;
+        copy_or_zero(own_queries() + half_value_offset<D>(row, chunk * 16),
+                     real ? query_row(first_row_ + row) + chunk * kLaneElements : p_.q.data, real);
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = query(r, half);
+#pragma unroll
+          for (int i = 0; i < 2 * kSteps; ++i) {
+            const int column = 8 * i + lane_ % 4 * 2;
+            const bool real = row < p_.queries && column < p_.head_dim;
+            q_[r][i / 2][i % 2 * 2 + half] = real ? *reinterpret_cast<const uint32_t*>(query_row(row) + column) : 0U;
+          }
+        }
+    }
+  }
+
+  /// The warp's rows of Q in shared memory.
+  __device__ uint32_t own_queries() const {
+    return queries_ + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles * Shape::kRowBytes;
+  }
+
+  __device__ void start_skipping() {
+    const HeadChoice* heads = p_.selection.heads;
+    pv_threshold_ = heads == nullptr ? p_.selection.all.pv_threshold : heads[bh_ % p_.heads].pv_threshold;
+    last_ = items_ / kStagesOfBlock - 1;
+    while (last_ >= 0 && !uses(list_[last_])) --last_;
+  }
+
+  /// Starts the copy of the next item into its stage; past the end only closes an empty group, so that the number of
+  /// groups in flight stays what wait_copies counts on.
+  __device__ void load_next() {
+    if (next_ < items_) {
+      Stage& stage = stages_[next_stage_];
+      const int piece = next_ % kStagesOfBlock * kKeys;
+      if (is_mean(next_entry_)) {
+        const int64_t record = static_cast<int64_t>(bk_) * sizes_.mean_records + mean_index(next_entry_);
+        const int64_t first =
+            (record * kRecord + piece) * Shape::kRowBytes + Copy::own_row() * Shape::kRowBytes + Copy::own_byte();
+        Copy::copy(p_, stage.k, reinterpret_cast<const uint8_t*>(buffers_.mean_keys) + first, Shape::kRowBytes, kKeys);
+        Copy::copy(p_, stage.v, reinterpret_cast<const uint8_t*>(buffers_.mean_values) + first, Shape::kRowBytes,
+                   kKeys);
+      } else {
+        const int first = entry_block(next_entry_) * kRecord + piece;
+        const int64_t k_bytes = Copy::row_bytes(p_.k), v_bytes = Copy::row_bytes(p_.v);
+        Copy::copy(p_, stage.k, own_keys_ + first * k_bytes, k_bytes, keys_ - first);
+        Copy::copy(p_, stage.v, own_values_ + first * v_bytes, v_bytes, keys_ - first);
+      }
+    }
+    commit_copies();
+    next_stage_ = after(next_stage_);
+    ++next_;
+    if (next_ < items_) next_entry_ = list_[next_ / kStagesOfBlock];
+  }
+
+  __device__ static int after(int stage) {
+    return stage == Shape::kStages - 1 ? 0 : stage + 1;
+  }
+
+  /// kAtOnce keys of a stage for the warp's rows: those from `first` on of the stage, which begins at key `begin` of
+  /// its block or record of means.
+  __device__ void attend(const Stage& stage, int first, int begin, uint32_t entry, bool last) {
+    Scores s;
+    multiply_keys(stage, first, s);
+    const bool means = is_mean(entry);
+    if (means) {
+      mask_means(entry, begin + first, s);
+    } else if (!uses_whole(entry) || (entry_block(entry) + 1) * kRecord > keys_) {
+      mask(entry, begin + first, s);
+    }
+    const float weight = means ? kCellLog2 : 0.0F;  // of a key, log2 units
+    if constexpr (kSkips) {
+      if (!rises(s, weight) && !last && !means) {
+        ++skipped_;
+        return;
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < kAtOnce / 16; ++step) {  // the exponentials of one run beside the products of another
+      Weights weights;
+      RowPairs sum;
+      if (!weigh(s, step, weight, weights, sum)) {
+        follow_maxima(s, weight);
+        weigh(s, step, weight, weights, sum);
+      }
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        sum_[r][0] += sum[r][0];
+        sum_[r][1] += sum[r][1];
+      }
+      add_values(stage, first + step * 16, weights);
+    }
+  }
+
+  __device__ void multiply_keys(const Stage& stage, int first, Scores& s) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s[r][n][i] = 0;
+    // Matrices of a load: keys 0..7 and two chunks of 8 columns, then keys 8..15 and these chunks.
+    const uint32_t k = shared_address(stage.k) + half_value_offset<D>(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2 * 16);
+    const uint32_t q = own_queries() + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      uint32_t a[kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        if constexpr (Shape::kSharesQueries) {
+          load_matrices(a[r], (q ^ step * 32) + r * 16 * Shape::kRowBytes);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) a[r][i] = q_[r][step][i];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; n += 2) {
+        uint32_t b[4];
+        load_matrices(b, (k ^ step * 32) + (first + n * 8) * Shape::kRowBytes);  // the swizzle repeats every 8 rows
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          multiply_sixteen<T>(s[r][n], a[r], b[0], b[1]);
+          multiply_sixteen<T>(s[r][n + 1], a[r], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  /// Takes out the keys that a query does not see.
+  __device__ void mask(uint32_t entry, int first, Scores& s) const {
+    const int first_key = entry_block(entry) * kRecord + first;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      const bool used = entry_cover(entry, group(r)) != Cover::none;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int seen = used ? visible_keys(p_, keys_, query(r, i / 2)) : 0;
+        const int left = seen - first_key - lane_ % 4 * 2 - i % 2;
+#pragma unroll
+        for (int n = 0; n < kKeyTiles; ++n)
+          if (n * 8 >= left) s[r][n][i] = -INFINITY;
+      }
+    }
+  }
+
+  /// Takes out the means of blocks that are not dropped; first: where those at hand begin in the record.
+  __device__ void mask_means(uint32_t entry, int first, Scores& s) const {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      const bool dropped = (entry >> ((first / 8 + n) / 2 * 4 + lane_ % 4) & 1) != 0;
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        if (dropped && entry_cover(entry, group(r)) != Cover::none) continue;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s[r][n][i] = -INFINITY;
+      }
+    }
+  }
+
+  /// The largest score of a row in log2 units.
+  __device__ float maximum(const float (&s)[kKeyTiles][4], int half, float weight) const {
+    float most = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+    most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
+    return fmaf(fmaxf(most, __shfl_xor_sync(~0U, most, 2)), scale_, weight);
+  }
+
+  /// Whether any of the group's 64 rows has a score within the threshold of its maximum; the group's threads call it
+  /// together.
+  __device__ bool rises(const Scores& s, float weight) {
+    bool rise = false;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float most = maximum(s[r], half, weight);
+        rise = rise || (query(r, half) < p_.queries && most + pv_threshold_ > highest_[r][half]);
+        highest_[r][half] = fmaxf(highest_[r][half], most);
+      }
+    return group_votes(rise);
+  }
+
+  __device__ bool group_votes(bool predicate) const {
+    return any_of_group(1 + static_cast<int>(threadIdx.x) / kGroupThreads, kGroupThreads, predicate);
+  }
+
+  /// P = 2^(s - max) as the A operand of P.V, and what this thread's add up to. False where that is too much, in any
+  /// lane: no weights are there then.
+  __device__ bool weigh(const Scores& s, int step, float log2_weight, Weights& weights, RowPairs& sum) const {
+    bool fits = true;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float shift = log2_weight - most_[r][half];
+        float all = 0;
+#pragma unroll
+        for (int n = 2 * step; n < 2 * step + 2; ++n) {
+          const float x = fast_exp2(fmaf(s[r][n][2 * half], scale_, shift));
+          const float y = fast_exp2(fmaf(s[r][n][2 * half + 1], scale_, shift));
+          all += x + y;
+          weights[r][n % 2 * 2 + half] = pack_pair<T>(x, y);
+        }
+        sum[r][half] = all;
+        fits = fits && all <= kMostWeight;
+      }
+    return __all_sync(~0U, fits);
+  }
+
+  /// What weights are relative to becomes the maximum of all so far, and sums are scaled to it.
+  __device__ void follow_maxima(const Scores& s, float weight) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float before = most_[r][half];
+        most_[r][half] = fmaxf(before, maximum(s[r], half, weight));
+        const float alpha = fast_exp2(before - most_[r][half]);
+        sum_[r][half] *= alpha;
+#pragma unroll
+        for (int n = 0; n < Shape::kChannelTiles; ++n) {
+          out_[r][n][2 * half] *= alpha;
+          out_[r][n][2 * half + 1] *= alpha;
+        }
+      }
+  }
+
+  __device__ void add_values(const Stage& stage, int first, const Weights& weights) {
+    // Matrices of a load: keys 0..7 and 8..15 with 8 channels, then these keys with the next 8 channels.
+    const uint32_t v = shared_address(stage.v) + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
+#pragma unroll
+    for (int n = 0; n < Shape::kChannelTiles; n += 2) {
+      uint32_t b[4];
+      load_matrices_transposed(b, (v ^ n * 16) + first * Shape::kRowBytes);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        multiply_sixteen<T>(out_[r][n], weights[r], b[0], b[1]);
+        multiply_sixteen<T>(out_[r][n + 1], weights[r], b[2], b[3]);
+      }
+    }
+  }
+
+  __device__ void finish() const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float sum = sum_[r][half];
+        sum += __shfl_xor_sync(~0U, sum, 1);
+        sum += __shfl_xor_sync(~0U, sum, 2);
+        store_sixteen<T>(p_, bh_, lane_, query(r, half), half, out_[r], sum);
+        if (p_.lse == nullptr || lane_ % 4 != 0 || query(r, half) >= p_.queries) continue;
+        p_.lse[static_cast<int64_t>(bh_) * p_.queries + query(r, half)] =
+            sum == 0 ? -INFINITY : kLn2 * (most_[r][half] + log2f(sum));
+      }
+  }
+
+  const Problem& p_;
+  const Sizes& sizes_;
+  const Buffers& buffers_;
+  Stage* const stages_;
+  const uint32_t queries_;  // of the tile, in shared memory
+  const int bh_, bk_, lane_, part_;
+  const int first_row_;  // of this warp, as a query of the head
+  const uint32_t* const list_;
+  const int items_;                                    // what the stages are filled with: entries, or parts of them
+  const int keys_;                                     // that count
+  const uint8_t *const own_keys_, *const own_values_;  // what this thread copies of the first rows
+  const float scale_;
+  uint32_t next_entry_ = 0;
+  int next_ = 0, next_stage_ = 0;  // item that load_next() loads, and where
+  float pv_threshold_ = 0;
+  int last_ = -1;    // the group's last entry in the list
+  int skipped_ = 0;  // pieces
+
+  uint32_t q_[kRowTiles][Shape::kSharesQueries ? 1 : kSteps][4];
+  RowPairs most_;      // what weights are relative to, log2 units
+  RowPairs highest_;   // the maxima themselves, where they decide what is skipped
+  RowPairs sum_ = {};  // of this thread's weights
+  float out_[kRowTiles][Shape::kChannelTiles][4] = {};
+};
+
+template <typename T, int D, bool kSkips>
+__global__ void __launch_bounds__(SixteenShape<D, kSkips>::kThreads, SixteenShape<D, kSkips>::kMinCtas)
+    attend_sixteen(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                   const __grid_constant__ Buffers buffers) {
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const TileIndex at(sizes, tile_at(sizes, buffers, static_cast<int>(blockIdx.x)));
+  SixteenTile<T, D, kSkips>(p, sizes, buffers, shared, at, static_cast<int>(blockIdx.y)).run();
+}
+
+template <typename T, int D, bool kSkips>
+void launch_sixteen_shape(const Call& call) {
+  using Shape = SixteenShape<D, kSkips>;
+  const auto kernel = attend_sixteen<T, D, kSkips>;
+  allow_shared_bytes(kernel, Shape::kSharedBytes);
+  const dim3 grid(static_cast<unsigned>(call.sizes.whole_tiles), Shape::kParts);
+  start(kernel, grid, Shape::kThreads, Shape::kSharedBytes, call.stream, call.problem, call.sizes, call.buffers);
+}
+
+template <typename T, int D>
+void launch_sixteen_dim(const Call& call) {
+  call.problem.selection.skips_pv ? launch_sixteen_shape<T, D, true>(call) : launch_sixteen_shape<T, D, false>(call);
+}
+
+template <typename T>
+void launch_sixteen_type(const Call& call) {
+  if (call.sizes.D == 64) launch_sixteen_dim<T, 64>(call);
+  if (call.sizes.D == 128) launch_sixteen_dim<T, 128>(call);
+  if (call.sizes.D == 256) launch_sixteen_dim<T, 256>(call);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,60 @@
+// Sizes of the kernel in kernel.cuh, and its arithmetic in fp16 or bf16.
+#pragma once
+
+#include <type_traits>
+
+#include "attention/cuda/mma.cuh"
+#include "attention/cuda/records.h"
+
+namespace sparsereel::attention::cuda {
+
+/// Sizes of the kernel for one padded head_dim. Shared memory stays below the 99 KB of sm_86 and sm_89.
+template <int D, bool kSkips>
+struct SixteenShape {
+  static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs of a tile
+  static constexpr int kRows = tile_rows(Kernel::sixteen) / kParts;
+  // 16-row tiles of a warp. More of them read less of shared memory, but their sums have to fit in registers. Where P.V
+  // may be skipped, 64 rows decide together, and no warp has rows of two such groups.
+  static constexpr int kRowTiles = D == 64 ? (kSkips ? 2 : 3) : 1;
+  static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
+  static constexpr int kKeys = D == 256 ? 32 : 64;   // of a stage
+  static constexpr int kAtOnce = 32;                 // keys of a stage that are multiplied together
+  static constexpr int kPieces = kRecord / kAtOnce;  // of a block
+  static constexpr int kKeyTiles = kAtOnce / 8;
+  static constexpr int kChannelTiles = D / 8;
+  static constexpr int kStages = 3;
+  static constexpr bool kSharesQueries = D == 64;  // Q is in shared memory, where registers are short
+  static constexpr int kMinCtas = D == 64 ? 2 : 1;
+  static constexpr int kRowBytes = 2 * D;
+
+  struct alignas(1024) Stage {
+    uint8_t k[kKeys * kRowBytes];
+    uint8_t v[kKeys * kRowBytes];
+  };
+  static constexpr int kQueryBytes = kSharesQueries ? kRows * kRowBytes : 0;
+  static constexpr int kSharedBytes = kStages * static_cast<int>(sizeof(Stage)) + kQueryBytes;
+  static_assert(kSharedBytes <= 99 * 1024);
+};
+
+/// c += a b over a depth of 16.
+template <typename T>
+__device__ inline void multiply_sixteen(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (std::is_same_v<T, __half>) {
+    multiply_half(c, a, b0, b1);
+  } else {
+    multiply_bfloat16(c, a, b0, b1);
+  }
+}
+
+template <typename T>
+__device__ inline uint32_t pack_pair(float x, float y) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(x, y);
+    return reinterpret_cast<const uint32_t&>(pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+    return reinterpret_cast<const uint32_t&>(pair);
+  }
+}
+
+}  // namespace sparsereel::attention::cuda
