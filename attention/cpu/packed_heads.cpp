@@ -152,7 +152,7 @@ void PackedHeads::average_block(int64_t head, int64_t block) const {
   }
 }
 
-/// As reference.h says; values keep their scale.
+/// As arithmetic.h says; values keep their scale.
 void PackedHeads::round_means(int64_t head) const {
   if (problem_.mean_cell == 0) return;
   const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * problem_.head_dim;
@@ -206,7 +206,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   });
 }
 
-/// Centres, balances and rounds one packed head in place. Rounding happens in double, as in the reference.
+/// Centres, balances and rounds one packed head in place. Rounding happens in double.
 void PackedHeads::round_head(int64_t head) const {
   const int64_t tokens = problem_.key_length(head / problem_.kv_heads()), head_dim = problem_.head_dim;
   float* key_scale = side(head);

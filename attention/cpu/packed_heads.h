@@ -1,7 +1,7 @@
 // Keys and values laid out as the tile kernel reads them.
 #pragma once
 
-#include "attention/cpu/reference.h"
+#include "attention/cpu/arithmetic.h"
 #include "attention/cpu/tile_kernel.h"
 
 namespace sparsereel::attention::cpu {

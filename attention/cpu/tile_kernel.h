@@ -63,7 +63,7 @@ inline int64_t tile_scratch_floats(int64_t head_dim) {
   return kPaddedRows * (padded_dim(head_dim) * 2 + kBlock + 16);  // queries, outputs, scores, row sums
 }
 
-/// Online softmax over the means and then the kept blocks in ascending order; semantics as reference_attention().
+/// Online softmax over the means and then the kept blocks in ascending order; see block_sparse_attention().
 /// Counts blocks, not means.
 struct TileKernel {
   const char* name;  // "avx512", "avx2" or "portable"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "attention/cpu/block_sparse.h"
-#include "attention/cpu/reference.h"
 #include "attention/cpu/selection.h"
+#include "tests/support/reference_attention.h"
 
 namespace sparsereel::attention::cpu {
 

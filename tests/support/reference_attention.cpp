@@ -1,6 +1,6 @@
 // The scalar reference: prepares a head (smoothing and rounding, if emulated), then runs online softmax a row of blocks
 // at a time.
-#include "attention/cpu/reference.h"
+#include "tests/support/reference_attention.h"
 
 #include <atomic>
 #include <cmath>

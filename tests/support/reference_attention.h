@@ -1,0 +1,14 @@
+// Scalar attention in double precision: the definition that the fast kernels are tested against.
+#pragma once
+
+#include <span>
+
+#include "attention/cpu/block_sparse.h"
+
+namespace sparsereel::attention::cpu {
+
+/// What block_sparse_attention() promises, in the order in which it says it.
+Counts reference_attention(const Problem& problem, const BlockMap& map, std::span<const double> pv_thresholds,
+                           Arithmetic arithmetic, const ParallelFor& parallel);
+
+}  // namespace sparsereel::attention::cpu
