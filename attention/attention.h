@@ -10,39 +10,19 @@
 
 #include "attention/block_map.h"
 #include "attention/call_policy.h"
+#include "attention/call_types.h"
 #include "attention/head_part.h"
 
 namespace sparsereel::attention {
 
-/// Applied to q and k before attention, in every mode: normalisation, then rotary embedding of the video tokens.
-struct Prologue {
-  enum class Norm { none, layer, rms };
-  Norm norm = Norm::none;
-  bool across_heads = false;  // normalise over all heads x head_dim instead of per head
-  double eps = 1e-6;
-  at::Tensor q_weight, q_bias;  // [D], or [H * D] with q's or k's own H; undefined: none
-  at::Tensor k_weight, k_bias;
-  at::Tensor rotary_cos,
-      rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
-  bool interleaved = true;  // pairs (2i, 2i + 1); else (i, i + D / 2). A pair's entries are equal
-  at::Tensor rotary_pairs;  // rotary_pairs() of the tables, which GPU kernels read; undefined: made anew by every call
-  // Weights [D] that the last text_tokens have in place of q_weight and k_weight; undefined: they share those. Of
-  // self-attention, per head and without biases.
-  at::Tensor text_q_weight{}, text_k_weight{};
-  // In place of tables, angles that differ by head: pair i of head h of a token turns by position . frequency radians,
-  // of fp32 positions [Nvideo, 4] in the tokens' order, three coordinates and one that is not read, and frequencies
-  // [H, 3, D / 2]. Interleaved pairs, norms per head.
-  at::Tensor rotary_positions{}, rotary_frequencies{};
-  // Mean and 1 / deviation of each token, fp32 [B, N, 2] as token_moments() gives them: of a norm across heads of which
-  // the call has only some. Undefined: of the heads that it has.
-  at::Tensor q_moments{}, k_moments{};
+/// Tables and positions are fp32; weights and biases of any float type.
+using Prologue = PrologueOf<at::Tensor, at::Tensor, double>;
 
-  bool has_text_weights() const { return text_q_weight.defined() || text_k_weight.defined(); }
-  bool rotates() const { return rotary_cos.defined() || rotary_frequencies.defined(); }
-  int64_t rotary_tokens() const {
-    return rotary_cos.defined() ? rotary_cos.size(0) : rotary_positions.defined() ? rotary_positions.size(0) : 0;
-  }
-};
+/// The prologue's norm of q alone, or of k.
+using RowNorm = RowNormOf<at::Tensor>;
+
+/// How many tokens the prologue rotates: the rows of its tables, or of its positions.
+int rotary_tokens(const Prologue& prologue);
 
 /// fp16 [Nvideo, D / 2, 2]: cosine and sine of each pair.
 at::Tensor rotary_pairs(const Prologue& prologue);

@@ -62,18 +62,16 @@ at::Tensor empty_output(const at::Tensor& q, at::IntArrayRef sizes, bool e4m3) {
 
 CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
   const bool has_pairs = from.rotary_pairs.defined();
-  return {.norm = from.norm == Prologue::Norm::layer ? cpu::Norm::layer
-                  : from.norm == Prologue::Norm::rms ? cpu::Norm::rms
-                                                     : cpu::Norm::none,
+  return {.norm = from.norm,
           .across_heads = from.across_heads,
           .eps = from.eps,
           .q_weight = kept.pointer(from.q_weight),
           .q_bias = kept.pointer(from.q_bias),
           .k_weight = kept.pointer(from.k_weight),
           .k_bias = kept.pointer(from.k_bias),
+          .rotary_pairs = has_pairs ? from.rotary_pairs.const_data_ptr() : nullptr,
           .rotary_cos = has_pairs ? nullptr : kept.pointer(from.rotary_cos),
           .rotary_sin = has_pairs ? nullptr : kept.pointer(from.rotary_sin),
-          .rotary_pairs = has_pairs ? from.rotary_pairs.const_data_ptr() : nullptr,
           .interleaved = from.interleaved,
           .text_q_weight = kept.pointer(from.text_q_weight),
           .text_k_weight = kept.pointer(from.text_k_weight),
@@ -106,7 +104,7 @@ class CudaCall {
     k_ = loadable(ready.k);
     v_ = loadable(v);
     call_.head_dim = q_.size(3);
-    call_.element = q.scalar_type() == at::kHalf ? ElementType::fp16 : ElementType::bf16;
+    call_.element = q.scalar_type() == at::kHalf ? Element::fp16 : Element::bf16;
     make_outputs(context);
     if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
     if (context.block_map) map_ = at::tensor(at::ArrayRef<uint8_t>(context.block_map->bits), at::kByte).to(q.device());

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "attention/attention.h"
-#include "attention/core/call.h"
+#include "attention/call.h"
 
 namespace sparsereel::attention {
 

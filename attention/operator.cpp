@@ -84,7 +84,9 @@ double scale_of(const at::Tensor& q, const Context& context) {
 Call checked_call(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
   Call call = call_of(q, k, context, scale_of(q, context));
-  check(call);
+  Call with_prologue = call;
+  with_prologue.prologue = which_exist(context.prologue);
+  check(with_prologue);
   check_lengths(context, batch, keys);
   check_key_bias(context, k);
   check_prologue(context.prologue, q, k, context.text_tokens);

@@ -12,7 +12,6 @@
 #ifdef SPARSEREEL_CUDA
 #include "attention/prologue_call.h"
 #endif
-#include "attention/row_norm.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::attention {
@@ -28,6 +27,7 @@ void check_vector(const at::Tensor& tensor, const std::string& field, int64_t si
 }
 
 void check_rotary(const at::Tensor& table, const std::string& field, int64_t tokens, const at::Tensor& like) {
+  if (!table.defined()) return;
   if (table.dim() != 2 || table.size(0) != tokens || table.size(1) != like.size(3) ||
       table.scalar_type() != at::kFloat || table.device() != like.device()) {
     std::ostringstream text;
@@ -39,34 +39,13 @@ void check_rotary(const at::Tensor& table, const std::string& field, int64_t tok
 }
 
 void check_floats(const at::Tensor& tensor, const std::string& field, at::IntArrayRef sizes, const at::Tensor& like) {
+  if (!tensor.defined()) return;
   if (tensor.sizes() == sizes && tensor.scalar_type() == at::kFloat && tensor.device() == like.device()) return;
   std::ostringstream text, wanted;
   text << "attention: prologue " << field << " is " << tensor.sizes() << " of " << tensor.scalar_type() << " on "
        << tensor.device();
   wanted << "pass fp32 " << sizes << " on the device of q";
   throw bad_input(text.str(), wanted.str());
-}
-
-/// What differs by token or by head.
-void check_parts(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
-  const float some = 0;
-  const auto given = [&](const at::Tensor& t) { return t.defined() ? &some : nullptr; };
-  check_by_part({.norm = prologue.norm == Prologue::Norm::none ? cpu::Norm::none : cpu::Norm::rms,
-                 .across_heads = prologue.across_heads,
-                 .q_bias = given(prologue.q_bias),
-                 .k_bias = given(prologue.k_bias),
-                 .rotary_cos = given(prologue.rotary_cos),
-                 .interleaved = prologue.interleaved,
-                 .text_q_weight = given(prologue.text_q_weight),
-                 .text_k_weight = given(prologue.text_k_weight),
-                 .rotary_positions = given(prologue.rotary_positions),
-                 .rotary_frequencies = given(prologue.rotary_frequencies)},
-                q.size(1), k.size(1), q.size(2) != k.size(2));
-  check_vector(prologue.text_q_weight, "text_q_weight", q.size(3), q);
-  check_vector(prologue.text_k_weight, "text_k_weight", q.size(3), q);
-  if (!prologue.rotary_frequencies.defined()) return;
-  check_floats(prologue.rotary_positions, "rotary_positions", {q.size(1) - text_tokens, 4}, q);
-  check_floats(prologue.rotary_frequencies, "rotary_frequencies", {q.size(2), 3, q.size(3) / 2}, q);
 }
 
 /// By moments [B, N, 2], in fp32.
@@ -104,12 +83,6 @@ at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const RowNor
                  1);
 }
 
-cpu::Norm norm_of(const Prologue& prologue) {
-  return prologue.norm == Prologue::Norm::layer ? cpu::Norm::layer
-         : prologue.norm == Prologue::Norm::rms ? cpu::Norm::rms
-                                                : cpu::Norm::none;
-}
-
 /// fp32 [Nvideo, H or 1, D] each.
 struct RotaryTables {
   at::Tensor cos, sin;
@@ -142,14 +115,13 @@ at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
   return at::cat({rotated.to(x.scalar_type()), x.narrow(1, video, x.size(1) - video)}, 1);
 }
 
-at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const RowNorm& row_norm, int64_t text_tokens) {
-  const auto contiguous = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat).contiguous() : t; };
-  const auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
-  const at::Tensor moments = contiguous(row_norm.moments);
-  const at::Tensor w = contiguous(row_norm.weight), b = contiguous(row_norm.bias), t = contiguous(row_norm.text_weight);
-  const at::Tensor cos = contiguous(prologue.rotary_cos), sin = contiguous(prologue.rotary_sin);
-  const at::Tensor positions = contiguous(prologue.rotary_positions),
-                   frequencies = contiguous(prologue.rotary_frequencies);
+at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
+  std::vector<at::Tensor> kept;
+  const auto array = [&](const at::Tensor& t) -> const float* {
+    return t.defined() ? kept.emplace_back(t.to(at::kFloat).contiguous()).const_data_ptr<float>() : nullptr;
+  };
+  auto pointers = with_arrays<CallPrologue>(prologue, array, nullptr);
+  pointers.rotary_tokens = rotary_tokens(prologue);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
   cpu::run_prologue({.batch = x.size(0),
                      .tokens = x.size(1),
@@ -157,20 +129,9 @@ at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const RowNo
                      .head_dim = x.size(3),
                      .in = const_view(x),
                      .out = mutable_view(out),
-                     .norm = norm_of(prologue),
-                     .across_heads = prologue.across_heads,
-                     .eps = prologue.eps,
-                     .weight = data(w),
-                     .bias = data(b),
-                     .rotary_tokens = prologue.rotary_tokens(),
-                     .cos = data(cos),
-                     .sin = data(sin),
-                     .interleaved = prologue.interleaved,
-                     .text_tokens = text_tokens,
-                     .text_weight = data(t),
-                     .positions = data(positions),
-                     .frequencies = data(frequencies),
-                     .moments = data(moments)},
+                     .prologue = pointers,
+                     .norm = {array(norm.weight), array(norm.bias), array(norm.text_weight), array(norm.moments)},
+                     .text_tokens = text_tokens},
                     parallel_for);
   return out;
 }
@@ -182,9 +143,7 @@ at::Tensor moments_on_cpu(const Prologue& prologue, const at::Tensor& x) {
                      .heads = x.size(2),
                      .head_dim = x.size(3),
                      .in = const_view(x),
-                     .norm = norm_of(prologue),
-                     .across_heads = true,
-                     .eps = prologue.eps},
+                     .prologue = {.norm = prologue.norm, .across_heads = true, .eps = prologue.eps}},
                     moments.mutable_data_ptr<float>(), parallel_for);
   return moments;
 }
@@ -210,7 +169,7 @@ at::Tensor rotary_pairs(const Prologue& prologue) {
 }
 
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x) {
-  if (!prologue.across_heads || prologue.norm == Prologue::Norm::none)
+  if (!prologue.normalises_across_heads())
     throw bad_input("attention: moments across heads for a prologue without a norm across heads", "leave them out");
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return moments_on_cpu(prologue, x);
 #ifdef SPARSEREEL_CUDA
@@ -222,20 +181,16 @@ at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x) {
   return at::cat({mean, (rows - mean).square().mean({2}, true).add(prologue.eps).rsqrt()}, 2);
 }
 
-namespace {
-
-/// Those of q and k, both or neither.
-void check_moments(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k) {
-  if (prologue.q_moments.defined() != prologue.k_moments.defined())
-    throw bad_input("attention: prologue has only one of q_moments and k_moments", "pass both or neither");
-  if (!prologue.q_moments.defined()) return;
-  if (!prologue.across_heads || prologue.norm == Prologue::Norm::none)
-    throw bad_input("attention: prologue has moments without a norm across heads", "leave them out");
-  check_floats(prologue.q_moments, "q_moments", {q.size(0), q.size(1), 2}, q);
-  check_floats(prologue.k_moments, "k_moments", {k.size(0), k.size(1), 2}, k);
+int rotary_tokens(const Prologue& prologue) {
+  const at::Tensor& rows = prologue.rotary_cos.defined() ? prologue.rotary_cos : prologue.rotary_positions;
+  return rows.defined() ? static_cast<int>(rows.size(0)) : 0;
 }
 
-}  // namespace
+CallPrologue which_exist(const Prologue& prologue) {
+  static constexpr float kSome = 0;
+  return with_arrays<CallPrologue>(
+      prologue, [](const at::Tensor& t) { return t.defined() ? &kSome : nullptr; }, nullptr);
+}
 
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
   const auto size_of = [&](const at::Tensor& x) { return prologue.across_heads ? x.size(2) * x.size(3) : x.size(3); };
@@ -243,31 +198,20 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
   check_vector(prologue.q_bias, "q_bias", size_of(q), q);
   check_vector(prologue.k_weight, "k_weight", size_of(k), k);
   check_vector(prologue.k_bias, "k_bias", size_of(k), k);
-  if (prologue.norm == Prologue::Norm::none && (prologue.q_weight.defined() || prologue.q_bias.defined() ||
-                                                prologue.k_weight.defined() || prologue.k_bias.defined()))
-    throw bad_input("attention: prologue has weights but norm none",
-                    "set norm to layer or rms, or leave the weights out");
-  if (prologue.rotary_cos.defined() != prologue.rotary_sin.defined())
-    throw bad_input("attention: prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
-  check_moments(prologue, q, k);
-  check_parts(prologue, q, k, text_tokens);
-  if (!prologue.rotates()) return;
-  if (q.size(1) != k.size(1))
-    throw bad_input("attention: rotary embedding with " + std::to_string(q.size(1)) + " queries and " +
-                        std::to_string(k.size(1)) + " keys",
-                    "use rotary tables for self-attention only");
-  if (q.size(3) % 2 != 0)
-    throw bad_input("attention: rotary embedding of an odd head_dim " + std::to_string(q.size(3)), "use an even one");
-  if (!prologue.rotary_cos.defined()) return;
-  check_rotary(prologue.rotary_cos, "rotary_cos", q.size(1) - text_tokens, q);
-  check_rotary(prologue.rotary_sin, "rotary_sin", q.size(1) - text_tokens, q);
+  check_vector(prologue.text_q_weight, "text_q_weight", q.size(3), q);
+  check_vector(prologue.text_k_weight, "text_k_weight", q.size(3), q);
+  const int64_t video = q.size(1) - text_tokens;
+  check_rotary(prologue.rotary_cos, "rotary_cos", video, q);
+  check_rotary(prologue.rotary_sin, "rotary_sin", video, q);
+  check_floats(prologue.rotary_positions, "rotary_positions", {video, 4}, q);
+  check_floats(prologue.rotary_frequencies, "rotary_frequencies", {q.size(2), 3, q.size(3) / 2}, q);
+  check_floats(prologue.q_moments, "q_moments", {q.size(0), q.size(1), 2}, q);
+  check_floats(prologue.k_moments, "k_moments", {k.size(0), k.size(1), 2}, k);
 }
 
 QueriesAndKeys apply_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
-  return {.q = apply(prologue, q, {prologue.q_weight, prologue.q_bias, prologue.text_q_weight, prologue.q_moments},
-                     text_tokens),
-          .k = apply(prologue, k, {prologue.k_weight, prologue.k_bias, prologue.text_k_weight, prologue.k_moments},
-                     text_tokens)};
+  return {.q = apply(prologue, q, prologue.of_queries(), text_tokens),
+          .k = apply(prologue, k, prologue.of_keys(), text_tokens)};
 }
 
 }  // namespace sparsereel::attention

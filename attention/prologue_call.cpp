@@ -9,16 +9,14 @@
 namespace sparsereel::attention {
 
 cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
-  return {.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
-                  : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
-                                                     : cuda::Prologue::Norm::none,
+  return {.norm = from.norm,
           .across_heads = from.across_heads,
           .eps = static_cast<float>(from.eps),
-          .rotary = kept.pairs(from),
-          .rotary_tokens = static_cast<int>(from.rotary_tokens()),
+          .rotary_pairs = kept.pairs(from),
+          .rotary_tokens = rotary_tokens(from),
           .interleaved = from.interleaved,
-          .positions = kept.pointer(from.rotary_positions),
-          .frequencies = kept.pointer(from.rotary_frequencies)};
+          .rotary_positions = kept.pointer(from.rotary_positions),
+          .rotary_frequencies = kept.pointer(from.rotary_frequencies)};
 }
 
 at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {

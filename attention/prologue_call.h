@@ -3,7 +3,6 @@
 
 #include "attention/attention.h"
 #include "attention/cuda_tensors.h"
-#include "attention/row_norm.h"
 
 namespace sparsereel::attention {
 

@@ -44,17 +44,45 @@ void check_products(const Call& call) {
   checked_product({call.batch, call.heads, blocks_of(call.queries), blocks_of(call.keys)}, "the map of blocks");
 }
 
+/// What differs by token or by head.
+void check_by_part(const Call& call) {
+  const CallPrologue& prologue = call.prologue;
+  if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
+    refuse_argument("prologue has only one of rotary_positions and rotary_frequencies", "pass both or neither");
+  if (!prologue.is_by_part()) return;
+  const bool has_tables = prologue.rotary_cos != nullptr || prologue.rotary_pairs != nullptr;
+  if (prologue.rotary_frequencies != nullptr && has_tables)
+    refuse_argument("prologue has rotary_frequencies beside tables", "pass one of them");
+  if (prologue.rotary_frequencies != nullptr && call.heads_of_keys() != call.heads)
+    refuse_argument("prologue has rotary_frequencies, which are by head, and k has fewer heads than q",
+                    "use them where k has as many heads as q");
+  if (prologue.across_heads || !prologue.interleaved)
+    refuse_argument(
+        "prologue has weights of text tokens or rotary_frequencies with across_heads or without interleaved",
+        "use them with norms per head and interleaved pairs");
+  if (!prologue.has_text_weights()) return;
+  if (prologue.norm == Norm::none || prologue.q_bias != nullptr || prologue.k_bias != nullptr)
+    refuse_argument("prologue has text_q_weight or text_k_weight without a norm, or with a bias",
+                    "set norm to layer or rms, and leave the biases out");
+  if (call.queries != call.keys)
+    refuse_argument("text_q_weight or text_k_weight with " + std::to_string(call.queries) + " queries and " +
+                        std::to_string(call.keys) + " keys",
+                    "use weights of text tokens for self-attention only");
+}
+
 void check_prologue(const Call& call) {
   const CallPrologue& prologue = call.prologue;
   const bool weighted = prologue.q_weight != nullptr || prologue.q_bias != nullptr || prologue.k_weight != nullptr ||
                         prologue.k_bias != nullptr;
-  if (weighted && prologue.norm == cpu::Norm::none)
+  if (weighted && prologue.norm == Norm::none)
     refuse_argument("prologue has weights but norm none", "set norm to layer or rms, or leave the weights out");
   if ((prologue.rotary_cos == nullptr) != (prologue.rotary_sin == nullptr))
     refuse_argument("prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
-  check_by_part(prologue, call.queries, call.keys, call.heads_of_keys() != call.heads);
+  check_by_part(call);
   if ((prologue.q_moments == nullptr) != (prologue.k_moments == nullptr))
     refuse_argument("prologue has only one of q_moments and k_moments", "pass both or neither");
+  if (prologue.q_moments != nullptr && !prologue.normalises_across_heads())
+    refuse_argument("prologue has moments without a norm across heads", "leave them out");
   if (!prologue.rotates()) return;
   if (call.queries != call.keys)
     refuse_argument(
@@ -101,30 +129,6 @@ void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
 }
 
 }  // namespace
-
-void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys, bool shares_keys) {
-  if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
-    refuse_argument("prologue has only one of rotary_positions and rotary_frequencies", "pass both or neither");
-  if (!prologue.is_by_part()) return;
-  const bool has_tables = prologue.rotary_cos != nullptr || prologue.rotary_pairs != nullptr;
-  if (prologue.rotary_frequencies != nullptr && has_tables)
-    refuse_argument("prologue has rotary_frequencies beside tables", "pass one of them");
-  if (prologue.rotary_frequencies != nullptr && shares_keys)
-    refuse_argument("prologue has rotary_frequencies, which are by head, and k has fewer heads than q",
-                    "use them where k has as many heads as q");
-  if (prologue.across_heads || !prologue.interleaved)
-    refuse_argument(
-        "prologue has weights of text tokens or rotary_frequencies with across_heads or without interleaved",
-        "use them with norms per head and interleaved pairs");
-  if (!prologue.has_text_weights()) return;
-  if (prologue.norm == cpu::Norm::none || prologue.q_bias != nullptr || prologue.k_bias != nullptr)
-    refuse_argument("prologue has text_q_weight or text_k_weight without a norm, or with a bias",
-                    "set norm to layer or rms, and leave the biases out");
-  if (queries != keys)
-    refuse_argument("text_q_weight or text_k_weight with " + std::to_string(queries) + " queries and " +
-                        std::to_string(keys) + " keys",
-                    "use weights of text tokens for self-attention only");
-}
 
 void check_sizes(const Call& call) {
   check_size(call.batch, "batch");

@@ -1,7 +1,7 @@
 // Whether a call can be what its caller means.
 #pragma once
 
-#include "attention/core/call.h"
+#include "attention/call.h"
 
 namespace sparsereel::attention {
 
@@ -13,9 +13,6 @@ void check_sizes(const Call& call);
 /// Throws Error where sizes, masks and policy contradict each other, whatever the pointers are; how they are put to
 /// memory, and what a device can do, the executors check.
 void check(const Call& call);
-
-/// What check() says of a prologue that differs by token or by head. shares_keys: k has fewer heads than q.
-void check_by_part(const CallPrologue& prologue, int64_t queries, int64_t keys, bool shares_keys);
 
 /// Key lengths of the host's memory.
 void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys);

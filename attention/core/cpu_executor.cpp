@@ -9,6 +9,7 @@
 #include "attention/core/executor.h"
 #include "attention/core/refusal.h"
 #include "attention/cpu/block_sparse.h"
+#include "attention/cpu/prologue.h"
 #include "attention/cpu/selection.h"
 
 namespace sparsereel::attention {
@@ -33,7 +34,7 @@ struct CpuPieces {
   int64_t floats = 0;  // of all together
 
   CpuPieces(const Call& call, float* memory) {
-    const bool wide = call.element == ElementType::fp32, copies = !wide || !call.prologue.is_empty();
+    const bool wide = call.element == Element::fp32, copies = !wide || !call.prologue.is_empty();
     const auto take = [&](float*& piece, int64_t count) {
       if (memory != nullptr) piece = memory + floats;
       floats += (count + 15) / 16 * 16;  // so that each starts on a cache line
@@ -61,20 +62,12 @@ StridedRows contiguous_rows(float* data, const RowSizes& sizes) {
           .head_stride = sizes.head_dim};
 }
 
-/// What the prologue's norm has for q alone, or for k.
-struct NormOfRows {
-  const float *weight, *bias, *text_weight, *moments;
-};
-
 class CpuCall {
  public:
   CpuCall(const Call& call, float* memory, const cpu::ParallelFor& parallel)
       : call_(call), pieces_(call, memory), parallel_(parallel), problem_(masks_of(call, call.key_lengths)) {
-    const CallPrologue& prologue = call.prologue;
-    problem_.q = ready(call.q, query_sizes(call), pieces_.q,
-                       {prologue.q_weight, prologue.q_bias, prologue.text_q_weight, prologue.q_moments});
-    problem_.k = ready(call.k, key_sizes(call), pieces_.k,
-                       {prologue.k_weight, prologue.k_bias, prologue.text_k_weight, prologue.k_moments});
+    problem_.q = ready(call.q, query_sizes(call), pieces_.q, call.prologue.of_queries());
+    problem_.k = ready(call.k, key_sizes(call), pieces_.k, call.prologue.of_keys());
     problem_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
     problem_.out = as_view<float>(pieces_.out == nullptr ? call.out : contiguous_rows(pieces_.out, query_sizes(call)));
     problem_.lse = call.lse;
@@ -98,17 +91,18 @@ class CpuCall {
 
  private:
   StridedRows widened(const StridedRows& rows, const RowSizes& sizes, float* copy) const {
-    if (call_.element == ElementType::fp32) return rows;
+    if (call_.element == Element::fp32) return rows;
     widen(rows, call_.element, sizes, copy, parallel_);
     return contiguous_rows(copy, sizes);
   }
 
   /// Queries or keys after the prologue.
   cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy,
-                               const NormOfRows& norm) const {
+                               const RowNormOf<const float*>& norm) const {
     const StridedRows wide = widened(rows, sizes, copy);
-    const CallPrologue& prologue = call_.prologue;
+    CallPrologue prologue = call_.prologue;
     if (prologue.is_empty()) return as_view<const float>(wide);
+    if (prologue.rotates()) prologue.rotary_tokens = static_cast<int>(call_.queries - call_.text_tokens);
     const StridedRows out = contiguous_rows(copy, sizes);
     cpu::run_prologue({.batch = sizes.batch,
                        .tokens = sizes.tokens,
@@ -116,20 +110,9 @@ class CpuCall {
                        .head_dim = sizes.head_dim,
                        .in = as_view<const float>(wide),
                        .out = as_view<float>(out),
-                       .norm = prologue.norm,
-                       .across_heads = prologue.across_heads,
-                       .eps = prologue.eps,
-                       .weight = norm.weight,
-                       .bias = norm.bias,
-                       .rotary_tokens = prologue.rotates() ? call_.queries - call_.text_tokens : 0,
-                       .cos = prologue.rotary_cos,
-                       .sin = prologue.rotary_sin,
-                       .interleaved = prologue.interleaved,
-                       .text_tokens = call_.text_tokens,
-                       .text_weight = norm.text_weight,
-                       .positions = prologue.rotary_positions,
-                       .frequencies = prologue.rotary_frequencies,
-                       .moments = norm.moments},
+                       .prologue = prologue,
+                       .norm = norm,
+                       .text_tokens = call_.text_tokens},
                       parallel_);
     return as_view<const float>(out);
   }

@@ -55,33 +55,24 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
           .error = static_cast<float>(by_block ? head.block_error : head.error)};
 }
 
-cuda::View view_of_rows(const StridedRows& rows) {
-  return {.data = rows.data,
-          .batch_stride = rows.batch_stride,
-          .token_stride = rows.token_stride,
-          .head_stride = rows.head_stride};
-}
-
 cuda::Prologue prologue_of_call(const Call& call) {
   const CallPrologue& from = call.prologue;
-  return {.norm = from.norm == cpu::Norm::layer ? cuda::Prologue::Norm::layer
-                  : from.norm == cpu::Norm::rms ? cuda::Prologue::Norm::rms
-                                                : cuda::Prologue::Norm::none,
+  return {.norm = from.norm,
           .across_heads = from.across_heads,
           .eps = static_cast<float>(from.eps),
           .q_weight = from.q_weight,
           .q_bias = from.q_bias,
           .k_weight = from.k_weight,
           .k_bias = from.k_bias,
-          .rotary = from.rotary_pairs,
-          .cosines = from.rotary_cos,
-          .sines = from.rotary_sin,
+          .rotary_pairs = from.rotary_pairs,
+          .rotary_cos = from.rotary_cos,
+          .rotary_sin = from.rotary_sin,
           .rotary_tokens = from.rotates() || from.is_by_part() ? static_cast<int>(call.queries - call.text_tokens) : 0,
           .interleaved = from.interleaved,
           .text_q_weight = from.text_q_weight,
           .text_k_weight = from.text_k_weight,
-          .positions = from.rotary_positions,
-          .frequencies = from.rotary_frequencies,
+          .rotary_positions = from.rotary_positions,
+          .rotary_frequencies = from.rotary_frequencies,
           .q_moments = from.q_moments,
           .k_moments = from.k_moments};
 }
@@ -104,7 +95,7 @@ class CudaPlan {
 
  private:
   void check_kernels_take_it() const {
-    if (call_.element == ElementType::fp32) refuse_unsupported("fp32 tensors on a GPU", "pass fp16 or bf16");
+    if (call_.element == Element::fp32) refuse_unsupported("fp32 tensors on a GPU", "pass fp16 or bf16");
     if (call_.head_dim % kLoad != 0)
       refuse_unsupported("head_dim is " + std::to_string(call_.head_dim) + " on a GPU",
                          "pad it to a multiple of 8 with zeros");
@@ -125,11 +116,11 @@ class CudaPlan {
                 .queries = static_cast<int>(call_.queries),
                 .keys = static_cast<int>(call_.keys),
                 .head_dim = static_cast<int>(call_.head_dim),
-                .element = call_.element == ElementType::fp16 ? cuda::Element::fp16 : cuda::Element::bf16,
-                .q = view_of_rows(call_.q),
-                .k = view_of_rows(call_.k),
-                .v = view_of_rows(call_.v),
-                .out = view_of_rows(call_.out),
+                .element = call_.element,
+                .q = call_.q,
+                .k = call_.k,
+                .v = call_.v,
+                .out = call_.out,
                 .out_scale = call_.out_scale,
                 .lse = call_.lse,
                 .scale = static_cast<float>(call_.scale),
@@ -272,7 +263,7 @@ class CudaExecutor final : public Executor {
   std::string describe(const Call& call) const override {
     const cuda::Kernel kernel = chosen_kernel(call, device_);
     if (kernel == cuda::Kernel::sixteen) {
-      const std::string element = call.element == ElementType::fp16 ? "fp16" : "bf16";
+      const std::string element = call.element == Element::fp16 ? "fp16" : "bf16";
       return "cuda " + element + " Q.K, " + element + " P.V (mma)" + means_text(call) + blocks_text(call);
     }
     const std::string values = kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"

@@ -21,17 +21,17 @@ void for_each_row(const StridedRows& rows, const RowSizes& sizes, Float* copy, c
 
 }  // namespace
 
-void widen(const StridedRows& from, ElementType element, const RowSizes& sizes, float* to,
+void widen(const StridedRows& from, Element element, const RowSizes& sizes, float* to,
            const cpu::ParallelFor& parallel) {
-  const auto convert = element == ElementType::fp16 ? float_of_half : float_of_bf16;
+  const auto convert = element == Element::fp16 ? float_of_half : float_of_bf16;
   for_each_row(from, sizes, to, parallel, [&](const uint16_t* row, float* copy) {
     for (int64_t d = 0; d < sizes.head_dim; ++d) copy[d] = convert(row[d]);
   });
 }
 
-void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, ElementType element,
+void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, Element element,
             const cpu::ParallelFor& parallel) {
-  const auto convert = element == ElementType::fp16 ? fp16_of_float : bf16_of_float;
+  const auto convert = element == Element::fp16 ? fp16_of_float : bf16_of_float;
   for_each_row(to, sizes, from, parallel, [&](uint16_t* row, const float* copy) {
     for (int64_t d = 0; d < sizes.head_dim; ++d) row[d] = convert(copy[d]);
   });

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "attention/core/call.h"
+#include "attention/call.h"
 #include "hilbert/half.h"
 
 namespace sparsereel::attention {
@@ -40,9 +40,9 @@ struct RowSizes {
 };
 
 /// A contiguous fp32 copy of 16-bit rows, and rows of such a copy.
-void widen(const StridedRows& from, ElementType element, const RowSizes& sizes, float* to,
+void widen(const StridedRows& from, Element element, const RowSizes& sizes, float* to,
            const cpu::ParallelFor& parallel);
-void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, ElementType element,
+void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, Element element,
             const cpu::ParallelFor& parallel);
 
 }  // namespace sparsereel::attention

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "attention/core/call.h"
+#include "attention/call.h"
 
 namespace sparsereel::attention {
 

@@ -27,10 +27,10 @@ struct Moments {
 
 Moments moments_of(const PrologueTask& task, const float* x, int64_t n) {
   float mean = 0;
-  if (task.norm == Norm::layer)
+  if (task.prologue.norm == Norm::layer)
     mean = static_cast<float>(sum_of(n, [&](int64_t i) { return x[i]; }) / static_cast<double>(n));
   const double square = sum_of(n, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-  return {mean, static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.eps))};
+  return {mean, static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.prologue.eps))};
 }
 
 /// y = norm(x) * weight + bias over n values. y may be x.
@@ -40,13 +40,13 @@ void normalise(const PrologueTask& task, const Moments& moments, const float* we
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * inverse;
   if (weight != nullptr)
     for (int64_t i = 0; i < n; ++i) y[i] *= weight[i];
-  if (task.bias != nullptr)
-    for (int64_t i = 0; i < n; ++i) y[i] += task.bias[i];
+  if (task.norm.bias != nullptr)
+    for (int64_t i = 0; i < n; ++i) y[i] += task.norm.bias[i];
 }
 
 void rotate(const PrologueTask& task, const float* x, const float* cos, const float* sin, float* y) {
   const int64_t half = task.head_dim / 2;
-  if (task.interleaved) {
+  if (task.prologue.interleaved) {
     for (int64_t i = 0; i < 2 * half; i += 2) {
       y[i] = x[i] * cos[i] - x[i + 1] * sin[i];
       y[i + 1] = x[i + 1] * cos[i + 1] + x[i] * sin[i + 1];
@@ -74,31 +74,32 @@ void rotate_by_head(const PrologueTask& task, const float* x, const float* posit
 /// scratch: [heads, head_dim].
 void run_token(const PrologueTask& task, int64_t b, int64_t token, float* scratch) {
   const int64_t dim = task.head_dim;
-  const bool is_text = task.text_weight != nullptr && token >= task.tokens - task.text_tokens;
-  const float* weight = is_text ? task.text_weight : task.weight;
+  const CallPrologue& prologue = task.prologue;
+  const bool is_text = token >= task.tokens - task.text_tokens;
+  const float* weight = is_text && task.norm.text_weight != nullptr ? task.norm.text_weight : task.norm.weight;
   for (int64_t h = 0; h < task.heads; ++h) {
     const float* x = task.in.row(b, token, h);
-    if (task.norm == Norm::none || task.across_heads) {
+    if (prologue.norm == Norm::none || prologue.across_heads) {
       std::copy(x, x + dim, scratch + h * dim);
     } else {
       normalise(task, moments_of(task, x, dim), weight, x, dim, scratch + h * dim);
     }
   }
-  if (task.norm != Norm::none && task.across_heads) {
+  if (prologue.normalises_across_heads()) {
     const int64_t size = task.heads * dim;
-    const float* given = task.moments == nullptr ? nullptr : task.moments + 2 * (b * task.tokens + token);
+    const float* given = task.norm.moments == nullptr ? nullptr : task.norm.moments + 2 * (b * task.tokens + token);
     normalise(task, given == nullptr ? moments_of(task, scratch, size) : Moments{given[0], given[1]}, weight, scratch,
               size, scratch);
   }
   for (int64_t h = 0; h < task.heads; ++h) {
     const float* x = scratch + h * dim;
-    if (token >= task.rotary_tokens) {
+    if (token >= prologue.rotary_tokens) {
       std::copy(x, x + dim, task.out.row(b, token, h));
-    } else if (task.frequencies != nullptr) {
-      rotate_by_head(task, x, task.positions + token * 4, task.frequencies + h * 3 * (dim / 2),
+    } else if (prologue.rotary_frequencies != nullptr) {
+      rotate_by_head(task, x, prologue.rotary_positions + token * 4, prologue.rotary_frequencies + h * 3 * (dim / 2),
                      task.out.row(b, token, h));
     } else {
-      rotate(task, x, task.cos + token * dim, task.sin + token * dim, task.out.row(b, token, h));
+      rotate(task, x, prologue.rotary_cos + token * dim, prologue.rotary_sin + token * dim, task.out.row(b, token, h));
     }
   }
 }

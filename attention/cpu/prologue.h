@@ -1,11 +1,10 @@
 // Normalisation and rotary embedding of queries or keys in one pass over memory.
 #pragma once
 
+#include "attention/call_types.h"
 #include "attention/cpu/problem.h"
 
 namespace sparsereel::attention::cpu {
-
-enum class Norm { none, layer, rms };
 
 /// out = rotary(norm(in)), both [batch, tokens, heads, head_dim]; norm over a head, or over all heads of a token.
 struct PrologueTask {
@@ -15,21 +14,9 @@ struct PrologueTask {
   int64_t head_dim = 0;
   View<const float> in{};
   View<float> out{};
-  Norm norm = Norm::none;
-  bool across_heads = false;
-  double eps = 0;
-  const float* weight = nullptr;  // [head_dim], or [heads * head_dim] across heads; null: ones
-  const float* bias = nullptr;    // alike; null: zeros
-  int64_t rotary_tokens = 0;      // the first tokens, which are rotated
-  const float* cos = nullptr;     // [rotary_tokens, head_dim]
-  const float* sin = nullptr;
-  bool interleaved = true;             // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
-  int64_t text_tokens = 0;             // the last tokens, whose
-  const float* text_weight = nullptr;  // weights are these [head_dim]; null: those of all
-  const float* positions = nullptr;    // in place of cos and sin: [rotary_tokens, 4], of which three are read, and
-  const float* frequencies = nullptr;  // [heads, 3, head_dim / 2]; their product is the angle. Interleaved pairs
-  const float* moments = nullptr;  // [batch, tokens, 2], find_moments() of more heads, for a norm across them; null:
-                                   // those of these heads
+  CallPrologue prologue{};
+  RowNormOf<const float*> norm{};  // the prologue's of_queries() or of_keys()
+  int64_t text_tokens = 0;         // the last tokens, which have norm.text_weight if that exists
 };
 
 /// layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps); then weight, bias. Rotary (arXiv 2104.09864):

@@ -41,6 +41,8 @@ class OutputRows {
         return store_as<__half>(query, half, accumulators, sum);
       case Element::bf16:
         return store_as<__nv_bfloat16>(query, half, accumulators, sum);
+      case Element::fp32:
+        return;
     }
   }
 

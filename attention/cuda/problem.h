@@ -3,55 +3,22 @@
 
 #include <cstdint>
 
+#include "attention/call_types.h"
+
 struct CUstream_st;
 
 namespace sparsereel::attention::cuda {
 
 using Stream = CUstream_st*;
 
-enum class Element { fp16, bf16 };
+using attention::Element;  // never fp32 here
 
-/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements. Rows of q, k and v start on 16
-/// bytes; token_stride is from 0 to 2^31 - 1.
-struct View {
-  void* data = nullptr;
-  int64_t batch_stride = 0;
-  int64_t token_stride = 0;
-  int64_t head_stride = 0;
-};
+/// Rows of q, k and v start on 16 bytes; token_stride is from 0 to 2^31 - 1.
+using View = StridedRows;
 
-/// Normalisation and rotary embedding of q and k, applied in fp32 as they are read.
-struct Prologue {
-  enum class Norm { none, layer, rms };
-  Norm norm = Norm::none;
-  bool across_heads = false;  // over all heads of a token instead of per head
-  float eps = 0;
-  const float* q_weight = nullptr;  // [head_dim], across heads [its own heads * head_dim], on 16 bytes; null: ones
-  const float* q_bias = nullptr;
-  const float* k_weight = nullptr;
-  const float* k_bias = nullptr;
-  const void* rotary = nullptr;    // fp16 cosine and sine [rotary_tokens, head_dim / 2, 2]; null: no rotary embedding,
-  const float* cosines = nullptr;  // or, in attention(), these tables [rotary_tokens, head_dim], of which it makes them
-  const float* sines = nullptr;
-  int rotary_tokens = 0;    // the first tokens, which are rotated; those behind have the text's weights
-  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
-  // What follows goes with a norm per head, or none, and interleaved pairs; the weights without biases.
-  const float* text_q_weight = nullptr;  // [head_dim], on 16 bytes, behind rotary_tokens; null: q_weight
-  const float* text_k_weight = nullptr;
-  const float* positions = nullptr;    // in place of tables: [rotary_tokens, 4], rows on 16 bytes, of which the first
-  const float* frequencies = nullptr;  // three are read, and [heads, 3, head_dim / 2]: their product is the angle
-  // For a norm across more heads than there are here: mean and 1 / deviation of each token, [batch, queries, 2] and
-  // [batch, keys, 2]; null: they are found.
-  const float* q_moments = nullptr;
-  const float* k_moments = nullptr;
-
-  /// Whether it differs by token or by head in what the tables cannot say.
-  bool is_by_part() const { return text_q_weight != nullptr || text_k_weight != nullptr || frequencies != nullptr; }
-  /// Whether it needs the moments of whole tokens.
-  bool normalises_across_heads() const { return norm != Norm::none && across_heads; }
-  /// Whether the rotary embedding comes as tables.
-  bool takes_tables() const { return rotary == nullptr && cosines != nullptr; }
-};
+/// Applied to q and k in fp32 as they are read. Weights and biases start on 16 bytes, rows of rotary_positions too.
+/// attention() makes rotary_pairs where only tables exist. Tokens behind rotary_tokens have the text's weights.
+using Prologue = PrologueOf<const float*, const void*, float>;
 
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
 struct HeadChoice {

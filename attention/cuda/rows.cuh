@@ -97,26 +97,12 @@ enum class RowSteps {
 
 inline RowSteps row_steps(const Prologue& prologue) {
   if (prologue.is_by_part()) return RowSteps::by_part;
-  const bool rotary = prologue.rotary != nullptr;
+  const bool rotary = prologue.rotary_pairs != nullptr;
   if (prologue.norm == Prologue::Norm::none) return rotary ? RowSteps::any : RowSteps::none;
   if (rotary && !prologue.interleaved) return RowSteps::any;
   if (!prologue.across_heads) return rotary ? RowSteps::norm_rotary : RowSteps::norm;
   const bool biased = prologue.q_bias != nullptr || prologue.k_bias != nullptr;
   return prologue.norm == Prologue::Norm::rms && rotary && !biased ? RowSteps::rms_across_rotary : RowSteps::any;
-}
-
-/// What a row is multiplied with and what is added behind its norm, as in Prologue; null: ones, zeros, `weight`.
-struct NormVectors {
-  const float* weight;
-  const float* bias;
-  const float* text_weight;
-};
-
-__device__ inline NormVectors query_vectors(const Prologue& p) {
-  return {p.q_weight, p.q_bias, p.text_q_weight};
-}
-__device__ inline NormVectors key_vectors(const Prologue& p) {
-  return {p.k_weight, p.k_bias, p.text_k_weight};
 }
 
 /// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane. Lanes past head_dim hold
@@ -128,18 +114,18 @@ class RowPrologue {
 
  public:
   /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
-  __device__ RowPrologue(const Prologue& prologue, const NormVectors& norm, const float* moments, int h, int head_dim,
-                         int column)
+  __device__ RowPrologue(const Prologue& prologue, const RowNormOf<const float*>& norm, const float* moments, int h,
+                         int head_dim, int column)
       : p_(prologue),
         moments_(moments),
         real_(column < head_dim),
         inverse_size_(1.0F / static_cast<float>(head_dim)),
         centres_(prologue.norm == Prologue::Norm::layer),
-        pairs_(static_cast<const uint8_t*>(prologue.rotary)),
+        pairs_(static_cast<const uint8_t*>(prologue.rotary_pairs)),
         pair_bytes_(static_cast<uint32_t>(
-            kByPart && prologue.frequencies != nullptr ? 4 * sizeof(float) : head_dim / 2 * sizeof(__half2))) {
+            kByPart && prologue.rotary_frequencies != nullptr ? 4 * sizeof(float) : head_dim / 2 * sizeof(__half2))) {
     const int half = head_dim / 2;
-    if (real_ && (has_rotary() || (kByPart && prologue.rotary != nullptr))) {
+    if (real_ && (has_rotary() || (kByPart && prologue.rotary_pairs != nullptr))) {
       partner_ = column < half ? column + half : column - half;
       partner_sign_ = column < half ? -1.0F : 1.0F;
       pairs_ += sizeof(__half2) * static_cast<size_t>(prologue.interleaved ? column / 2 : min(column, partner_));
@@ -158,9 +144,10 @@ class RowPrologue {
     }
     if constexpr (kByPart) {
       text_weight_ = real_ && norm.text_weight != nullptr ? norm.text_weight + first : nullptr;
-      if (prologue.frequencies == nullptr) return;
-      pairs_ = reinterpret_cast<const uint8_t*>(prologue.positions);
-      load_frequencies(prologue.frequencies + static_cast<int64_t>(h) * 3 * half + (real_ ? column : 0) / 2, half);
+      if (prologue.rotary_frequencies == nullptr) return;
+      pairs_ = reinterpret_cast<const uint8_t*>(prologue.rotary_positions);
+      load_frequencies(prologue.rotary_frequencies + static_cast<int64_t>(h) * 3 * half + (real_ ? column : 0) / 2,
+                       half);
     }
   }
 
@@ -195,7 +182,8 @@ class RowPrologue {
   };
 
   __device__ bool has_rotary() const {
-    return kSteps == RowSteps::norm_rotary || kSteps == RowSteps::rms_across_rotary || (kAny && p_.rotary != nullptr);
+    return kSteps == RowSteps::norm_rotary || kSteps == RowSteps::rms_across_rotary ||
+           (kAny && p_.rotary_pairs != nullptr);
   }
 
   __device__ void normalise(int token, float (&x)[kLaneElements]) const {
@@ -227,10 +215,10 @@ class RowPrologue {
 
   __device__ void finish_video(const Moments& moments, uint4 part, float (&x)[kLaneElements]) const {
     scale_and_shift(moments, weight_, x);
-    if (p_.frequencies == nullptr && p_.rotary == nullptr) return;
+    if (p_.rotary_frequencies == nullptr && p_.rotary_pairs == nullptr) return;
 #pragma unroll
     for (int i = 0; i < kLaneElements; i += 2)
-      turn(p_.frequencies == nullptr ? turn_of(part, i / 2) : turn_at(part, i / 2), x[i], x[i + 1]);
+      turn(p_.rotary_frequencies == nullptr ? turn_of(part, i / 2) : turn_at(part, i / 2), x[i], x[i + 1]);
   }
 
   /// The text's weights are seldom read: from memory, so that they take no registers.

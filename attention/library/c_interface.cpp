@@ -109,16 +109,16 @@ StridedRows rows_of(const sparsereel_tensor& tensor) {
 }
 
 CallPrologue prologue_of(const sparsereel_attention_prologue& from, const sparsereel_attention_parts& parts) {
-  return {.norm = chosen("norm", from.norm, {cpu::Norm::none, cpu::Norm::layer, cpu::Norm::rms}),
+  return {.norm = chosen("norm", from.norm, {Norm::none, Norm::layer, Norm::rms}),
           .across_heads = from.across_heads != 0,
           .eps = from.eps,
           .q_weight = from.q_weight,
           .q_bias = from.q_bias,
           .k_weight = from.k_weight,
           .k_bias = from.k_bias,
+          .rotary_pairs = from.rotary_pairs,
           .rotary_cos = from.rotary_cos,
           .rotary_sin = from.rotary_sin,
-          .rotary_pairs = from.rotary_pairs,
           .interleaved = from.interleaved != 0,
           .text_q_weight = parts.text_q_weight,
           .text_k_weight = parts.text_k_weight,
@@ -149,7 +149,7 @@ class CallerCall {
  private:
   void fill_sizes(const sparsereel_attention_call& from) {
     call_.quantized = from.quantized != 0;
-    call_.element = chosen("element", from.element, {ElementType::fp32, ElementType::fp16, ElementType::bf16});
+    call_.element = chosen("element", from.element, {Element::fp32, Element::fp16, Element::bf16});
     call_.batch = from.batch;
     call_.heads = from.heads;
     call_.kv_heads = from.kv_heads;

@@ -51,7 +51,7 @@ void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool acros
   prologue.across_heads = across;
   prologue.eps = 1e-6F;
   prologue.q_weight = prologue.k_weight = extras.weights.get();
-  prologue.rotary = extras.rotary.get();
+  prologue.rotary_pairs = extras.rotary.get();
   prologue.rotary_tokens = p.keys - 30;
   prologue.interleaved = interleaved;
 }
@@ -121,17 +121,17 @@ const Mode modes[] = {
     {"rotary embedding by tables",
      [](Problem& p, const Extras& extras) {
        normalise(p, extras, Prologue::Norm::rms, true, true);
-       p.prologue.rotary = nullptr;
-       p.prologue.cosines = p.prologue.sines = extras.table.get();
+       p.prologue.rotary_pairs = nullptr;
+       p.prologue.rotary_cos = p.prologue.rotary_sin = extras.table.get();
      }},
     {"weights of text tokens and angles by head",
      [](Problem& p, const Extras& extras) {
        predict(p);
        normalise(p, extras, Prologue::Norm::rms, false, true);
        p.text_tokens = 30;
-       p.prologue.rotary = nullptr;
+       p.prologue.rotary_pairs = nullptr;
        p.prologue.text_q_weight = p.prologue.text_k_weight = extras.weights.get();
-       p.prologue.positions = p.prologue.frequencies = extras.table.get();
+       p.prologue.rotary_positions = p.prologue.rotary_frequencies = extras.table.get();
      }},
     {"map of 128 queries a block",
      [](Problem& p, const Extras& extras) {

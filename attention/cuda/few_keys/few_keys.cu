@@ -157,7 +157,7 @@ const char* launch_all(const Problem& p, float* moments, Stream stream) {
 bool takes(const Prologue& prologue) {
   using Norm = Prologue::Norm;
   const bool norms = prologue.norm == Norm::none || (prologue.norm == Norm::rms && prologue.across_heads);
-  return norms && prologue.rotary == nullptr && !prologue.is_by_part() && prologue.q_bias == nullptr &&
+  return norms && prologue.rotary_pairs == nullptr && !prologue.is_by_part() && prologue.q_bias == nullptr &&
          prologue.k_bias == nullptr;
 }
 

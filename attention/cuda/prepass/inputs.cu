@@ -43,7 +43,8 @@ void launch_rotary_pairs(const Problem& p, uint32_t* pairs, Stream stream) {
   const int64_t count = static_cast<int64_t>(p.prologue.rotary_tokens) * half;
   if (count == 0) return;
   start(make_rotary_pairs, static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads, 0, stream,
-        p.prologue.cosines, p.prologue.sines, count, half, p.prologue.interleaved, reinterpret_cast<__half2*>(pairs));
+        p.prologue.rotary_cos, p.prologue.rotary_sin, count, half, p.prologue.interleaved,
+        reinterpret_cast<__half2*>(pairs));
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ Problem launch_inputs(const Problem& problem, const Buffers& buffers, Stream str
   }
   if (buffers.rotary != nullptr) {
     launch_rotary_pairs(problem, buffers.rotary, stream);
-    on_device.prologue.rotary = buffers.rotary;
+    on_device.prologue.rotary_pairs = buffers.rotary;
   }
   return on_device;
 }

@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kTokens = 8;  // of a row of lanes: each token's heads are neighbours, so are a block's
 
 __host__ __device__ inline bool heads_apart(const PrologueRows& p) {
-  return p.moments != nullptr || p.prologue.frequencies != nullptr;
+  return p.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
 }
 
 /// kSteps: by_part, or any for all of the rest.
@@ -49,7 +49,7 @@ void launch(const PrologueRows& p, Stream stream) {
   const int rows = apart ? p.tokens : p.tokens * p.heads;
   const dim3 grid(static_cast<unsigned>((rows + each - 1) / each), static_cast<unsigned>(p.batch),
                   static_cast<unsigned>(apart ? p.heads : 1));
-  const bool by_part = p.text_weight != nullptr || p.prologue.frequencies != nullptr;
+  const bool by_part = p.text_weight != nullptr || p.prologue.rotary_frequencies != nullptr;
   start(by_part ? prologue_kernel<T, D, RowSteps::by_part> : prologue_kernel<T, D, RowSteps::any>, grid, kThreads, 0,
         stream, p);
 }

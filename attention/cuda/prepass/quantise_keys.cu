@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   using Thread = RecordThread<D>;
   const Thread thread;
   const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.of_keys(),
                                         moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
                                         column);
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   using Thread = RecordThread<D>;
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, bk = sizes.group.of(bh), column = thread.column;
-  const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.of_queries(),
                                         moments_of(p, buffers.token_moments, true, thread.b), thread.h, p.head_dim,
                                         column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);

@@ -82,7 +82,7 @@ __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffe
   const Sampler<D> sampler;
   const int b = sampler.head / p.heads, h = sampler.head % p.heads;
   const Rows<T> q(p.q, b, h, p.head_dim, sampler.column);
-  const RowPrologue<D, kSteps> prologue(p.prologue, query_vectors(p.prologue),
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.of_queries(),
                                         moments_of(p, buffers.token_moments, true, b), h, p.head_dim, sampler.column);
   float squares[1][kLaneElements] = {};
   sampler.each_token(balanced_queries(p, b), sizes.query_stride, [&](int token, bool real) {
@@ -103,7 +103,7 @@ __device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, con
   if (sampler.head >= sizes.batch_kv_heads) return;
   const int b = sampler.head / sizes.kv_heads, h = sampler.head % sizes.kv_heads, column = sampler.column;
   const Rows<T> k(p.k, b, h, p.head_dim, column), v(p.v, b, h, p.head_dim, column);
-  const RowPrologue<D, kSteps> prologue(p.prologue, key_vectors(p.prologue),
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.of_keys(),
                                         moments_of(p, buffers.token_moments, false, b), h, p.head_dim, column);
   float found[kQuerySquares][kLaneElements] = {};
 #pragma unroll
@@ -229,6 +229,8 @@ void launch_statistics(const Call& call) {
       return launch_sample<__half>(call);
     case Element::bf16:
       return launch_sample<__nv_bfloat16>(call);
+    case Element::fp32:
+      return;
   }
 }
 

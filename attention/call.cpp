@@ -1,5 +1,5 @@
 // What a call's fields mean together, and what is said of it.
-#include "attention/core/call.h"
+#include "attention/call.h"
 
 #include <cmath>
 

@@ -6,53 +6,16 @@
 #include <string>
 
 #include "attention/call_policy.h"
-#include "attention/cpu/prologue.h"
+#include "attention/call_types.h"
+#include "attention/cpu/problem.h"
 #include "attention/head_part.h"
 
 namespace sparsereel::attention {
 
-enum class ElementType { fp32, fp16, bf16 };
-
-/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
-struct StridedRows {
-  void* data = nullptr;
-  int64_t batch_stride = 0;
-  int64_t token_stride = 0;
-  int64_t head_stride = 0;
-};
-
-/// Norm and rotary embedding of q and k; pointers to the device's memory.
-struct CallPrologue {
-  cpu::Norm norm = cpu::Norm::none;
-  bool across_heads = false;
-  double eps = 1e-6;
-  const float* q_weight = nullptr;  // [head_dim], across heads [its own heads * head_dim]; null: none
-  const float* q_bias = nullptr;
-  const float* k_weight = nullptr;
-  const float* k_bias = nullptr;
-  const float* rotary_cos = nullptr;  // [queries - text_tokens, head_dim]; null: no rotary embedding
-  const float* rotary_sin = nullptr;
-  const void* rotary_pairs =
-      nullptr;              // fp16 [queries - text_tokens, head_dim / 2, 2], for a GPU in place of the tables
-  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
-  const float* text_q_weight = nullptr;  // [head_dim], of the last text_tokens in place of q_weight; null: that
-  const float* text_k_weight = nullptr;
-  const float* rotary_positions = nullptr;    // in place of tables: [queries - text_tokens, 4] and
-  const float* rotary_frequencies = nullptr;  // [heads, 3, head_dim / 2], as attention.h says
-  const float* q_moments = nullptr;  // [batch, queries, 2], mean and 1 / deviation across more heads than the call has;
-  const float* k_moments = nullptr;  // [batch, keys, 2]; null: across those that it has
-
-  /// Whether it differs by token or by head in what the tables cannot say.
-  bool is_by_part() const { return has_text_weights() || rotary_frequencies != nullptr; }
-  bool has_text_weights() const { return text_q_weight != nullptr || text_k_weight != nullptr; }
-  bool rotates() const { return rotary_cos != nullptr || rotary_pairs != nullptr || rotary_frequencies != nullptr; }
-  bool is_empty() const { return norm == cpu::Norm::none && !rotates(); }
-};
-
 /// out = softmax(q k^T scale) v over the blocks that are kept. Pointers are to memory of one device.
 struct Call {
   bool quantized = false;  // every block, and in 8 bits on a CPU too, which otherwise computes in fp32
-  ElementType element = ElementType::fp32;
+  Element element = Element::fp32;
   int64_t batch = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;  // of k and v, each of which serves heads / kv_heads neighbours of q; 0: as many as heads
