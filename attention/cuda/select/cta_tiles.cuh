@@ -33,8 +33,9 @@ __device__ inline int together(const Problem& p, int bh) {
 /// kWarps: tiles of the CTA.
 template <int D, int kWarps>
 class CtaTiles {
- protected:
-  __device__ CtaTiles(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint32_t* shared_keys)
+ public:
+  /// shared_keys: where the keys of ranked blocks are, unless they are in Buffers::scores.
+  __device__ CtaTiles(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint32_t* shared_keys = nullptr)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
@@ -49,6 +50,7 @@ class CtaTiles {
                                         : reinterpret_cast<uint32_t*>(buffers.scores) +
                                               static_cast<int64_t>(blockIdx.x) * kWarps * sizes.selectable_keys) {}
 
+ protected:
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
@@ -123,6 +125,11 @@ class CtaTiles {
   /// Returns the pooled values of this head's keys.
   __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
     return of_keys + key_head() * sizes_.pooled_blocks * D;
+  }
+
+  /// The length of the mean output of one of the head's tiles.
+  __device__ float& length_of(int tile) const {
+    return buffers_.output_lengths[static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile];
   }
 
   __device__ uint32_t* key_of(int row, int block) const {

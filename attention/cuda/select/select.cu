@@ -9,7 +9,8 @@
 #include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
-#include "attention/cuda/select/tile_selector.cuh"
+#include "attention/cuda/select/chooser.cuh"
+#include "attention/cuda/select/masses.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -19,7 +20,6 @@ constexpr int kThreads = 32 * kTiles;
 template <int D>
 constexpr int kResident = D == 256 ? 1 : 2;  // CTAs of a multiprocessor
 
-constexpr int kMassTiles = 8;  // of a CTA that finds masses
 template <int D>
 constexpr int kMassResident = D == 64 ? 3 : 2;  // such CTAs of a multiprocessor: 80 registers a thread, or 128
 
@@ -27,14 +27,14 @@ template <int D>
 __global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
     find_masses(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
-  TileSelector<D, kMassTiles>(p, sizes, buffers, nullptr).find_masses();
+  FindMasses<D>(p, sizes, buffers).run();
 }
 
 template <int D>
 __global__ void __launch_bounds__(32 * kLengthTiles)
     predict_outputs(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
-  TileSelector<D, kLengthTiles>(p, sizes, buffers, nullptr).predict();
+  PredictOutputs<D>(p, sizes, buffers).run();
 }
 
 template <int D>
@@ -42,14 +42,14 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
     select_by_mass(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                    const __grid_constant__ Buffers buffers) {
   extern __shared__ uint32_t shared_keys[];
-  TileSelector<D>(p, sizes, buffers, shared_keys).select_by_mass();
+  SelectByMass<D>(p, sizes, buffers, shared_keys).run();
 }
 
 template <int D>
 __global__ void __launch_bounds__(kThreads, kResident<D>)
     rank_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
-  TileSelector<D>(p, sizes, buffers, nullptr).rank_by_error();
+  RankByError<D>(p, sizes, buffers).run();
 }
 
 /// The rest of a budget's way: where it ends among the bins, and then the bins of that bin. grid: parts of the work,
@@ -84,7 +84,7 @@ template <int D>
 __global__ void __launch_bounds__(kThreads, kResident<D>)
     choose_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
-  TileSelector<D>(p, sizes, buffers, nullptr).choose_by_error();
+  ChooseByError<D>(p, sizes, buffers).run();
 }
 
 /// CTAs that look for the end of a budget: enough for every multiprocessor to have two.
