@@ -515,6 +515,7 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
       "arithmetic 16 contradict each other");
   refused([](Context& c) { c.prologue.q_weight = at::ones({64}); }, "norm none");
   refused([](Context& c) { c.prologue.rotary_cos = at::ones({100, 64}); }, "only one of");
+  refused([](Context& c) { c.prologue.rotary_pairs = at::ones({100, 32, 2}, at::kHalf); }, "without rotary_cos");
   refused(
       [](Context& c) {
         c.prologue.norm = Prologue::Norm::rms;
