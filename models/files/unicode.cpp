@@ -1,49 +1,58 @@
-// Decoding of UTF-8.
+// UTF-8, normal forms and properties of characters, by utf8proc.
 #include "models/files/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
 
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
 namespace {
 
-/// White_Space in Unicode 17's PropList.txt.
+const utf8proc_uint8_t* bytes_of(std::string_view text) {
+  return reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+}
+
+struct Character {
+  char32_t code;
+  int64_t bytes;  // negative where the text does not begin with well-formed UTF-8
+};
+
+/// The first character of a text that is not empty.
+Character first_character(std::string_view text) {
+  utf8proc_int32_t code = 0;
+  const utf8proc_ssize_t bytes = utf8proc_iterate(bytes_of(text), std::ssize(text), &code);
+  return {static_cast<char32_t>(code), bytes};
+}
+
 bool is_white_space(char32_t code) {
-  return (code >= 0x9 && code <= 0xD) || code == 0x20 || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
-         code == 0x3000;
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+  return (code >= 0x9 && code <= 0xD) || code == 0x85 || category == UTF8PROC_CATEGORY_ZS ||
+         category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
 }
 
-/// Bytes of the character that a lead byte announces; what follows need not be there.
-size_t announced_length(char lead) {
-  const auto byte = static_cast<unsigned char>(lead);
-  return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
-/// The first character of well-formed, non-empty UTF-8.
-char32_t first_character(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const size_t length = character_length(text);
-  char32_t code = length == 1 ? lead : lead & (0xFF >> (length + 1));
-  for (size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
-  return code;
+std::u32string composed(std::u32string_view text, int more_options = 0) {
+  const std::string given = to_utf8(text);
+  utf8proc_uint8_t* result = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(bytes_of(given), std::ssize(given), &result,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | more_options));
+  if (size < 0) throw std::bad_alloc();  // nothing else fails for well-formed text
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, std::free);
+  return to_code_points({reinterpret_cast<const char*>(result), static_cast<size_t>(size)});
 }
 
 }  // namespace
 
 bool is_utf8(std::string_view text) {
-  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // of a sequence of so many bytes
   while (!text.empty()) {
-    const auto lead = static_cast<unsigned char>(text[0]);
-    const size_t length = announced_length(text[0]);
-    if ((lead >= 0x80 && lead < 0xC0) || lead >= 0xF8 || length > text.size()) return false;
-    for (size_t i = 1; i < length; ++i) {
-      if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return false;
-    }
-    const char32_t code = first_character(text);
-    if (code < kLeast[length] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
-    text.remove_prefix(length);
+    const int64_t bytes = first_character(text).bytes;
+    if (bytes < 0) return false;
+    text.remove_prefix(static_cast<size_t>(bytes));
   }
   return true;
 }
@@ -62,7 +71,8 @@ std::string_view checked_text(std::string_view text, const std::string& file) {
 }
 
 size_t character_length(std::string_view text) {
-  return std::min(announced_length(text[0]), text.size());
+  const auto lead = static_cast<unsigned char>(text[0]);
+  return std::min<size_t>(lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4, text.size());
 }
 
 std::string_view whole_characters(std::string_view text, size_t most_bytes) {
@@ -76,7 +86,7 @@ std::string_view whole_characters(std::string_view text, size_t most_bytes) {
 }
 
 size_t white_space_length(std::string_view text) {
-  return !text.empty() && is_white_space(first_character(text)) ? character_length(text) : 0;
+  return !text.empty() && is_white_space(first_character(text).code) ? character_length(text) : 0;
 }
 
 bool is_blank(std::string_view text) {
@@ -86,26 +96,38 @@ bool is_blank(std::string_view text) {
 
 std::u32string to_code_points(std::string_view text) {
   std::u32string codes;
-  for (; !text.empty(); text.remove_prefix(character_length(text))) codes += first_character(text);
+  for (; !text.empty(); text.remove_prefix(character_length(text))) codes += first_character(text).code;
   return codes;
 }
 
 std::string to_utf8(std::u32string_view text) {
-  std::string bytes;
+  std::string result;
   for (const char32_t code : text) {
-    const auto add = [&](char32_t lead, int shift) { bytes += static_cast<char>(lead | (code >> shift)); };
-    const auto follow = [&](int shift) { bytes += static_cast<char>(0x80 | ((code >> shift) & 0x3F)); };
-    if (code < 0x80) {
-      add(0, 0);
-    } else if (code < 0x800) {
-      add(0xC0, 6), follow(0);
-    } else if (code < 0x10000) {
-      add(0xE0, 12), follow(6), follow(0);
-    } else {
-      add(0xF0, 18), follow(12), follow(6), follow(0);
-    }
+    utf8proc_uint8_t bytes[4];
+    const utf8proc_ssize_t size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
+    result.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
   }
-  return bytes;
+  return result;
+}
+
+std::u32string normal_form_c(std::u32string_view text) {
+  // utf8proc 2.8 drops this vowel behind a Hangul syllable. Nothing composes with it, so what surrounds it stands
+  // alone.
+  constexpr char32_t kLostVowel = 0x11A7;
+  std::u32string result;
+  for (size_t at = text.find(kLostVowel); at != std::u32string_view::npos; at = text.find(kLostVowel)) {
+    result += composed(text.substr(0, at)) + kLostVowel;
+    text.remove_prefix(at + 1);
+  }
+  return result + composed(text);
+}
+
+std::u32string normal_form_kc(char32_t code) {
+  return composed({&code, 1}, UTF8PROC_COMPAT);
+}
+
+char32_t small_letter(char32_t code) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code)));
 }
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// The little Unicode that tokenising and its warnings need: UTF-8 and white space.
+// The Unicode that prompts and tokenizers need: UTF-8, white space, normal forms and small letters.
 #pragma once
 
 #include <cstddef>
@@ -23,5 +23,12 @@ bool is_blank(std::string_view text);
 /// `text` is well-formed UTF-8.
 std::u32string to_code_points(std::string_view text);
 std::string to_utf8(std::u32string_view text);
+/// Normal form C (Unicode Standard Annex 15). It joins accents to the letter before them: "e" and a combining acute
+/// become "\u00e9".
+std::u32string normal_form_c(std::u32string_view text);
+/// Normal form KC of one code point: ligatures become letters, fullwidth forms those of usual width.
+std::u32string normal_form_kc(char32_t code);
+/// The code point's simple lower-case mapping, or the code point itself.
+char32_t small_letter(char32_t code);
 
 }  // namespace sparsereel::models

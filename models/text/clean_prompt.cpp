@@ -2,57 +2,30 @@
 #include "models/text/clean_prompt.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "models/files/unicode.h"
 #include "models/text/html.h"
-#include "models/text/normal_form.h"
-#include "models/text/unicode_tables.h"
 
 namespace sparsereel::models {
 namespace {
 
-struct Ligature {
-  char32_t code;
-  std::u32string_view letters;
-};
-
-constexpr Ligature kLigatures[] = {
-    {0x132, U"IJ"},       {0x133, U"ij"},  {0x149, U"\u02BCn"}, {0x1C4, U"D\u017D"}, {0x1C5, U"D\u017E"},
-    {0x1C6, U"d\u017E"},  {0x1C7, U"LJ"},  {0x1C8, U"Lj"},      {0x1C9, U"lj"},      {0x1CA, U"NJ"},
-    {0x1CB, U"Nj"},       {0x1CC, U"nj"},  {0x1F1, U"DZ"},      {0x1F2, U"Dz"},      {0x1F3, U"dz"},
-    {0xFB00, U"ff"},      {0xFB01, U"fi"}, {0xFB02, U"fl"},     {0xFB03, U"ffi"},    {0xFB04, U"ffl"},
-    {0xFB05, U"\u017Ft"}, {0xFB06, U"st"},
-};
-
-template <typename Row, size_t kRows>
-const Row* find_row(const Row (&table)[kRows], char32_t code) {
-  const auto found = std::lower_bound(std::begin(table), std::end(table), code,
-                                      [](const Row& row, char32_t wanted) { return row.code < wanted; });
-  return found != std::end(table) && found->code == code ? found : nullptr;
+/// Ligatures, and forms of another width than usual.
+bool has_other_form(char32_t code) {
+  return code == 0x132 || code == 0x133 || code == 0x149 || (code >= 0x1C4 && code <= 0x1CC) ||
+         (code >= 0x1F1 && code <= 0x1F3) || code == 0x3000 || (code >= 0xFB00 && code <= 0xFB06) ||
+         (code >= 0xFF01 && code <= 0xFFEF);
 }
 
-std::u32string with_letters_for_ligatures(const std::u32string& text) {
+std::u32string in_usual_forms(const std::u32string& text) {
+  constexpr char32_t kLongSAndT = 0xFB05;  // whose s stays long here
   std::u32string result;
   for (const char32_t code : text) {
-    const Ligature* row = find_row(kLigatures, code);
-    if (row == nullptr) {
-      result += code;
-    } else {
-      result += row->letters;
-    }
-  }
-  return result;
-}
-
-std::u32string in_usual_width(const std::u32string& text) {
-  std::u32string result;
-  for (const char32_t code : text) {
-    const Width* row = find_row(kWidths, code);
-    result += row == nullptr ? code : row->first;
-    if (row != nullptr && row->second != 0) result += row->second;
+    if (code == kLongSAndT)
+      result += U"\u017Ft";
+    else
+      result += has_other_form(code) ? normal_form_kc(code) : std::u32string(1, code);
   }
   return result;
 }
@@ -100,7 +73,7 @@ bool is_unwanted_control(char32_t code) {
 std::u32string with_usual_characters(std::u32string text) {
   for (char32_t& code : text)
     if (code >= 0x80 && code <= 0x9F) code = windows_1252(code);
-  text = in_usual_width(with_letters_for_ligatures(text));
+  text = in_usual_forms(text);
   std::transform(text.begin(), text.end(), text.begin(), straightened);
   return text;
 }
@@ -156,14 +129,6 @@ std::string with_single_spaces(std::string_view text) {
   }
   if (!result.empty() && result.back() == ' ') result.pop_back();
   return result;
-}
-
-char32_t small_letter(char32_t code) {
-  const auto* run = std::lower_bound(std::begin(kLowerCase), std::end(kLowerCase), code,
-                                     [](const LowerRun& each, char32_t wanted) { return each.last < wanted; });
-  const bool is_in =
-      run != std::end(kLowerCase) && code >= run->first && (code - run->first) % static_cast<char32_t>(run->step) == 0;
-  return is_in ? code + static_cast<char32_t>(run->distance) : code;
 }
 
 std::string_view without_outer_spaces(std::string_view text) {

@@ -1,7 +1,10 @@
-// UTF-8 and white space.
+// UTF-8, white space, normal forms and small letters. Data from tests/parity/make_prompt_cleaning.py.
 #include "models/files/unicode.h"
 
 #include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace sparsereel::models {
 namespace {
@@ -49,6 +52,49 @@ TEST(WhiteSpace, LengthsOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length("a "), 0u);
   EXPECT_EQ(white_space_length("\u200b"), 0u);  // zero width, but no White_Space
   EXPECT_EQ(white_space_length(""), 0u);
+}
+
+TEST(WhiteSpace, IsUnicodesProperty) {
+  std::u32string found;
+  for (char32_t code = 0; code < 0x110000; ++code) {
+    const bool surrogate = code >= 0xD800 && code < 0xE000;
+    if (!surrogate && white_space_length(to_utf8({&code, 1})) > 0) found += code;
+  }
+  EXPECT_EQ(found,
+            U"\t\n\v\f\r \x85\xA0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200A"
+            U"\u2028\u2029\u202F\u205F\u3000");
+}
+
+TEST(Utf8, GoesToCodePointsAndBack) {
+  const std::u32string all = {0, 0x7F, 0x80, 0x7FF, 0x800, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF};
+  EXPECT_EQ(to_code_points(to_utf8(all)), all);
+  EXPECT_TRUE(is_utf8(to_utf8(all)));
+}
+
+TEST(NormalFormC, GivesWhatPythonGives) {
+  std::ifstream file(SPARSEREEL_TEST_DATA "/prompt_cleaning.json");
+  const nlohmann::json texts = nlohmann::json::parse(file)["normal_forms"];
+  ASSERT_GT(texts.size(), 300U);
+  for (const auto& each : texts)
+    EXPECT_EQ(to_utf8(normal_form_c(to_code_points(each[0].get<std::string>()))), each[1].get<std::string>())
+        << each[0].dump(-1, ' ', true);
+}
+
+TEST(NormalFormC, KeepsTheVowelBehindASyllable) {
+  EXPECT_EQ(normal_form_c(U"\uAC00\u11A7"), U"\uAC00\u11A7");
+  EXPECT_EQ(normal_form_c(U"\u1100\u1161\u11A7e\u0301\u11A7\u11A8\uAC00\u11A8"),
+            U"\uAC00\u11A7\u00E9\u11A7\u11A8\uAC01");
+  EXPECT_EQ(normal_form_c(U"\u11A7"), U"\u11A7");
+  EXPECT_EQ(normal_form_c(U""), U"");
+}
+
+TEST(SmallLetter, IsTheSimpleMapping) {
+  EXPECT_EQ(small_letter(U'A'), U'a');
+  EXPECT_EQ(small_letter(U'\u0178'), U'\u00FF');
+  EXPECT_EQ(small_letter(U'\u03A3'), U'\u03C3');
+  EXPECT_EQ(small_letter(U'\u1E9E'), U'\u00DF');
+  EXPECT_EQ(small_letter(U'a'), U'a');
+  EXPECT_EQ(small_letter(U'\u4E2D'), U'\u4E2D');
 }
 
 }  // namespace
