@@ -30,6 +30,12 @@ class Residual {
     update_eps_ = eps;
   }
 
+  /// hidden += gate * feed_forward_gelu_tanh(norm_modulate(hidden)), likewise.
+  void add_feed_forward(const Norm& norm, double eps, const JointModulation& modulation, const Linear& in,
+                        const Linear& out) {
+    add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
+  }
+
   /// rms_norm_modulate() of all tokens, in the bits that `reader`, which multiplies it, takes.
   Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
     const double update_eps = update_eps_.value_or(0);

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 #include "models/layers/linear.h"
 
 namespace sparsereel::models {
@@ -15,6 +17,12 @@ at::Tensor timestep_sinusoids(const at::Tensor& timesteps, int64_t channels, boo
 struct TimestepEmbedding {
   Linear linear_1;  // [time_embed_dim, channels]
   Linear linear_2;  // [time_embed_dim, time_embed_dim]
+
+  /// Stored as `name`.linear_1 and `name`.linear_2.
+  void weights(const Visit& visit, const std::string& name, int64_t time_embed_dim, int64_t channels) {
+    linear_1.weights(visit, name + ".linear_1", time_embed_dim, channels);
+    linear_2.weights(visit, name + ".linear_2", time_embed_dim, time_embed_dim);
+  }
 };
 
 /// sinusoids [B, channels] in the model's dtype -> [B, time_embed_dim]: linear, silu, linear.

@@ -33,6 +33,12 @@ at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const T
       .contiguous();
 }
 
+at::Tensor unpatchify_channels_last(const at::Tensor& patches, int64_t all, int64_t channels, const PatchSize& patch,
+                                    const TokenPlan& plan) {
+  const at::Tensor channels_first = patches.unflatten(2, {-1, all}).narrow(3, 0, channels).transpose(2, 3).flatten(2);
+  return unpatchify(channels_first, patch, plan).transpose(1, 2).contiguous();
+}
+
 at::Tensor known_tokens(const at::Tensor& mask, const PatchSize& patch, const TokenPlan& plan) {
   const hilbert::Grid& grid = plan.grid;
   const at::Tensor latents =

@@ -1,4 +1,4 @@
-// What every family checks of a forward's input.
+// What families check of a forward's input alike, and the modulation that some take from a table.
 #include "models/transformer/transformer.h"
 
 #include <ATen/ATen.h>
@@ -9,15 +9,24 @@
 
 namespace sparsereel::models {
 
-hilbert::Grid grid_of_squares(const at::Tensor& latents, int64_t channels, int64_t side,
-                              const std::string& config_file) {
-  if (latents.dim() != 5 || latents.size(1) != channels || latents.size(3) % side != 0 || latents.size(4) % side != 0 ||
-      latents.numel() == 0)
-    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file + ": [B, " +
-                        std::to_string(channels) + " channels, frames, height and width in " + std::to_string(side) +
-                        "s] are needed",
-                    "check the size of the video, and the saved latents where such are used");
-  return {latents.size(2), latents.size(3) / side, latents.size(4) / side};
+hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
+                              const std::string& config_file, LatentLayout layout) {
+  const int64_t frames = layout == LatentLayout::frames_first ? 1 : 2;  // their axis; the channels have the other one
+  if (latents.dim() == 5 && latents.size(3 - frames) == channels && latents.size(frames) % patch.frames == 0 &&
+      latents.size(3) % patch.height == 0 && latents.size(4) % patch.width == 0 && latents.numel() > 0)
+    return {latents.size(frames) / patch.frames, latents.size(3) / patch.height, latents.size(4) / patch.width};
+  const std::string wanted = std::to_string(channels) + " channels";
+  throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file + ": [B, " +
+                      (frames == 1 ? "frames, " + wanted : wanted + ", frames") + ", height, width] in patches of " +
+                      std::to_string(patch.frames) + " x " + std::to_string(patch.height) + " x " +
+                      std::to_string(patch.width) + " is needed",
+                  "check the size of the video, and the saved latents where such are used");
+}
+
+JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows, const at::Tensor& row_of_token) {
+  Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
+  if (rows == 3) video.gate = table.select(1, first + 2);
+  return {.video = video, .text = {}, .row_of_token = row_of_token};
 }
 
 void check_conditions(const TransformerInput& input, int64_t text_dim, const std::string& field,

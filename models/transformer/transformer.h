@@ -13,8 +13,10 @@
 #include "models/layers/parameters.h"
 #include "models/layers/residual.h"
 #include "models/request/conditioning.h"
+#include "models/request/spec.h"
 #include "models/transformer/attend.h"
 #include "models/transformer/context_keys.h"
+#include "models/transformer/patches.h"
 #include "models/transformer/shape_text.h"
 #include "models/transformer/token_plan.h"
 
@@ -28,10 +30,13 @@ struct TransformerInput {
   at::Tensor timesteps;       // [B], whole or fractional
 };
 
-/// Of latents [B, channels, frames, height, width] whose patches are a frame thick and side x side. Throws Error where
-/// the latents are not of that form.
-hilbert::Grid grid_of_squares(const at::Tensor& latents, int64_t channels, int64_t side,
-                              const std::string& config_file);
+/// The grid of the patches of latents [B, channels, frames, height, width], or [B, frames, channels, height, width].
+/// Throws Error where the latents do not have that form.
+hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
+                              const std::string& config_file, LatentLayout layout = LatentLayout::channels_first);
+/// JointModulation of the video by rows of a table [R, rows, C], from `first` on: shift, scale and, of three, gate.
+JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows,
+                                const at::Tensor& row_of_token = {});
 /// Throws Error unless text and timesteps are one a row of the latents, and text is as wide as `field` of the config
 /// says.
 void check_conditions(const TransformerInput& input, int64_t text_dim, const std::string& field,

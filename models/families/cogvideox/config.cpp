@@ -20,8 +20,7 @@ void check_positions(const ConfigFields& fields, const CogVideoXConfig& config) 
   if (config.use_learned_positional_embeddings)
     fields.unsupported("use_learned_positional_embeddings", "true without use_rotary_positional_embeddings", "false");
   // get_3d_sincos_pos_embed splits the width into 1/4 for time, 3/8 and 3/8 for space, each a sine and a cosine half.
-  fields.require_multiple("num_attention_heads x attention_head_dim",
-                          config.num_attention_heads * config.attention_head_dim, 16);
+  fields.require_multiple("num_attention_heads x attention_head_dim", config.width(), 16);
   if (config.patch_size_t)
     fields.unsupported("patch_size_t", "with sine-cosine positions", "null, or use_rotary_positional_embeddings true");
 }
@@ -59,9 +58,9 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.use_rotary_positional_embeddings = fields.boolean("use_rotary_positional_embeddings", false);
   config.use_learned_positional_embeddings = fields.boolean("use_learned_positional_embeddings", false);
   config.patch_bias = fields.boolean("patch_bias", true);
-  const int64_t width = config.num_attention_heads * config.attention_head_dim;
-  fields.check_width("num_attention_heads x attention_head_dim", width);
-  fields.require_multiple("num_attention_heads x attention_head_dim", width, 2);  // the timestep's sine and cosine
+  fields.check_width("num_attention_heads x attention_head_dim", config.width());
+  fields.require_multiple("num_attention_heads x attention_head_dim", config.width(),
+                          2);  // the timestep's sine and cosine
   check_positions(fields, config);
   if (config.in_channels != config.out_channels && !config.takes_image())
     fields.unsupported("in_channels", std::to_string(config.in_channels),

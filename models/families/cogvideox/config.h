@@ -42,6 +42,7 @@ struct CogVideoXConfig {
 
   /// Whether the latents of an image stand behind the noise's channels.
   bool takes_image() const { return in_channels == 2 * out_channels; }
+  int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
 /// As the parsers of text/encoder/t5_config.h.

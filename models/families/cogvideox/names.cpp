@@ -16,9 +16,8 @@ constexpr const char *kInputs = "in_channels", *kPatchInputs = "in_channels x pa
 Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
   const CogVideoXConfig config = parse_cogvideox_config(json, file);
   const int64_t area = config.patch_size * config.patch_size;
-  Sizes sizes = {{kInnerWidth, config.num_attention_heads * config.attention_head_dim},
-                 {"num_layers", config.num_layers},
-                 {"text_embed_dim", config.text_embed_dim}};
+  Sizes sizes = {
+      {kInnerWidth, config.width()}, {"num_layers", config.num_layers}, {"text_embed_dim", config.text_embed_dim}};
   // A patch of one frame is embedded by a convolution, of several by a matrix; what the other has is 0.
   sizes[kInputs] = config.patch_size_t ? 0 : config.in_channels;
   sizes[kPatchInputs] = config.patch_size_t ? config.in_channels * *config.patch_size_t * area : 0;

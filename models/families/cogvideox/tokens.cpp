@@ -49,9 +49,8 @@ void add_positions(TokenTables& tables, const CogVideoXConfig& config, const std
     tables.text_positions = learned[0].slice(0, 0, config.max_text_seq_length);
     tables.video_positions = learned[0].slice(0, config.max_text_seq_length);
   } else {
-    tables.video_positions =
-        sincos_positions_3d(config.num_attention_heads * config.attention_head_dim, grid,
-                            config.spatial_interpolation_scale, config.temporal_interpolation_scale);
+    tables.video_positions = sincos_positions_3d(config.width(), grid, config.spatial_interpolation_scale,
+                                                 config.temporal_interpolation_scale);
   }
 }
 

@@ -10,8 +10,8 @@
 #include "models/families/cogvideox/tokens.h"
 #include "models/families/cogvideox/transformer_weights.h"
 #include "models/transformer/attend.h"
+#include "models/transformer/layered_transformer.h"
 #include "models/transformer/patches.h"
-#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -27,18 +27,11 @@ JointModulation joint_modulation(const at::Tensor& projected) {
   return {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
 }
 
-class CogVideoX final : public Transformer {
+class CogVideoX final : public LayeredTransformer<CogVideoXConfig, CogVideoXEnds, CogVideoXBlock> {
  public:
   explicit CogVideoX(const Component& component)
-      : config_(parse_cogvideox_config(component.config, component.config_file)),
-        config_file_(component.config_file),
-        blocks_(static_cast<size_t>(config_.num_layers)) {}
+      : LayeredTransformer(component, parse_cogvideox_config, "transformer_blocks.") {}
 
-  size_t layers() const override { return blocks_.size(); }
-  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
-  void weights(size_t layer, const Visit& visit) override {
-    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
-  }
   hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override {
     return cogvideox_tables(config_, config_file_, ends_.learned_positions, grid);
@@ -54,26 +47,14 @@ class CogVideoX final : public Transformer {
   at::Tensor embed_time(const TransformerInput& input) const;
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
   Activation self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const;
-
-  CogVideoXConfig config_;
-  std::string config_file_;
-  CogVideoXEnds ends_;
-  std::vector<CogVideoXBlock> blocks_;
 };
 
 hilbert::Grid CogVideoX::grid_of(const TransformerInput& input) const {
-  const int64_t depth = patch_size().frames, side = patch_size().height;
-  const at::Tensor& latents = input.latents;
-  if (latents.dim() != 5 || latents.size(2) != config_.in_channels || latents.size(1) % depth != 0 ||
-      latents.size(3) % side != 0 || latents.size(4) % side != 0 || latents.numel() == 0) {
-    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, frames in " +
-                        std::to_string(depth) + "s, " + std::to_string(config_.in_channels) +
-                        " channels, height and width in " + std::to_string(side) + "s] are needed",
-                    "check the size of the video, and the saved latents where such are used");
-  }
+  const hilbert::Grid grid =
+      grid_of_patches(input.latents, config_.in_channels, patch_size(), config_file_, LatentLayout::frames_first);
   check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
   check_text_alone(input, config_file_);
-  return {latents.size(1) / depth, latents.size(3) / side, latents.size(4) / side};
+  return grid;
 }
 
 void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions) const {
@@ -91,18 +72,17 @@ at::Tensor CogVideoX::embed_time(const TransformerInput& input) const {
     const at::Tensor sinusoids = timestep_sinusoids(times, channels, config_.flip_sin_to_cos, config_.freq_shift);
     return embed_timesteps(sinusoids.to(input.latents.scalar_type()), weights);
   };
-  at::Tensor time =
-      embed(input.timesteps, config_.num_attention_heads * config_.attention_head_dim, ends_.time_embedding);
+  at::Tensor time = embed(input.timesteps, config_.width(), ends_.time_embedding);
   if (config_.ofs_embed_dim)
     time = time + embed(at::full({1}, kOfs, input.timesteps.options()), *config_.ofs_embed_dim, ends_.ofs_embedding);
   return at::silu(time);
 }
 
 Tokens CogVideoX::embed(const TransformerInput& input, const TokenPlan& plan) const {
-  const int64_t channels = config_.num_attention_heads * config_.attention_head_dim;
   const at::Tensor patches = patchify(input.latents, patch_size(), plan);
   const int64_t video_tokens = patches.size(1), text_tokens = input.conditioning.text.size(1);
-  const at::Tensor hidden = at::empty({patches.size(0), video_tokens + text_tokens, channels}, input.latents.options());
+  const at::Tensor hidden =
+      at::empty({patches.size(0), video_tokens + text_tokens, config_.width()}, input.latents.options());
   at::Tensor video = hidden.narrow(1, 0, video_tokens), text = hidden.narrow(1, video_tokens, text_tokens);
   const at::Tensor projected = linear(patches, ends_.patch);
   plan.video_positions.defined() ? at::add_out(video, projected, plan.video_positions) : video.copy_(projected);
@@ -120,8 +100,7 @@ Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, 
   prologue.q_bias = block.norm_q.bias;
   prologue.k_weight = block.norm_k.weight;
   prologue.k_bias = block.norm_k.bias;
-  return attend({.x = std::move(x), .qkv = &block.qkv}, {config_.num_attention_heads, config_.attention_head_dim},
-                std::move(prologue), block.to_out);
+  return attend({.x = std::move(x), .qkv = &block.qkv}, heads(), std::move(prologue), block.to_out);
 }
 
 void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
@@ -131,8 +110,8 @@ void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const JointModulation first = joint_modulation(projected[0]), second = joint_modulation(projected[1]);
   Activation x = tokens.hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
-  x = tokens.hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second, block.feed_forward_in);
-  tokens.hidden.add(feed_forward_gelu_tanh(std::move(x), block.feed_forward_in, block.feed_forward_out), second);
+  tokens.hidden.add_feed_forward(block.norm2.norm, config_.norm_eps, second, block.feed_forward_in,
+                                 block.feed_forward_out);
 }
 
 at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {

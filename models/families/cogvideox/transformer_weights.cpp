@@ -4,17 +4,13 @@
 namespace sparsereel::models {
 namespace {
 
-int64_t width(const CogVideoXConfig& config) {
-  return config.num_attention_heads * config.attention_head_dim;
-}
-
 void list_norm(Norm& norm, const Visit& visit, const std::string& name, const CogVideoXConfig& config) {
-  if (config.norm_elementwise_affine) norm.weights(visit, name, width(config));
+  if (config.norm_elementwise_affine) norm.weights(visit, name, config.width());
 }
 
 void list_adaptive_norm(AdaptiveNorm& norm, const Visit& visit, const std::string& name,
                         const CogVideoXConfig& config) {
-  norm.modulation.weights(visit, name + ".linear", 6 * width(config), config.time_embed_dim);
+  norm.modulation.weights(visit, name + ".linear", 6 * config.width(), config.time_embed_dim);
   list_norm(norm.norm, visit, name + ".norm", config);
 }
 
@@ -26,7 +22,7 @@ int64_t sample_tokens(const CogVideoXConfig& config) {
 }  // namespace
 
 void CogVideoXBlock::weights(const Visit& visit, const std::string& name, const CogVideoXConfig& config) {
-  const int64_t channels = width(config), head_dim = config.attention_head_dim;
+  const int64_t channels = config.width(), head_dim = config.attention_head_dim;
   const std::string attention = name + ".attn1.";
   list_adaptive_norm(norm1, visit, name + ".norm1", config);
   qkv.packed_weights(in_fp8(visit), {attention + "to_q", attention + "to_k", attention + "to_v"}, channels, channels,
@@ -40,7 +36,7 @@ void CogVideoXBlock::weights(const Visit& visit, const std::string& name, const 
 }
 
 void CogVideoXEnds::weights(const Visit& visit, const CogVideoXConfig& config) {
-  const int64_t channels = width(config), time = config.time_embed_dim, side = config.patch_size;
+  const int64_t channels = config.width(), time = config.time_embed_dim, side = config.patch_size;
   const int64_t pixels = side * side * config.patch_size_t.value_or(1);
   // 1.0 patches with a convolution whose stride is its kernel (a matrix in disguise), 1.5 with a matrix.
   if (config.patch_size_t)
@@ -53,12 +49,8 @@ void CogVideoXEnds::weights(const Visit& visit, const CogVideoXConfig& config) {
     visit(learned_positions,
           parameter("patch_embed.pos_embedding", {1, config.max_text_seq_length + sample_tokens(config), channels}));
   }
-  time_embedding.linear_1.weights(visit, "time_embedding.linear_1", time, channels);
-  time_embedding.linear_2.weights(visit, "time_embedding.linear_2", time, time);
-  if (config.ofs_embed_dim) {
-    ofs_embedding.linear_1.weights(visit, "ofs_embedding.linear_1", time, time);
-    ofs_embedding.linear_2.weights(visit, "ofs_embedding.linear_2", time, time);
-  }
+  time_embedding.weights(visit, "time_embedding", time, channels);
+  if (config.ofs_embed_dim) ofs_embedding.weights(visit, "ofs_embedding", time, time);
   list_norm(norm_final, visit, "norm_final", config);
   norm_out_modulation.weights(visit, "norm_out.linear", 2 * channels, time);
   list_norm(norm_out, visit, "norm_out.norm", config);

@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "hilbert/error.h"
 #include "models/families/mochi/loaders.h"
 #include "models/families/mochi/transformer_weights.h"
 #include "models/transformer/attend.h"
+#include "models/transformer/layered_transformer.h"
 #include "models/transformer/patches.h"
-#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -72,20 +71,13 @@ at::Tensor mask_of(const Conditioning& conditioning) {
   return places < at::tensor(conditioning.text_lengths, at::kLong).to(text.device()).unsqueeze(1);
 }
 
-class Mochi final : public Transformer {
+class Mochi final : public LayeredTransformer<MochiConfig, MochiEnds, MochiBlock> {
  public:
   explicit Mochi(const Component& component)
-      : config_(parse_mochi_config(component.config, component.config_file)),
-        config_file_(component.config_file),
-        blocks_(static_cast<size_t>(config_.num_layers)) {
+      : LayeredTransformer(component, parse_mochi_config, "transformer_blocks.") {
     blocks_.back().ends_text = true;
   }
 
-  size_t layers() const override { return blocks_.size(); }
-  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
-  void weights(size_t layer, const Visit& visit) override {
-    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
-  }
   hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override;
   Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
@@ -96,15 +88,10 @@ class Mochi final : public Transformer {
   PatchSize patch() const { return {.frames = 1, .height = config_.patch_size, .width = config_.patch_size}; }
   at::Tensor pool(const at::Tensor& text, const at::Tensor& mask) const;
   at::Tensor attended(const MochiBlock& block, Activation video, std::optional<Activation> text, Attend& attend) const;
-
-  MochiConfig config_;
-  std::string config_file_;
-  MochiEnds ends_;
-  std::vector<MochiBlock> blocks_;
 };
 
 hilbert::Grid Mochi::grid_of(const TransformerInput& input) const {
-  const hilbert::Grid grid = grid_of_squares(input.latents, config_.in_channels, config_.patch_size, config_file_);
+  const hilbert::Grid grid = grid_of_patches(input.latents, config_.in_channels, patch(), config_file_);
   check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
   check_text_alone(input, config_file_);
   return grid;
@@ -167,8 +154,7 @@ at::Tensor Mochi::attended(const MochiBlock& block, Activation video, std::optio
   prologue.k_weight = block.video.norm_k;
   prologue.text_q_weight = block.text.norm_q;
   prologue.text_k_weight = block.text.norm_k;
-  return attend({.x = std::move(video), .qkv = &block.video.qkv},
-                {config_.num_attention_heads, config_.attention_head_dim}, std::move(prologue), {},
+  return attend({.x = std::move(video), .qkv = &block.video.qkv}, heads(), std::move(prologue), {},
                 {.x = std::move(text), .qkv = &block.text.qkv})
       .values;
 }
@@ -196,11 +182,8 @@ void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
 at::Tensor Mochi::head(Tokens& tokens, const TokenPlan& plan) const {
   const std::vector<at::Tensor> v = linear_few_rows(tokens.time, {&ends_.norm_out_modulation})[0].chunk(2, 1);
   const JointModulation modulation = {.video = {.shift = v[1], .scale = v[0], .gate = {}}, .text = {}};
-  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, kMochiEps, modulation), ends_.out)
-                                 .unflatten(2, {-1, config_.out_channels})
-                                 .transpose(2, 3)
-                                 .flatten(2);
-  return unpatchify(patches, patch(), plan).transpose(1, 2).contiguous();
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, kMochiEps, modulation), ends_.out);
+  return unpatchify_channels_last(patches, config_.out_channels, config_.out_channels, patch(), plan);
 }
 
 }  // namespace

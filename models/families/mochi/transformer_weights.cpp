@@ -51,8 +51,7 @@ void MochiEnds::weights(const Visit& visit, const MochiConfig& config) {
   const std::string embed = "time_embed.", pool = embed + "pooler.";
   patch.weights(visit, "patch_embed.proj", channels, config.in_channels * side * side, /*has_bias=*/true,
                 {channels, config.in_channels, side, side});
-  time_embedding.linear_1.weights(visit, embed + "timestep_embedder.linear_1", channels, config.time_embed_dim);
-  time_embedding.linear_2.weights(visit, embed + "timestep_embedder.linear_2", channels, channels);
+  time_embedding.weights(visit, embed + "timestep_embedder", channels, config.time_embed_dim);
   pooler.to_q.weights(visit, pool + "to_q", text_dim, text_dim);
   pooler.to_kv.weights(visit, pool + "to_kv", 2 * text_dim, text_dim);
   pooler.to_out.weights(visit, pool + "to_out", channels, text_dim);

@@ -5,24 +5,16 @@
 #include <limits>
 #include <utility>
 
-#include "hilbert/error.h"
 #include "models/families/open_sora_plan/loaders.h"
 #include "models/families/open_sora_plan/transformer_weights.h"
 #include "models/transformer/attend.h"
+#include "models/transformer/layered_transformer.h"
 #include "models/transformer/patches.h"
-#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
 
 constexpr double kHeadEps = 1e-6;  // of the last norm, whatever the config's is
-
-// Of a modulation table [B, rows, C], from the first row on: shift, scale and, of three, gate.
-JointModulation modulation_from(const at::Tensor& table, int64_t first, int64_t rows) {
-  Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
-  if (rows == 3) video.gate = table.select(1, first + 2);
-  return {.video = video, .text = {}, .row_of_token = {}};
-}
 
 /// What cross-attention sees of texts of a batch: as many tokens as the longest has, padding with a bias of -inf.
 struct SeenText {
@@ -42,18 +34,11 @@ SeenText without_padding(const Conditioning& given) {
   return seen;
 }
 
-class OpenSoraPlan final : public Transformer {
+class OpenSoraPlan final : public LayeredTransformer<OpenSoraPlanConfig, OpenSoraPlanEnds, OpenSoraPlanBlock> {
  public:
   explicit OpenSoraPlan(const Component& component)
-      : config_(parse_open_sora_plan_config(component.config, component.config_file)),
-        config_file_(component.config_file),
-        blocks_(static_cast<size_t>(config_.num_layers)) {}
+      : LayeredTransformer(component, parse_open_sora_plan_config, "transformer_blocks.") {}
 
-  size_t layers() const override { return blocks_.size(); }
-  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
-  void weights(size_t layer, const Visit& visit) override {
-    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
-  }
   hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override;
   Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
@@ -62,22 +47,13 @@ class OpenSoraPlan final : public Transformer {
 
  private:
   PatchSize patch() const { return {.frames = 1, .height = config_.patch_size, .width = config_.patch_size}; }
-  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
-  at::Tensor split_heads(const at::Tensor& x) const {
-    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
-  }
   Activation self_attention(const OpenSoraPlanBlock& block, Activation x, Attend& attend) const;
   at::Tensor cross_attention(const OpenSoraPlanBlock& block, const at::Tensor& x, const Tokens& tokens,
                              Attend& attend) const;
-
-  OpenSoraPlanConfig config_;
-  std::string config_file_;
-  OpenSoraPlanEnds ends_;
-  std::vector<OpenSoraPlanBlock> blocks_;
 };
 
 hilbert::Grid OpenSoraPlan::grid_of(const TransformerInput& input) const {
-  const hilbert::Grid grid = grid_of_squares(input.latents, config_.in_channels, config_.patch_size, config_file_);
+  const hilbert::Grid grid = grid_of_patches(input.latents, config_.in_channels, patch(), config_file_);
   check_conditions(input, config_.caption_channels, "caption_channels", config_file_);
   check_text_alone(input, config_file_);
   return grid;
@@ -112,8 +88,7 @@ Tokens OpenSoraPlan::embed(const TransformerInput& input, const TokenPlan& plan)
 }
 
 Activation OpenSoraPlan::self_attention(const OpenSoraPlanBlock& block, Activation x, Attend& attend) const {
-  return attend({.x = std::move(x), .qkv = &block.qkv}, {config_.num_attention_heads, config_.attention_head_dim}, {},
-                block.to_out);
+  return attend({.x = std::move(x), .qkv = &block.qkv}, heads(), {}, block.to_out);
 }
 
 at::Tensor OpenSoraPlan::cross_attention(const OpenSoraPlanBlock& block, const at::Tensor& x, const Tokens& tokens,
@@ -125,22 +100,17 @@ at::Tensor OpenSoraPlan::cross_attention(const OpenSoraPlanBlock& block, const a
 void OpenSoraPlan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const OpenSoraPlanBlock& block = blocks_[layer];
   const at::Tensor table = block.modulation + tokens.modulation;
-  const JointModulation first = modulation_from(table, 0, 3), second = modulation_from(table, 3, 3);
+  const JointModulation first = modulation_rows(table, 0, 3), second = modulation_rows(table, 3, 3);
   Activation x = tokens.hidden.norm_modulate({}, config_.norm_eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
   tokens.hidden.add(cross_attention(block, tokens.hidden.value(), tokens, attend));  // of what is not normalised
-  x = tokens.hidden.norm_modulate({}, config_.norm_eps, second, block.feed_forward_in);
-  tokens.hidden.add(feed_forward_gelu_tanh(std::move(x), block.feed_forward_in, block.feed_forward_out), second);
+  tokens.hidden.add_feed_forward({}, config_.norm_eps, second, block.feed_forward_in, block.feed_forward_out);
 }
 
 at::Tensor OpenSoraPlan::head(Tokens& tokens, const TokenPlan& plan) const {
-  const JointModulation modulation = modulation_from(ends_.modulation + tokens.time.unsqueeze(1), 0, 2);
-  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, kHeadEps, modulation), ends_.out)
-                                 .unflatten(2, {-1, config_.out_channels})
-                                 .narrow(3, 0, config_.in_channels)
-                                 .transpose(2, 3)
-                                 .flatten(2);
-  return unpatchify(patches, patch(), plan).transpose(1, 2).contiguous();
+  const JointModulation modulation = modulation_rows(ends_.modulation + tokens.time.unsqueeze(1), 0, 2);
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, kHeadEps, modulation), ends_.out);
+  return unpatchify_channels_last(patches, config_.out_channels, config_.in_channels, patch(), plan);
 }
 
 }  // namespace

@@ -31,9 +31,7 @@ void OpenSoraPlanEnds::weights(const Visit& visit, const OpenSoraPlanConfig& con
   const std::string time = "adaln_single.", text = "caption_projection.";
   patch.weights(visit, "pos_embed.proj", channels, config.in_channels * side * side, /*has_bias=*/true,
                 {channels, config.in_channels, side, side});
-  time_embedding.linear_1.weights(visit, time + "emb.timestep_embedder.linear_1", channels,
-                                  OpenSoraPlanConfig::kTimeChannels);
-  time_embedding.linear_2.weights(visit, time + "emb.timestep_embedder.linear_2", channels, channels);
+  time_embedding.weights(visit, time + "emb.timestep_embedder", channels, OpenSoraPlanConfig::kTimeChannels);
   time_projection.weights(visit, time + "linear", 6 * channels, channels);
   text_in.weights(visit, text + "linear_1", channels, config.caption_channels);
   text_out.weights(visit, text + "linear_2", channels, channels);

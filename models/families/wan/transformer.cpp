@@ -10,20 +10,12 @@
 #include "hilbert/error.h"
 #include "models/families/wan/transformer_weights.h"
 #include "models/transformer/attend.h"
+#include "models/transformer/layered_transformer.h"
 #include "models/transformer/patches.h"
 #include "models/transformer/text_padding.h"
-#include "models/transformer/transformer.h"
 
 namespace sparsereel::models {
 namespace {
-
-// Of a modulation table [R, rows, C], of whose R entries each token has one, from the first row on: shift, scale and,
-// of three, gate.
-JointModulation modulation_of(const at::Tensor& table, int64_t first, int64_t rows, const Tokens& tokens) {
-  Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
-  if (rows == 3) video.gate = table.select(1, first + 2);
-  return {.video = video, .text = {}, .row_of_token = tokens.row_of_token};
-}
 
 // A norm's weight and bias [C] as the modulation of one without any: in fp32, as they are kept, and in one pass with
 // the addition before it.
@@ -65,18 +57,10 @@ PatchSize patch_of(const WanConfig& config) {
   return {.frames = t, .height = h, .width = w};
 }
 
-class Wan final : public Transformer {
+class Wan final : public LayeredTransformer<WanConfig, WanEnds, WanBlock> {
  public:
-  explicit Wan(const Component& component)
-      : config_(parse_wan_config(component.config, component.config_file)),
-        config_file_(component.config_file),
-        blocks_(static_cast<size_t>(config_.num_layers)) {}
+  explicit Wan(const Component& component) : LayeredTransformer(component, parse_wan_config, "blocks.") {}
 
-  size_t layers() const override { return blocks_.size(); }
-  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
-  void weights(size_t layer, const Visit& visit) override {
-    blocks_[layer].weights(visit, "blocks." + std::to_string(layer), config_);
-  }
   hilbert::Grid grid_of(const TransformerInput& input) const override;
   TokenTables tables(const hilbert::Grid& grid) const override;
   Tokens embed(const TransformerInput& input, const TokenPlan& plan) const override;
@@ -84,35 +68,18 @@ class Wan final : public Transformer {
   at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
 
  private:
-  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
-  at::Tensor split_heads(const at::Tensor& x) const {
-    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
-  }
   Activation self_attention(const WanBlock& block, Activation x, Attend& attend) const;
   at::Tensor cross_attention(size_t layer, Activation x, const Tokens& tokens, Attend& attend) const;
   void check_images(const Conditioning& given) const;
   at::Tensor embed_images(const at::Tensor& tokens) const;
   KeysAndValues keys_of_images(const WanBlock& block, const at::Tensor& context) const;
-
-  WanConfig config_;
-  std::string config_file_;
-  WanEnds ends_;
-  std::vector<WanBlock> blocks_;
 };
 
 hilbert::Grid Wan::grid_of(const TransformerInput& input) const {
-  const at::Tensor& latents = input.latents;
-  const auto& [t, h, w] = config_.patch_size;
-  if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(2) % t != 0 ||
-      latents.size(3) % h != 0 || latents.size(4) % w != 0 || latents.numel() == 0) {
-    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, " +
-                        std::to_string(config_.in_channels) + " channels, frames, height and width in patches of " +
-                        std::to_string(t) + " x " + std::to_string(h) + " x " + std::to_string(w) + "] are needed",
-                    "check the size of the video, and the saved latents where such are used");
-  }
+  const hilbert::Grid grid = grid_of_patches(input.latents, config_.in_channels, patch_of(config_), config_file_);
   check_conditions(input, config_.text_dim, "text_dim", config_file_);
   check_images(input.conditioning);
-  return {latents.size(2) / t, latents.size(3) / h, latents.size(4) / w};
+  return grid;
 }
 
 void Wan::check_images(const Conditioning& given) const {
@@ -186,8 +153,8 @@ KeysAndValues Wan::keys_of_images(const WanBlock& block, const at::Tensor& conte
 }
 
 Activation Wan::self_attention(const WanBlock& block, Activation x, Attend& attend) const {
-  return attend({.x = std::move(x), .qkv = &block.qkv}, {config_.num_attention_heads, config_.attention_head_dim},
-                norms_of(block.norm_q, block.norm_k, config_.eps), block.to_out);
+  return attend({.x = std::move(x), .qkv = &block.qkv}, heads(), norms_of(block.norm_q, block.norm_k, config_.eps),
+                block.to_out);
 }
 
 at::Tensor Wan::cross_attention(size_t layer, Activation x, const Tokens& tokens, Attend& attend) const {
@@ -206,7 +173,8 @@ at::Tensor Wan::cross_attention(size_t layer, Activation x, const Tokens& tokens
 void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const WanBlock& block = blocks_[layer];
   const at::Tensor table = block.modulation + tokens.modulation;
-  const JointModulation first = modulation_of(table, 0, 3, tokens), second = modulation_of(table, 3, 3, tokens);
+  const JointModulation first = modulation_rows(table, 0, 3, tokens.row_of_token),
+                        second = modulation_rows(table, 3, 3, tokens.row_of_token);
   Activation x = tokens.hidden.norm_modulate({}, config_.eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
   x = config_.cross_attn_norm
@@ -214,17 +182,14 @@ void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
                                         block.cross_q)
           : tokens.hidden.value();
   tokens.hidden.add(cross_attention(layer, std::move(x), tokens, attend));
-  x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
-  tokens.hidden.add(feed_forward_gelu_tanh(std::move(x), block.feed_forward_in, block.feed_forward_out), second);
+  tokens.hidden.add_feed_forward({}, config_.eps, second, block.feed_forward_in, block.feed_forward_out);
 }
 
 at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
-  const JointModulation modulation = modulation_of(ends_.modulation + tokens.time.unsqueeze(1), 0, 2, tokens);
-  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, config_.eps, modulation), ends_.out)
-                                 .unflatten(2, {-1, config_.out_channels})
-                                 .transpose(2, 3)
-                                 .flatten(2);
-  return unpatchify(patches, patch_of(config_), plan).transpose(1, 2).contiguous();
+  const JointModulation modulation =
+      modulation_rows(ends_.modulation + tokens.time.unsqueeze(1), 0, 2, tokens.row_of_token);
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, config_.eps, modulation), ends_.out);
+  return unpatchify_channels_last(patches, config_.out_channels, config_.out_channels, patch_of(config_), plan);
 }
 
 }  // namespace

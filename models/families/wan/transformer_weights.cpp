@@ -44,8 +44,7 @@ void WanEnds::weights(const Visit& visit, const WanConfig& config) {
   const std::string condition = "condition_embedder.";
   patch.weights(in_any_shape(visit), "patch_embedding", channels, config.in_channels * t * h * w, /*has_bias=*/true,
                 {channels, config.in_channels, t, h, w});
-  time_embedding.linear_1.weights(in_fp32(visit), condition + "time_embedder.linear_1", channels, config.freq_dim);
-  time_embedding.linear_2.weights(in_fp32(visit), condition + "time_embedder.linear_2", channels, channels);
+  time_embedding.weights(in_fp32(visit), condition + "time_embedder", channels, config.freq_dim);
   time_projection.weights(visit, condition + "time_proj", 6 * channels, channels);
   text_in.weights(visit, condition + "text_embedder.linear_1", channels, config.text_dim);
   text_out.weights(visit, condition + "text_embedder.linear_2", channels, channels);

@@ -41,6 +41,20 @@ TEST(Patches, ComeBackAsTheyWere) {
   }
 }
 
+TEST(Patches, ComeBackWithTheirChannelsFastestAndSomeLeftOut) {
+  const c10::InferenceMode inference;
+  constexpr int64_t kChannels = 3, kAll = 5;
+  const at::Tensor latents = at::randn({2, kChannels, 4, 6, 8});
+  const PatchSize patch = {.frames = 2};
+  const TokenPlan plan = plan_of({2, 3, 4}, hilbert::TokenOrder::hilbert);
+  const at::Tensor first = patchify(latents.transpose(1, 2), patch, plan).unflatten(2, {kChannels, -1});
+  const at::Tensor rest = at::randn({2, first.size(1), kAll - kChannels, first.size(3)});
+  const at::Tensor patches = at::cat({first, rest}, 2).transpose(2, 3).flatten(2);
+  const at::Tensor back = unpatchify_channels_last(patches, kAll, kChannels, patch, plan);
+  EXPECT_TRUE(back.equal(latents));
+  EXPECT_TRUE(back.is_contiguous());
+}
+
 TEST(Patches, AreKnownWhereAnyOfTheirLatentsIs) {
   const c10::InferenceMode inference;
   const at::Tensor mask = at::ones({1, 4, 1, 1, 1});
