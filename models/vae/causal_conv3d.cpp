@@ -118,13 +118,6 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
                          /*output_padding=*/std::vector<int64_t>(padding.size(), 0), /*groups=*/1);
 }
 
-CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
-  CausalConv3d conv;
-  conv.weights(reader.loads(), name + ".conv", out, in);
-  conv.weight = laid_out(conv.weight, at::MemoryFormat::ChannelsLast3d);
-  return conv;
-}
-
 CausalConv3d with_padded_outputs(CausalConv3d conv) {
   const int64_t out = conv.weight.size(0), missing = (8 - out % 8) % 8;
   const bool half = conv.weight.scalar_type() == at::kHalf || conv.weight.scalar_type() == at::kBFloat16;

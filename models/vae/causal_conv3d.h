@@ -63,8 +63,6 @@ class Tf32Convolutions {
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding,
                     at::IntArrayRef stride = {});
 
-CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out);
-
 /// Tensor cores take channels in eights: on a GPU in half precision, outputs that mean nothing are added up to the next
 /// eight.
 CausalConv3d with_padded_outputs(CausalConv3d conv);

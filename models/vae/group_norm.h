@@ -3,11 +3,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
+#include "models/layers/parameters.h"
 #include "models/vae/norm_layers.h"
 
 namespace sparsereel::models {
 
 class RowSplit;
+
+/// Lists norms of so many groups, for ResnetBlock::weights(). suffix: what stands behind a norm's name.
+inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, const std::string& suffix = {}) {
+  return [&visit, groups, eps, suffix](GroupNorm& norm, const std::string& name, int64_t channels) {
+    norm.groups = groups;
+    norm.eps = eps;
+    norm.norm.weights(visit, name + suffix, channels);
+  };
+}
 
 // rows, below: of whose pictures x's frames are pieces, which the statistics are of; null: of none.
 

@@ -5,36 +5,49 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "models/store/weights/weights.h"
+#include "models/layers/linear.h"
 #include "models/vae/between_convolutions.h"
 #include "models/vae/causal_conv3d.h"
 
 namespace sparsereel::models {
 
-template <typename Norm>
-struct ResnetBlock {
-  Norm norm1;           // in channels
-  CausalConv3d conv1;   // [out, in, 3, 3, 3]
-  Norm norm2;           // out channels
-  CausalConv3d conv2;   // [out, out, 3, 3, 3]
-  at::Tensor shortcut;  // [in, out], undefined where in = out; its bias is part of conv2's
+/// What stands behind the names of a block's convolutions, and what its shortcut is called.
+struct ResnetNames {
+  const char *convolution = ".conv", *shortcut = ".conv_shortcut";
 };
 
-/// read_norm(name, channels) -> Norm. shortcut: what the block calls it.
 template <typename Norm>
-ResnetBlock<Norm> read_resnet(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
-                              const auto& read_norm, const std::string& shortcut = "conv_shortcut") {
-  ResnetBlock<Norm> block{.norm1 = read_norm(name + ".norm1", in),
-                          .conv1 = read_causal_conv3d(reader, name + ".conv1", in, out),
-                          .norm2 = read_norm(name + ".norm2", out),
-                          .conv2 = read_causal_conv3d(reader, name + ".conv2", out, out),
-                          .shortcut = {}};
-  if (in != out) {
-    block.shortcut = reader.tensor(name + "." + shortcut + ".weight", {out, in, 1, 1, 1}).view({out, in}).t();
-    block.conv2.bias = block.conv2.bias + reader.tensor(name + "." + shortcut + ".bias", {out});
+struct ResnetBlock {
+  Norm norm1;          // in channels
+  CausalConv3d conv1;  // [out, in, 3, 3, 3]
+  Norm norm2;          // out channels
+  CausalConv3d conv2;  // [out, out, 3, 3, 3]
+  Linear shortcut;     // [out, in], undefined where in = out; finish() adds its bias to conv2's
+
+  /// list_norm(norm, name, channels) lists a norm's tensors.
+  void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, const auto& list_norm,
+               const ResnetNames& names = {}) {
+    list_norm(norm1, name + ".norm1", in);
+    conv1.weights(visit, name + ".conv1" + names.convolution, out, in);
+    list_norm(norm2, name + ".norm2", out);
+    conv2.weights(visit, name + ".conv2" + names.convolution, out, out);
+    if (in != out) shortcut.weights(visit, name + names.shortcut, out, in, true, {out, in, 1, 1, 1});
   }
-  return block;
+  /// To be called once, when all weights are there.
+  void finish() {
+    if (shortcut.weight.defined()) conv2.bias = conv2.bias.add(shortcut.bias);
+  }
+};
+
+/// `count` blocks NAME.0, NAME.1, .., of which the first one takes `in` channels.
+template <typename Norm>
+void list_resnets(std::vector<ResnetBlock<Norm>>& blocks, const Visit& visit, const std::string& name, int64_t count,
+                  int64_t in, int64_t out, const auto& list_norm, const ResnetNames& names = {}) {
+  blocks.resize(static_cast<size_t>(count));
+  for (size_t i = 0; i < blocks.size(); ++i)
+    blocks[i].weights(visit, name + "." + std::to_string(i), i == 0 ? in : out, out, list_norm, names);
 }
 
 /// conv(silu(norm(x + bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
@@ -50,14 +63,14 @@ at::Tensor convolve_normed(const auto& norm, const CausalConv3d& conv, at::Tenso
 
 template <typename Norm>
 at::Tensor resnet(const ResnetBlock<Norm>& block, const at::Tensor& x, const auto& norm_silu, ConvHistory& history) {
-  const bool carried = carries_biases(x), last_carried = carried && !block.shortcut.defined();
+  const bool carried = carries_biases(x), last_carried = carried && !block.shortcut.weight.defined();
   const at::Tensor first_bias = carried ? block.conv1.bias : at::Tensor();
   at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, {}, norm_silu, history, !carried);
   hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), first_bias, norm_silu, history, !last_carried);
-  if (!block.shortcut.defined()) {
+  if (!block.shortcut.weight.defined()) {
     add_residual(hidden, x, last_carried ? block.conv2.bias : at::Tensor());
   } else {
-    hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut);
+    hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut.weight.t());
   }
   return hidden;
 }

@@ -57,14 +57,12 @@ void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at:
 
 }  // namespace
 
-SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
-                              int64_t groups) {
-  SpatialNorm norm{.norm = {}, .conv_y = {}, .conv_b = {}, .groups = groups};
+void list_spatial_norm(SpatialNorm& norm, const Visit& visit, const std::string& name, int64_t channels,
+                       int64_t latent_channels) {
   const std::vector<int64_t> stored = {channels, latent_channels, 1, 1, 1};
-  norm.norm.weights(reader.loads(), name + ".norm_layer", channels);
-  norm.conv_y.weights(reader.loads(), name + ".conv_y.conv", channels, latent_channels, true, stored);
-  norm.conv_b.weights(reader.loads(), name + ".conv_b.conv", channels, latent_channels, true, stored);
-  return norm;
+  norm.norm.weights(visit, name + ".norm_layer", channels);
+  norm.conv_y.weights(visit, name + ".conv_y.conv", channels, latent_channels, true, stored);
+  norm.conv_b.weights(visit, name + ".conv_b.conv", channels, latent_channels, true, stored);
 }
 
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,

@@ -13,8 +13,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
-                              int64_t groups);
+void list_spatial_norm(SpatialNorm& norm, const Visit& visit, const std::string& name, int64_t channels,
+                       int64_t latent_channels);
 
 /// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which
 /// may be the same, and the frames of out may lie farther apart; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz; input_bias

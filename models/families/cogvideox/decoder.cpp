@@ -13,23 +13,6 @@
 namespace sparsereel::models {
 namespace {
 
-// How each of the decoder's norms is read.
-auto spatial_norms_of(WeightReader& reader, const CogVideoXVaeConfig& config) {
-  return [&reader, &config](const std::string& name, int64_t channels) {
-    return read_spatial_norm(reader, name, channels, config.latent_channels, config.norm_num_groups);
-  };
-}
-
-UpBlock read_up_block(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
-                      const CogVideoXVaeConfig& config) {
-  UpBlock block;
-  for (int64_t i = 0; i <= config.layers_per_block; ++i) {
-    block.resnets.push_back(read_resnet<SpatialNorm>(reader, name + ".resnets." + std::to_string(i), i == 0 ? in : out,
-                                                     out, spatial_norms_of(reader, config)));
-  }
-  return block;
-}
-
 // Every frame of x + bias twice, but the first one of an odd number, which stands for itself.
 at::Tensor repeat_frames(const at::Tensor& x, const at::Tensor& bias) {
 #ifdef SPARSEREEL_CUDA
@@ -51,35 +34,39 @@ at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x, const RowSp
 
 }  // namespace
 
-CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVaeConfig& config) {
+void CogVideoXDecoder::weights(const Visit& visit, const CogVideoXVaeConfig& config) {
   const std::vector<int64_t> channels(config.block_out_channels.rbegin(), config.block_out_channels.rend());
-  CogVideoXDecoder decoder;
-  if (config.use_post_quant_conv) {
-    const int64_t width = config.out_channels;
-    decoder.post_quant_conv.emplace().weights(reader.loads(), "post_quant_conv", width, width, true,
-                                              {width, width, 1, 1, 1});
-  }
-  decoder.conv_in = read_causal_conv3d(reader, "decoder.conv_in", config.latent_channels, channels.front());
-  for (int i = 0; i < 2; ++i) {
-    const std::string name = "decoder.mid_block.resnets." + std::to_string(i);
-    decoder.mid.push_back(
-        read_resnet<SpatialNorm>(reader, name, channels.front(), channels.front(), spatial_norms_of(reader, config)));
-  }
+  const int64_t widest = channels.front(), width = config.out_channels;
+  const auto list_norm = [&](SpatialNorm& norm, const std::string& name, int64_t norm_channels) {
+    norm.groups = config.norm_num_groups;
+    list_spatial_norm(norm, visit, name, norm_channels, config.latent_channels);
+  };
+  if (config.use_post_quant_conv)
+    post_quant_conv.emplace().weights(visit, "post_quant_conv", width, width, true, {width, width, 1, 1, 1});
+  conv_in.weights(visit, "decoder.conv_in.conv", widest, config.latent_channels);
+  list_resnets(mid, visit, "decoder.mid_block.resnets", 2, widest, widest, list_norm);
+  up.resize(channels.size());
   for (size_t i = 0; i < channels.size(); ++i) {
     const std::string name = "decoder.up_blocks." + std::to_string(i);
-    decoder.up.push_back(read_up_block(reader, name, channels[i == 0 ? 0 : i - 1], channels[i], config));
+    list_resnets(up[i].resnets, visit, name + ".resnets", config.layers_per_block + 1, channels[i == 0 ? 0 : i - 1],
+                 channels[i], list_norm);
     if (i + 1 == channels.size()) break;
-    const std::string conv = name + ".upsamplers.0.conv";
-    const at::Tensor weight = reader.tensor(conv + ".weight", {channels[i], channels[i], 3, 3});
-    decoder.up.back().upsampler = Upsampler{.weight = laid_out(weight, at::MemoryFormat::ChannelsLast),
-                                            .bias = reader.tensor(conv + ".bias", {channels[i]}),
-                                            .compress_time = i < config.time_halvings()};
+    Upsampler& upsampler = up[i].upsampler.emplace();
+    upsampler.compress_time = i < config.time_halvings();
+    visit(upsampler.weight, parameter(name + ".upsamplers.0.conv.weight", {channels[i], channels[i], 3, 3}));
+    visit(upsampler.bias, parameter(name + ".upsamplers.0.conv.bias", {channels[i]}));
   }
-  decoder.norm_out = spatial_norms_of(reader, config)("decoder.norm_out", channels.back());
-  decoder.conv_out =
-      with_padded_outputs(read_causal_conv3d(reader, "decoder.conv_out", channels.back(), config.out_channels));
-  decoder.out_channels = config.out_channels;
-  return decoder;
+  list_norm(norm_out, "decoder.norm_out", channels.back());
+  conv_out.weights(visit, "decoder.conv_out.conv", config.out_channels, channels.back());
+  out_channels = config.out_channels;
+}
+
+void CogVideoXDecoder::finish() {
+  for (auto& block : mid) block.finish();
+  for (UpBlock& level : up) {
+    for (auto& block : level.resnets) block.finish();
+  }
+  conv_out = with_padded_outputs(conv_out);
 }
 
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {

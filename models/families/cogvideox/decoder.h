@@ -8,7 +8,6 @@
 
 #include "models/families/cogvideox/vae_config.h"
 #include "models/layers/linear.h"
-#include "models/store/weights/weights.h"
 #include "models/vae/resnet.h"
 #include "models/vae/spatial_norm.h"
 
@@ -33,9 +32,11 @@ struct CogVideoXDecoder {
   SpatialNorm norm_out;
   CausalConv3d conv_out;  // narrowest -> out_channels, or more that mean nothing
   int64_t out_channels = 3;
-};
 
-CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVaeConfig& config);
+  void weights(const Visit& visit, const CogVideoXVaeConfig& config);
+  /// To be called once, when all weights are there.
+  void finish();
+};
 
 /// latents [F, H, W, latent channels], the next frames of a video, F = 1, 2 or 3 -> [F', 8 H, 8 W, 3]. `history` starts
 /// empty; where it has rows, latents are this rank's.

@@ -11,25 +11,6 @@ namespace {
 
 constexpr double kEpsOfNormOut = 1e-6;  // whatever the config's norm_eps
 
-// How each of the encoder's norms is read.
-auto group_norms_of(WeightReader& reader, const CogVideoXVaeConfig& config, double eps) {
-  return [&reader, &config, eps](const std::string& name, int64_t channels) {
-    GroupNorm norm{.norm = {}, .groups = config.norm_num_groups, .eps = eps};
-    norm.norm.weights(reader.loads(), name, channels);
-    return norm;
-  };
-}
-
-DownBlock read_down_block(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
-                          const CogVideoXVaeConfig& config) {
-  DownBlock block;
-  for (int64_t i = 0; i < config.layers_per_block; ++i) {
-    block.resnets.push_back(read_resnet<GroupNorm>(reader, name + ".resnets." + std::to_string(i), i == 0 ? in : out,
-                                                   out, group_norms_of(reader, config, config.norm_eps)));
-  }
-  return block;
-}
-
 // Of each two frames their mean; the first one of an odd number stands for itself.
 at::Tensor halve_frames(const at::Tensor& x) {
   const int64_t apart = x.size(0) % 2;
@@ -47,32 +28,34 @@ at::Tensor downsample(const Downsampler& downsampler, at::Tensor x) {
 
 }  // namespace
 
-CogVideoXEncoder read_cogvideox_encoder(WeightReader& reader, const CogVideoXVaeConfig& config) {
+void CogVideoXEncoder::weights(const Visit& visit, const CogVideoXVaeConfig& config) {
   const std::vector<int64_t>& channels = config.block_out_channels;
-  const int64_t moments = 2 * config.latent_channels;
-  CogVideoXEncoder encoder;
-  encoder.conv_in = read_causal_conv3d(reader, "encoder.conv_in", config.in_channels, channels.front());
+  const int64_t moments = 2 * config.latent_channels, widest = channels.back();
+  const auto list_norm = list_group_norms(visit, config.norm_num_groups, config.norm_eps);
+  conv_in.weights(visit, "encoder.conv_in.conv", channels.front(), config.in_channels);
+  down.resize(channels.size());
   for (size_t i = 0; i < channels.size(); ++i) {
     const std::string name = "encoder.down_blocks." + std::to_string(i);
-    encoder.down.push_back(read_down_block(reader, name, channels[i == 0 ? 0 : i - 1], channels[i], config));
+    list_resnets(down[i].resnets, visit, name + ".resnets", config.layers_per_block, channels[i == 0 ? 0 : i - 1],
+                 channels[i], list_norm);
     if (i + 1 == channels.size()) break;
-    const std::string conv = name + ".downsamplers.0.conv";
-    const at::Tensor weight = reader.tensor(conv + ".weight", {channels[i], channels[i], 3, 3});
-    encoder.down.back().downsampler = Downsampler{.weight = laid_out(weight, at::MemoryFormat::ChannelsLast),
-                                                  .bias = reader.tensor(conv + ".bias", {channels[i]}),
-                                                  .compress_time = i < config.time_halvings()};
+    Downsampler& downsampler = down[i].downsampler.emplace();
+    downsampler.compress_time = i < config.time_halvings();
+    visit(downsampler.weight, parameter(name + ".downsamplers.0.conv.weight", {channels[i], channels[i], 3, 3}));
+    visit(downsampler.bias, parameter(name + ".downsamplers.0.conv.bias", {channels[i]}));
   }
-  for (int i = 0; i < 2; ++i) {
-    const std::string name = "encoder.mid_block.resnets." + std::to_string(i);
-    encoder.mid.push_back(read_resnet<GroupNorm>(reader, name, channels.back(), channels.back(),
-                                                 group_norms_of(reader, config, config.norm_eps)));
-  }
-  encoder.norm_out = group_norms_of(reader, config, kEpsOfNormOut)("encoder.norm_out", channels.back());
-  encoder.conv_out = read_causal_conv3d(reader, "encoder.conv_out", channels.back(), moments);
+  list_resnets(mid, visit, "encoder.mid_block.resnets", 2, widest, widest, list_norm);
+  list_group_norms(visit, config.norm_num_groups, kEpsOfNormOut)(norm_out, "encoder.norm_out", widest);
+  conv_out.weights(visit, "encoder.conv_out.conv", moments, widest);
   if (config.use_quant_conv)
-    encoder.quant_conv.emplace().weights(reader.loads(), "quant_conv", moments, moments, true,
-                                         {moments, moments, 1, 1, 1});
-  return encoder;
+    quant_conv.emplace().weights(visit, "quant_conv", moments, moments, true, {moments, moments, 1, 1, 1});
+}
+
+void CogVideoXEncoder::finish() {
+  for (DownBlock& level : down) {
+    for (auto& block : level.resnets) block.finish();
+  }
+  for (auto& block : mid) block.finish();
 }
 
 at::Tensor encode_frames(const CogVideoXEncoder& encoder, const at::Tensor& frames, ConvHistory& history) {

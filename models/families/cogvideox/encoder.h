@@ -31,9 +31,11 @@ struct CogVideoXEncoder {
   GroupNorm norm_out;
   CausalConv3d conv_out;             // widest -> 2 latent channels: mean and log variance
   std::optional<Linear> quant_conv;  // [2 channels, 2 channels], after everything else
-};
 
-CogVideoXEncoder read_cogvideox_encoder(WeightReader& reader, const CogVideoXVaeConfig& config);
+  void weights(const Visit& visit, const CogVideoXVaeConfig& config);
+  /// To be called once, when all weights are there.
+  void finish();
+};
 
 /// frames [F, H, W, in_channels], the next ones of a video, laid out in whatever way -> mean and log variance [F', H /
 /// 8, W / 8, 2 latent channels]. Each time that frames are halved, the first of an odd number stays apart. Norms take

@@ -43,11 +43,10 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
                        vae_json = checkpoint.config("vae", &vae_file);
   const CogVideoXConfig config = parse_cogvideox_config(transformer, file);
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
-  const auto frames_a_latent = static_cast<int64_t>(vae.temporal_compression_ratio);
   check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "out_channels", config.out_channels);
   if (transformer.contains("temporal_compression_ratio"))  // else it is only diffusers' default
-    check_fits(vae_file, "temporal_compression_ratio", frames_a_latent, "temporal_compression_ratio",
+    check_fits(vae_file, "temporal_compression_ratio", vae.frames_a_latent(), "temporal_compression_ratio",
                config.temporal_compression_ratio);
   const int64_t pixels = vae.pixels_a_latent(), side = config.patch_size;
   ModelSpec spec;
@@ -61,7 +60,7 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   spec.latent_channels = config.out_channels;
   spec.text_length = config.max_text_seq_length;
   spec.patch = {config.patch_size_t.value_or(1), side, side};
-  spec.stride = {frames_a_latent, pixels, pixels};
+  spec.stride = {vae.frames_a_latent(), pixels, pixels};
   if (config.patch_size_t) spec.largest = {config.sample_height * pixels, config.sample_width * pixels};
   spec.image = images_of(config);
   spec.decodes_pairs = true;

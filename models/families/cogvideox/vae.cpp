@@ -3,15 +3,13 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "models/families/cogvideox/decoder.h"
 #include "models/families/cogvideox/encoder.h"
 #include "models/families/cogvideox/loaders.h"
-#include "models/layers/host_memory.h"
-#include "models/vae/tiling.h"
+#include "models/vae/coder_vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -28,20 +26,18 @@ int64_t encoder_batches_of(int64_t frames) {
   return std::max<int64_t>(1, frames / kFramesPerEncoderBatch);
 }
 
-class CogVideoXVae final : public Vae {
+class CogVideoXVae final : public CoderVae<CogVideoXVaeConfig, CogVideoXDecoder, CogVideoXEncoder> {
  public:
-  CogVideoXVae(const CogVideoXVaeConfig& config, at::Device device, at::ScalarType dtype,
-               std::optional<CogVideoXDecoder> decoder, std::optional<CogVideoXEncoder> encoder)
-      : config_(config), device_(device), dtype_(dtype), decoder_(std::move(decoder)), encoder_(std::move(encoder)) {
-    tiles_.scale = config.pixels_a_latent();
-    tiles_.height = tile_axis(config.sample_height, tiles_.scale, kHeightOverlap);
-    tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
+  CogVideoXVae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts)
+      : CoderVae(parse_cogvideox_vae_config(component.config, component.config_file, has_encoder(parts)), component,
+                 device, dtype, parts) {
+    tiles_.scale = config_.pixels_a_latent();
+    tiles_.height = tile_axis(config_.sample_height, tiles_.scale, kHeightOverlap);
+    tiles_.width = tile_axis(config_.sample_width, tiles_.scale, kWidthOverlap);
   }
 
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
               const VaeProgress& progress) override;
-  bool decodes_pieces() const override { return true; }
-  bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
   double encoded_scale() const override;
   int64_t frames_of(int64_t latent_frames) const override;
@@ -49,21 +45,13 @@ class CogVideoXVae final : public Vae {
   uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
 
  private:
-  int64_t frames_a_latent() const { return static_cast<int64_t>(config_.temporal_compression_ratio); }
   void decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const;
   uint64_t bytes(int64_t elements, int64_t widest_frame) const;
-
-  CogVideoXVaeConfig config_;
-  at::Device device_;
-  at::ScalarType dtype_;
-  std::optional<CogVideoXDecoder> decoder_;
-  std::optional<CogVideoXEncoder> encoder_;
-  TilePlan tiles_;
 };
 
 int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
-  const int64_t ratio = frames_a_latent();
+  const int64_t ratio = config_.frames_a_latent();
   return latent_frames % 2 == 0 ? ratio * latent_frames : ratio * (latent_frames - 1) + 1;
 }
 
@@ -110,7 +98,7 @@ double CogVideoXVae::encoded_scale() const {
 LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) {
   constexpr double kLeastLogVariance = -30, kMostLogVariance = 20;
   if (!encoder_) refuse_to_encode();
-  check_frames(frames, {.frames = frames_a_latent(), .pixels = config_.pixels_a_latent()});
+  check_frames(frames, {.frames = config_.frames_a_latent(), .pixels = config_.pixels_a_latent()});
   const at::Tensor moments =
       encode_by_plan(tiles_, frames, tiled, encoder_batches_of(frames.size(2)), progress,
                      [this](const at::Tensor& tile, const auto& batch_done) { return encode_whole(tile, batch_done); });
@@ -125,7 +113,7 @@ LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, co
 // the history, and its output; besides them the history of all convolutions and the video live throughout.
 uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t> channels(config_.block_out_channels.rbegin(), config_.block_out_channels.rend());
-  const int64_t ratio = frames_a_latent();
+  const int64_t ratio = config_.frames_a_latent();
   const int64_t convolutions = 2 * (config_.layers_per_block + 1);
   const int64_t first_batch = latent_frames == 1 ? 1 : kFramesPerBatch + latent_frames % kFramesPerBatch;
   int64_t frames = first_batch, pixels = latent_height * latent_width, time = 1, peak = 0, widest = 0;
@@ -150,7 +138,7 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
 // In the encoder a block's second convolution is the worst moment, as it widens; there is no history of a picture.
 uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
-  const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / frames_a_latent() + 1;
+  const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / config_.frames_a_latent() + 1;
   int64_t batch = frames - (batches - 1) * kFramesPerEncoderBatch;  // the first one
   int64_t pixels = height * width, peak = 0, widest = 0, history = kHistoryFrames * pixels * config_.in_channels;
   for (size_t i = 0; i < channels.size(); ++i) {
@@ -173,24 +161,14 @@ uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int6
 uint64_t CogVideoXVae::bytes(int64_t elements, int64_t widest_frame) const {
   const bool fused = !device_.is_cpu() || dtype_ == at::kFloat;
   const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest_frame;
-  return static_cast<uint64_t>(elements * static_cast<int64_t>(c10::elementSize(dtype_)) + scratch);
+  return static_cast<uint64_t>(elements * bytes_of_element() + scratch);
 }
 
 }  // namespace
 
 std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                         VaeParts parts) {
-  if (device.is_cpu()) keep_freed_host_memory();
-  const CogVideoXVaeConfig config =
-      parse_cogvideox_vae_config(component.config, component.config_file, has_encoder(parts));
-  WeightReader reader(component, device, dtype);
-  ignore_other_parts(reader, parts);
-  std::optional<CogVideoXDecoder> decoder;
-  std::optional<CogVideoXEncoder> encoder;
-  if (has_decoder(parts)) decoder = read_cogvideox_decoder(reader, config);
-  if (has_encoder(parts)) encoder = read_cogvideox_encoder(reader, config);
-  reader.check_complete();
-  return std::make_unique<CogVideoXVae>(config, device, dtype, std::move(decoder), std::move(encoder));
+  return std::make_unique<CogVideoXVae>(component, device, dtype, parts);
 }
 
 }  // namespace sparsereel::models

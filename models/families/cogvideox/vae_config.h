@@ -25,6 +25,7 @@ struct CogVideoXVaeConfig {
   bool use_quant_conv = false, use_post_quant_conv = false;
 
   size_t time_halvings() const;
+  int64_t frames_a_latent() const { return static_cast<int64_t>(temporal_compression_ratio); }
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 

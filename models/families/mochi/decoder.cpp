@@ -11,8 +11,10 @@
 namespace sparsereel::models {
 namespace {
 
-at::Tensor residual_blocks(const std::vector<MochiResidualBlock>& blocks, at::Tensor x, ConvHistory& history) {
-  for (const MochiResidualBlock& block : blocks) x = resnet(block, x, group_norm_silu, history);
+constexpr double kMochiNormEps = 1e-5;  // fixed by the reference
+
+at::Tensor residual_blocks(const std::vector<ResnetBlock<GroupNorm>>& blocks, at::Tensor x, ConvHistory& history) {
+  for (const auto& block : blocks) x = resnet(block, x, group_norm_silu, history);
   return x;
 }
 
@@ -52,25 +54,17 @@ void decode_level(const Decoding& decoding, size_t index, at::Tensor x) {
 
 }  // namespace
 
-void MochiResidualBlock::weights(const Visit& visit, const std::string& name, int64_t channels) {
-  for (const auto& [norm, conv, number] : {std::tuple{&norm1, &conv1, "1"}, std::tuple{&norm2, &conv2, "2"}}) {
-    norm->groups = MochiVaeConfig::kNormGroups;
-    norm->norm.weights(visit, name + ".norm" + number + ".norm_layer", channels);
-    conv->weights(visit, name + ".conv" + number + ".conv", channels, channels);
-    conv->repeats_edges = true;
-  }
-}
-
 void MochiExpansion::weights(const Visit& visit, const std::string& name, int64_t in) {
   proj.weights(visit, name + ".proj", out * frames * side * side, in);
 }
 
 void MochiDecoder::weights(const Visit& visit, const MochiVaeConfig& config) {
   const std::vector<int64_t>& channels = config.block_out_channels;
-  const auto list_blocks = [&](std::vector<MochiResidualBlock>& blocks, const std::string& name, int64_t count,
+  const auto list_norm = list_group_norms(visit, MochiVaeConfig::kNormGroups, kMochiNormEps, ".norm_layer");
+  const auto list_blocks = [&](std::vector<ResnetBlock<GroupNorm>>& blocks, const std::string& name, int64_t count,
                                int64_t width) {
-    blocks.resize(static_cast<size_t>(count));
-    for (size_t i = 0; i < blocks.size(); ++i) blocks[i].weights(visit, name + ".resnets." + std::to_string(i), width);
+    list_resnets(blocks, visit, name + ".resnets", count, width, width, list_norm);
+    for (ResnetBlock<GroupNorm>& block : blocks) block.conv1.repeats_edges = block.conv2.repeats_edges = true;
   };
   conv_in.weights(visit, "decoder.conv_in", channels.back(), config.latent_channels, /*has_bias=*/true,
                   {channels.back(), config.latent_channels, 1, 1, 1});
@@ -96,7 +90,6 @@ void MochiDecoder::finish() {
   for (MochiLevel& level : levels) {
     if (!level.expansion) continue;
     MochiExpansion& expansion = *level.expansion;
-    expansion.proj = expansion.proj.in(expansion.proj.bias.scalar_type());  // its rows move
     for (at::Tensor* rows : {&expansion.proj.weight, &expansion.proj.bias})
       *rows = rows->unflatten(0, {expansion.out, -1}).transpose(0, 1).flatten(0, 1).contiguous();
   }

@@ -17,11 +17,6 @@
 
 namespace sparsereel::models {
 
-/// As wide behind as before: without a shortcut.
-struct MochiResidualBlock : ResnetBlock<GroupNorm> {
-  void weights(const Visit& visit, const std::string& name, int64_t channels);
-};
-
 /// A product that makes frames x height x width pixels of each.
 struct MochiExpansion {
   Linear proj;  // [out x frames x height x width, in]; finish() brings the pixels' channels together
@@ -31,15 +26,15 @@ struct MochiExpansion {
 };
 
 struct MochiLevel {
-  std::vector<MochiResidualBlock> blocks;
+  std::vector<ResnetBlock<GroupNorm>> blocks;
   std::optional<MochiExpansion> expansion;  // in all but the last level
 };
 
 struct MochiDecoder {
-  Linear conv_in;                          // [widest, latent channels]
-  std::vector<MochiResidualBlock> before;  // the first level
-  std::vector<MochiLevel> levels;          // widest first
-  Linear proj_out;                         // [out_channels, narrowest], on a GPU with rows that mean nothing behind
+  Linear conv_in;                              // [widest, latent channels]
+  std::vector<ResnetBlock<GroupNorm>> before;  // the first level
+  std::vector<MochiLevel> levels;              // widest first
+  Linear proj_out;                             // [out_channels, narrowest], on a GPU with rows that mean nothing behind
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const MochiVaeConfig& config);

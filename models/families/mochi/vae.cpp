@@ -7,8 +7,7 @@
 
 #include "models/families/mochi/decoder.h"
 #include "models/families/mochi/loaders.h"
-#include "models/layers/host_memory.h"
-#include "models/vae/tiling.h"
+#include "models/vae/coder_vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -17,38 +16,28 @@ namespace {
 // each convolution's last frames are copied twice, so that many small parts cost time.
 constexpr int64_t kElementsAtOnce = int64_t{1} << 29, kElementsOfATile = int64_t{1} << 27;
 
-class MochiVae final : public Vae {
+class MochiVae final : public CoderVae<MochiVaeConfig, MochiDecoder> {
  public:
-  MochiVae(const MochiVaeConfig& config, MochiDecoder decoder) : config_(config), decoder_(std::move(decoder)) {
-    tiles_.scale = config.pixels_a_latent();
+  MochiVae(const Component& component, at::Device device, at::ScalarType dtype)
+      : CoderVae(parse_mochi_vae_config(component.config, component.config_file), component, device, dtype,
+                 VaeParts::decoder) {
+    tiles_.scale = config_.pixels_a_latent();
     tiles_.height = tiles_.width = fixed_tile_axis(tiles_.scale);
   }
 
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
               const VaeProgress& progress) override;
-  bool decodes_pieces() const override { return true; }
-  int64_t frames_of(int64_t latent_frames) const override {
-    return config_.frames_a_latent() * (latent_frames - 1) + 1;
-  }
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
 
  private:
-  at::Tensor denormalised(const at::Tensor& latents) const;
+  at::Tensor unscaled(const at::Tensor& latents) const;
   void decode_whole(const at::Tensor& latents, int64_t elements, const RowSplit* rows, const TakeFrames& take) const;
-
-  MochiVaeConfig config_;
-  MochiDecoder decoder_;
-  TilePlan tiles_;
 };
 
-at::Tensor MochiVae::denormalised(const at::Tensor& latents) const {
+at::Tensor MochiVae::unscaled(const at::Tensor& latents) const {
   const double factor = 1 / config_.scaling_factor;
   if (config_.latents_mean.empty() || config_.latents_std.empty()) return latents * factor;
-  const auto column = [&](const std::vector<double>& values) {
-    return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
-  };
-  return at::addcmul(column(config_.latents_mean), latents.to(at::kFloat), column(config_.latents_std), factor)
-      .to(latents.scalar_type());
+  return denormalised(latents, config_.latents_mean, config_.latents_std, factor);
 }
 
 // latents [1, C, F, H, W] -> [1, colours, F', s H, s W], what a latent frame stands for at a time. The first one stands
@@ -60,7 +49,7 @@ void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const R
   const int64_t ratio = config_.frames_a_latent();
   at::Tensor waiting;          // [frames, height, width, colours], fewer than a latent frame stands for
   int64_t unseen = ratio - 1;  // frames to be dropped
-  decode_frames(decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
+  decode_frames(*decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
     waiting = waiting.defined() ? at::cat({waiting, decoded}) : decoded;
     const int64_t whole = waiting.size(0) / ratio;
     for (int64_t i = 0; i < whole; ++i) {
@@ -76,7 +65,7 @@ void MochiVae::decode(const at::Tensor& latents, const DecodeMode& mode, const T
   check_latents(latents, config_.latent_channels);
   const int64_t elements = mode.tiled ? kElementsOfATile : kElementsAtOnce;
   decode_by_plan(
-      tiles_, denormalised(latents), mode, latents.size(2), take, progress,
+      tiles_, unscaled(latents), mode, latents.size(2), take, progress,
       [&](const at::Tensor& tile, const TakeFrames& piece) { decode_whole(tile, elements, mode.rows, piece); });
 }
 
@@ -106,26 +95,14 @@ uint64_t MochiVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, i
     width *= side;
   }
   const int64_t video = config_.out_channels * frames_of(latent_frames) * height * width;
-  return static_cast<uint64_t>(peak + history + video) * decoder_.proj_out.bias.element_size();
+  return static_cast<uint64_t>((peak + history + video) * bytes_of_element());
 }
 
 }  // namespace
 
 std::unique_ptr<Vae> load_mochi_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                     VaeParts /*parts: it has no encoder here*/) {
-  if (device.is_cpu()) keep_freed_host_memory();
-  const MochiVaeConfig config = parse_mochi_vae_config(component.config, component.config_file);
-  WeightReader reader(component, device, dtype);
-  reader.ignore_prefix("encoder.");
-  const auto read = [&](at::Tensor& tensor, const Parameter& parameter) {
-    tensor = reader.read(parameter);
-    if (tensor.dim() == 5) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast3d);
-  };
-  MochiDecoder decoder;
-  decoder.weights(read, config);
-  reader.check_complete();
-  decoder.finish();
-  return std::make_unique<MochiVae>(config, std::move(decoder));
+  return std::make_unique<MochiVae>(component, device, dtype);
 }
 
 }  // namespace sparsereel::models

@@ -16,50 +16,14 @@ namespace {
 
 constexpr int64_t kColours = 3;
 
-auto video_norms_of(WeightReader& reader) {
-  return [&reader](const std::string& name, int64_t channels) {
-    GroupNorm norm = {.groups = OpenSoraPlanVaeConfig::kNormGroups, .eps = OpenSoraPlanVaeConfig::kNormEps};
-    norm.norm.weights(reader.loads(), name, channels);
-    return norm;
-  };
+constexpr ResnetNames kPlanResnetNames = {.shortcut = ".nin_shortcut.conv"};
+
+auto list_norms(const Visit& visit) {
+  return list_group_norms(visit, OpenSoraPlanVaeConfig::kNormGroups, OpenSoraPlanVaeConfig::kNormEps);
 }
 
-ResnetBlock<GroupNorm> read_block(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
-  return read_resnet<GroupNorm>(reader, name, in, out, video_norms_of(reader), "nin_shortcut.conv");
-}
-
-Linear read_pixelwise(WeightReader& reader, const std::string& name, int64_t out, int64_t in) {
-  return {.weight = reader.tensor(name + ".conv.weight", {out, in, 1, 1, 1}).view({out, in}),
-          .bias = reader.tensor(name + ".conv.bias", {out})};
-}
-
-/// Queries, keys and values below each other.
-Linear read_qkv(WeightReader& reader, const std::string& name, int64_t channels) {
-  std::vector<at::Tensor> weights, biases;
-  for (const char* part : {".q", ".k", ".v"}) {
-    const Linear layer = read_pixelwise(reader, name + part, channels, channels);
-    weights.push_back(layer.weight);
-    biases.push_back(layer.bias);
-  }
-  return {.weight = at::cat(weights), .bias = at::cat(biases)};
-}
-
-OpenSoraPlanLevel read_level(WeightReader& reader, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in) {
-  const std::string name = "decoder.up." + std::to_string(index);
-  const int64_t out = config.hidden_size * config.hidden_size_mult[index];
-  OpenSoraPlanLevel level;
-  for (int64_t i = 0; i <= config.num_res_blocks; ++i)
-    level.resnets.push_back(read_block(reader, name + ".block." + std::to_string(i), i == 0 ? in : out, out));
-  const std::string conv = name + ".upsample.conv";
-  if (config.upsampling[index] == OpenSoraPlanVaeConfig::Upsampling::pixels) {
-    const at::Tensor weight = reader.tensor(conv + ".conv.weight", {out, out, 1, 3, 3}).squeeze(2);
-    level.pixels_weight = laid_out(weight, at::MemoryFormat::ChannelsLast);
-    level.pixels_bias = reader.tensor(conv + ".conv.bias", {out});
-  } else if (config.upsampling[index] == OpenSoraPlanVaeConfig::Upsampling::pixels_and_frames) {
-    level.upsampler = read_causal_conv3d(reader, conv, out, out);
-  }
-  level.doubles_frames = config.doubles_frames[index];
-  return level;
+void list_pixelwise(Linear& layer, const Visit& visit, const std::string& name, int64_t out, int64_t in) {
+  layer.weights(visit, name + ".conv", out, in, /*has_bias=*/true, {out, in, 1, 1, 1});
 }
 
 int64_t doubled(int64_t frames) {
@@ -119,26 +83,56 @@ at::Tensor attend(const OpenSoraPlanAttention& attention, const at::Tensor& x, c
 
 }  // namespace
 
-OpenSoraPlanDecoder read_open_sora_plan_decoder(WeightReader& reader, const OpenSoraPlanVaeConfig& config) {
+void OpenSoraPlanAttention::weights(const Visit& visit, const std::string& name, int64_t channels) {
+  const auto below_each_other = [&](const std::string& part) {
+    return std::vector<std::string>{name + ".q.conv" + part, name + ".k.conv" + part, name + ".v.conv" + part};
+  };
+  list_norms(visit)(norm, name + ".norm", channels);
+  visit(qkv.weight, {.names = below_each_other(".weight"),
+                     .stored = {channels, channels, 1, 1, 1},
+                     .shape = {3 * channels, channels}});
+  visit(qkv.bias, {.names = below_each_other(".bias"), .stored = {channels}, .shape = {3 * channels}});
+  list_pixelwise(out, visit, name + ".proj_out", channels, channels);
+}
+
+void OpenSoraPlanLevel::weights(const Visit& visit, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in) {
+  using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
+  const std::string name = "decoder.up." + std::to_string(index), conv = name + ".upsample.conv.conv";
+  const int64_t out = config.hidden_size * config.hidden_size_mult[index];
+  list_resnets(resnets, visit, name + ".block", config.num_res_blocks + 1, in, out, list_norms(visit),
+               kPlanResnetNames);
+  if (config.upsampling[index] == Upsampling::pixels) {
+    visit(pixels_weight, {.names = {conv + ".weight"}, .stored = {out, out, 1, 3, 3}, .shape = {out, out, 3, 3}});
+    visit(pixels_bias, parameter(conv + ".bias", {out}));
+  } else if (config.upsampling[index] == Upsampling::pixels_and_frames) {
+    upsampler.emplace().weights(visit, conv, out, out);
+  }
+  doubles_frames = config.doubles_frames[index];
+}
+
+void OpenSoraPlanDecoder::weights(const Visit& visit, const OpenSoraPlanVaeConfig& config) {
   const int64_t widest = config.hidden_size * config.hidden_size_mult.back();
-  const std::string attention = "decoder.mid.attn_1";
-  OpenSoraPlanDecoder decoder;
   if (config.use_quant_layer)
-    decoder.post_quant_conv = read_pixelwise(reader, "post_quant_conv", config.z_channels, config.embed_dim);
-  decoder.conv_in = read_causal_conv3d(reader, "decoder.conv_in", config.z_channels, widest);
-  decoder.mid_first = read_block(reader, "decoder.mid.block_1", widest, widest);
-  decoder.attention = {.norm = video_norms_of(reader)(attention + ".norm", widest),
-                       .qkv = read_qkv(reader, attention, widest),
-                       .out = read_pixelwise(reader, attention + ".proj_out", widest, widest)};
-  decoder.mid_last = read_block(reader, "decoder.mid.block_2", widest, widest);
+    list_pixelwise(post_quant_conv.emplace(), visit, "post_quant_conv", config.z_channels, config.embed_dim);
+  conv_in.weights(visit, "decoder.conv_in.conv", widest, config.z_channels);
+  mid_first.weights(visit, "decoder.mid.block_1", widest, widest, list_norms(visit));
+  attention.weights(visit, "decoder.mid.attn_1", widest);
+  mid_last.weights(visit, "decoder.mid.block_2", widest, widest, list_norms(visit));
+  levels.resize(config.hidden_size_mult.size());
   int64_t channels = widest;
-  for (size_t i = config.hidden_size_mult.size(); i-- > 0;) {
-    decoder.levels.push_back(read_level(reader, config, i, channels));
+  for (size_t i = levels.size(); i-- > 0;) {
+    levels[levels.size() - 1 - i].weights(visit, config, i, channels);
     channels = config.hidden_size * config.hidden_size_mult[i];
   }
-  decoder.norm_out = video_norms_of(reader)("decoder.norm_out", channels);
-  decoder.conv_out = with_padded_outputs(read_causal_conv3d(reader, "decoder.conv_out", channels, kColours));
-  return decoder;
+  list_norms(visit)(norm_out, "decoder.norm_out", channels);
+  conv_out.weights(visit, "decoder.conv_out.conv", kColours, channels);
+}
+
+void OpenSoraPlanDecoder::finish() {
+  for (OpenSoraPlanLevel& level : levels) {
+    for (auto& block : level.resnets) block.finish();
+  }
+  conv_out = with_padded_outputs(conv_out);
 }
 
 at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents, const RowSplit* rows) {

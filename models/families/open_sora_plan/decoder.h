@@ -19,6 +19,8 @@ struct OpenSoraPlanAttention {
   GroupNorm norm;  // channels
   Linear qkv;      // [3 channels, channels]
   Linear out;      // [channels, channels]
+
+  void weights(const Visit& visit, const std::string& name, int64_t channels);
 };
 
 struct OpenSoraPlanLevel {
@@ -26,6 +28,9 @@ struct OpenSoraPlanLevel {
   at::Tensor pixels_weight, pixels_bias;  // of pixels alone: [channels, channels, 3, 3], channels-last, or undefined
   std::optional<CausalConv3d> upsampler;  // of pixels and frames
   bool doubles_frames = false;
+
+  /// `index`: from pixels to latents.
+  void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in);
 };
 
 struct OpenSoraPlanDecoder {
@@ -36,9 +41,11 @@ struct OpenSoraPlanDecoder {
   std::vector<OpenSoraPlanLevel> levels;  // widest first
   GroupNorm norm_out;
   CausalConv3d conv_out;  // narrowest -> 3, or more that mean nothing
-};
 
-OpenSoraPlanDecoder read_open_sora_plan_decoder(WeightReader& reader, const OpenSoraPlanVaeConfig& config);
+  void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config);
+  /// To be called once, when all weights are there.
+  void finish();
+};
 
 /// latents [F, H, W, embed_dim], a video of its own -> [r (F - 1) + 1, s H, s W, 3]. Norms take the statistics of all
 /// frames. rows: of whose pictures the latents are this rank's piece; null: of none.

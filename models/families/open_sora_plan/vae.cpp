@@ -7,8 +7,7 @@
 
 #include "models/families/open_sora_plan/decoder.h"
 #include "models/families/open_sora_plan/loaders.h"
-#include "models/layers/host_memory.h"
-#include "models/vae/tiling.h"
+#include "models/vae/coder_vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -23,28 +22,21 @@ int64_t chunks_of(int64_t latent_frames) {
   return std::max<int64_t>(1, (latent_frames - 2) / kChunkStride + 1);
 }
 
-class OpenSoraPlanVae final : public Vae {
+class OpenSoraPlanVae final : public CoderVae<OpenSoraPlanVaeConfig, OpenSoraPlanDecoder> {
  public:
-  OpenSoraPlanVae(const OpenSoraPlanVaeConfig& config, OpenSoraPlanDecoder decoder)
-      : config_(config), decoder_(std::move(decoder)) {
-    tiles_ = {.height = kTiles, .width = kTiles, .scale = config.pixels_a_latent()};
+  OpenSoraPlanVae(const Component& component, at::Device device, at::ScalarType dtype)
+      : CoderVae(parse_open_sora_plan_vae_config(component.config, component.config_file), component, device, dtype,
+                 VaeParts::decoder, {"loss."}) {
+    tiles_ = {.height = kTiles, .width = kTiles, .scale = config_.pixels_a_latent()};
   }
 
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
               const VaeProgress& progress) override;
-  bool decodes_pieces() const override { return true; }
-  int64_t frames_of(int64_t latent_frames) const override {
-    return config_.frames_a_latent() * (latent_frames - 1) + 1;
-  }
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
 
  private:
   void decode_chunk(const at::Tensor& latents, const DecodeMode& mode, int64_t surplus, const TakeFrames& take,
                     const VaeProgress& progress) const;
-
-  OpenSoraPlanVaeConfig config_;
-  OpenSoraPlanDecoder decoder_;
-  TilePlan tiles_;
 };
 
 // Without the first `surplus` frames, which the chunk before has decoded.
@@ -57,7 +49,7 @@ void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, const DecodeMode& 
   decode_by_plan(tiles_, latents, mode, /*steps=*/1, take_new, progress,
                  [&](const at::Tensor& tile, const TakeFrames& piece) {
                    const at::Tensor frames = tile[0].permute({1, 2, 3, 0}).contiguous();
-                   piece(decode_frames(decoder_, frames, mode.rows).permute({3, 0, 1, 2}).unsqueeze(0));
+                   piece(decode_frames(*decoder_, frames, mode.rows).permute({3, 0, 1, 2}).unsqueeze(0));
                  });
 }
 
@@ -98,20 +90,14 @@ uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_he
     in = out;
   }
   const int64_t video = 3 * frames_of(latent_frames) * pixels;
-  return static_cast<uint64_t>(peak + video) * decoder_.conv_out.bias.element_size();
+  return static_cast<uint64_t>((peak + video) * bytes_of_element());
 }
 
 }  // namespace
 
 std::unique_ptr<Vae> load_open_sora_plan_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                              VaeParts /*parts: it has no encoder here*/) {
-  if (device.is_cpu()) keep_freed_host_memory();
-  const OpenSoraPlanVaeConfig config = parse_open_sora_plan_vae_config(component.config, component.config_file);
-  WeightReader reader(component, device, dtype);
-  for (const char* prefix : {"encoder.", "quant_conv.", "loss."}) reader.ignore_prefix(prefix);
-  OpenSoraPlanDecoder decoder = read_open_sora_plan_decoder(reader, config);
-  reader.check_complete();
-  return std::make_unique<OpenSoraPlanVae>(config, std::move(decoder));
+  return std::make_unique<OpenSoraPlanVae>(component, device, dtype);
 }
 
 }  // namespace sparsereel::models

@@ -63,10 +63,8 @@ void WanDecoder::weights(const Visit& visit, const WanVaeConfig& config) {
   up.resize(levels.size());
   for (size_t i = 0; i < levels.size(); ++i) {
     const std::string name = "decoder.up_blocks." + std::to_string(i);
-    up[i].blocks.resize(static_cast<size_t>(config.num_res_blocks) + 1);
-    for (size_t j = 0; j < up[i].blocks.size(); ++j)
-      up[i].blocks[j].weights(visit, name + ".resnets." + std::to_string(j), j == 0 ? levels[i].in : levels[i].out,
-                              levels[i].out);
+    list_residual_blocks(up[i].blocks, visit, name + ".resnets", config.num_res_blocks + 1, levels[i].in,
+                         levels[i].out);
     if (levels[i].resized == 0) continue;
     const int64_t out = levels[i].out;
     up[i].upsampler.emplace().weights(visit, name + (config.is_residual ? ".upsampler" : ".upsamplers.0"), out,

@@ -64,8 +64,9 @@ void WanEncoder::weights(const Visit& visit, const WanVaeConfig& config) {
     const std::string level = blocks + std::to_string(i);
     down[i].blocks.resize(static_cast<size_t>(config.num_res_blocks));
     for (size_t j = 0; j < down[i].blocks.size(); ++j)
-      down[i].blocks[j].weights(
-          visit, config.is_residual ? level + ".resnets." + std::to_string(j) : blocks + std::to_string(layer++),
+      list_residual_block(
+          down[i].blocks[j], visit,
+          config.is_residual ? level + ".resnets." + std::to_string(j) : blocks + std::to_string(layer++),
           j == 0 ? in : out, out);
     if (resized == 0) continue;
     down[i].downsampler.emplace().weights(
@@ -83,7 +84,6 @@ void WanEncoder::finish() {
   for (WanDownBlock& level : down) {
     for (WanResidualBlock& block : level.blocks) block.finish();
   }
-  quant_conv = quant_conv.in(quant_conv.bias.scalar_type());
   const int64_t z_dim = quant_conv.bias.size(0) / 2;
   quant_conv = {.weight = quant_conv.weight.narrow(0, 0, z_dim), .bias = quant_conv.bias.narrow(0, 0, z_dim)};
 }

@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "models/families/wan/decoder.h"
 #include "models/families/wan/encoder.h"
-#include "models/layers/host_memory.h"
-#include "models/vae/tiling.h"
+#include "models/vae/coder_vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -36,17 +34,14 @@ int64_t norm_scratch(at::Device device, at::ScalarType dtype) {
   return device.is_cpu() && dtype != at::kFloat ? kCopies : 0;
 }
 
-class WanVae final : public Vae {
+class WanVae final : public CoderVae<WanVaeConfig, WanDecoder, WanEncoder> {
  public:
-  WanVae(const WanVaeConfig& config, at::Device device, at::ScalarType dtype, std::optional<WanDecoder> decoder,
-         std::optional<WanEncoder> encoder)
-      : config_(config),
-        bytes_of_element_(static_cast<int64_t>(c10::elementSize(dtype))),
-        norm_scratch_(norm_scratch(device, dtype)),
-        decoder_(std::move(decoder)),
-        encoder_(std::move(encoder)) {
-    const int64_t pixels = config.pixels_a_latent();
-    tiles_.scale = pixels / config.patch_size;
+  WanVae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts)
+      : CoderVae(parse_wan_vae_config(component.config, component.config_file, has_encoder(parts)), component, device,
+                 dtype, parts),
+        norm_scratch_(norm_scratch(device, dtype)) {
+    const int64_t pixels = config_.pixels_a_latent();
+    tiles_.scale = pixels / config_.patch_size;
     tiles_.height = tiles_.width = fixed_tile_axis(pixels);
     // The reference cuts patches into tiles where there are too many pixels.
     encoder_tiles_ = {.height = fixed_tile_axis(tiles_.scale),
@@ -57,43 +52,22 @@ class WanVae final : public Vae {
 
   void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
               const VaeProgress& progress) override;
-  bool decodes_pieces() const override { return true; }
-  bool encodes() const override { return encoder_.has_value(); }
   LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress) override;
-  int64_t frames_of(int64_t latent_frames) const override;
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
   uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
 
  private:
-  at::Tensor column(const std::vector<double>& values, const at::Tensor& latents) const {
-    return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
-  }
-  at::Tensor denormalised(const at::Tensor& latents) const;
   at::Tensor normalised(const at::Tensor& latents) const;
   void decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const;
 
-  WanVaeConfig config_;
-  int64_t bytes_of_element_;
-  int64_t norm_scratch_;
-  std::optional<WanDecoder> decoder_;
-  std::optional<WanEncoder> encoder_;
-  TilePlan tiles_, encoder_tiles_;
+  const int64_t norm_scratch_;
+  TilePlan encoder_tiles_;
 };
 
-int64_t WanVae::frames_of(int64_t latent_frames) const {
-  return config_.frames_a_latent() * (latent_frames - 1) + 1;
-}
-
-at::Tensor WanVae::denormalised(const at::Tensor& latents) const {
-  return at::addcmul(column(config_.latents_mean, latents), latents.to(at::kFloat),
-                     column(config_.latents_std, latents))
-      .to(latents.scalar_type());
-}
-
 at::Tensor WanVae::normalised(const at::Tensor& latents) const {
-  return (latents.to(at::kFloat) - column(config_.latents_mean, latents))
-      .div_(column(config_.latents_std, latents))
+  return (latents.to(at::kFloat) - channel_values(config_.latents_mean, latents))
+      .div_(channel_values(config_.latents_std, latents))
       .to(latents.scalar_type());
 }
 
@@ -110,7 +84,7 @@ void WanVae::decode(const at::Tensor& latents, const DecodeMode& mode, const Tak
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
   decode_by_plan(
-      tiles_, denormalised(latents), mode, latents.size(2),
+      tiles_, denormalised(latents, config_.latents_mean, config_.latents_std), mode, latents.size(2),
       [&](const at::Tensor& frames) { take(unpatchify(frames, config_.patch_size).clamp_(-1, 1)); }, progress,
       [&](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, mode.rows, frame); });
 }
@@ -171,7 +145,7 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   history += kHistoryFrames * pixels * levels.back().out;
   const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
   const int64_t pieces = config_.patch_size > 1 ? 2 * config_.out_channels * frames * pixels : 0;
-  return static_cast<uint64_t>((std::max(peak, pieces) + history + video) * bytes_of_element_);
+  return static_cast<uint64_t>((std::max(peak, pieces) + history + video) * bytes_of_element());
 }
 
 // Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the
@@ -205,29 +179,13 @@ uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t wi
   peak = std::max(peak, 7 * chunk * pixels * mid);  // attention, as in the decoder
   history += kHistoryFrames * 5 * pixels * mid;
   const int64_t latents = config_.z_dim * ((frames - 1) / config_.frames_a_latent() + 1) * pixels;
-  return static_cast<uint64_t>((peak + (frames > 1 ? history : 0) + patches + latents) * bytes_of_element_);
+  return static_cast<uint64_t>((peak + (frames > 1 ? history : 0) + patches + latents) * bytes_of_element());
 }
 
 }  // namespace
 
 std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
-  if (device.is_cpu()) keep_freed_host_memory();
-  const WanVaeConfig config = parse_wan_vae_config(component.config, component.config_file, has_encoder(parts));
-  WeightReader reader(component, device, dtype);
-  const auto read = [&](at::Tensor& tensor, const Parameter& parameter) {
-    tensor = reader.read(parameter);
-    if (tensor.dim() == 5) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast3d);
-    if (tensor.dim() == 4) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast);
-  };
-  ignore_other_parts(reader, parts);
-  std::optional<WanDecoder> decoder;
-  std::optional<WanEncoder> encoder;
-  if (has_decoder(parts)) decoder.emplace().weights(read, config);
-  if (has_encoder(parts)) encoder.emplace().weights(read, config);
-  reader.check_complete();
-  if (decoder) decoder->finish();
-  if (encoder) encoder->finish();
-  return std::make_unique<WanVae>(config, device, dtype, std::move(decoder), std::move(encoder));
+  return std::make_unique<WanVae>(component, device, dtype, parts);
 }
 
 }  // namespace sparsereel::models

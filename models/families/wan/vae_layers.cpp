@@ -8,11 +8,23 @@
 
 #include "models/vae/between_convolutions.h"
 #include "models/vae/frame_attention.h"
-#include "models/vae/resnet.h"
 #include "models/vae/rms_norm.h"
 
 namespace sparsereel::models {
 namespace {
+
+constexpr ResnetNames kResidualNames = {.convolution = ""};
+
+auto list_gammas(const Visit& visit) {
+  return [&visit](at::Tensor& gamma, const std::string& name, int64_t channels) {
+    visit(gamma, {.names = {name + ".gamma"}, .stored = {channels, 1, 1, 1}, .shape = {channels}});
+  };
+}
+
+void gamma_norm_silu(const at::Tensor& gamma, const at::Tensor& x, const at::Tensor& out, const at::Tensor& bias,
+                     const RowSplit* /*rows: each pixel by itself*/) {
+  rms_norm_silu(x, gamma, out, bias);
+}
 
 at::Tensor attend(const WanVaeAttention& attention, const at::Tensor& x, const RowSplit* rows) {
   const at::Tensor qkv = linear(rms_norm(x, attention.norm), attention.to_qkv);
@@ -21,18 +33,14 @@ at::Tensor attend(const WanVaeAttention& attention, const at::Tensor& x, const R
 
 }  // namespace
 
-void WanResidualBlock::weights(const Visit& visit, const std::string& name, int64_t in, int64_t out) {
-  visit(norm1, {.names = {name + ".norm1.gamma"}, .stored = {in, 1, 1, 1}, .shape = {in}});
-  conv1.weights(visit, name + ".conv1", out, in);
-  visit(norm2, {.names = {name + ".norm2.gamma"}, .stored = {out, 1, 1, 1}, .shape = {out}});
-  conv2.weights(visit, name + ".conv2", out, out);
-  if (in != out) shortcut.weights(visit, name + ".conv_shortcut", out, in, true, {out, in, 1, 1, 1});
+void list_residual_block(WanResidualBlock& block, const Visit& visit, const std::string& name, int64_t in,
+                         int64_t out) {
+  block.weights(visit, name, in, out, list_gammas(visit), kResidualNames);
 }
 
-void WanResidualBlock::finish() {
-  if (!shortcut.weight.defined()) return;
-  shortcut = shortcut.in(shortcut.bias.scalar_type());  // no product of a layer unpacks it
-  conv2.bias = conv2.bias + shortcut.bias;
+void list_residual_blocks(std::vector<WanResidualBlock>& blocks, const Visit& visit, const std::string& name,
+                          int64_t count, int64_t in, int64_t out) {
+  list_resnets(blocks, visit, name, count, in, out, list_gammas(visit), kResidualNames);
 }
 
 void WanVaeAttention::weights(const Visit& visit, const std::string& name, int64_t channels) {
@@ -42,8 +50,7 @@ void WanVaeAttention::weights(const Visit& visit, const std::string& name, int64
 }
 
 void WanMidBlock::weights(const Visit& visit, const std::string& name, int64_t channels) {
-  for (size_t i = 0; i < blocks.size(); ++i)
-    blocks[i].weights(visit, name + ".resnets." + std::to_string(i), channels, channels);
+  list_residual_blocks(blocks, visit, name + ".resnets", 2, channels, channels);
   attention.weights(visit, name + ".attentions.0", channels);
 }
 
@@ -54,26 +61,12 @@ void WanResampler::weights(const Visit& visit, const std::string& name, int64_t 
   visit(bias, parameter(name + ".resample.1.bias", {out}));
 }
 
-at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
-                           const at::Tensor& input_bias, bool with_bias) {
-  const auto norm_silu = [](const at::Tensor& weight, const at::Tensor& given, const at::Tensor& out,
-                            const at::Tensor& bias, const RowSplit* /*rows: each pixel by itself*/) {
-    rms_norm_silu(given, weight, out, bias);
-  };
-  return convolve_normed(gamma, conv, std::move(x), input_bias, norm_silu, history, with_bias);
+at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history) {
+  return convolve_normed(gamma, conv, std::move(x), {}, gamma_norm_silu, history);
 }
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history) {
-  const bool same_width = !block.shortcut.weight.defined(), carried = carries_biases(x);
-  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, history, {}, !carried);
-  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), history,
-                           carried ? block.conv1.bias : at::Tensor(), !(carried && same_width));
-  if (same_width) {
-    add_residual(hidden, x, carried ? block.conv2.bias : at::Tensor());
-  } else {
-    hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut.weight.t());
-  }
-  return hidden;
+  return resnet(block, x, gamma_norm_silu, history);
 }
 
 at::Tensor mid_block(const WanMidBlock& block, at::Tensor x, ConvHistory& history) {

@@ -4,27 +4,22 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/layers/linear.h"
 #include "models/layers/parameters.h"
-#include "models/vae/causal_conv3d.h"
+#include "models/vae/resnet.h"
 
 namespace sparsereel::models {
 
-struct WanResidualBlock {
-  at::Tensor norm1;    // [in]
-  CausalConv3d conv1;  // [out, in, 3, 3, 3]
-  at::Tensor norm2;    // [out]
-  CausalConv3d conv2;  // [out, out, 3, 3, 3]
-  Linear shortcut;     // [out, in], undefined where in = out; finish() adds its bias to conv2's
+using WanResidualBlock = ResnetBlock<at::Tensor>;  // whose norms are gammas [channels]
 
-  void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out);
-  /// To be called once, when all weights are there.
-  void finish();
-};
+/// Lists blocks as list_resnets() does, and one.
+void list_residual_blocks(std::vector<WanResidualBlock>& blocks, const Visit& visit, const std::string& name,
+                          int64_t count, int64_t in, int64_t out);
+void list_residual_block(WanResidualBlock& block, const Visit& visit, const std::string& name, int64_t in, int64_t out);
 
 /// Single-headed self-attention over the pixels of each frame.
 struct WanVaeAttention {
@@ -36,8 +31,8 @@ struct WanVaeAttention {
 
 /// At the latents' size.
 struct WanMidBlock {
-  std::array<WanResidualBlock, 2> blocks;
-  WanVaeAttention attention;  // between them
+  std::vector<WanResidualBlock> blocks;  // two
+  WanVaeAttention attention;             // between them
 
   void weights(const Visit& visit, const std::string& name, int64_t channels);
 };
@@ -51,10 +46,8 @@ struct WanResampler {
   void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, std::optional<int64_t> time_out);
 };
 
-/// conv(silu(norm(x))); x is let go as soon as it is normalised, which frees it unless the caller holds it. input_bias:
-/// that x still lacks; with_bias off: what comes out lacks conv's.
-at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
-                           const at::Tensor& input_bias = {}, bool with_bias = true);
+/// conv(silu(norm(x))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
+at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history);
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history);
 

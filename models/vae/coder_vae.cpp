@@ -1,0 +1,26 @@
+// How the tensors of decoders and encoders lie in memory, and the scale of their latents.
+#include "models/vae/coder_vae.h"
+
+#include <ATen/ATen.h>
+
+namespace sparsereel::models {
+
+Visit loads_of_coder(WeightReader& reader) {
+  return [&reader](at::Tensor& tensor, const Parameter& parameter) {
+    tensor = reader.read(parameter);
+    if (tensor.dim() == 5) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast3d);
+    if (tensor.dim() == 4) tensor = laid_out(tensor, at::MemoryFormat::ChannelsLast);
+  };
+}
+
+at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents) {
+  return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
+}
+
+at::Tensor denormalised(const at::Tensor& latents, const std::vector<double>& mean,
+                        const std::vector<double>& deviation, double factor) {
+  return at::addcmul(channel_values(mean, latents), latents.to(at::kFloat), channel_values(deviation, latents), factor)
+      .to(latents.scalar_type());
+}
+
+}  // namespace sparsereel::models

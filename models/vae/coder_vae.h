@@ -1,0 +1,71 @@
+// What the families' VAEs hold: a decoder and an encoder of convolutions, loaded alike.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "models/layers/host_memory.h"
+#include "models/store/weights/weights.h"
+#include "models/vae/tiling.h"
+#include "models/vae/vae.h"
+
+namespace sparsereel::models {
+
+/// Loads what a decoder or an encoder lists, as numbers of the reader's dtype; weights of convolutions channels-last.
+/// Refers to `reader`.
+Visit loads_of_coder(WeightReader& reader);
+
+/// A value for each channel -> fp32 [1, channels, 1, 1, 1], on the device of `latents`.
+at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents);
+
+/// factor * latents * deviation + mean, of each channel, in fp32: rounded once, to the dtype of `latents`.
+at::Tensor denormalised(const at::Tensor& latents, const std::vector<double>& mean,
+                        const std::vector<double>& deviation, double factor = 1);
+
+/// Stands for the encoder where a family has none.
+struct NoEncoder {};
+
+/// Config has frames_a_latent(). Decoder and Encoder have weights(visit, config), which lists their tensors, and
+/// finish(), which is called when all of them are there.
+template <typename Config, typename Decoder, typename Encoder = NoEncoder>
+class CoderVae : public Vae {
+ public:
+  bool decodes_pieces() const override { return true; }
+  bool encodes() const override { return encoder_.has_value(); }
+  int64_t frames_of(int64_t latent_frames) const override {
+    return config_.frames_a_latent() * (latent_frames - 1) + 1;
+  }
+
+ protected:
+  /// ignored: how names of further tensors begin that may be there. Throws Error where the weights do not fit.
+  CoderVae(Config config, const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts,
+           const std::vector<std::string>& ignored = {})
+      : config_(std::move(config)), device_(device), dtype_(dtype) {
+    if (device.is_cpu()) keep_freed_host_memory();
+    WeightReader reader(component, device, dtype);
+    ignore_other_parts(reader, parts);
+    for (const std::string& prefix : ignored) reader.ignore_prefix(prefix);
+    if (has_decoder(parts)) decoder_.emplace().weights(loads_of_coder(reader), config_);
+    if constexpr (!std::is_same_v<Encoder, NoEncoder>)
+      if (has_encoder(parts)) encoder_.emplace().weights(loads_of_coder(reader), config_);
+    reader.check_complete();
+    if (decoder_) decoder_->finish();
+    if constexpr (!std::is_same_v<Encoder, NoEncoder>)
+      if (encoder_) encoder_->finish();
+  }
+
+  int64_t bytes_of_element() const { return static_cast<int64_t>(c10::elementSize(dtype_)); }
+
+  const Config config_;
+  const at::Device device_;
+  const at::ScalarType dtype_;
+  std::optional<Decoder> decoder_;
+  std::optional<Encoder> encoder_;
+  TilePlan tiles_;
+};
+
+}  // namespace sparsereel::models

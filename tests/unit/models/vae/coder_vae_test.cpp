@@ -1,0 +1,34 @@
+// What the families' VAEs share: how tensors of coders are loaded, and the scale of latents.
+#include "models/vae/coder_vae.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace sparsereel::models {
+namespace {
+
+TEST(CoderVae, UndoesTheScaleOfEachChannelInFp32) {
+  const at::Tensor latents = at::tensor({1.0, 2.0, 3.0, 4.0}, at::kFloat).to(at::kBFloat16).view({1, 2, 2, 1, 1});
+  const at::Tensor expected = at::tensor({7.0, 13.0, 3.5, 5.0}, at::kFloat).view({1, 2, 2, 1, 1});
+  const at::Tensor scaled = denormalised(latents, {1, -1}, {2, 0.5}, 3);
+  EXPECT_EQ(scaled.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(scaled.to(at::kFloat).equal(expected));
+  EXPECT_TRUE(denormalised(latents, {0, 0}, {1, 1}).equal(latents));
+}
+
+TEST(CoderVae, LaysConvolutionsOutChannelsLast) {
+  Component component;
+  component.random_seed = 1;
+  WeightReader reader(component, at::kCPU, at::kFloat);
+  const Visit loads = loads_of_coder(reader);
+  at::Tensor picture, video, matrix;
+  loads(picture, parameter("a.weight", {4, 3, 3, 3}));
+  loads(video, parameter("b.weight", {4, 3, 3, 3, 3}));
+  loads(matrix, {.names = {"c.weight"}, .stored = {4, 3, 1, 1, 1}, .shape = {4, 3}});
+  EXPECT_TRUE(picture.is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_TRUE(video.is_contiguous(at::MemoryFormat::ChannelsLast3d));
+  EXPECT_EQ(matrix.sizes(), at::IntArrayRef({4, 3}));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
