@@ -112,17 +112,11 @@ StoredPart find_part(const TensorSource& source, const Component& component, con
   return part;
 }
 
-std::vector<StoredPart> find_parts(const TensorSource& source, const Component& component, const Parameter& parameter) {
-  std::vector<StoredPart> parts;
-  for (const std::string& name : parameter.names) parts.push_back(find_part(source, component, name, parameter));
-  return parts;
-}
-
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format) {
   const bool is_fp8 = parameter.is_fp8(format);
-  LoadPlan plan = {.dtype = parameter.fp32 ? at::kFloat : format.dtype,
-                   .parts = find_parts(source, component, parameter)};
+  LoadPlan plan = {.dtype = parameter.fp32 ? at::kFloat : format.dtype};
+  for (const std::string& name : parameter.names) plan.parts.push_back(find_part(source, component, name, parameter));
   plan.rows = packed_rows(plan.parts, component, parameter, is_fp8);
   const auto is_e4m3 = [&](const StoredPart& part) { return is_e4m3_as_stored(part, parameter); };
   if (is_fp8 && std::ranges::all_of(plan.parts, is_e4m3)) {

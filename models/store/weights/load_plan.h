@@ -46,8 +46,6 @@ struct LoadPlan {
 /// The stored tensor of this name, and whether it fits the parameter.
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
-/// The same of all names of the parameter.
-std::vector<StoredPart> find_parts(const TensorSource& source, const Component& component, const Parameter& parameter);
 
 /// A product of 8 bits takes e4m3 alone: what is packed, and e4m3 that deltas change, is quantised for it.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,

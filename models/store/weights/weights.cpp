@@ -90,9 +90,13 @@ at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64
   return read(parameter(name, shape));
 }
 
-at::Tensor WeightReader::read(const Parameter& parameter) {
-  const at::ScalarType dtype = parameter.fp32 ? at::kFloat : format_.dtype;
-  return numbers(find_parts(*source_, component_, parameter), parameter, dtype);
+at::Tensor WeightReader::read(Parameter parameter) {
+  parameter.fp8 = false;
+  parameter.scale = nullptr;
+  parameter.rows = nullptr;
+  at::Tensor tensor;
+  load(tensor, parameter);
+  return tensor;
 }
 
 uint64_t WeightReader::bytes(const Parameter& parameter) const {

@@ -36,8 +36,8 @@ class WeightReader {
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
-  /// In fp32 or the format's dtype.
-  at::Tensor read(const Parameter& parameter);
+  /// The same of a parameter: in fp32 or the format's dtype, never in 8 bits and never packed.
+  at::Tensor read(Parameter parameter);
   /// As the format says: what is in 8 bits has its scales at parameter.scale. What the file has packed or in 8 bits,
   /// and the product does not take so, stays as it is where the parameter has a place for its rows, and deltas of low
   /// rank with it.

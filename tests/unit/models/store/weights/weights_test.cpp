@@ -40,6 +40,7 @@ Dtype stored_as(at::ScalarType dtype) {
   if (dtype == at::kHalf) return Dtype::f16;
   if (dtype == at::kBFloat16) return Dtype::bf16;
   if (dtype == at::kDouble) return Dtype::f64;
+  if (dtype == at::kFloat8_e4m3fn) return Dtype::f8_e4m3;
   return dtype == at::kByte ? Dtype::u8 : Dtype::f32;
 }
 
@@ -82,6 +83,26 @@ TEST_P(WeightDtypes, ConvertsWhileCopyingAndAliasesOtherwise) {
 INSTANTIATE_TEST_SUITE_P(Weights, WeightDtypes,
                          ::testing::Combine(::testing::Values(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble),
                                             ::testing::Values(at::kFloat, at::kHalf, at::kBFloat16)));
+
+TEST(Weights, AreReadInTheParametersOrderAndNeverPacked) {
+  const TemporaryFolder folder;
+  const at::Tensor weight = at::arange(12, at::kFloat).view({4, 3}).to(at::kBFloat16);
+  write(folder.path(), {{"w", weight}, {"small", weight.to(at::kFloat8_e4m3fn)}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kBFloat16);
+  Parameter ordered = parameter("w", {4, 3});
+  ordered.row_order = at::tensor({3, 0, 2, 1}, at::kLong);
+  EXPECT_TRUE(weights.read(ordered).equal(weight.index_select(0, ordered.row_order)));
+  std::vector<StoredRows> rows;
+  at::Tensor scale;
+  Parameter small = parameter("small", {4, 3});
+  small.fp8 = true;
+  small.rows = &rows;
+  small.scale = &scale;
+  EXPECT_TRUE(weights.read(small).equal(weight.to(at::kFloat8_e4m3fn).to(at::kBFloat16)));
+  EXPECT_TRUE(rows.empty());
+  EXPECT_FALSE(scale.defined());
+}
 
 TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
   const TemporaryFolder folder;
