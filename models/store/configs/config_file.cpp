@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -144,17 +147,57 @@ ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
   return config;
 }
 
-bool fits(const YAML::Node& match, const ModelSpec& model) {
+bool fits(const std::map<std::string, std::string>& match, const ModelSpec& model) {
   std::map<std::string, std::string> actual = model.marks;
   actual["class"] = model.transformer_class;
   actual["layers"] = std::to_string(model.layers);
   actual["heads"] = std::to_string(model.heads);
-  bool all = true;
-  for (const auto& entry : match) {
-    const auto found = actual.find(entry.first.Scalar());
-    all = all && found != actual.end() && found->second == (entry.second.IsScalar() ? entry.second.Scalar() : "null");
+  return std::ranges::all_of(match, [&](const auto& wanted) {
+    const auto found = actual.find(wanted.first);
+    return found != actual.end() && found->second == wanted.second;
+  });
+}
+
+/// A model's YAML, in which only `match` must be there.
+Architecture parse_model(const std::string& text, const fs::path& file) {
+  const YAML::Node node = parse_model_config(text, file);
+  Architecture model;
+  model.config = options_of(node, file);
+  for (const auto& entry : node["match"])
+    model.match[entry.first.Scalar()] = entry.second.IsScalar() ? entry.second.Scalar() : "null";
+  const YAML::Node architecture = node["architecture"], published = node["published"];
+  if (architecture) {
+    check_keys(architecture, file, "architecture.", architecture_keys(),
+               "architecture has transformer, vae, text_encoder and scheduler");
+    model.components = to_json(architecture);
   }
-  return all;
+  if (const YAML::Node name = node["match"]["class"]; name && name.IsScalar()) model.transformer_class = name.Scalar();
+  if (published) model.published = parse_published(published, file);
+  return model;
+}
+
+/// The parsed file. Opening a model asks for all files of configs/ several times, so what a text says is kept.
+std::shared_ptr<const Architecture> parsed(const fs::path& file) {
+  using Parsed = std::pair<std::string, std::shared_ptr<const Architecture>>;
+  static std::mutex mutex;
+  static std::map<fs::path, Parsed> known;
+  const std::string text = read_text(file);
+  const std::lock_guard lock(mutex);
+  Parsed& last = known[file];
+  if (last.second == nullptr || last.first != text)
+    last = {text, std::make_shared<const Architecture>(parse_model(text, file))};
+  return last.second;
+}
+
+/// Throws Error unless it can be a model of its own.
+const Architecture& checked(const Architecture& model) {
+  const fs::path& file = model.config.file;
+  if (model.transformer_class.empty())
+    throw bad_file(file, "match.class is missing", "name the transformer's class, as its config.json does");
+  if (model.components.is_null())
+    throw bad_file(file, "architecture is missing",
+                   "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
+  return model;
 }
 
 }  // namespace
@@ -171,29 +214,17 @@ YamlOptions read_config_file(const fs::path& path) {
 }
 
 std::optional<ModelConfig> match_model_config(const fs::path& file, const ModelSpec& model) {
-  const YAML::Node node = parse_model_config(read_text(file), file);
-  if (!fits(node["match"], model)) return std::nullopt;
-  return options_of(node, file);
+  const auto known = parsed(file);
+  if (!fits(known->match, model)) return std::nullopt;
+  return known->config;
 }
 
 Architecture parse_architecture(const std::string& text, const fs::path& file) {
-  const YAML::Node node = parse_model_config(text, file);
-  const YAML::Node transformer_class = node["match"]["class"];
-  if (!transformer_class || !transformer_class.IsScalar())
-    throw bad_yaml(file, node["match"].Mark(), "match.class is missing",
-                   "name the transformer's class, as its config.json does");
-  if (!node["architecture"])
-    throw bad_file(file, "architecture is missing",
-                   "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
-  check_keys(node["architecture"], file, "architecture.", architecture_keys(),
-             "architecture has transformer, vae, text_encoder and scheduler");
-  const YAML::Node published = node["published"];
-  return {options_of(node, file), transformer_class.Scalar(), to_json(node["architecture"]),
-          published ? parse_published(published, file) : std::vector<Published>()};
+  return checked(parse_model(text, file));
 }
 
 Architecture read_architecture(const fs::path& file) {
-  return parse_architecture(read_text(file), file);
+  return checked(*parsed(file));
 }
 
 namespace {

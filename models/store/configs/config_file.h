@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -26,8 +27,9 @@ std::optional<ModelConfig> match_model_config(const std::filesystem::path& file,
 /// A models' YAML as a model of its own: what --random-weights takes.
 struct Architecture {
   ModelConfig config;
-  std::string transformer_class;  // match.class
-  nlohmann::json components;      // the content of each component's config.json
+  std::map<std::string, std::string> match = {};  // values as ModelSpec::marks has them
+  std::string transformer_class;                  // match.class
+  nlohmann::json components;                      // the content of each component's config.json
   std::vector<Published> published = {};
 };
 

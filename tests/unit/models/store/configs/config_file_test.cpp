@@ -147,6 +147,16 @@ TEST_F(ConfigFiles, TwoMatchesAreAnError) {
   EXPECT_THAT(text, HasSubstr("b.yaml"));
 }
 
+TEST_F(ConfigFiles, AreReadAgainWhenTheyChange) {
+  const auto defaults = [&] { return match_model_config(folder.path() / "a.yaml", model)->defaults; };
+  write("a.yaml", "match: {layers: 30}\ndefaults: {steps: 1}\n");
+  EXPECT_EQ(defaults().at("steps"), "1");
+  write("a.yaml", "match: {layers: 30}\ndefaults: {steps: 2}\n");
+  EXPECT_EQ(defaults().at("steps"), "2");
+  write("a.yaml", "match: {layers: 30}\ndefaults: {steps: [2]}\n");
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(cause(defaults), HasSubstr("a.yaml:2:19: defaults.steps")) << i;
+}
+
 TEST_F(ConfigFiles, UnknownKeysAreNamed) {
   const auto match = [&](const std::string& text) {
     const fs::path file = write("m.yaml", text);
