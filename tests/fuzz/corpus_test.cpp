@@ -48,7 +48,7 @@ TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   }
   const auto config = [&](const std::string& name) { return models::read_json(folder + "config/" + name + ".json"); };
   EXPECT_NO_THROW(models::parse_t5_config(config("t5"), "t5"));
-  EXPECT_NO_THROW(models::parse_cogvideox_config(config("dit"), "dit"));
+  EXPECT_NO_THROW(models::parse_cogvideox_config(config("transformer"), "transformer"));
   EXPECT_NO_THROW(models::parse_cogvideox_vae_config(config("vae"), "vae"));
   EXPECT_NO_THROW(models::parse_cogvideox_scheduler_config(config("scheduler"), "scheduler"));
   EXPECT_NO_THROW(models::parse_wan_vae_config(config("wan_vae"), "wan_vae"));

@@ -323,7 +323,7 @@ def torch_zip_files():
 T5 = {"model_type": "t5", "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "is_gated_act": True, "vocab_size": 119, "d_model": 32,
       "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128,
       "layer_norm_epsilon": 1e-6}
-DIT = {"_class_name": "CogVideoXTransformer3DModel", "activation_fn": "gelu-approximate", "num_attention_heads": 2, "attention_head_dim": 16,
+TRANSFORMER = {"_class_name": "CogVideoXTransformer3DModel", "activation_fn": "gelu-approximate", "num_attention_heads": 2, "attention_head_dim": 16,
        "in_channels": 4, "out_channels": 4, "freq_shift": 0, "ofs_embed_dim": None, "patch_size": 2, "patch_size_t": None, "num_layers": 2,
        "spatial_interpolation_scale": 1.875, "use_rotary_positional_embeddings": True}
 VAE = {"_class_name": "AutoencoderKLCogVideoX", "act_fn": "silu", "block_out_channels": [8, 8, 8, 8], "norm_num_groups": 4, "latent_channels": 4,
@@ -344,17 +344,17 @@ SHARDS = {"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-000
 
 
 def config_files():
-    for name, config in (("t5", T5), ("dit", DIT), ("vae", VAE), ("wan_vae", WAN_VAE), ("clip", CLIP), ("images", IMAGES), ("scheduler", SCHEDULER), ("model_index", INDEX),
+    for name, config in (("t5", T5), ("transformer", TRANSFORMER), ("vae", VAE), ("wan_vae", WAN_VAE), ("clip", CLIP), ("images", IMAGES), ("scheduler", SCHEDULER), ("model_index", INDEX),
                          ("shards", SHARDS)):
         yield name, json.dumps(config)
     yield "t5_relu", json.dumps({**T5, "feed_forward_proj": "relu"})
     yield "t5_buckets_odd", json.dumps({**T5, "relative_attention_num_buckets": 5})
     yield "t5_huge", json.dumps({**T5, "num_heads": 2**20, "d_kv": 2**20})
-    yield "dit_zero_heads", json.dumps({**DIT, "num_attention_heads": 0})
-    yield "dit_patch_huge", json.dumps({**DIT, "patch_size": 2**40})
-    yield "dit_null", json.dumps({**DIT, "num_layers": None})
-    yield "dit_float", json.dumps({**DIT, "num_layers": 2.5})
-    yield "dit_number_2_64", json.dumps({**DIT, "num_layers": 2**64})
+    yield "transformer_zero_heads", json.dumps({**TRANSFORMER, "num_attention_heads": 0})
+    yield "transformer_patch_huge", json.dumps({**TRANSFORMER, "patch_size": 2**40})
+    yield "transformer_null", json.dumps({**TRANSFORMER, "num_layers": None})
+    yield "transformer_float", json.dumps({**TRANSFORMER, "num_layers": 2.5})
+    yield "transformer_number_2_64", json.dumps({**TRANSFORMER, "num_layers": 2**64})
     yield "vae_no_blocks", json.dumps({**VAE, "block_out_channels": [], "up_block_types": []})
     yield "vae_many_blocks", json.dumps({**VAE, "block_out_channels": [8] * 80, "up_block_types": ["CogVideoXUpBlock3D"] * 80})
     yield "vae_means", json.dumps({**VAE, "latents_mean": [0.0]})

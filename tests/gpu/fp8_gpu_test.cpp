@@ -190,10 +190,11 @@ TEST_F(Fp8OnGpu, WholeForwardsErrAsTheEmulationDoes) {
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {
     const test::Golden golden(one.family->folder + "dit_golden");
     const auto run = [&](at::Device device) {
-      const auto transformer = load_transformer(test::dit_component(one), device, {at::kBFloat16, /*in_fp8=*/true});
+      const auto transformer =
+          load_transformer(test::transformer_component(one), device, {at::kBFloat16, /*in_fp8=*/true});
       AttentionRun how;
-      const test::DitForward given =
-          test::dit_forward(one, golden, at::TensorOptions().device(device).dtype(at::kBFloat16));
+      const test::TransformerForward given =
+          test::transformer_forward(one, golden, at::TensorOptions().device(device).dtype(at::kBFloat16));
       return transformer->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kDouble);
     };
     const at::Tensor exact = golden[one.name + "/output"].to(at::kDouble);

@@ -148,8 +148,8 @@ at::Tensor forward(const test::ParityCase& one, attention::Mode mode, Group* gro
   run.mode = mode;
   run.tokens = group;
   run.policy.dense_operations = 0;
-  const auto denoiser = load_transformer(test::dit_component(one), at::kCUDA, at::kBFloat16);
-  const test::DitForward given = test::dit_forward(one, golden, options);
+  const auto denoiser = load_transformer(test::transformer_component(one), at::kCUDA, at::kBFloat16);
+  const test::TransformerForward given = test::transformer_forward(one, golden, options);
   return denoiser->forward(given.latents, given.conditioning, given.timesteps, run).cpu();
 }
 

@@ -21,7 +21,7 @@ namespace sparsereel::test {
 struct ParityFamily {
   std::string name;    // in the names of tests
   std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
-  std::string dit_class, vae_class;
+  std::string transformer_class, vae_class;
   bool cross_attention = false;  // to the text, which else stands among the video's tokens
   double fp8_error = 0.025;      // relative L1 of a forward in 8 bits: larger where updates are normalised before they
                                  // are added, which keeps the residual stream from outweighing their errors, and where
@@ -39,7 +39,7 @@ inline ParityFamily parity_family(const nlohmann::json& row) {
   const nlohmann::json index = read_data(folder + "pipeline/model_index.json");
   return {.name = row["name"],
           .folder = folder,
-          .dit_class = index["transformer"][1],
+          .transformer_class = index["transformer"][1],
           .vae_class = index["vae"][1],
           .cross_attention = row.value("cross_attention", false),
           .fp8_error = row.value("fp8_error", 0.025),
@@ -105,10 +105,10 @@ inline std::string case_name(const ::testing::TestParamInfo<ParityCase>& test) {
 
 /// The transformer of a case of dit_cases.json: the golden file holds the weights of all cases; a case lists name ->
 /// key.
-inline models::Component dit_component(const ParityCase& one) {
+inline models::Component transformer_component(const ParityCase& one) {
   const auto file = std::make_shared<models::TensorFile>(std::string(SPARSEREEL_TEST_DATA) + "/" + one.family->folder +
                                                          "dit_golden.safetensors");
-  models::Component component{.class_name = one.family->dit_class,
+  models::Component component{.class_name = one.family->transformer_class,
                               .origin = "golden",
                               .config = one.content["config"],
                               .config_file = "golden/config.json",
@@ -120,7 +120,7 @@ inline models::Component dit_component(const ParityCase& one) {
 }
 
 /// What a forward of such a case is given, in one dtype on one device.
-struct DitForward {
+struct TransformerForward {
   at::Tensor latents;
   models::Conditioning conditioning;
   at::Tensor timesteps;
@@ -128,7 +128,8 @@ struct DitForward {
 
 /// From the golden file of the case's family. `text_tokens` of a case: zeros follow its text up to so many; it may have
 /// tokens of images and a mask of what is known.
-inline DitForward dit_forward(const ParityCase& one, const Golden& golden, const at::TensorOptions& options) {
+inline TransformerForward transformer_forward(const ParityCase& one, const Golden& golden,
+                                              const at::TensorOptions& options) {
   const auto tensor = [&](const char* key) { return golden[one.name + "/" + key]; };
   const auto if_any = [&](const char* key) {
     return golden.contains(one.name + "/" + key) ? tensor(key) : at::Tensor();

@@ -1,7 +1,7 @@
 // What loads the toy's components; and its VAE, where each latent is a block of pixels.
 #include "models/store/weights/weights.h"
 #include "tests/toy/toy.h"
-#include "tests/toy/toy_dit.h"
+#include "tests/toy/toy_transformer.h"
 
 namespace sparsereel::test {
 namespace {
@@ -61,10 +61,10 @@ class ToyVae final : public Vae {
   Linear block_, encoder_;
 };
 
-std::unique_ptr<Denoiser> load_toy_dit(const Component& component, at::Device device, WeightFormat format,
-                                       bool offload) {
+std::unique_ptr<Denoiser> load_toy_transformer(const Component& component, at::Device device, WeightFormat format,
+                                               bool offload) {
   const ToyConfig config = parse_toy_config(component.config, component.config_file);
-  return load_denoiser(std::make_unique<ToyDit>(config), component, device, format, offload);
+  return load_denoiser(std::make_unique<ToyTransformer>(config), component, device, format, offload);
 }
 
 std::unique_ptr<Vae> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
@@ -77,7 +77,8 @@ std::unique_ptr<Vae> load_toy_vae(const Component& component, at::Device device,
 }  // namespace
 
 ComponentLoaders toy_loaders() {
-  return {.transformers = {{"ToyTransformer3DModel", load_toy_dit}}, .vaes = {{"AutoencoderKLToy", load_toy_vae}}};
+  return {.transformers = {{"ToyTransformer3DModel", load_toy_transformer}},
+          .vaes = {{"AutoencoderKLToy", load_toy_vae}}};
 }
 
 }  // namespace sparsereel::test

@@ -17,7 +17,7 @@
 #include "models/request/denoising_state.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/toy/toy_dit.h"
+#include "tests/toy/toy_transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -44,7 +44,7 @@ class FaultyToy final : public Denoiser {
     config.heads = 5;
     Component component;
     component.random_seed = 5;
-    toy_ = load_denoiser(std::make_unique<test::ToyDit>(config), component, at::kCPU, at::kFloat);
+    toy_ = load_denoiser(std::make_unique<test::ToyTransformer>(config), component, at::kCPU, at::kFloat);
   }
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                      AttentionRun& run, StepCache* cache) override {

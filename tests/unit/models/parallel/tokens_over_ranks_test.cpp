@@ -38,14 +38,16 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
  protected:
   /// 5 heads, which divide neither by 2 nor by 3.
   static Component component() {
-    Component odd = test::with_random_weights(test::dit_component(GetParam()), 7);
+    Component odd = test::with_random_weights(test::transformer_component(GetParam()), 7);
     odd.config["num_attention_heads"] = 5;
     for (const char* name : {"added_kv_proj_dim", "cross_attention_dim"})
       if (nlohmann::json& width = odd.config[name]; !width.is_null())
         width = 5 * odd.config["attention_head_dim"].get<int64_t>();
     return odd;
   }
-  test::DitForward given(at::ScalarType dtype) const { return test::dit_forward(GetParam(), golden_, dtype); }
+  test::TransformerForward given(at::ScalarType dtype) const {
+    return test::transformer_forward(GetParam(), golden_, dtype);
+  }
 
   Forward forward(const AttentionRun& how, Group* group, at::ScalarType dtype = at::kFloat) const {
     const c10::InferenceMode inference;
@@ -53,7 +55,7 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     AttentionRun run = how;
     run.tokens = group;
     const auto denoiser = load_transformer(component(), at::kCPU, dtype);
-    const test::DitForward input = given(dtype);
+    const test::TransformerForward input = given(dtype);
     const at::Tensor prediction = denoiser->forward(input.latents, input.conditioning, input.timesteps, run);
     return {prediction, run.statistics};
   }

@@ -10,7 +10,7 @@
 #include "hilbert/error.h"
 #include "models/request/attention_run.h"
 #include "tests/support/golden.h"
-#include "tests/toy/toy_dit.h"
+#include "tests/toy/toy_transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -30,7 +30,7 @@ class Loop : public ::testing::Test {
   c10::InferenceMode inference_;
   Component component_ = random_component();
   std::unique_ptr<Denoiser> denoiser_ =
-      load_denoiser(std::make_unique<test::ToyDit>(), component_, at::kCPU, at::kFloat);
+      load_denoiser(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);
   at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8}), times_ = at::tensor({0.25F, 0.5F});
   AttentionRun run_;
 };
@@ -116,7 +116,7 @@ TEST_F(Loop, WhatTheFamilyRefusesRunsNothing) {
 TEST_F(Loop, ListsEveryWeightThatIsMissing) {
   component_.random_seed.reset();
   try {
-    load_denoiser(std::make_unique<test::ToyDit>(), component_, at::kCPU, at::kFloat);
+    load_denoiser(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);
     FAIL() << "loaded";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("32 missing: \"embed.weight\" [32, 4]"));

@@ -18,7 +18,7 @@
 #include "models/transformer/denoiser.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/toy/toy_dit.h"
+#include "tests/toy/toy_transformer.h"
 
 namespace sparsereel::models {
 namespace {
@@ -333,7 +333,7 @@ class CachedLoop : public ::testing::Test {
 
   c10::InferenceMode inference_;
   std::unique_ptr<Denoiser> denoiser_ =
-      load_denoiser(std::make_unique<test::ToyDit>(), random_component(), at::kCPU, at::kFloat);
+      load_denoiser(std::make_unique<test::ToyTransformer>(), random_component(), at::kCPU, at::kFloat);
   at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8});
   AttentionRun run_;
 };

@@ -16,13 +16,13 @@ namespace {
 class CogVideoXForward : public ::testing::Test {
  protected:
   CogVideoXForward() {
-    dit_ = load_cogvideox_transformer(
+    transformer_ = load_cogvideox_transformer(
         Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline").component("transformer"), at::kCPU,
         at::kFloat);
   }
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) {
-    return dit_->forward(latents, {text}, timesteps, run_);
+    return transformer_->forward(latents, {text}, timesteps, run_);
   }
 
   std::string cause_of(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) {
@@ -36,7 +36,7 @@ class CogVideoXForward : public ::testing::Test {
   }
 
   c10::InferenceMode inference_;
-  std::unique_ptr<Denoiser> dit_;
+  std::unique_ptr<Denoiser> transformer_;
   AttentionRun run_;
   at::Tensor times_ = at::tensor(std::vector<int64_t>{500, 500});
 };

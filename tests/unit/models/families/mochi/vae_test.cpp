@@ -21,8 +21,8 @@ using ::testing::Pair;
 class MochiDecoding : public ::testing::Test {
  protected:
   static Component component_of(const std::string& folder) {
-    return test::vae_component({.name = "", .folder = "mochi/", .dit_class = "", .vae_class = "AutoencoderKLMochi"},
-                               folder);
+    return test::vae_component(
+        {.name = "", .folder = "mochi/", .transformer_class = "", .vae_class = "AutoencoderKLMochi"}, folder);
   }
   static std::unique_ptr<Vae> load(const std::string& folder) {
     const Component component = component_of(folder);

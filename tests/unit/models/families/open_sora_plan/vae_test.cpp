@@ -18,7 +18,7 @@ class OpenSoraPlanDecoding : public ::testing::Test {
  protected:
   static std::unique_ptr<Vae> load(const std::string& folder) {
     const Component component = test::vae_component(
-        {.name = "", .folder = "open_sora_plan/", .dit_class = "", .vae_class = "CausalVAEModel"}, folder);
+        {.name = "", .folder = "open_sora_plan/", .transformer_class = "", .vae_class = "CausalVAEModel"}, folder);
     return load_open_sora_plan_vae(component, at::kCPU, at::kFloat);
   }
 

@@ -23,7 +23,7 @@ using ::testing::Pair;
 class WanVae : public ::testing::Test {
  protected:
   static Component component_of(const std::string& folder) {
-    return test::vae_component({.name = "", .folder = "wan/", .dit_class = "", .vae_class = "AutoencoderKLWan"},
+    return test::vae_component({.name = "", .folder = "wan/", .transformer_class = "", .vae_class = "AutoencoderKLWan"},
                                folder);
   }
   static std::unique_ptr<Vae> load(const std::string& folder, VaeParts parts = VaeParts::decoder,

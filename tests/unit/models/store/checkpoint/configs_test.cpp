@@ -23,7 +23,7 @@ json t5() {
           {"d_model", 4096},    {"num_layers", 24},
           {"num_heads", 64},    {"d_ff", 10240}};
 }
-json dit() {
+json transformer() {
   return {{"_class_name", "CogVideoXTransformer3DModel"}};
 }
 json vae() {
@@ -41,7 +41,7 @@ json flow_euler() {
 
 void parse(const std::string& kind, const json& config) {
   if (kind == "t5") parse_t5_config(config, "some/config.json");
-  if (kind == "dit") parse_cogvideox_config(config, "some/config.json");
+  if (kind == "transformer") parse_cogvideox_config(config, "some/config.json");
   if (kind == "vae") parse_cogvideox_vae_config(config, "some/config.json");
   if (kind == "scheduler") parse_cogvideox_scheduler_config(config, "some/config.json");
   if (kind == "unipc") parse_unipc_config(config, "some/config.json");
@@ -51,7 +51,7 @@ void parse(const std::string& kind, const json& config) {
 
 json valid(const std::string& kind) {
   if (kind == "t5") return t5();
-  if (kind == "dit") return dit();
+  if (kind == "transformer") return transformer();
   if (kind == "wan_vae") return wan_vae();
   if (kind == "unipc") return unipc();
   if (kind == "flow_euler") return flow_euler();
@@ -95,18 +95,22 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"t5", "relative_attention_num_buckets", 5, "multiple of 2"},
         Bad{"t5", "relative_attention_max_distance", 8, "quarter"},
 
-        Bad{"dit", "_class_name", "WanTransformer3DModel", "not supported"},
-        Bad{"dit", "activation_fn", "geglu", "\"geglu\" is not supported"},
-        Bad{"dit", "timestep_activation_fn", "gelu", "not supported"},
-        Bad{"dit", "num_attention_heads", 0, "not a whole number"}, Bad{"dit", "num_attention_heads", 1 << 20, "above"},
-        Bad{"dit", "patch_size", 65, "from 1 to 64"}, Bad{"dit", "patch_size_t", 0, "from 1 to 64"},
-        Bad{"dit", "patch_size_t", 2, "not supported"}, Bad{"dit", "ofs_embed_dim", "512", "not a whole number"},
-        Bad{"dit", "ofs_embed_dim", 256, "not time_embed_dim"}, Bad{"dit", "flip_sin_to_cos", 1, "not true or false"},
-        Bad{"dit", "in_channels", 24, "not supported"}, Bad{"dit", "freq_shift", 7, "from 0 to 1"},
-        Bad{"dit", "spatial_interpolation_scale", 0, "positive"},
-        Bad{"dit", "use_learned_positional_embeddings", true, "not supported"},
-        Bad{"dit", "attention_head_dim", 7, "multiple of"}, Bad{"dit", "num_layers", 1e9, "not a whole number"},
-        Bad{"dit", "norm_eps", json::object(), "an object"},
+        Bad{"transformer", "_class_name", "WanTransformer3DModel", "not supported"},
+        Bad{"transformer", "activation_fn", "geglu", "\"geglu\" is not supported"},
+        Bad{"transformer", "timestep_activation_fn", "gelu", "not supported"},
+        Bad{"transformer", "num_attention_heads", 0, "not a whole number"},
+        Bad{"transformer", "num_attention_heads", 1 << 20, "above"},
+        Bad{"transformer", "patch_size", 65, "from 1 to 64"}, Bad{"transformer", "patch_size_t", 0, "from 1 to 64"},
+        Bad{"transformer", "patch_size_t", 2, "not supported"},
+        Bad{"transformer", "ofs_embed_dim", "512", "not a whole number"},
+        Bad{"transformer", "ofs_embed_dim", 256, "not time_embed_dim"},
+        Bad{"transformer", "flip_sin_to_cos", 1, "not true or false"},
+        Bad{"transformer", "in_channels", 24, "not supported"}, Bad{"transformer", "freq_shift", 7, "from 0 to 1"},
+        Bad{"transformer", "spatial_interpolation_scale", 0, "positive"},
+        Bad{"transformer", "use_learned_positional_embeddings", true, "not supported"},
+        Bad{"transformer", "attention_head_dim", 7, "multiple of"},
+        Bad{"transformer", "num_layers", 1e9, "not a whole number"},
+        Bad{"transformer", "norm_eps", json::object(), "an object"},
 
         Bad{"vae", "_class_name", "AutoencoderKL", "not supported"}, Bad{"vae", "act_fn", "mish", "not supported"},
         Bad{"vae", "latents_mean", json::array({0.0}), "not supported"},
@@ -261,22 +265,23 @@ TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
 }
 
 TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
-  json config = dit();
+  json config = transformer();
   config.update({{"use_rotary_positional_embeddings", true}, {"use_learned_positional_embeddings", true}});
-  EXPECT_NO_THROW(parse("dit", config));
+  EXPECT_NO_THROW(parse("transformer", config));
   config["patch_size_t"] = 2;
-  EXPECT_TRUE(throws_error([&] { parse("dit", config); }, {"use_learned_positional_embeddings", "patch_size_t"}));
+  EXPECT_TRUE(
+      throws_error([&] { parse("transformer", config); }, {"use_learned_positional_embeddings", "patch_size_t"}));
 }
 
 TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
-  json config = dit();
+  json config = transformer();
   config["use_rotary_positional_embeddings"] = true;
   config["attention_head_dim"] = 24;
-  EXPECT_TRUE(throws_error([&] { parse("dit", config); }, {"attention_head_dim", "multiple of 16"}));
+  EXPECT_TRUE(throws_error([&] { parse("transformer", config); }, {"attention_head_dim", "multiple of 16"}));
 }
 
 TEST(Configs, NotAnObjectIsRefused) {
-  for (const char* kind : {"t5", "dit", "vae", "wan_vae", "scheduler", "unipc", "flow_euler"})
+  for (const char* kind : {"t5", "transformer", "vae", "wan_vae", "scheduler", "unipc", "flow_euler"})
     EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
 }
 
@@ -290,18 +295,18 @@ TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
   EXPECT_EQ(sampler.prediction_type, "epsilon");
   EXPECT_EQ(sampler.timestep_spacing, "leading");
   EXPECT_FALSE(sampler.rescale_betas_zero_snr);
-  EXPECT_EQ(parse_cogvideox_config(dit(), "f").num_layers, 30);
+  EXPECT_EQ(parse_cogvideox_config(transformer(), "f").num_layers, 30);
   EXPECT_EQ(parse_cogvideox_vae_config(vae(), "f").layers_per_block, 3);
 }
 
 // The fields in which the published checkpoints differ from the defaults, with keys that nobody reads.
 TEST(Configs, ReadsTheThreePublishedLayouts) {
-  json small = dit();
+  json small = transformer();
   small["_diffusers_version"] = "0.30.0.dev0";
   small["dropout"] = 0.0;
   EXPECT_FALSE(parse_cogvideox_config(small, "2b").use_rotary_positional_embeddings);
 
-  json large = dit();
+  json large = transformer();
   large.update({{"num_attention_heads", 48}, {"num_layers", 42}, {"use_rotary_positional_embeddings", true}});
   EXPECT_EQ(parse_cogvideox_config(large, "5b").num_attention_heads, 48);
 

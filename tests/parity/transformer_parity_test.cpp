@@ -29,28 +29,30 @@ struct How {
   std::vector<int64_t> text_lengths{};  // of that
 };
 
-class DitParity : public ::testing::TestWithParam<test::ParityCase> {
+class TransformerParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
   static std::unique_ptr<Denoiser> load(WeightFormat format) {
-    return load_transformer(test::dit_component(GetParam()), at::kCPU, format);
+    return load_transformer(test::transformer_component(GetParam()), at::kCPU, format);
   }
   at::Tensor run(const How& how) {
-    const auto dit = load({how.dtype, how.fp8});
+    const auto transformer = load({how.dtype, how.fp8});
     run_.mode = how.mode;
     run_.token_order = how.order;
     run_.policy.defaults.topk = 1.0;
     run_.policy.defaults.pv_threshold = 50;  // never skips
-    test::DitForward given = forward(how.dtype);
+    test::TransformerForward given = forward(how.dtype);
     if (how.text.defined()) {
       given.conditioning.text = how.text.to(how.dtype);
       given.conditioning.text_lengths = how.text_lengths;
     }
-    return dit->forward(given.latents, given.conditioning, given.timesteps, run_);
+    return transformer->forward(given.latents, given.conditioning, given.timesteps, run_);
   }
   static double relative_l1(const at::Tensor& output, const at::Tensor& exact) {
     return ((output.to(at::kFloat) - exact).abs().sum() / exact.abs().sum()).item<double>();
   }
-  test::DitForward forward(at::ScalarType dtype) const { return test::dit_forward(GetParam(), golden_, dtype); }
+  test::TransformerForward forward(at::ScalarType dtype) const {
+    return test::transformer_forward(GetParam(), golden_, dtype);
+  }
   at::Tensor tensor(const std::string& name) const { return golden_[GetParam().name + "/" + name]; }
 
   c10::InferenceMode inference_;
@@ -58,15 +60,15 @@ class DitParity : public ::testing::TestWithParam<test::ParityCase> {
   AttentionRun run_;
 };
 
-TEST_P(DitParity, NativeOrderMatchesDiffusers) {
+TEST_P(TransformerParity, NativeOrderMatchesDiffusers) {
   EXPECT_TRUE(close_to(run({}), tensor("output"), 1e-5));
 }
 
-TEST_P(DitParity, HilbertOrderMatchesDiffusers) {
+TEST_P(TransformerParity, HilbertOrderMatchesDiffusers) {
   EXPECT_TRUE(close_to(run({.order = hilbert::TokenOrder::hilbert}), tensor("output"), 1e-5));
 }
 
-TEST_P(DitParity, EveryTokenOrderGivesTheSameOutput) {
+TEST_P(TransformerParity, EveryTokenOrderGivesTheSameOutput) {
   const at::Tensor native = run({});
   for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton,
                            hilbert::TokenOrder::random}) {
@@ -74,7 +76,7 @@ TEST_P(DitParity, EveryTokenOrderGivesTheSameOutput) {
   }
 }
 
-TEST_P(DitParity, SparseAttentionThatKeepsEveryBlockMatchesDiffusers) {
+TEST_P(TransformerParity, SparseAttentionThatKeepsEveryBlockMatchesDiffusers) {
   EXPECT_TRUE(
       close_to(run({.order = hilbert::TokenOrder::hilbert, .mode = attention::Mode::sparse}), tensor("output"), 1e-5));
   EXPECT_GT(run_.statistics.total_blocks, 0);
@@ -82,7 +84,7 @@ TEST_P(DitParity, SparseAttentionThatKeepsEveryBlockMatchesDiffusers) {
 }
 
 // Bound: twice what diffusers' own bf16 loses against its fp32 on these models (1e-2 of the scale at most).
-TEST_P(DitParity, Bfloat16MatchesDiffusers) {
+TEST_P(TransformerParity, Bfloat16MatchesDiffusers) {
   const at::Tensor output = run({.dtype = at::kBFloat16});
   EXPECT_EQ(output.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(close_to(output, tensor("bf16_output"), 2e-2));
@@ -92,7 +94,7 @@ TEST_P(DitParity, Bfloat16MatchesDiffusers) {
 // Rounding to three bits of mantissa costs a product 3 to 4%; the residual stream keeps a forward below that: 1.2 to
 // 2.3% here, two to four times what bf16 costs; up to 3.0% where updates are normalised. Some small models are too
 // narrow for 8 bits: they stay as they are.
-TEST_P(DitParity, EightBitWeightsErrByLittle) {
+TEST_P(TransformerParity, EightBitWeightsErrByLittle) {
   const at::Tensor exact = tensor("output");
   const double fp8 = relative_l1(run({.fp8 = true}), exact);
   const double bf16 = relative_l1(run({.dtype = at::kBFloat16}), exact);
@@ -106,18 +108,18 @@ TEST_P(DitParity, EightBitWeightsErrByLittle) {
 // A weight or an input that is not in 8 bits costs 7e-3 and more (case wide), a sum's last bit that tips an activation
 // to the next 8-bit number 2e-4, the golden's fp16 2e-4. How many sums tip depends on the CPU's vectors: on Intel's
 // with AVX-512 the most is 1.08e-3 (case scales).
-TEST_P(DitParity, EightBitWeightsMatchTheSameInTorch) {
+TEST_P(TransformerParity, EightBitWeightsMatchTheSameInTorch) {
   EXPECT_LT(relative_l1(run({.fp8 = true}), tensor("fp8_output")), 2e-3);
   const uint64_t whole = load(at::kFloat)->weight_bytes(),
                  reduced = load({at::kFloat, /*in_fp8=*/true})->weight_bytes();
   EXPECT_EQ(whole - reduced, GetParam().content["fp8_saves"].get<uint64_t>());
 }
 
-TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
-  const auto dit = load(at::kFloat);
+TEST_P(TransformerParity, CountsStatisticsOfEveryLayerAndForward) {
+  const auto transformer = load(at::kFloat);
   run_.mode = attention::Mode::sparse;
-  const test::DitForward given = forward(at::kFloat);
-  for (int step = 0; step < 2; ++step) dit->forward(given.latents, given.conditioning, given.timesteps, run_);
+  const test::TransformerForward given = forward(at::kFloat);
+  for (int step = 0; step < 2; ++step) transformer->forward(given.latents, given.conditioning, given.timesteps, run_);
   const auto layers = GetParam().content["config"]["num_layers"].get<size_t>();
   ASSERT_EQ(run_.per_layer.size(), layers);
   attention::Statistics sum;
@@ -132,7 +134,7 @@ TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
 }
 
 // Two keys stand for padding where it is known.
-using CrossAttentionParity = DitParity;
+using CrossAttentionParity = TransformerParity;
 
 TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
   const at::Tensor text = at::constant_pad_nd(tensor("text"), {0, 0, 0, 12});
@@ -142,7 +144,7 @@ TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
 }
 
 // Where cases tell lengths themselves, nobody sees what follows.
-using MaskedTextParity = DitParity;
+using MaskedTextParity = TransformerParity;
 
 TEST_P(MaskedTextParity, PaddingIsNotSeen) {
   const auto lengths = GetParam().content.at("text_lengths").get<std::vector<int64_t>>();
@@ -152,27 +154,28 @@ TEST_P(MaskedTextParity, PaddingIsNotSeen) {
 }
 
 // Of images' tokens a layer's keys and values are made once for all steps and passes, by whichever of them is first.
-using ImageTokensParity = DitParity;
+using ImageTokensParity = TransformerParity;
 
 TEST_P(ImageTokensParity, KeysAreMadeOnceForAllForwards) {
-  const auto dit = load(at::kFloat);
-  test::DitForward given = forward(at::kFloat);
+  const auto transformer = load(at::kFloat);
+  test::TransformerForward given = forward(at::kFloat);
   given.conditioning.keys = std::make_shared<ContextKeys>();
   const Conditioning first = given.conditioning.pass(0);
-  dit->forward(given.latents.narrow(0, 0, 1), first, given.timesteps.narrow(0, 0, 1), run_);
+  transformer->forward(given.latents.narrow(0, 0, 1), first, given.timesteps.narrow(0, 0, 1), run_);
   EXPECT_TRUE(given.conditioning.keys->complete(run_.per_layer.size()));
   given.conditioning.context = at::zeros_like(given.conditioning.context);  // which nobody reads any more
-  EXPECT_TRUE(close_to(dit->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-5));
+  EXPECT_TRUE(
+      close_to(transformer->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-5));
   given.conditioning.keys = nullptr;
   EXPECT_FALSE(
-      close_to(dit->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-2));
+      close_to(transformer->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-2));
 }
 
 TEST_P(ImageTokensParity, AreNeededAndOfTheConfigsSize) {
-  const auto dit = load(at::kFloat);
-  test::DitForward given = forward(at::kFloat);
+  const auto transformer = load(at::kFloat);
+  test::TransformerForward given = forward(at::kFloat);
   const at::Tensor tokens = std::exchange(given.conditioning.context, {});
-  const auto run = [&] { dit->forward(given.latents, given.conditioning, given.timesteps, run_); };
+  const auto run = [&] { transformer->forward(given.latents, given.conditioning, given.timesteps, run_); };
   EXPECT_TRUE(
       test::throws_error(run, {"golden/config.json is of a model that attends to the tokens of an image encoder"}));
   given.conditioning.context = tokens.narrow(2, 1, tokens.size(2) - 1);
@@ -202,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CrossAttentionParity, ::testing::ValuesIn(cro
 INSTANTIATE_TEST_SUITE_P(Families, MaskedTextParity, ::testing::ValuesIn(cross_attention_cases(/*masked=*/true)),
                          test::case_name);
 
-INSTANTIATE_TEST_SUITE_P(Families, DitParity, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),
+INSTANTIATE_TEST_SUITE_P(Families, TransformerParity, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),
                          test::case_name);
 
 }  // namespace

@@ -16,9 +16,10 @@
 
 namespace sparsereel::test {
 
-class ToyDit final : public models::Transformer {
+class ToyTransformer final : public models::Transformer {
  public:
-  explicit ToyDit(const ToyConfig& config = {}) : config_(config), blocks_(static_cast<size_t>(config.layers)) {}
+  explicit ToyTransformer(const ToyConfig& config = {})
+      : config_(config), blocks_(static_cast<size_t>(config.layers)) {}
 
   size_t layers() const override { return blocks_.size(); }
   void weights(const models::Visit& visit) override {

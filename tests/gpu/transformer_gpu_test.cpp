@@ -15,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-class DitOnGpu : public ::testing::Test {
+class TransformerOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string reason;
@@ -23,12 +23,13 @@ class DitOnGpu : public ::testing::Test {
   }
 
   static at::Tensor run(const test::ParityCase& one, at::ScalarType dtype, hilbert::TokenOrder order) {
-    const auto dit = load_transformer(test::dit_component(one), at::kCUDA, dtype);
+    const auto transformer = load_transformer(test::transformer_component(one), at::kCUDA, dtype);
     AttentionRun how;
     how.token_order = order;
     const test::Golden golden(one.family->folder + "dit_golden");
-    const test::DitForward given = test::dit_forward(one, golden, at::TensorOptions().device(at::kCUDA).dtype(dtype));
-    return dit->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kFloat);
+    const test::TransformerForward given =
+        test::transformer_forward(one, golden, at::TensorOptions().device(at::kCUDA).dtype(dtype));
+    return transformer->forward(given.latents, given.conditioning, given.timesteps, how).to(at::kCPU, at::kFloat);
   }
 
   static at::Tensor tensor(const test::ParityCase& one, const std::string& key) {
@@ -39,14 +40,14 @@ class DitOnGpu : public ::testing::Test {
   const std::vector<test::ParityCase> cases_ = test::parity_cases("dit_cases.json");
 };
 
-TEST_F(DitOnGpu, Fp32MatchesDiffusersInEveryTokenOrder) {
+TEST_F(TransformerOnGpu, Fp32MatchesDiffusersInEveryTokenOrder) {
   for (const test::ParityCase& one : cases_) {
     for (const auto order : {hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert})
       EXPECT_TRUE(test::close_to(run(one, at::kFloat, order), tensor(one, "output"), 1e-4)) << one.name;
   }
 }
 
-TEST_F(DitOnGpu, Bfloat16ErrsNoMoreThanThatOfDiffusers) {
+TEST_F(TransformerOnGpu, Bfloat16ErrsNoMoreThanThatOfDiffusers) {
   double ours = 0, theirs = 0;  // sums of squares, each model's in units of its output
   for (const test::ParityCase& one : cases_) {
     const at::Tensor exact = tensor(one, "output");
