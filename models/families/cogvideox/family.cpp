@@ -8,7 +8,6 @@
 #include "models/families/cogvideox/vae_config.h"
 #include "models/files/config_fields.h"
 #include "models/store/checkpoint/checkpoint.h"
-#include "models/store/checkpoint/wrapped_name.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
 
@@ -108,17 +107,8 @@ Family cogvideox_family() {
           .parts = {{"scheduler", {"CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
                     t5_part(),
                     t5_tokenizer_part(),
-                    {.role = "transformer",
-                     .classes = {"CogVideoXTransformer3DModel"},
-                     .names = {.prefixes = transformer_prefixes()},
-                     .sizes_by_config = cogvideox_sizes,
-                     .sizes_by_tensors = cogvideox_sizes,
-                     .other_model = cogvideox_other_model},
-                    {.role = "vae",
-                     .classes = {"AutoencoderKLCogVideoX"},
-                     .names = {.prefixes = {"model."}},
-                     .sizes_by_config = cogvideox_vae_sizes,
-                     .sizes_by_tensors = cogvideox_vae_sizes}},
+                    cogvideox_transformer_part(),
+                    cogvideox_vae_part()},
           .marks = {"in_channels", "ofs_embed_dim", "patch_size_t"},
           .lora = {.blocks = "transformer_blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "norm1.linear",

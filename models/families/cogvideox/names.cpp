@@ -3,6 +3,7 @@
 #include "models/families/cogvideox/family.h"
 #include "models/families/cogvideox/vae_config.h"
 #include "models/store/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/wrapped_name.h"
 
 namespace sparsereel::models {
 namespace {
@@ -10,8 +11,6 @@ namespace {
 constexpr const char *kInnerWidth = "num_attention_heads x attention_head_dim", *kPatch = "patch_embed.proj.weight";
 constexpr const char *kInputs = "in_channels", *kPatchInputs = "in_channels x patch_size_t x patch_size^2",
                      *kOfs = "ofs_embed_dim", *kOfsWeight = "ofs_embedding.linear_1.weight";
-
-}  // namespace
 
 Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
   const CogVideoXConfig config = parse_cogvideox_config(json, file);
@@ -61,6 +60,25 @@ Sizes cogvideox_vae_sizes(const TensorTable& tensors) {
   sizes.add("block_out_channels", "decoder.conv_in.conv.weight", 0, 5);
   sizes.add("out_channels", "decoder.conv_out.conv.weight", 0, 5);
   return sizes.found();
+}
+
+}  // namespace
+
+Part cogvideox_transformer_part() {
+  return {.role = "transformer",
+          .classes = {"CogVideoXTransformer3DModel"},
+          .names = {.prefixes = transformer_prefixes()},
+          .sizes_by_config = cogvideox_sizes,
+          .sizes_by_tensors = cogvideox_sizes,
+          .other_model = cogvideox_other_model};
+}
+
+Part cogvideox_vae_part() {
+  return {.role = "vae",
+          .classes = {"AutoencoderKLCogVideoX"},
+          .names = {.prefixes = {"model."}},
+          .sizes_by_config = cogvideox_vae_sizes,
+          .sizes_by_tensors = cogvideox_vae_sizes};
 }
 
 }  // namespace sparsereel::models

@@ -78,8 +78,6 @@ NameMap decoder_names(const std::string& prefix) {
   return pairs;
 }
 
-}  // namespace
-
 StoredNames mochi_transformer_names() {
   Pairs pairs = block_names();
   const Pairs ends = {{"patch_embed.proj", "x_embedder.proj"},
@@ -93,10 +91,6 @@ StoredNames mochi_transformer_names() {
   return {.others = {NameMap(pairs).with_moved_rows(moved_rows())},
           .prefixes = transformer_prefixes(),
           .of_last_block = {{last, last + "_1"}}};
-}
-
-StoredNames mochi_vae_names() {
-  return {.others = {decoder_names("decoder."), decoder_names("")}, .prefixes = {"model."}};
 }
 
 Sizes mochi_sizes(const nlohmann::json& json, const std::string& file) {
@@ -134,6 +128,28 @@ Sizes mochi_vae_sizes(const TensorTable& tensors) {
   sizes.add("latent_channels", "decoder.conv_in.weight", 1, 5);
   sizes.add("decoder_block_out_channels", "decoder.conv_in.weight", 0, 5);
   return sizes.found().size() == 3 ? sizes.found() : Sizes{};  // other families' have one or the other
+}
+
+}  // namespace
+
+Part mochi_transformer_part() {
+  return {.role = "transformer",
+          .classes = {"MochiTransformer3DModel"},
+          .names = mochi_transformer_names(),
+          .sizes_by_config = mochi_sizes,
+          .sizes_by_tensors = mochi_sizes,
+          .published =
+              "mochi_preview_bf16.safetensors, mochi_preview_fp8_scaled.safetensors or the authors' "
+              "dit.safetensors"};
+}
+
+Part mochi_vae_part() {
+  return {.role = "vae",
+          .classes = {"AutoencoderKLMochi"},
+          .names = {.others = {decoder_names("decoder."), decoder_names("")}, .prefixes = {"model."}},
+          .sizes_by_config = mochi_vae_sizes,
+          .sizes_by_tensors = mochi_vae_sizes,
+          .published = "mochi_vae.safetensors or the authors' decoder.safetensors"};
 }
 
 }  // namespace sparsereel::models

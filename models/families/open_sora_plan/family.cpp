@@ -8,7 +8,6 @@
 #include "models/files/config_fields.h"
 #include "models/samplers/euler_ancestral_config.h"
 #include "models/store/checkpoint/checkpoint.h"
-#include "models/store/checkpoint/wrapped_name.h"
 #include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/t5_names.h"
 
@@ -67,16 +66,8 @@ Family open_sora_plan_family() {
           .parts = {{"scheduler", {"EulerAncestralDiscreteScheduler"}},
                     mt5_part(),
                     mt5_tokenizer_part(),
-                    {.role = "transformer",
-                     .classes = {"OpenSoraT2V"},
-                     .names = {.prefixes = transformer_prefixes()},
-                     .sizes_by_config = open_sora_plan_sizes,
-                     .sizes_by_tensors = open_sora_plan_sizes},
-                    {.role = "vae",
-                     .classes = {"CausalVAEModel"},
-                     .names = {.prefixes = {"model."}},
-                     .sizes_by_config = open_sora_plan_vae_sizes,
-                     .sizes_by_tensors = open_sora_plan_vae_sizes}},
+                    open_sora_plan_transformer_part(),
+                    open_sora_plan_vae_part()},
           .prompt = {.encodes_padding = false, .lowered = true, .before = kBeforePrompt, .after = kBehindPrompt},
           .lora = {.blocks = "transformer_blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k",

@@ -3,13 +3,12 @@
 #include "models/families/open_sora_plan/family.h"
 #include "models/families/open_sora_plan/vae_config.h"
 #include "models/store/checkpoint/tensor_sizes.h"
+#include "models/store/checkpoint/wrapped_name.h"
 
 namespace sparsereel::models {
 namespace {
 
 constexpr const char *kInner = "num_attention_heads x attention_head_dim", *kWidest = "hidden_size x hidden_size_mult";
-
-}  // namespace
 
 Sizes open_sora_plan_sizes(const nlohmann::json& json, const std::string& file) {
   const OpenSoraPlanConfig config = parse_open_sora_plan_config(json, file);
@@ -39,6 +38,24 @@ Sizes open_sora_plan_vae_sizes(const TensorTable& tensors) {
   if (sizes.found().empty()) return {};
   sizes.add("z_channels", "decoder.conv_in.conv.weight", 1, 5);
   return sizes.found();
+}
+
+}  // namespace
+
+Part open_sora_plan_transformer_part() {
+  return {.role = "transformer",
+          .classes = {"OpenSoraT2V"},
+          .names = {.prefixes = transformer_prefixes()},
+          .sizes_by_config = open_sora_plan_sizes,
+          .sizes_by_tensors = open_sora_plan_sizes};
+}
+
+Part open_sora_plan_vae_part() {
+  return {.role = "vae",
+          .classes = {"CausalVAEModel"},
+          .names = {.prefixes = {"model."}},
+          .sizes_by_config = open_sora_plan_vae_sizes,
+          .sizes_by_tensors = open_sora_plan_vae_sizes};
 }
 
 }  // namespace sparsereel::models

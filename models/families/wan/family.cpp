@@ -165,30 +165,17 @@ ModelSpec describe_wan(const Checkpoint& checkpoint) {
 }  // namespace
 
 Family wan_family() {
-  const auto transformer = [](const char* role, bool optional) {
-    return Part{.role = role,
-                .classes = {"WanTransformer3DModel"},
-                .optional = optional,
-                .names = wan_transformer_names(),
-                .sizes_by_config = wan_sizes,
-                .sizes_by_tensors = wan_sizes,
-                .other_model = wan_other_model};
-  };
   return {.pipeline_class = "WanPipeline",
           .name = "Wan",
           .other_classes = {"WanImageToVideoPipeline"},
           .parts = {{"scheduler", {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}},
                     umt5_part(),
                     umt5_tokenizer_part(),
-                    transformer("transformer", /*optional=*/false),
-                    transformer(kSecond, /*optional=*/true),
+                    wan_transformer_part(),
+                    wan_transformer_part(kSecond, /*optional=*/true),
                     clip_vision_part(),
                     clip_processor_part(),
-                    {.role = "vae",
-                     .classes = {"AutoencoderKLWan"},
-                     .names = wan_vae_names(),
-                     .sizes_by_config = wan_vae_sizes,
-                     .sizes_by_tensors = wan_vae_sizes}},
+                    wan_vae_part()},
           .settings = {"boundary_ratio", "expand_timesteps"},
           .marks = {"boundary_ratio", "in_channels", "image_dim", "pos_embed_seq_len"},
           .prompt = {.cleaned = true, .encodes_padding = false},

@@ -2,28 +2,14 @@
 // No torch.
 #pragma once
 
-#include <filesystem>
-#include <string>
-
 #include "models/store/checkpoint/family.h"
 
 namespace sparsereel::models {
 
 Family wan_family();
 
-/// Part::names of a transformer.
-StoredNames wan_transformer_names();
-
-/// Part::sizes_by_config and sizes_by_tensors of a transformer.
-Sizes wan_sizes(const nlohmann::json& json, const std::string& file);
-Sizes wan_sizes(const TensorTable& tensors);
-
-/// Part::other_model.
-std::string wan_other_model(const TensorTable& tensors);
-
+Part wan_transformer_part(const char* role = "transformer", bool optional = false);
 /// Of the VAE, that of 2.1 and that of 2.2's small model.
-StoredNames wan_vae_names();
-Sizes wan_vae_sizes(const nlohmann::json& json, const std::string& file);
-Sizes wan_vae_sizes(const TensorTable& tensors);
+Part wan_vae_part();
 
 }  // namespace sparsereel::models

@@ -10,8 +10,6 @@ namespace {
 
 constexpr const char* kWidth = "num_attention_heads x attention_head_dim";
 
-}  // namespace
-
 Sizes wan_sizes(const nlohmann::json& json, const std::string& file) {
   const WanConfig config = parse_wan_config(json, file);
   return {{"num_layers", config.num_layers},
@@ -84,6 +82,18 @@ StoredNames wan_transformer_names() {
       {"scale_shift_table", "head.modulation"}};
   pairs.insert(pairs.end(), others.begin(), others.end());
   return {.others = {pairs}, .prefixes = transformer_prefixes(), .no_weights = {"freqs"}};
+}
+
+}  // namespace
+
+Part wan_transformer_part(const char* role, bool optional) {
+  return {.role = role,
+          .classes = {"WanTransformer3DModel"},
+          .optional = optional,
+          .names = wan_transformer_names(),
+          .sizes_by_config = wan_sizes,
+          .sizes_by_tensors = wan_sizes,
+          .other_model = wan_other_model};
 }
 
 }  // namespace sparsereel::models

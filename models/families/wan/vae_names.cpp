@@ -66,12 +66,6 @@ NameMap names_of_2_2() {
   return pairs;
 }
 
-}  // namespace
-
-StoredNames wan_vae_names() {
-  return {.others = {names_of_2_1(), names_of_2_2()}, .prefixes = {"model."}};
-}
-
 Sizes wan_vae_sizes(const nlohmann::json& json, const std::string& file) {
   const WanVaeConfig config = parse_wan_vae_config(json, file);
   return {{"z_dim", config.z_dim},
@@ -86,6 +80,16 @@ Sizes wan_vae_sizes(const TensorTable& tensors) {
   sizes.add(kDecoderWidth, "decoder.conv_in.weight", 0, 5);
   sizes.add("out_channels", "decoder.conv_out.weight", 0, 5);
   return sizes.found();
+}
+
+}  // namespace
+
+Part wan_vae_part() {
+  return {.role = "vae",
+          .classes = {"AutoencoderKLWan"},
+          .names = {.others = {names_of_2_1(), names_of_2_2()}, .prefixes = {"model."}},
+          .sizes_by_config = wan_vae_sizes,
+          .sizes_by_tensors = wan_vae_sizes};
 }
 
 }  // namespace sparsereel::models

@@ -52,7 +52,7 @@ TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
       {"blocks.0.scale_shift_table", "blocks.0.modulation"},
       {"proj_out.weight", "head.head.weight"},
       {"scale_shift_table", "head.modulation"}};
-  const NameMap map = wan_transformer_names().others.front();
+  const NameMap map = wan_transformer_part().names.others.front();
   for (const auto& [diffusers, original] : names) {
     EXPECT_EQ(map.second(diffusers), original);
     EXPECT_EQ(map.first(original), diffusers);
@@ -62,7 +62,7 @@ TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
 
 TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
-  const NameMap map = wan_transformer_names().others.front();
+  const NameMap map = wan_transformer_part().names.others.front();
   const nlohmann::json models = nlohmann::json::parse(file);
   ASSERT_FALSE(models.empty());
   for (const auto& [model, content] : models.items())
@@ -77,7 +77,7 @@ TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
 TEST(NameMap, OfWansVaesAreThoseOfDiffusersConverter) {
   std::ifstream list(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
   const nlohmann::json published = nlohmann::json::parse(list);
-  const std::vector<NameMap> maps = wan_vae_names().others;
+  const std::vector<NameMap> maps = wan_vae_part().names.others;
   const std::pair<const char*, const char*> older[] = {
       {"quant_conv.weight", "conv1.weight"},
       {"post_quant_conv.bias", "conv2.bias"},
@@ -146,7 +146,7 @@ TEST(NameMap, OfMochisTransformerIsThatOfDiffusersConverter) {
       {"transformer_blocks.3.ff.net.2.weight", "blocks.3.mlp_x.w2.weight"},
       {"transformer_blocks.3.ff_context.net.2.weight", "blocks.3.mlp_y.w2.weight"},
       {"proj_out.weight", "final_layer.linear.weight"}};
-  const NameMap map = mochi_transformer_names().others.front();
+  const NameMap map = mochi_transformer_part().names.others.front();
   for (const auto& [diffusers, original] : names) {
     EXPECT_EQ(map.second(diffusers), original);
     EXPECT_EQ(map.first(original), diffusers);
@@ -167,7 +167,7 @@ TEST(NameMap, OfMochisModelKnowsEveryPublishedName) {
     std::ifstream file(std::string(SPARSEREEL_TEST_DATA "/mochi/") + list);
     return nlohmann::json::parse(file)["1 preview"];
   };
-  const NameMap transformer = mochi_transformer_names().others.front();
+  const NameMap transformer = mochi_transformer_part().names.others.front();
   const nlohmann::json lists = published("dit_names.json");
   nlohmann::json all = lists["rest"];
   for (const auto& [name, shape] : lists["block"].items()) all["transformer_blocks.7." + name] = shape;
@@ -179,16 +179,16 @@ TEST(NameMap, OfMochisModelKnowsEveryPublishedName) {
                 name.find("norm1_context.linear_1") != std::string::npos)
         << name;
   }
-  for (const NameMap& map : mochi_vae_names().others) {
+  for (const NameMap& map : mochi_vae_part().names.others) {
     const nlohmann::json vae = published("vae_names.json");
     for (const auto& [name, shape] : vae["rest"].items()) {
       EXPECT_EQ(map.second(name) != name, name.starts_with("decoder.")) << name;
       EXPECT_EQ(map.first(map.second(name)), name);
     }
   }
-  EXPECT_EQ(mochi_vae_names().others[1].second("decoder.block_in.resnets.2.conv2.conv.bias"),
+  EXPECT_EQ(mochi_vae_part().names.others[1].second("decoder.block_in.resnets.2.conv2.conv.bias"),
             "blocks.0.3.stack.5.bias");
-  EXPECT_EQ(mochi_vae_names().others[0].second("decoder.block_out.resnets.1.norm1.norm_layer.weight"),
+  EXPECT_EQ(mochi_vae_part().names.others[0].second("decoder.block_out.resnets.1.norm1.norm_layer.weight"),
             "decoder.blocks.4.1.stack.0.weight");
 }
 

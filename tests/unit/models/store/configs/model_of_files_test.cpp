@@ -72,7 +72,7 @@ class PublishedFiles : public ::testing::Test {
   }
   /// All but the transformers.
   void write_rest(const std::string& vae, size_t map) const {
-    write("vae/vae.safetensors", published("wan/vae_names.json")[vae]["rest"], authors(wan_vae_names(), "", map));
+    write("vae/vae.safetensors", published("wan/vae_names.json")[vae]["rest"], authors(wan_vae_part().names, "", map));
     write("text_encoders/umt5.safetensors", published("umt5_names.json")["tensors"]);
     test::write_text(folder_ / "text_encoders" / "spiece.model", "");
   }
@@ -91,7 +91,7 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
     SCOPED_TRACE(file);
     EXPECT_EQ(models_of_file(kConfigFolder, file), configs);
   };
-  const StoredNames names = wan_transformer_names();
+  const StoredNames names = wan_transformer_part().names;
   for (const auto& spelled : {Spelling(as_diffusers), authors(names), authors(names, "net.")}) {
     is(write_wan("a", "2.1 1.3b", spelled), of("transformer", {"wan-2.1-1.3b"}));
     is(write_wan("a", "2.1 14b", spelled), of("transformer", {"wan-2.1-14b", "wan-2.2-a14b"}));
@@ -105,8 +105,8 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
   const json vaes = published("wan/vae_names.json"), cogvideox = published("dit_names.json");
   const std::vector<std::string> older = {"wan-2.1-1.3b",    "wan-2.1-14b",  "wan-2.1-flf2v-14b-720p",
                                           "wan-2.1-i2v-14b", "wan-2.2-a14b", "wan-2.2-i2v-a14b"};
-  is(write("a", vaes["2.1"]["rest"], authors(wan_vae_names())), of("vae", older));
-  is(write("a", vaes["2.2 5b"]["rest"], authors(wan_vae_names(), "vae.", 1)), of("vae", {"wan-2.2-5b"}));
+  is(write("a", vaes["2.1"]["rest"], authors(wan_vae_part().names)), of("vae", older));
+  is(write("a", vaes["2.2 5b"]["rest"], authors(wan_vae_part().names, "vae.", 1)), of("vae", {"wan-2.2-5b"}));
   const std::pair<const char*, const char*> transformers[] = {
       {"2b", "cogvideox-2b"}, {"5b", "cogvideox-5b"}, {"1.5-5b", "cogvideox-1.5-5b"}};
   for (const auto& [model, config] : transformers)
@@ -130,7 +130,7 @@ TEST_F(PublishedFiles, AreToldByTheirTensors) {
 }
 
 TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
-  const Spelling spelled = authors(wan_transformer_names());
+  const Spelling spelled = authors(wan_transformer_part().names);
   write_rest("2.1", 0);
   const fs::path plain = write_wan("diffusion_models/wan2.1_t2v_14B_fp8_e4m3fn.safetensors", "2.1 14b", spelled);
   EXPECT_EQ(model(), "wan-2.1-14b");
@@ -160,7 +160,7 @@ TEST_F(PublishedFiles, OneLargeTransformerIsTheOlderModelAndTwoAreTheNewer) {
 }
 
 TEST_F(PublishedFiles, OfTheSmallNewerModelNeedItsOwnDecoder) {
-  const Spelling spelled = authors(wan_transformer_names(), "model.diffusion_model.");
+  const Spelling spelled = authors(wan_transformer_part().names, "model.diffusion_model.");
   write_wan("checkpoints/wan2.2_ti2v_5B.safetensors", "2.2 5b", spelled);
   write_rest("2.1", 0);
   EXPECT_TRUE(throws_error([&] { model(); }, {"wan2.2_ti2v_5B", "is the transformer of wan-2.2-5b", "vae is missing",
@@ -171,7 +171,7 @@ TEST_F(PublishedFiles, OfTheSmallNewerModelNeedItsOwnDecoder) {
 
 TEST_F(PublishedFiles, TextEncodersOfOtherModelsAreNoneOfThisOne) {
   write_rest("2.1", 0);
-  write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_names()));
+  write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_part().names));
   write("clip/t5xxl.safetensors", published("t5_names.json")["tensors"]);
   EXPECT_EQ(model(), "wan-2.1-1.3b");
   fs::remove(folder_ / "text_encoders" / "umt5.safetensors");
@@ -180,7 +180,7 @@ TEST_F(PublishedFiles, TextEncodersOfOtherModelsAreNoneOfThisOne) {
 
 TEST_F(PublishedFiles, AConfigBesideThePartsWeightsIsTheirs) {
   write_rest("2.1", 0);
-  write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_names()));
+  write_wan("wan2.1_t2v_1.3B.safetensors", "2.1 1.3b", authors(wan_transformer_part().names));
   const auto opened = [&] { return open_model(folder_.path(), {}, kConfigFolder); };
   const json known = opened().config("transformer");
   json other = known;
@@ -207,7 +207,7 @@ TEST_F(PublishedFiles, AConfigBesideThePartsWeightsIsTheirs) {
 }
 
 TEST_F(PublishedFiles, NamesOfExpertsAreWords) {
-  const Spelling spelled = authors(wan_transformer_names());
+  const Spelling spelled = authors(wan_transformer_part().names);
   write_rest("2.1", 0);
   for (const char* name :
        {"wan-highres.safetensors", "wan_lower.safetensors", "wanhigh.safetensors", "shallow.safetensors"}) {
