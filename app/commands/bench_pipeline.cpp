@@ -138,7 +138,6 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
     progress.clear();
     output.deliver(bench::run_summary(report.content) + "\n\n" + table, columns, rows, report);
     if (plan.options.heat_map.empty()) return;
-    show_last_line(report);  // whatever becomes of what is drawn
     write_heat_maps(plan.options.heat_map, heat_maps(rows));
   };
   if (bench::any_together(counts)) {

@@ -179,8 +179,6 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
                      sources_of_figures(plan, rows) + full_summary(report.content["full"], !plan.times) + "\n" +
                      markdown(bench::quality_columns(), rows, output.aligned()),
                  bench::quality_columns(), rows, report);
-  if (plan.options.plot.empty() && plan.options.pictures.empty()) return;
-  show_last_line(report);  // whatever becomes of what is drawn
   if (!plan.options.plot.empty()) {
     write_curves(plan.options.plot, curves_to_draw(plan.options.plot, rows, report));
     std::cerr << "PSNR against seconds: " << plan.options.plot << "\n";

@@ -160,6 +160,12 @@ class BenchAttention(CommandLineTest):
         self.assertEqual(shown['rows'], report['rows'])
         self.assertEqual([row['rel_l1'] for row in shown['rows']], [None] * 4)
 
+    def test_the_table_comes_before_a_report_that_cannot_be_written(self):
+        result = self.run_program('bench', 'attention', *TINY, '--report', 'r.json', **limited(100))
+        self.fail_with(result, 1, 'cannot write ', 'r.json')
+        self.assertIn('| full |', result.stdout)
+        self.assertEqual(self.names(), [])
+
     def test_several_shapes_causal_text_and_half_precision(self):
         for dtype in ('bf16', 'fp16'):
             rows = self.report('--device', 'cpu', '--shape', '1,1,100,32;2,1,65,16', '1,1,1,16', '1,4/2,80,32', '--causal', '--modes',

@@ -17,6 +17,8 @@ FIELDS = {'topk', 'cdf', 'error_bound', 'block_error', 'profile', 'dropped', 'se
           'computed_steps', 'computed_dense_steps', 'kept_share', 'psnr', 'psnr_lowest', 'ssim', 'ms_ssim', 'psnr_difference', 'psnr_difference_se', 'ssim_difference', 'ssim_difference_se',
           'ms_ssim_difference', 'ms_ssim_difference_se', 'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'denoise_seconds', 'full_step_ms', 'full_denoise_seconds',
           'speedup', 'beaten_by', 'judge', 'kernel', 'prompts'}
+TIMES = ('step_ms', 'denoise_seconds', 'full_step_ms', 'full_denoise_seconds')
+FIELDS |= {time + ending for time in TIMES for ending in ('_lower_quartile', '_upper_quartile')} | {figure + ending for figure in ('psnr', 'ssim', 'ms_ssim') for ending in ('_p5', '_sd')}
 
 
 class BenchQuality(CommandLineTest):
@@ -69,7 +71,9 @@ class BenchQuality(CommandLineTest):
         for row in report['rows']:
             self.assertEqual(set(row) - {'judge_counts'}, FIELDS)
             self.assertEqual((row['cdf'], row['error_bound'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
-            self.assertEqual(row['psnr'], row['psnr_lowest'])
+            self.assertEqual((row['psnr'], row['psnr_p5'], row['psnr_sd']), (row['psnr_lowest'], None, None))  # of one prompt
+            for time in TIMES:
+                self.assertTrue(row[time + '_lower_quartile'] <= row[time] <= row[time + '_upper_quartile'], time)
             self.assertAlmostEqual(row['speedup'], row['full_step_ms'] / row['step_ms'])
             self.assertAlmostEqual(row['denoise_seconds'], 2 * row['step_ms'] / 1000)
             self.assertEqual((row['full_step_ms'], row['full_denoise_seconds']), (report['full']['step_ms'], report['full']['denoise_seconds']))
@@ -113,6 +117,9 @@ class BenchQuality(CommandLineTest):
         self.assertLess(both['psnr'], 90)
         self.assertAlmostEqual(both['psnr'], sum(prompt['psnr'] for prompt in both['prompts']) / 2)
         self.assertEqual(both['psnr_lowest'], min(prompt['psnr'] for prompt in both['prompts']))
+        least, most = sorted(prompt['psnr'] for prompt in both['prompts'])
+        self.assertAlmostEqual(both['psnr_p5'], least + 0.05 * (most - least))
+        self.assertAlmostEqual(both['psnr_sd'], (most - least) / 2**0.5)
         (self.folder / 'dog.jsonl').write_text('{"prompt": "a dog"}\n')
         self.assertEqual(self.report(*arguments, '--seed', 43, prompts='dog.jsonl')['rows'][0]['prompts'], both['prompts'][1:])
         self.assertEqual(both['judge'], None)  # this model has none beside it
@@ -188,6 +195,7 @@ class BenchQuality(CommandLineTest):
             self.assertAlmostEqual(row['step_ms'], computed / row['computed_steps'])
             self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # of two layers
             self.assertEqual(row['full_step_ms'], times['full'])
+            self.assertTrue(row['step_ms_lower_quartile'] <= row['step_ms'] <= row['step_ms_upper_quartile'])
         self.warn_with(self.bench(*usual, '--times', 't.json', '--timed-steps', 1), '--timed-steps has no effect with --times')
         self.warn_with(self.bench(*usual, '--timed-steps', 9), '--timed-steps 9: a video has 4 steps, so all are timed')
         self.fail_with(self.bench(*usual, '--times', 'p.txt'), 2, 'p.txt')

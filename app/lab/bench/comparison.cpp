@@ -51,6 +51,18 @@ void compare(const Row& other, const std::string& figure, Row& row) {
   if (count > 1) row[figure + "_difference_se"] = std::sqrt(squares / (count - 1) / count);
 }
 
+/// denoise_seconds, or with "full_" before it those of full attention.
+std::optional<double> seconds_of(const Row& row, const std::string& key, const char* quartile) {
+  const auto bound = number_of(row, key + quartile);
+  return bound ? bound : number_of(row, key);
+}
+
+/// Beyond what noise explains: the quartiles do not overlap. `key`: the other's seconds.
+bool is_faster(const Row& other, const std::string& key, const Row& row) {
+  const auto most = seconds_of(other, key, "_upper_quartile");
+  return most && *most < *seconds_of(row, "denoise_seconds", "_lower_quartile");
+}
+
 }  // namespace
 
 std::vector<std::string> names_of(const std::vector<Combination>& rows) {
@@ -87,15 +99,15 @@ void compare_prompts(Rows& rows, size_t against) {
 
 void mark_beaten(Rows& rows) {
   for (Row& row : rows) {
-    const auto quality = number_of(row, "psnr"), seconds = number_of(row, "denoise_seconds");
-    const auto full = number_of(row, "full_denoise_seconds");
-    if (!quality || !seconds) continue;
+    const auto quality = number_of(row, "psnr");
+    if (!quality || !number_of(row, "denoise_seconds")) continue;
     const Row* best = nullptr;
     for (const Row& other : rows)
-      if (number_of(other, "psnr") > quality && number_of(other, "denoise_seconds").value_or(*seconds) < *seconds &&
+      if (number_of(other, "psnr") > quality && is_faster(other, "denoise_seconds", row) &&
           (best == nullptr || other.at("psnr") > best->at("psnr")))
         best = &other;
-    row["beaten_by"] = full && *full < *seconds ? Row("full") : best != nullptr ? best->at("name") : Row();
+    const bool by_full = is_faster(row, "full_denoise_seconds", row);
+    row["beaten_by"] = by_full ? Row("full") : best != nullptr ? best->at("name") : Row();
   }
 }
 

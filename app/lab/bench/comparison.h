@@ -21,7 +21,9 @@ size_t find_row(const std::string& terms, const std::vector<Combination>& rows, 
 void compare_prompts(Rows& rows, size_t against);
 
 /// Fills beaten_by, of named rows with psnr and denoise_seconds: the name of the row that is nearest to full attention
-/// of all that are both nearer and faster; "full" of one that is slower than full attention.
+/// of all that are both nearer and faster; "full" of one that is slower than full attention. A row is faster than
+/// another where the upper quartile of its seconds lies below the lower quartile of the other's; rows without quartiles
+/// are compared by their seconds.
 void mark_beaten(Rows& rows);
 
 }  // namespace sparsereel::app::bench

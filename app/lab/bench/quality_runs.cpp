@@ -18,6 +18,14 @@ namespace {
 
 constexpr int64_t kPictureFrames = 6;
 
+/// What rows tell of a time, by the endings of their fields.
+struct TimeFigure {
+  std::string ending;
+  double Spread::*figure;
+};
+const TimeFigure kTimeFigures[] = {
+    {"", &Spread::median}, {"_lower_quartile", &Spread::lower_quartile}, {"_upper_quartile", &Spread::upper_quartile}};
+
 at::Tensor some_frames(const at::Tensor& frames) {
   const int64_t count = std::min(kPictureFrames, frames.size(0));
   const at::Tensor index = at::linspace(0, static_cast<double>(frames.size(0) - 1), count).round().to(at::kLong);
@@ -204,12 +212,17 @@ void QualityRuns::add_times(Entry& entry) const {
   const std::vector<double>& all = entry.milliseconds;
   Row& row = entry.row;
   if (!entry.cached()) {
-    const double step = step_milliseconds(all, entry.combination.policy.dense_steps, steps);
-    row.update({{"step_ms", step}, {"denoise_seconds", step * static_cast<double>(steps) / 1000}});
+    for (const TimeFigure& each : kTimeFigures) {
+      const double step = step_milliseconds(all, entry.combination.policy.dense_steps, steps, each.figure);
+      row["step_ms" + each.ending] = step;
+      row["denoise_seconds" + each.ending] = step * static_cast<double>(steps) / 1000;
+    }
   } else if (std::ssize(all) == steps) {  // a few do not tell how many are reused
     row.update(times_of_cached(all, entry.computed));
   }
-  row.update({{"full_step_ms", full_.row["step_ms"]}, {"full_denoise_seconds", full_.row["denoise_seconds"]}});
+  for (const TimeFigure& each : kTimeFigures)
+    for (const std::string key : {"step_ms", "denoise_seconds"})
+      row["full_" + key + each.ending] = full_.row[key + each.ending];
 }
 
 void QualityRuns::time_steps() {
@@ -259,19 +272,30 @@ void QualityRuns::compare() {
 }
 
 Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<bool>& computed) {
-  const double sum = std::inner_product(milliseconds.begin(), milliseconds.end(), computed.begin(), 0.0);
-  return {{"step_ms", sum / static_cast<double>(std::ranges::count(computed, true))},
-          {"denoise_seconds", std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0) / 1000}};
+  std::vector<double> own, reused;
+  for (size_t i = 0; i < milliseconds.size(); ++i) (computed[i] ? own : reused).push_back(milliseconds[i]);
+  const auto sum = [](const std::vector<double>& times) { return std::accumulate(times.begin(), times.end(), 0.0); };
+  const double step = sum(own) / static_cast<double>(own.size()), seconds = (sum(own) + sum(reused)) / 1000;
+  Row row = {{"step_ms", step}, {"denoise_seconds", seconds}};
+  for (const auto& [ending, bound, figure] : {std::tuple("_lower_quartile", -1.0, &Spread::lower_quartile),
+                                              {"_upper_quartile", 1.0, &Spread::upper_quartile}}) {
+    const double own_ms = spread(own).*figure, reused_ms = reused.empty() ? 0 : spread(reused).*figure;
+    const double all = own_ms * static_cast<double>(own.size()) + reused_ms * static_cast<double>(reused.size());
+    row[std::string("step_ms") + ending] = bound * std::max(bound * step, bound * own_ms);  // a mean may lie outside
+    row[std::string("denoise_seconds") + ending] = bound * std::max(bound * seconds, bound * all / 1000);
+  }
+  return row;
 }
 
-double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps) {
+double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
+                         double Spread::*figure) {
   const int64_t timed = static_cast<int64_t>(milliseconds.size());
   const int64_t dense = std::clamp<int64_t>(dense_steps, 0, steps);
   const auto end_of_dense = milliseconds.begin() + std::min(dense, timed);
   const std::vector<double> first(milliseconds.begin(), end_of_dense), rest(end_of_dense, milliseconds.end());
   double sum = 0;
-  if (dense > 0) sum += static_cast<double>(dense) * spread(first).median;
-  if (dense < steps) sum += static_cast<double>(steps - dense) * spread(rest).median;
+  if (dense > 0) sum += static_cast<double>(dense) * (spread(first).*figure);
+  if (dense < steps) sum += static_cast<double>(steps - dense) * (spread(rest).*figure);
   return sum / static_cast<double>(steps);
 }
 

@@ -12,6 +12,7 @@
 #include "app/lab/bench/rows.h"
 #include "app/lab/measure/quality.h"
 #include "app/lab/measure/run_progress.h"
+#include "app/lab/measure/timing.h"
 #include "models/engine/denoising.h"
 
 namespace sparsereel::app::bench {
@@ -94,10 +95,13 @@ class QualityRuns {
 };
 
 /// Milliseconds of a step of a whole run: the median of its first `dense_steps` and that of the others, weighed by how
-/// many of `steps` each kind is. `milliseconds`: of the first steps, some of each kind that occurs.
-double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps);
+/// many of `steps` each kind is. `milliseconds`: of the first steps, some of each kind that occurs. `figure`: in place
+/// of the median.
+double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
+                         double Spread::*figure = &Spread::median);
 
-/// Of a whole run with a cache: step_ms, the mean of the steps that were computed, and denoise_seconds, of all.
+/// Of a whole run with a cache: step_ms, the mean of the steps that were computed, and denoise_seconds, of all; the
+/// quartiles of both, as if all steps of a kind took its quartile at once.
 Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<bool>& computed);
 
 }  // namespace sparsereel::app::bench

@@ -2,9 +2,11 @@
 #include "app/lab/bench/rows.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "app/lab/bench/judge.h"
 #include "app/lab/bench/sections.h"
+#include "app/lab/measure/timing.h"
 #include "hilbert/error.h"
 #include "models/engine/denoising.h"
 #include "models/request/attention_run.h"
@@ -33,6 +35,9 @@ constexpr const char* kMeans[] = {"psnr",
                                   "computed_steps",
                                   "computed_dense_steps",
                                   "kept_share"};
+constexpr const char* kTimes[] = {"step_ms", "denoise_seconds", "full_step_ms", "full_denoise_seconds"};
+constexpr const char* kQuartiles[] = {"_lower_quartile", "_upper_quartile"};
+constexpr const char* kNearness[] = {"psnr", "ssim", "ms_ssim"};
 constexpr const char* kDifferences[] = {"psnr_difference", "ssim_difference", "ms_ssim_difference"};
 
 /// A figure of the prompts that have it.
@@ -41,6 +46,17 @@ std::vector<double> figures(const Row& prompts, const char* key) {
   for (const Row& prompt : prompts)
     if (const auto figure = number_of(prompt, key)) known.push_back(*figure);
   return known;
+}
+
+/// Of a figure over the prompts, two or more: the 5th percentile, and the standard deviation.
+void add_spread(const Row& prompts, const std::string& key, Row& row) {
+  const std::vector<double> known = figures(prompts, key.c_str());
+  if (known.size() < 2) return;
+  const double mean = row[key];
+  double squares = 0;
+  for (const double figure : known) squares += (figure - mean) * (figure - mean);
+  row[key + "_p5"] = quantile(known, 0.05);
+  row[key + "_sd"] = std::sqrt(squares / static_cast<double>(known.size() - 1));
 }
 
 /// "-1.25 ± 0.08"
@@ -171,16 +187,29 @@ Columns cost_columns() {
       explained("sparsity", "sparsity", 3, kSparsity),
       means,
       {"step_ms", "ms a step", 4},
+      quartiles_column("step_ms"),
       {"denoise_seconds", "denoising, s", 4},
       {"full_step_ms", "", 4, Shown::in_csv},
       {"full_denoise_seconds", "", 4, Shown::in_csv},
       explained("speedup", "x full", 3, kSpeedup),
-      explained("beaten_by", "beaten by", 0, "the row that is nearest of those both faster and nearer than this one"),
+      explained("beaten_by", "beaten by", 0,
+                "the row that is nearest of those both nearer and faster than this one; faster: the quartiles of their "
+                "times do not overlap"),
       judge,
       {"kernel", "", 0, Shown::in_csv},
       {"name", "", 0, Shown::in_csv},
       {.name = "arithmetic", .title = "bits", .varying = true},
       {"note", "note"}};
+}
+
+/// For CSV alone: how the figures of prompts and of times spread.
+Columns spread_columns() {
+  Columns columns;
+  for (const std::string figure : kNearness)
+    for (const char* ending : {"_p5", "_sd"}) columns.push_back({figure + ending, "", 4, Shown::in_csv});
+  for (const std::string time : kTimes)
+    for (const char* ending : kQuartiles) columns.push_back({time + ending, "", 4, Shown::in_csv});
+  return columns;
 }
 
 }  // namespace
@@ -254,15 +283,21 @@ Columns quality_columns() {
                  Columns{explained("psnr", "PSNR dB", 3,
                                    "of the frames against full attention's from the same noise, mean over the prompts; "
                                    "higher is nearer"),
+                         {.name = "psnr_p5",
+                          .title = "5th percentile",
+                          .digits = 3,
+                          .shown = Shown::to_people,
+                          .meaning = "PSNR that 95% of the prompts exceed"},
                          explained("psnr_lowest", "lowest", 3, "PSNR of the prompt that came out worst")},
-                 difference_columns(), nearness_columns(), cost_columns()});
+                 difference_columns(), nearness_columns(), cost_columns(), spread_columns()});
 }
 
 Row quality_row(const Combination& combination, const std::string& name) {
   Row row = fields_of(combination);
-  for (const char* unknown : {"psnr_lowest", "step_ms", "denoise_seconds", "full_step_ms", "full_denoise_seconds",
-                              "speedup", "judge", "beaten_by"})
-    row[unknown] = nullptr;
+  for (const char* unknown : {"psnr_lowest", "speedup", "judge", "beaten_by"}) row[unknown] = nullptr;
+  for (const std::string time : kTimes)
+    for (const char* ending : {"", kQuartiles[0], kQuartiles[1]}) row[time + ending] = nullptr;
+  for (const std::string figure : kNearness) row[figure + "_p5"] = row[figure + "_sd"] = nullptr;
   for (const char* unknown : kMeans) row[unknown] = nullptr;
   for (const std::string unknown : kDifferences) row[unknown] = row[unknown + "_se"] = nullptr;
   row.update({{"name", name},
@@ -282,6 +317,7 @@ void summarise(Row& row, const std::optional<StepTimes>& times, int64_t run_step
   }
   const std::vector<double> psnr = figures(prompts, "psnr");
   if (!psnr.empty()) row["psnr_lowest"] = *std::ranges::min_element(psnr);
+  for (const char* key : kNearness) add_spread(prompts, key, row);
   if (times) times->fill(row, run_steps);
   const auto own = number_of(row, "denoise_seconds"), full = number_of(row, "full_denoise_seconds");
   if (own && full) row["speedup"] = *full / *own;

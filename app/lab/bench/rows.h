@@ -32,12 +32,14 @@ void compare_with_dense(Rows& rows);
 void split_prepass(Rows& rows);
 
 /// Of `bench quality`, a combination over all prompts beside full attention from the same noise: the fields of the
-/// combination, its name and preset; means over the prompts of psnr, ssim and ms_ssim (of the frames, psnr_lowest too),
+/// combination, its name and preset; means over the prompts of psnr, ssim and ms_ssim (of the frames, psnr_lowest too,
+/// and of two prompts or more of each the 5th percentile, psnr_p5, and the standard deviation, psnr_sd),
 /// rel_l1 (of attention's calls, against exact attention on the same inputs), predicted_error, sparsity (means not
 /// counted), mean_share (what means cost, as a share of full attention's work), computed_steps (that were not reused)
 /// and computed_dense_steps (of those, that kept every block), kept_share (of the blocks, in the others); step_ms, of a
 /// step that is computed: of steps that took turns the median, with a cache the mean; denoise_seconds, of all steps of
-/// a video; full_step_ms and full_denoise_seconds, the like of full attention, and speedup, by seconds; what
+/// a video; full_step_ms and full_denoise_seconds, the like of full attention; of each of these times the quartiles,
+/// step_ms_lower_quartile and so on; speedup, by seconds; what
 /// comparison.h says of them; judge, the share of prompts whose video it calls right, and judge_counts; kernel; note:
 /// why there is no figure, or what to know about them; prompts, one object each with the same figures.
 Columns quality_columns();

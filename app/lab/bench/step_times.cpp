@@ -18,6 +18,8 @@ bool is_reduced(const Row& row) {
   return !weights.empty() && weights != "auto";
 }
 
+constexpr const char* kMedian = "ms";
+
 /// In which a GPU multiplies.
 double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
@@ -34,6 +36,11 @@ bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by
   if (mode != attention::name(attention::Mode::sparse)) return true;
   return same("token_order") && bits_of(step) == bits_of(like) &&
          std::ranges::all_of(selection_columns(), same, &Column::name);
+}
+
+/// The median of reports that have no quartiles.
+double time_of(const StepTimes::Step& step, const std::string& figure) {
+  return number_of(step.row, figure).value_or(step.row["ms"].get<double>());
 }
 
 /// Adds the report's steps that have a time.
@@ -64,17 +71,16 @@ const StepTimes::Step* StepTimes::find_every_block(const Row& like) const {
   return quantized == nullptr ? find(like, "full") : quantized;
 }
 
-ShareTimes StepTimes::by_share(const Row& like) const {
+ShareTimes StepTimes::by_share(const Row& like, const char* figure) const {
   ShareTimes times;
-  const auto ms_of = [](const Step& step) { return step.row["ms"].get<double>(); };
   for (const Step& step : steps) {
     if (!is_alike(step.row, like, "sparse", /*by_topk=*/true)) continue;
     const auto sparsity = number_of(step.row, "sparsity");
-    times.points.push_back({sparsity ? 1 - *sparsity : *number_of(step.row, "topk"), ms_of(step)});
+    times.points.push_back({sparsity ? 1 - *sparsity : *number_of(step.row, "topk"), time_of(step, figure)});
     times.layers = step.layers;
   }
   if (times.points.empty()) return times;
-  if (const Step* all = find_every_block(like)) times.points.push_back({1, ms_of(*all)});
+  if (const Step* all = find_every_block(like)) times.points.push_back({1, time_of(*all, figure)});
   std::ranges::sort(times.points, {}, &ShareTimes::Point::share);
   return times;
 }
@@ -87,33 +93,39 @@ double ShareTimes::ms(double share) const {
   return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
 }
 
-void StepTimes::fill(Row& row, int64_t run_steps) const {
-  const auto computed = number_of(row, "computed_steps");
-  if (!computed || *computed <= 0) return;
-  const std::string mode = text_of(row, "mode");
-  const double dense = number_of(row, "computed_dense_steps").value_or(0);
+/// `figure`: "ms", or a quartile, whose ending the row's fields have, too. False where no report has such a step.
+bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) const {
+  const double dense = number_of(row, "computed_dense_steps").value_or(0), computed = *number_of(row, "computed_steps");
   ShareTimes own;
   if (number_of(row, "block_error")) {
-    own = by_share(row);
-  } else if (const Step* step = find(row, mode.c_str())) {
-    own = {.points = {{1, step->row["ms"].get<double>()}}, .layers = step->layers};
+    own = by_share(row, figure.c_str());
+  } else if (const Step* step = find(row, text_of(row, "mode").c_str())) {
+    own = {.points = {{1, time_of(*step, figure)}}, .layers = step->layers};
   }
   const Step *every_block = find_every_block(row), *full = find({{"weights", "auto"}}, "full");
-  if (own.points.empty() || (dense > 0 && every_block == nullptr)) {
+  if (own.points.empty() || (dense > 0 && every_block == nullptr)) return false;
+  const std::string ending = figure.substr(std::string(kMedian).size());
+  const auto all = static_cast<double>(run_steps);
+  const double own_ms = own.ms(number_of(row, "kept_share").value_or(1));
+  double sum = (computed - dense) * own_ms;
+  if (dense > 0) sum += dense * time_of(*every_block, figure);
+  row["step_ms" + ending] = sum / computed;
+  row["denoise_seconds" + ending] = (sum + (all - computed) * own_ms / static_cast<double>(own.layers)) / 1000;
+  if (full == nullptr) return true;
+  row["full_step_ms" + ending] = time_of(*full, figure);
+  row["full_denoise_seconds" + ending] = all * time_of(*full, figure) / 1000;
+  return true;
+}
+
+void StepTimes::fill(Row& row, int64_t run_steps) const {
+  if (number_of(row, "computed_steps").value_or(0) <= 0) return;
+  for (const std::string figure : {kMedian, "ms_lower_quartile", "ms_upper_quartile"}) {
+    const bool is_known = !steps.empty() && steps.front().row.contains(figure);
+    if (is_known ? fill(row, run_steps, figure) : figure != kMedian) continue;
     const std::string note = text_of(row, "note"), why = "--times has no such step: add it to that 'bench pipeline'";
     row["note"] = note.empty() ? why : note + "; " + why;
     return;
   }
-  const auto ms = [](const Step* step) { return step->row["ms"].get<double>(); };
-  const auto all = static_cast<double>(run_steps);
-  const double own_ms = own.ms(number_of(row, "kept_share").value_or(1));
-  double sum = (*computed - dense) * own_ms;
-  if (dense > 0) sum += dense * ms(every_block);
-  row["step_ms"] = sum / *computed;
-  row["denoise_seconds"] = (sum + (all - *computed) * own_ms / static_cast<double>(own.layers)) / 1000;
-  if (full == nullptr) return;
-  row["full_step_ms"] = ms(full);
-  row["full_denoise_seconds"] = all * ms(full) / 1000;
 }
 
 StepTimes read_step_times(const std::vector<std::string>& files) {

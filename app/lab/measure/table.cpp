@@ -85,18 +85,21 @@ Columns joined(const std::vector<Columns>& lists) {
   return all;
 }
 
-Columns time_columns(const std::string& title) {
-  const auto quartiles = [](const Row& row) -> std::string {
-    if (field_of(row, "ms_min") == field_of(row, "ms_max")) return {};
-    return number_text(*number_of(row, "ms_lower_quartile"), 4) + "-" +
-           number_text(*number_of(row, "ms_upper_quartile"), 4);
+Column quartiles_column(const std::string& key) {
+  const auto text = [key](const Row& row) -> std::string {
+    const auto lower = number_of(row, key + "_lower_quartile"), upper = number_of(row, key + "_upper_quartile");
+    return lower && upper && *lower < *upper ? number_text(*lower, 4) + "-" + number_text(*upper, 4) : "";
   };
+  return {.name = "", .title = "quartiles", .shown = Shown::to_people, .text = text};
+}
+
+Columns time_columns(const std::string& title) {
   return {{"ms", title, 4},
           {"ms_lower_quartile", "", 4, Shown::in_csv},
           {"ms_upper_quartile", "", 4, Shown::in_csv},
           {"ms_min", "", 4, Shown::in_csv},
           {"ms_max", "", 4, Shown::in_csv},
-          {.name = "", .title = "quartiles", .shown = Shown::to_people, .text = quartiles}};
+          quartiles_column("ms")};
 }
 
 Row time_fields(const std::optional<Spread>& milliseconds) {
@@ -189,11 +192,11 @@ void TableOutput::deliver(std::string for_people, const Columns& columns, const 
   if (file_) {
     file_->write(text.data(), text.size());
     file_->commit();
-    report.last_line = name_ + ": " + counted(static_cast<int64_t>(rows.size()), "row");
-    return;
+    text = name_ + ": " + counted(static_cast<int64_t>(rows.size()), "row") + "\n";
   }
   text.pop_back();  // the line's end comes with the report's
   report.last_line = std::move(text);
+  show_last_line(report);
 }
 
 }  // namespace sparsereel::app

@@ -37,6 +37,8 @@ using Columns = std::vector<Column>;
 
 /// One list of several.
 Columns joined(const std::vector<Columns>& lists);
+/// The fields key + "_lower_quartile" and key + "_upper_quartile" of a row in one column for people.
+Column quartiles_column(const std::string& key);
 /// "ms" under this title, its quartiles and its extremes.
 Columns time_columns(const std::string& title);
 /// The fields of time_columns(); null where nothing was measured.
@@ -72,8 +74,8 @@ class TableOutput {
 
   /// Whether people read the table on a terminal.
   bool aligned() const;
-  /// Writes the rows to the file, or makes them the report's last line: as `for_people`, or by their columns, or all
-  /// that the report holds.
+  /// Writes the rows to the file, or prints them unless the report is printed: as `for_people`, or by their columns, or
+  /// all that the report holds. Comes before what may fail, a full disk for the report among it.
   void deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report);
 
  private:

@@ -15,7 +15,7 @@
 namespace sparsereel::app {
 namespace {
 
-double quantile(const std::vector<double>& sorted, double share) {
+double quantile_of(const std::vector<double>& sorted, double share) {
   const double position = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(position);
   const size_t above = std::min(below + 1, sorted.size() - 1);
@@ -51,11 +51,16 @@ size_t calls_of(double turn_ms, double call_ms) {
 
 }  // namespace
 
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  return quantile_of(values, share);
+}
+
 Spread spread(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return {.median = quantile(values, 0.5),
-          .lower_quartile = quantile(values, 0.25),
-          .upper_quartile = quantile(values, 0.75),
+  return {.median = quantile_of(values, 0.5),
+          .lower_quartile = quantile_of(values, 0.25),
+          .upper_quartile = quantile_of(values, 0.75),
           .least = values.front(),
           .most = values.back()};
 }

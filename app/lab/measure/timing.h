@@ -21,7 +21,9 @@ struct Spread {
   double most = 0;
 };
 
-/// Quantiles are interpolated linearly between neighbours. At least one value is needed.
+/// The value below which this share of the others lies, interpolated linearly between neighbours; at least one value.
+double quantile(std::vector<double> values, double share);
+/// The same for each member. At least one value is needed.
 Spread spread(std::vector<double> values);
 
 /// Times calls on a device, milliseconds each. On a GPU it brackets the call with events on the current stream, so that

@@ -84,5 +84,22 @@ TEST(BeatenRows, AreFurtherFromFullAttentionAndSlowerThanAnother) {
   EXPECT_EQ(rows[6]["beaten_by"], "best") << "the nearest of those that beat it";
 }
 
+TEST(BeatenRows, AreSlowerThanTheQuartilesOfTheirTimesExplain) {
+  const auto between = [](Row row, const std::string& key, double lower, double upper) {
+    row.update({{key + "_lower_quartile", lower}, {key + "_upper_quartile", upper}});
+    return row;
+  };
+  Rows rows = {
+      between(timed("best", 48, 6), "denoise_seconds", 5.5, 6.6),
+      between(timed("overlaps", 40, 7), "denoise_seconds", 6.5, 7.5),
+      between(timed("slower", 40, 7), "denoise_seconds", 6.7, 7.3),
+      between(between(timed("like full", 60, 10.5), "denoise_seconds", 10.1, 10.9), "full_denoise_seconds", 9, 10.2)};
+  mark_beaten(rows);
+  EXPECT_TRUE(rows[0]["beaten_by"].is_null());
+  EXPECT_TRUE(rows[1]["beaten_by"].is_null());
+  EXPECT_EQ(rows[2]["beaten_by"], "best");
+  EXPECT_TRUE(rows[3]["beaten_by"].is_null());
+}
+
 }  // namespace
 }  // namespace sparsereel::app::bench

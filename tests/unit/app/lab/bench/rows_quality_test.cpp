@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "app/commands/bench.h"
 #include "app/lab/bench/quality_runs.h"
 #include "hilbert/error.h"
@@ -54,6 +56,8 @@ TEST(QualityRows, AverageTheirPrompts) {
   Row some = row(0.5, attention::Dropped::none, 50);
   EXPECT_EQ(some["psnr"], 25);
   EXPECT_EQ(some["psnr_lowest"], 20);
+  EXPECT_DOUBLE_EQ(some["psnr_p5"], 20.5);
+  EXPECT_DOUBLE_EQ(some["psnr_sd"], std::sqrt(50));
   EXPECT_EQ(some["sparsity"], 0.5);
   EXPECT_EQ(some["speedup"], 2);
   EXPECT_TRUE(some["rel_l1"].is_null());
@@ -186,12 +190,19 @@ TEST(StepMilliseconds, OfACacheAreThoseOfComputedStepsAndItsSecondsAll) {
   const Row times = times_of_cached({10, 2, 12, 3}, {true, false, true, false});
   EXPECT_DOUBLE_EQ(times["step_ms"], 11);
   EXPECT_DOUBLE_EQ(times["denoise_seconds"], 0.027);
+  EXPECT_DOUBLE_EQ(times["step_ms_lower_quartile"], 10.5);
+  EXPECT_DOUBLE_EQ(times["step_ms_upper_quartile"], 11.5);
+  EXPECT_DOUBLE_EQ(times["denoise_seconds_lower_quartile"], (2 * 10.5 + 2 * 2.25) / 1000);
+  EXPECT_DOUBLE_EQ(times["denoise_seconds_upper_quartile"], (2 * 11.5 + 2 * 2.75) / 1000);
+  const Row skewed = times_of_cached({1, 1, 1, 1, 96}, {true, true, true, true, true});
+  EXPECT_DOUBLE_EQ(skewed["step_ms_upper_quartile"], 20) << "no less than the mean";
 }
 
 TEST(StepMilliseconds, WeighDenseStepsByTheirNumber) {
   EXPECT_DOUBLE_EQ(step_milliseconds({9, 4, 5, 6, 100}, 0, 5), 6);
   EXPECT_DOUBLE_EQ(step_milliseconds({20, 22, 4, 5, 6}, 2, 10), (2 * 21 + 8 * 5) / 10.0);
   EXPECT_DOUBLE_EQ(step_milliseconds({20, 20, 20}, 7, 3), 20);
+  EXPECT_DOUBLE_EQ(step_milliseconds({20, 22, 4, 5, 6}, 2, 10, &Spread::lower_quartile), (2 * 20.5 + 8 * 4.5) / 10);
 }
 
 }  // namespace
