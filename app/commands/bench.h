@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/commands/commands.h"
-#include "app/media/plot.h"
+#include "app/lab/measure/chart.h"
 
 namespace sparsereel::app {
 
@@ -13,7 +13,10 @@ namespace sparsereel::app {
 void add_bench_attention(CLI::App& above, CommandLine& line);  // full, quantized and sparse attention side by side
 void add_bench_pipeline(CLI::App& above, CommandLine& line);   // whole videos with each of them, stage by stage
 void add_bench_quality(CLI::App& above, CommandLine& line);    // how near videos come to full attention's, how fast
-void add_bench_plot(CLI::App& above, CommandLine& line);       // draws the JSON report of a benchmark
+void add_bench_plot(CLI::App& above, CommandLine& line);       // draws JSON reports of a benchmark
+
+/// "some-model, bf16, NVIDIA H200": the caption of a report's charts.
+std::string caption_of(const nlohmann::json& report);
 
 /// What of a report is drawn as bars: the steps of `bench pipeline` (or a rival's report), or the rows of `bench
 /// attention` where none is sparse. Rows without a time are left out. Throws Error naming `file` when it holds none of

@@ -116,7 +116,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const std::vector<bench::GpuCount> counts = bench::gpu_counts(settings, options.lists);
   bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   plan.request.device = bench::first_device(counts, plan.request.device);
-  if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
+  if (!plan.options.heat_map.empty()) check_chart("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
@@ -138,7 +138,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
     progress.clear();
     output.deliver(bench::run_summary(report.content) + "\n\n" + table, columns, rows, report);
     if (plan.options.heat_map.empty()) return;
-    write_heat_maps(plan.options.heat_map, heat_maps(rows));
+    write_heat_maps(plan.options.heat_map, caption_of(report.content), heat_maps(rows));
   };
   if (bench::any_together(counts)) {
     bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far) {

@@ -32,13 +32,17 @@ PlotRow plot_row(const Json& row, bool decibels) {
   return result;
 }
 
-std::string title_of(const Json& report) {
+}  // namespace
+
+std::string caption_of(const Json& report) {
   const Json settings = report.value("settings", Json::object()), machine = report.value("machine", Json::object());
   std::string title = text_of(settings, "model");
   for (const std::string& more : {text_of(settings, "dtype"), text_of(machine, "name")})
     if (!more.empty()) title.append(title.empty() ? "" : ", ").append(more);
   return title;
 }
+
+namespace {
 
 Rows rows_of(const Json& report, const std::string& file) {
   if (!report.is_object() || !report.contains("rows") || !report["rows"].is_array())
@@ -189,7 +193,7 @@ bool is_quality_report(const Json& report, const std::string& file) {
 
 CurvesData curves_of(const Json& report, const std::string& file) {
   const Rows drawn = rows_with_seconds(report, file);
-  CurvesData data = {.title = title_of(report),
+  CurvesData data = {.title = caption_of(report),
                      .x = "seconds of denoising",
                      .y = "PSNR dB against full attention",
                      .logarithmic = false,
@@ -228,7 +232,7 @@ PlotData plot_of(const Json& report, const std::string& file) {
     decibels = decibels || number_of(row, "psnr").has_value();
   }
   if (drawn.empty()) throw bad_file(file, "holds no row with a time to draw", kDrawableReports);
-  PlotData data = {.title = title_of(report),
+  PlotData data = {.title = caption_of(report),
                    .unit = steps ? "ms a step" : "ms a call",
                    .quality = decibels ? "PSNR dB against full attention" : "relative L1 (less is better)",
                    .parts = {},
@@ -242,38 +246,75 @@ PlotData plot_of(const Json& report, const std::string& file) {
 
 namespace {
 
-void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
-  check_png("--output", output);
-  const Json content = models::read_json(file, kDrawableReports);
-  const auto tell = [&](size_t count, const char* what) {
-    report.last_line = output.string() + ": " + counted(static_cast<int64_t>(count), what);
-  };
-  const bool of_quality = is_quality_report(content, file.string());
-  if (of_quality || !rows_with_errors(content, file.string()).empty()) {
-    const CurvesData data = of_quality ? curves_of(content, file.string()) : error_curves_of(content, file.string());
-    write_curves(output, data);
-    return tell(data.curves.size(), "curve");
+enum class Drawn { bars, errors, quality };
+
+Drawn kind_of(const Json& report, const std::string& file) {
+  if (is_quality_report(report, file)) return Drawn::quality;
+  return rows_with_errors(report, file).empty() ? Drawn::bars : Drawn::errors;
+}
+
+/// Tells what is of which report, where there are several.
+template <typename Named>
+void add_source(const std::filesystem::path& file, size_t files, std::vector<Named>& all) {
+  for (Named& each : all)
+    if (files > 1) each.name = file.stem().string() + ": " + each.name;
+}
+
+void bench_plot(const std::vector<std::string>& files, const std::filesystem::path& output, RunReport& report) {
+  check_chart("--output", output);
+  std::optional<Drawn> kind;
+  std::vector<CurvesData> curves;
+  PlotData bars;
+  size_t count = 0;
+  for (const std::string& file : files) {
+    const Json content = models::read_json(file, kDrawableReports);
+    const Drawn own = kind_of(content, file);
+    if (kind.value_or(own) != own)
+      throw bad_file(file, "is a report of another command than " + files.front(), "draw each by itself");
+    kind = own;
+    if (own == Drawn::bars) {
+      PlotData more = plot_of(content, file);
+      add_source(file, files.size(), more.rows);
+      if (!bars.title.empty() && bars.title != more.title) more.title = bars.title + "; " + more.title;
+      more.rows.insert(more.rows.begin(), bars.rows.begin(), bars.rows.end());
+      if (more.parts.empty()) more.parts = bars.parts;
+      bars = std::move(more);
+      continue;
+    }
+    curves.push_back(own == Drawn::quality ? curves_of(content, file) : error_curves_of(content, file));
+    add_source(file, files.size(), curves.back().curves);
+    if (files.size() > 1)
+      curves.back().mark_name = std::filesystem::path(file).stem().string() + ": " + curves.back().mark_name;
+    count += curves.back().curves.size();
   }
-  const PlotData data = plot_of(content, file.string());
-  write_plot(output, data);
-  tell(data.rows.size(), "bar");
+  if (kind == Drawn::bars)
+    write_plot(output, bars);
+  else
+    write_curves(output, curves);
+  report.last_line =
+      output.string() + ": " +
+      (kind == Drawn::bars ? counted(std::ssize(bars.rows), "bar") : counted(static_cast<int64_t>(count), "curve"));
 }
 
 }  // namespace
 
 void add_bench_plot(CLI::App& above, CommandLine& line) {
   struct Files {
-    std::string report, output = "bench.png";
+    std::vector<std::string> reports;
+    std::string output = "bench.png";
   };
-  CLI::App* command = above.add_subcommand("plot", "draw the JSON report of a benchmark");
+  CLI::App* command = above.add_subcommand("plot", "draw JSON reports of a benchmark (needs gnuplot)");
   const auto files = std::make_shared<Files>();
-  command->add_option("REPORT", files->report, "JSON of bench pipeline, attention or quality")
+  command->add_option("REPORT", files->reports, "JSON of bench pipeline, attention or quality; several of one of them")
       ->type_name("FILE")
       ->required();
-  command->add_option("-o,--output", files->output, "PNG to write (default bench.png)")->type_name("FILE");
+  command->add_option("-o,--output", files->output, "PNG, SVG or PDF to write (default bench.png)")->type_name("FILE");
   command->callback([&line, files] {
-    check_distinct({{"the report", files->report}, {"--output", files->output}});
-    bench_plot(files->report, files->output, line.report);
+    std::vector<NamedFile> named;
+    for (const std::string& report : files->reports) named.push_back({"the report", report});
+    named.push_back({"--output", files->output});
+    check_distinct(named);
+    bench_plot(files->reports, files->output, line.report);
   });
 }
 

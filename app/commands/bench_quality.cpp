@@ -144,7 +144,7 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
 /// where these are asked for.
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
   QualityPlan plan = bench::make_quality_plan(settings, options);
-  if (!plan.options.plot.empty()) check_png("--plot", plan.options.plot);
+  if (!plan.options.plot.empty()) check_chart("--plot", plan.options.plot);
   check_pictures(plan.options.pictures);
   TableOutput output(options.table);
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
@@ -180,7 +180,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
                      markdown(bench::quality_columns(), rows, output.aligned()),
                  bench::quality_columns(), rows, report);
   if (!plan.options.plot.empty()) {
-    write_curves(plan.options.plot, curves_to_draw(plan.options.plot, rows, report));
+    write_curves(plan.options.plot, {curves_to_draw(plan.options.plot, rows, report)});
     std::cerr << "PSNR against seconds: " << plan.options.plot << "\n";
   }
   write_pictures(plan.options.pictures, runs.pictures());

@@ -177,7 +177,8 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
              "X");
   search.add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X");
   output.add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE");
-  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE");
+  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png, .svg or .pdf",
+             "FILE");
 }
 
 /// Writes the profile and fills the report. What was found so far lies beside the profile until the search is complete.
@@ -185,7 +186,7 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   TunePlan plan = tuning::make_tune_plan(settings, options);
-  if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
+  if (!plan.heat_map.empty()) check_chart("--heat-map", plan.heat_map);
   check_profile_outputs(plan);
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
@@ -230,7 +231,8 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
                      report.content["use"].get<std::string>();
   if (!plan.heat_map.empty() && found.heads) {
     if (missed.empty()) show_last_line(report);  // whatever becomes of what is drawn
-    write_heat_maps(plan.heat_map, {tuning::heat_map(profile)});
+    write_heat_maps(plan.heat_map, profile.model + ", " + text_of(report.content["machine"], "name"),
+                    {tuning::heat_map(profile)});
   }
   if (missed.empty()) return;
   report.recovery.clear();  // said here

@@ -10,7 +10,6 @@
 #include <span>
 #include <utility>
 
-#include "app/media/plot.h"
 #include "app/media/writers.h"
 #include "app/options/nearest.h"
 #include "hilbert/error.h"
@@ -224,14 +223,6 @@ std::vector<int64_t> frames_on_sheet(int64_t frames, int64_t count) {
   return shown;
 }
 
-void check_png(const std::string& option, const fs::path& path) {
-  require_media_libraries(path);
-  if (extension(path) != ".png")
-    throw Error(ErrorKind::bad_input, option + " " + path.string() + " is not a .png", "name a file that ends in .png",
-                {.file = path.string()});
-  check_writable(path);
-}
-
 void write_contact_sheet(const fs::path& path, const FramesView& frames, const std::string& caption, int64_t count) {
   std::vector<std::vector<uint8_t>> shown;
   for (const int64_t index : frames_on_sheet(frames.frames, count)) shown.push_back(rgb8(frames.values(index)));
@@ -239,7 +230,11 @@ void write_contact_sheet(const fs::path& path, const FramesView& frames, const s
 }
 
 void check_contact_sheet(const fs::path& path) {
-  check_png("--contact-sheet", path);
+  require_media_libraries(path);
+  if (extension(path) != ".png")
+    throw Error(ErrorKind::bad_input, "--contact-sheet " + path.string() + " is not a .png",
+                "name a file that ends in .png", {.file = path.string()});
+  check_writable(path);
 }
 
 bool is_recipe(const nlohmann::json& json) {

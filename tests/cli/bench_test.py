@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from support import MODEL, ROOT, CommandLineTest, limited
+from support import MODEL, PROGRAM, ROOT, CommandLineTest, limited, needs_gnuplot
 
 TINY = ['--device', 'cpu', '--shape', '1,2,320,32', '--topk', '0.5,0.3', '--warmup', 0, '--repetitions', 2]
 
@@ -84,6 +84,7 @@ class BenchAttention(CommandLineTest):
         text = json.dumps(header).encode()
         (self.folder / name).write_bytes(struct.pack('<Q', len(text)) + text + body)
 
+    @needs_gnuplot
     def test_captured_attention_in_several_orders(self):
         self.captured('a.safetensors', [1, 1])
         report = self.report('--device', 'cpu', '--captured', 'a.safetensors', '--token-order', 'hilbert,random', '--topk', '0.5', '--dropped', 'none,mean', '--select', 'mass',
@@ -268,6 +269,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual([row['stage'] for row in rows], ['load text_encoder', 'text', 'load transformer', 'step'])
         self.assertEqual(self.names(), ['a.csv'])
 
+    @needs_gnuplot
     def test_a_checkpoint_and_a_rival_and_a_plot(self):
         rows = [{'mode': 'diffusers eager', 'stage': 'step', 'ms': 12345.0}, {'mode': 'diffusers eager', 'stage': 'decode', 'ms': 9.0}]
         arguments = ['--device', 'cpu', '-m', MODEL, '--steps', 1, '--modes', 'full,sparse', '--quiet']
@@ -279,6 +281,34 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 3 bars\n')
         self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
         self.assertEqual(self.names(), ['r.json', 'r.png', 'rival.json'])
+
+    @needs_gnuplot
+    def test_a_chart_of_several_reports_in_each_format(self):
+        quality = [{'name': f'topk={topk}', 'mode': 'sparse', 'topk': topk, 'dropped': 'mean', 'select': 'error', 'step_ms': 1, 'psnr': 30 + 10 * topk, 'denoise_seconds': 2 + topk,
+                    'full_denoise_seconds': 6} for topk in (0.5, 0.3)]
+        for name, machine in (('a.json', 'NVIDIA H200'), ('b.json', 'a CPU')):
+            (self.folder / name).write_text(json.dumps({'rows': quality, 'settings': {'model': 'tiny', 'dtype': 'fp16'}, 'machine': {'name': machine}}))
+        for ending, start in (('png', b'\x89PNG'), ('svg', b'<?xml'), ('pdf', b'%PDF')):
+            self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'a.json', 'b.json', '-o', f'c.{ending}')).stdout, f'c.{ending}: 2 curves\n')
+            self.assertEqual((self.folder / f'c.{ending}').read_bytes()[:len(start)], start)
+        shown = (self.folder / 'c.svg').read_text()
+        for text in ('a: dropped mean, select error', 'b: dropped mean, select error', 'a: full', 'b: full', 'NVIDIA H200', 'a CPU', 'seconds of denoising', 'PSNR dB against full attention', 'frontier'):
+            self.assertIn(text, shown)
+        (self.folder / 'c.json').write_text(json.dumps({'rows': [{'mode': 'full', 'ms': 3}]}))
+        self.fail_with(self.run_program('bench', 'plot', 'a.json', 'c.json', '-o', 'd.png'), 2, 'c.json', 'another command than a.json')
+
+    def test_what_cannot_be_drawn_without_gnuplot_is_measured_all_the_same(self):
+        (self.folder / 'none').mkdir()
+        without = {'env': {**os.environ, 'PATH': str(self.folder / 'none')}}
+        result = self.bench(*SMALL, '--modes', 'sparse', '--no-decode', '--heat-map', 'h.png', '--report', 'r.json', **without)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn('| sparse |', result.stdout)
+        self.assertEqual(result.stderr.splitlines(), ['warning: --heat-map h.png cannot be drawn without gnuplot: install it (apt-get install gnuplot-nox)',
+                                                      'error: h.png is not drawn: gnuplot is not installed', f"  remedy: install it (apt-get install gnuplot-nox); '{PROGRAM} bench plot' draws a report without measuring again"])
+        report = json.loads((self.folder / 'r.json').read_text())
+        self.assertEqual((report['exit']['code'], len(report['rows']) > 0), (2, True))
+        result = self.run_program('bench', 'plot', 'r.json', '-o', 'h.png', **without)
+        self.assertEqual((result.returncode, self.names()), (2, ['none', 'r.json']))
 
     def test_a_plot_never_replaces_its_report(self):
         report = self.folder / 'r.json'
@@ -317,6 +347,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
         self.assertEqual(self.names(), [])
 
+    @needs_gnuplot
     def test_dropping_and_means_run_side_by_side(self):
         report = self.report(*SMALL, '--modes', 'sparse', '--topk', '0.5', '--dropped', 'none,mean', '--no-decode', '--heat-map', 'h.png')
         rows = [row for row in report['rows'] if row['stage'] == 'step']
@@ -325,6 +356,7 @@ class BenchPipeline(CommandLineTest):
         rows = [row for row in self.report(*SMALL, '--modes', 'sparse', '--error', '0.1', '--no-decode')['rows'] if row['stage'] == 'step']
         self.assertEqual([(row['dropped'], row['select'], row['error_bound']) for row in rows], [('mean', 'error', 0.1)])
 
+    @needs_gnuplot
     def test_caches_run_side_by_side_over_whole_runs(self):
         whole_runs = [option for option in SMALL if option not in ('--steps', 2)]
         arguments = [*whole_runs, '--modes', 'full,sparse', '--topk', '0.5', '--cache', '0,steps:5,forecast:100', '--repetitions', 2]

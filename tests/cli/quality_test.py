@@ -7,7 +7,7 @@ import shutil
 import signal
 import unittest
 
-from support import MODEL, ROOT, CommandLineTest, limited
+from support import MODEL, ROOT, CommandLineTest, limited, needs_gnuplot
 
 TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
@@ -43,6 +43,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(report['settings']['weights'], 'fp8')
         self.assertEqual(self.report(*SMALL, '--modes', 'full', '--no-rel-l1', '--timed-steps', 0, '--weights', 'fp8')['rows'], [full])
 
+    @needs_gnuplot
     def test_full_attention_by_other_weights_says_that_it_took_no_turns(self):
         arguments = [*SMALL, '--limit', 1, '--modes', 'full,sparse', '--no-rel-l1']
         for weights, turns in (([], True), (['--weights', 'fp8'], False)):
@@ -176,6 +177,7 @@ class BenchQuality(CommandLineTest):
         for against, word in (('sparse', '4 rows'), ('topk=0.3', 'no row')):
             self.fail_with(self.bench(*arguments, '--against', against), 2, f'--against {against} names {word}', 'quantized; sparse,dense-steps=0,topk=0.2')
 
+    @needs_gnuplot
     def test_times_of_another_model(self):
         usual = [*LARGER[:6], '--steps', 4, '--quiet', '--limit', 1, '--topk', '0.5,0.2', '--no-rel-l1']
         pipeline = ['bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--size', '64x64', '--steps', 1, '--topk', '0.5', '--no-decode', '--quiet', '--report', 't.json']
@@ -222,6 +224,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(rows[2]['sparsity'], 0)
         self.assertTrue(all(row['step_ms'] > 0 for row in rows))
 
+    @needs_gnuplot
     def test_tables_pictures_and_a_chart(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5,0.3']
         out = self.succeed(self.bench(*arguments, '-o', 'a.csv', '--plot', 'a.png', '--pictures', 'frames', '--report', 'r.json')).stdout
@@ -246,6 +249,7 @@ class BenchQuality(CommandLineTest):
         timed = ['- beaten by:'] if '| beaten by |' in table[0] else []  # a row that is slower than one nearer to full attention
         self.assertEqual([line[:line.index(':') + 1] for line in meanings[1:]], ['- PSNR dB:', '- lowest:', '- sparsity:', '- x full:', *timed])
 
+    @needs_gnuplot
     def test_the_table_comes_before_what_is_drawn(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5', '--no-rel-l1']
         for drawn in (['--plot', 'a.png'], ['--pictures', 'frames']):
@@ -254,6 +258,7 @@ class BenchQuality(CommandLineTest):
             self.assertIn('| topk |', result.stdout)
             self.assertIn('cannot write ', result.stderr)
 
+    @needs_gnuplot
     def test_a_chart_of_nothing_is_refused_before_any_video(self):
         arguments = [*SMALL, '--steps', 20, '--limit', 1, '--no-rel-l1', '--timed-steps', 2, '--json']
         cached = ['--topk', 0.5, '--cache', 'steps:10,steps:15']

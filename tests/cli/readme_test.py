@@ -17,6 +17,7 @@ BUILD = Path(PROGRAM).parent
 PAGES = sorted(str(path.relative_to(ROOT)) for folder in ('.', '.github', 'app', 'assets', 'attention', 'configs', 'tests')
                for path in (ROOT / folder).glob('*.md' if folder in ('.', '.github') else '**/*.md'))
 SCRIPTS = ('./app/quickstart', './tests/run')
+CHART = re.compile(r'--plot|bench plot|--heat-map')
 NOT_HERE = re.compile(r'needs a GPU|needs a checkpoint|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
 # Stands in for build/sparsereel: weaker than the command line, stronger than a recipe or a model's own.
 SMALL = """#!/bin/bash
@@ -75,6 +76,8 @@ class Readme(CommandLineTest):
         shown = ''
         for command in commands:
             with self.subTest(command=command):
+                if CHART.search(command) and not shutil.which('gnuplot'):
+                    self.skipTest('needs gnuplot (package gnuplot-nox)')
                 result = subprocess.run(['bash', '-c', command], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=600)
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
                 shown += result.stdout

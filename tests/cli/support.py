@@ -29,6 +29,9 @@ FAMILY = family_of(MODEL)
 PROMPT = 'a red circle moving to the right on a blue background'
 
 
+needs_gnuplot = unittest.skipUnless(shutil.which('gnuplot'), 'needs gnuplot (package gnuplot-nox)')
+
+
 def wait_until(event, process=None, seconds=60):
     """Returns what `event` returns once that is true. Ends early where the process has ended: with what `event` returns then. AssertionError: the time is over."""
     end = time.monotonic() + seconds

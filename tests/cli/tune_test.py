@@ -3,13 +3,14 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import time
 import unittest
 
-from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, wait_until
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, needs_gnuplot, wait_until
 
 # 192 x 192: 432 video tokens, of which some blocks can be left out.
 SIZE = ['--size', '192x192', '--device', 'cpu']
@@ -28,6 +29,7 @@ class Tune(CommandLineTest):
         (self.folder / 'prompts.txt').write_text(f'# two\n{PROMPT}\n\na green star\n')
         return 'prompts.txt'
 
+    @needs_gnuplot
     def test_writes_a_profile_that_generate_uses(self):
         report = self.tuned(self.prompts(), '-o', 'p.yaml', '--videos', 0, '--budget', '5m', '--l1', 0.6, '--l2', 0.7, '--heat-map', 'p.png')
         self.assertEqual(self.names(), ['p.png', 'p.yaml', 'prompts.txt'])
@@ -495,6 +497,7 @@ class Traces(CommandLineTest):
         report = json.loads(self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'a.mp4', '--json')).stdout)
         self.assertEqual(report['warnings'], ['the video is black; its latents are in a.mp4.latents.safetensors'])
 
+    @needs_gnuplot
     def test_bench_pipeline_draws_a_heat_map_and_runs_a_profile(self):
         self.succeed(self.run_program('tune', '-m', MODEL, *SIZE, '--steps', 2, '-p', PROMPT, '--videos', 0, '-o', 'p.yaml'))
         result = self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--size', '192x192', '--steps', 2,

@@ -81,7 +81,8 @@ void add_options(CLI::App& command, PipelineOptions& options) {
   add_list(what, options.lists, "cache", "as generate takes it (default 0: none)");
   add_list(what, options.lists, "gpus", "how many make a video together (default 1)");
   what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
-  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
+  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png, .svg or .pdf",
+             "FILE");
   what.add("--dry-run", options.dry_run, "expected of several GPUs, by ms a step on one,GB/s of links", "MS");
   command.get_option("--dry-run")->expected(0, 1);
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");

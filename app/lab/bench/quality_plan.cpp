@@ -192,7 +192,7 @@ void add_options(CLI::App& command, QualityOptions& options) {
       "network that reads shapes off the tiny model's videos (default: MODEL-training/judge.safetensors, as in "
       "the source tree)",
       "FILE");
-  output.add("--plot", options.plot, "draw PSNR against seconds of denoising into this .png", "FILE");
+  output.add("--plot", options.plot, "draw PSNR against seconds of denoising into this .png, .svg or .pdf", "FILE");
   output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
   add_table_options(output, options.table);
 }

@@ -236,7 +236,7 @@ std::string summary(const TunePlan& plan, const Found& found, const attention::P
 }
 
 HeatMap heat_map(const attention::Profile& profile) {
-  HeatMap map{.title = profile.model + ": sparsity of each head, dense steps and layers left aside",
+  HeatMap map{.title = "sparsity of each head, dense steps and layers left aside",
               .rows = "layer",
               .columns = "head",
               .values = {}};

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "app/lab/measure/chart.h"
 #include "app/lab/tune/session.h"
-#include "app/media/plot.h"
 #include "attention/policies/profile.h"
 
 namespace sparsereel::app::tuning {

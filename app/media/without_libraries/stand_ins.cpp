@@ -1,6 +1,5 @@
 // Stands in for what needs FFmpeg or OpenCV in a build without them: each says what such a build can do.
 #include "app/media/image_readers.h"
-#include "app/media/plot.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
 
@@ -30,18 +29,6 @@ std::unique_ptr<VideoWriter> open_png_folder(const std::filesystem::path& path, 
 
 void write_contact_sheet(const std::filesystem::path& path, const models::VideoShape&,
                          const std::vector<std::vector<uint8_t>>&, const std::string&) {
-  require_media_libraries(path);
-}
-
-void write_plot(const std::filesystem::path& path, const PlotData&) {
-  require_media_libraries(path);
-}
-
-void write_curves(const std::filesystem::path& path, const CurvesData&) {
-  require_media_libraries(path);
-}
-
-void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>&) {
   require_media_libraries(path);
 }
 

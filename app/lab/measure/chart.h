@@ -1,4 +1,4 @@
-// Charts of measurements as a PNG. No torch.
+// Charts of measurements, which gnuplot draws for a paper's column of 8 cm.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ struct PlotRow {
 };
 
 struct PlotData {
-  std::string title;
+  std::string title;               // the caption: model, dtype, machine
   std::string unit;                // of the bars: "ms a step"
   std::string quality;             // of the points' axis up: "PSNR dB against full attention"
   std::vector<std::string> parts;  // "matmul", "attention", "rest"
@@ -36,7 +36,7 @@ struct Curve {
 };
 
 struct CurvesData {
-  std::string title;
+  std::string title;         // the caption
   std::string x, y;          // what the axes show
   bool logarithmic = false;  // the axis of y, all of whose values are above 0
   std::vector<Curve> curves;
@@ -53,17 +53,18 @@ struct HeatMap {
   std::vector<std::vector<double>> values;  // [row][column]
 };
 
-/// Throws Error naming the option unless a PNG can be written there.
-void check_png(const std::string& option, const std::filesystem::path& path);
+/// Throws Error naming the option unless the file ends in .png, .svg or .pdf and can be written. Prints a warning where
+/// gnuplot is missing: it may be installed while a long run goes on.
+void check_chart(const std::string& option, const std::filesystem::path& path);
 
-/// Bars on the left, points on the right where there are any. Atomic. Throws Error naming the file (not a .png, no such
-/// folder, a build without media libraries).
+/// Bars, and below them points where there are any. Atomic. Throws Error naming the file: what check_chart() refuses, a
+/// machine without gnuplot, or what gnuplot says.
 void write_plot(const std::filesystem::path& path, const PlotData& data);
 
-/// One picture of all curves, their names below. Otherwise as write_plot().
-void write_curves(const std::filesystem::path& path, const CurvesData& data);
+/// One picture of all curves, their names below; the axes are those of the first. Otherwise as write_plot().
+void write_curves(const std::filesystem::path& path, const std::vector<CurvesData>& data);
 
-/// One below the other, with a scale. Otherwise as write_plot().
-void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>& maps);
+/// One below the other, each with a scale. Otherwise as write_plot().
+void write_heat_maps(const std::filesystem::path& path, const std::string& caption, const std::vector<HeatMap>& maps);
 
 }  // namespace sparsereel::app
