@@ -2,6 +2,7 @@
 #include "app/machine.h"
 
 #include <dlfcn.h>
+#include <sys/utsname.h>
 
 #include <array>
 #include <fstream>
@@ -14,6 +15,21 @@ std::string cpu_model() {
     if (const size_t colon = text.find(": "); text.starts_with("model name") && colon != std::string::npos)
       return text.substr(colon + 2);
   return "unknown CPU";
+}
+
+std::string operating_system() {
+  std::string name = "unknown system";
+  std::ifstream info("/etc/os-release");
+  const std::string key = "PRETTY_NAME=";
+  for (std::string text; std::getline(info, text);)
+    if (text.starts_with(key)) name = text.substr(key.size());
+  std::erase(name, '"');
+  utsname kernel{};
+  return uname(&kernel) == 0 ? name + ", " + kernel.sysname + " " + kernel.release : name;
+}
+
+std::string source_commit() {
+  return SPARSEREEL_COMMIT;
 }
 
 GpuDriver find_gpu_driver() {

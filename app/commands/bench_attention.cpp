@@ -305,7 +305,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   std::vector<std::string> warnings = run.plan.warnings;
   if (std::string slow = slow_warning(run); !slow.empty()) warnings.push_back(std::move(slow));
   report_choices(run.plan.grid, warnings, report);
-  report.content["machine"] = machine_report(run.device);
+  report_run(run.device, report);
   if (run.limit)
     report.content["machine"]["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};
   report.content["settings"] = settings_report(run);
@@ -323,8 +323,9 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return number_of(row, "ms").has_value(); }))
     throw run_failure("nothing could be measured: " + text_of(rows.front(), "note"),
                       "change the shape, the modes or the dtype");
-  output.deliver(summary(run) + "\n\n" + markdown(bench::attention_columns(), rows, output.aligned()),
-                 bench::attention_columns(), rows, report);
+  const Columns shown = bench::attention_columns();
+  output.deliver(summary(run) + "\n\n" + markdown(shown, rows, output.aligned()) + explained(shown, rows), shown, rows,
+                 report);
 }
 
 }  // namespace

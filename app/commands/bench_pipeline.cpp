@@ -85,6 +85,7 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
   const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   TableOutput output(options.table);
   const auto pipeline = models::Pipeline::open(open_model(plan.run), plan.request);
+  report_run(pipeline->device(), report);
   const models::Plan video = pipeline->resolve_anywhere(plan.request);
   const auto [step_ms, speed] = read_expectation(options.dry_run);
   VideoCost cost = bench::video_cost(pipeline->spec(), video);
@@ -98,17 +99,12 @@ void show_expected(const Settings& settings, const bench::PipelineOptions& optio
                                 {"step_ms", cost.step_ms},
                                 {"link_gigabytes_per_second", speed}};
   report.content["rows"] = rows;
-  const Columns columns = {{.name = "gpus", .title = "GPUs"},
-                           {.name = "passes", .title = "passes side by side"},
-                           {.name = "ulysses", .title = "GPUs a pass"},
-                           {.name = "most_heads", .title = "heads, at most"},
-                           {.name = "megabytes", .title = "MB sent a layer", .digits = 3},
-                           {.name = "exchange_ms", .title = "ms exchange", .digits = 3},
-                           {.name = "step_ms", .title = "ms a step", .digits = 3},
-                           {.name = "speedup", .title = "speed-up", .digits = 3}};
+  const Columns shown =
+      columns({"gpus", "passes", "ulysses", "most_heads", "megabytes", "exchange_ms", "step_ms", "speedup"});
   output.deliver("expected, not measured: " + std::to_string(std::lround(cost.tokens)) + " tokens, " +
-                     number_text(speed, 3) + " GB/s a GPU, 16 bits\n\n" + markdown(columns, rows, output.aligned()),
-                 columns, rows, report);
+                     number_text(speed, 3) + " GB/s a GPU, 16 bits\n\n" + markdown(shown, rows, output.aligned()) +
+                     explained(shown, rows),
+                 shown, rows, report);
 }
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
@@ -146,7 +142,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
       rows.insert(rows.end(), rivals.begin(), rivals.end());
       report.content["rows"] = rows;
     });
-    return deliver(markdown(bench::rank_columns(), rows, output.aligned()), bench::rank_columns());
+    const Columns of_ranks = bench::rank_columns();
+    return deliver(markdown(of_ranks, rows, output.aligned()) + explained(of_ranks, rows), of_ranks);
   }
   measure_stages(plan, *pipeline, progress, [&](Rows so_far) {
     rows = std::move(so_far);

@@ -177,7 +177,8 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   output.deliver(bench::run_summary(report.content) + ", means over " +
                      counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" +
                      sources_of_figures(plan, rows) + full_summary(report.content["full"], !plan.times) + "\n" +
-                     markdown(bench::quality_columns(), rows, output.aligned()),
+                     markdown(bench::quality_columns(), rows, output.aligned()) +
+                     explained(bench::quality_columns(), rows),
                  bench::quality_columns(), rows, report);
   if (!plan.options.plot.empty()) {
     write_curves(plan.options.plot, {curves_to_draw(plan.options.plot, rows, report)});

@@ -197,7 +197,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   settle_images(settings, pipeline->spec(), plan.request, *plan.pictures);
   const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
-  report.content["machine"] = machine_report(pipeline->device());
+  report_run(pipeline->device(), report);
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));

@@ -6,13 +6,13 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "app/lab/measure/captured.h"
 #include "attention/prologue.h"
 #include "models/engine/pipeline.h"
 #include "models/request/attention_run.h"
 #include "models/request/run.h"
 #include "models/store/checkpoint/checkpoint.h"
 #include "tests/bench/program.h"
+#include "tests/support/capture_file.h"
 #include "tests/support/heard_run.h"
 
 namespace {

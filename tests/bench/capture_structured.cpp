@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "app/lab/measure/captured.h"
 #include "tests/bench/program.h"
+#include "tests/support/capture_file.h"
 
 namespace {
 

@@ -144,7 +144,10 @@ class BenchAttention(CommandLineTest):
         lines = self.succeed(self.bench(*TINY)).stdout.splitlines()
         self.assertIn('structured data, seed 42', lines[0])
         self.assertTrue(lines[2].startswith('| B,H,N,D | mode | topk |'), lines[2])
-        self.assertEqual(len(lines), 4 + 4)
+        table, meanings = lines[2:lines.index('', 2)], lines[lines.index('', 2) + 1:]
+        self.assertEqual(len(table), 2 + 4)
+        titles = [cell.strip() for cell in table[0].strip('|').split('|')]
+        self.assertEqual([line[2:line.index(':')] for line in meanings], titles[titles.index('ms'):])
 
     def test_csv_file(self):
         out = self.succeed(self.bench(*TINY, '--modes', 'full,sparse', '-o', 'a.csv')).stdout
@@ -152,7 +155,20 @@ class BenchAttention(CommandLineTest):
         rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
         self.assertEqual([row['mode'] for row in rows], ['full', 'sparse', 'sparse'])
         self.assertEqual(rows[0]['shape'], '1,2,320,32')
+        for row in rows:
+            self.assertEqual((row['size'], row['steps'], row['seed']), ('', '', '42'))
+            self.assertGreater(len(row['machine']), 0)
         self.assertEqual(self.names(), ['a.csv'])
+
+    def test_json_tells_how_it_came_about_and_what_its_figures_mean(self):
+        report = self.report(*TINY, '--modes', 'full')
+        self.assertRegex(report['date'], r'^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$')
+        self.assertRegex(report['commit'], r'^([0-9a-f]{40,}|unknown)$')
+        self.assertIn('Linux', report['os'])
+        self.assertTrue(report['command_line'].endswith(' bench attention --json --device cpu --shape 1,2,320,32 --topk 0.5,0.3 --warmup 0 --repetitions 2 --modes full'), report['command_line'])
+        self.assertEqual((report['columns']['ms']['title'], report['columns']['ms']['unit']), ('ms', 'ms'))
+        for key, column in report['columns'].items():
+            self.assertGreater(len(column['meaning']), 0, key)
 
     def test_json_file_and_report(self):
         self.succeed(self.bench(*TINY, '--output', 'a.json', '--report', 'b.json', '--accuracy-rows', 0))
@@ -267,6 +283,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.succeed(self.bench(*SMALL, '--modes', 'full', '--no-decode', '-o', 'a.csv')).stdout, 'a.csv: 4 rows\n')
         rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
         self.assertEqual([row['stage'] for row in rows], ['load text_encoder', 'text', 'load transformer', 'step'])
+        self.assertEqual({(row['size'], row['steps'], row['seed']) for row in rows}, {('64x64x9', '2', '42')})
         self.assertEqual(self.names(), ['a.csv'])
 
     @needs_gnuplot

@@ -34,7 +34,7 @@ const Keys kHowChosen = {"dropped", "select", "cell", "arithmetic", "selection_r
 const char* kRows = "selection_rows";  // the one list that is no option of `generate`
 const Keys kRowChoices = {"64", "128", "192"};
 
-std::string joined(const Keys& words) {
+std::string comma_list(const Keys& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
   return text;
@@ -243,7 +243,7 @@ class Expansion {
     Keys modes;
     for (const Mode mode : compared_.modes) modes.emplace_back(attention::name(mode));
     const std::string why =
-        std::ranges::any_of(rows, &Combination::sparse) ? kBesideProfilesAlone : "with --modes " + joined(modes);
+        std::ranges::any_of(rows, &Combination::sparse) ? kBesideProfilesAlone : "with --modes " + comma_list(modes);
     for (std::string& option : selections_given(lists_))
       if (!untuned) grid_.warnings.push_back(option.append(" has no effect ").append(why));
     const std::string* cells = list_of(lists_, "cell");
@@ -272,7 +272,7 @@ class Expansion {
 void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help) {
   const OptionSpec* option = find_option(key);
   const std::string what = !help.empty() ? help : key == kRows ? "queries that share one selection" : option->help;
-  std::string type = joined(key == kRows ? kRowChoices : option->choices);
+  std::string type = comma_list(key == kRows ? kRowChoices : option->choices);
   if (type.empty())
     type = option->kind == ValueKind::file    ? "FILE,FILE"
            : option->kind == ValueKind::whole ? "N,N"
@@ -309,7 +309,7 @@ std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
 
 Row selection_fields(const Policy* policy, bool tuned) {
   Row row;
-  for (const Column& column : selection_columns()) row[column.name] = nullptr;
+  for (const Column& column : selection_columns()) row[column.key] = nullptr;
   if (policy == nullptr) return row;
   row["dropped"] = attention::name(policy->dropped);
   row["select"] = attention::name(policy->ranking);
@@ -322,11 +322,14 @@ Row selection_fields(const Policy* policy, bool tuned) {
   return row;
 }
 
-Columns selection_columns() {
-  Columns columns;
-  for (const auto& field : attention::kSelections) columns.push_back({field.key, field.words});
-  for (const char* how : {"dropped", "select", "cell"}) columns.push_back({how, how});
-  return columns;
+const Columns& selection_columns() {
+  static const Columns all = [] {
+    std::vector<std::string> keys;
+    for (const auto& field : attention::kSelections) keys.emplace_back(field.key);
+    keys.insert(keys.end(), {"dropped", "select", "cell"});
+    return columns(keys);
+  }();
+  return all;
 }
 
 Row fields_of(const Combination& combination) {

@@ -62,7 +62,7 @@ Row fields_of(const Combination& combination);
 /// topk, cdf, error_bound, block_error, dropped, select, cell and, if it is 16, arithmetic; all null without a policy.
 /// tuned: head by head, so that no one number says how many blocks are computed.
 Row selection_fields(const attention::Policy* policy, bool tuned = false);
-Columns selection_columns();
+const Columns& selection_columns();
 
 /// Of rows, for titles and plots: "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by error"; empty where it
 /// has no selection. value_name() is its first part: "0.5", "cdf 0.9", "error 0.05", "block error

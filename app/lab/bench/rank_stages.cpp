@@ -331,23 +331,11 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video) {
 }
 
 Columns rank_columns() {
-  return joined({Columns{{"mode", "mode"}}, selection_columns(),
-                 Columns{{"token_order", "order"}, {"cache", "cache"}, {"gpus", "GPUs"}}, time_columns("ms a step"),
-                 Columns{{"scaling", "x fewest", 3},
-                         {"exchange_ms", "exchange ms", 3},
-                         {"exchange_percent", "exchange %", 3},
-                         {"expected_ms", "expected ms", 4},
-                         {"expected_exchange_ms", "expected exchange", 3},
-                         {"speedup", "x full", 3},
-                         {"decode_seconds", "decode, s", 3},
-                         {"decode_scaling", "x fewest", 3},
-                         {"video_seconds", "video, s", 3},
-                         {"sparsity", "sparsity", 3},
-                         {"psnr", "PSNR dB", 3},
-                         {"rel_l1", "rel. L1", 3},
-                         {"peak_gib", "peak GiB", 3},
-                         {"kernel", "kernel"},
-                         {"note", "note"}}});
+  return joined({columns({"mode"}), selection_columns(), columns({"token_order", "cache", "gpus"}),
+                 time_columns("ms a step"),
+                 columns({"scaling", "exchange_ms", "exchange_percent", "expected_ms", "expected_exchange_ms",
+                          "speedup", "decode_seconds", "decode_scaling", "video_seconds", "sparsity", "psnr"}),
+                 Columns{latents_column()}, columns({"peak_gib", "kernel", "note"})});
 }
 
 Row rank_row(const Combination& combination, const GpuCount& count) {

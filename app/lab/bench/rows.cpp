@@ -35,10 +35,15 @@ constexpr const char* kMeans[] = {"psnr",
                                   "computed_steps",
                                   "computed_dense_steps",
                                   "kept_share"};
-constexpr const char* kTimes[] = {"step_ms", "denoise_seconds", "full_step_ms", "full_denoise_seconds"};
-constexpr const char* kQuartiles[] = {"_lower_quartile", "_upper_quartile"};
-constexpr const char* kNearness[] = {"psnr", "ssim", "ms_ssim"};
-constexpr const char* kDifferences[] = {"psnr_difference", "ssim_difference", "ms_ssim_difference"};
+const std::vector<std::string> kTimes = {"step_ms", "denoise_seconds", "full_step_ms", "full_denoise_seconds"};
+const std::vector<std::string> kNearness = {"psnr", "ssim", "ms_ssim"};
+
+std::vector<std::string> with_endings(const std::vector<std::string>& keys, const std::vector<std::string>& endings) {
+  std::vector<std::string> all;
+  for (const std::string& key : keys)
+    for (const std::string& ending : endings) all.push_back(key + ending);
+  return all;
+}
 
 /// A figure of the prompts that have it.
 std::vector<double> figures(const Row& prompts, const char* key) {
@@ -64,13 +69,6 @@ std::string difference_text(const Row& row) {
   const auto mean = number_of(row, "psnr_difference"), error = number_of(row, "psnr_difference_se");
   if (!mean) return {};
   return number_text(*mean, 3) + (error ? " ± " + number_text(*error, 2) : "");
-}
-
-Columns difference_columns() {
-  Columns all = {{.name = "", .title = "paired, dB", .shown = Shown::to_people, .text = difference_text}};
-  for (const std::string name : kDifferences)
-    for (const char* of : {"", "_se"}) all.push_back({name + of, "", 4, Shown::in_csv});
-  return all;
 }
 
 std::string judged_text(const Row& row) {
@@ -140,106 +138,22 @@ void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, co
   }
 }
 
-constexpr const char* kSparsity =
-    "share of all blocks that were not computed; dense layers, dense steps and text count as computed";
-constexpr const char* kMeansCost = "work on the means that stand for blocks, as a share of full attention's work";
-constexpr const char* kSpeedup = "full attention's time over this row's: 2 is twice as fast, below 1 is slower";
-
-/// A column, and what it means.
-Column explained(const char* name, const char* title, int digits, const char* meaning) {
-  return {.name = name, .title = title, .digits = digits, .meaning = meaning};
-}
-
-/// The columns of a row's choices in `bench quality`, the selection of blocks left out.
-Columns choice_columns() {
-  return {{"profile", "profile"},
-          {.name = "mode", .title = "mode", .varying = true},
-          {.name = "selection_rows", .title = "rows", .varying = true},
-          {.name = "similarity", .title = "similarity", .varying = true},
-          {.name = "dense_steps", .title = "dense steps", .varying = true},
-          {.name = "token_order", .title = "order", .varying = true},
-          {.name = "cache", .title = "cache", .varying = true},
-          {.name = "weights", .title = "weights", .varying = true},
-          {.name = "computed_steps",
-           .title = "computed",
-           .digits = 3,
-           .varying = true,
-           .meaning = "steps that no cache replaced"},
-          {"computed_dense_steps", "", 3, Shown::in_csv}};
-}
-
-/// The columns that compare a row's videos and attention with full attention's.
-Columns nearness_columns() {
-  return {{"ssim", "SSIM", 4},
-          {"ms_ssim", "MS-SSIM", 4},
-          explained("rel_l1", "rel. L1", 3,
-                    "error of attention's calls, each against exact attention on the same inputs; lower is nearer"),
-          explained("predicted_error", "predicted", 3, "the same error as the selection of blocks predicts it")};
-}
-
-/// The columns of a row's work and time.
-Columns cost_columns() {
-  Column means = explained("mean_share", "means' cost", 2, kMeansCost);
-  means.beside = "cell";
-  Column judge = explained("judge", "judge", 3, "prompts whose video the classifier calls right");
-  judge.text = judged_text;
-  return {
-      explained("sparsity", "sparsity", 3, kSparsity),
-      means,
-      {"step_ms", "ms a step", 4},
-      quartiles_column("step_ms"),
-      {"denoise_seconds", "denoising, s", 4},
-      {"full_step_ms", "", 4, Shown::in_csv},
-      {"full_denoise_seconds", "", 4, Shown::in_csv},
-      explained("speedup", "x full", 3, kSpeedup),
-      explained("beaten_by", "beaten by", 0,
-                "the row that is nearest of those both nearer and faster than this one; faster: the quartiles of their "
-                "times do not overlap"),
-      judge,
-      {"kernel", "", 0, Shown::in_csv},
-      {"name", "", 0, Shown::in_csv},
-      {.name = "arithmetic", .title = "bits", .varying = true},
-      {"note", "note"}};
-}
-
-/// For CSV alone: how the figures of prompts and of times spread.
-Columns spread_columns() {
-  Columns columns;
-  for (const std::string figure : kNearness)
-    for (const char* ending : {"_p5", "_sd"}) columns.push_back({figure + ending, "", 4, Shown::in_csv});
-  for (const std::string time : kTimes)
-    for (const char* ending : kQuartiles) columns.push_back({time + ending, "", 4, Shown::in_csv});
-  return columns;
-}
-
 }  // namespace
 
 Columns attention_columns() {
-  return joined({Columns{{"workload", "workload"},
-                         {"shape", "B,H,N,D"},
-                         {.name = "", .title = "", .shown = Shown::to_people, .text = traits},
-                         {"mode", "mode"}},
-                 selection_columns(), Columns{{"kernel", "kernel"}, {"dtype", "dtype"}}, time_columns("ms"),
-                 Columns{{"tops", "TOPS", 4},
-                         {"effective_tops", "effective", 4},
-                         {"limit_percent", "% of limit", 3},
-                         {"speedup", "x dense", 3},
-                         {"prepass_ms", "pre-pass ms", 3},
-                         {"prepass_percent", "pre-pass %", 3},
-                         {"prediction_ms", "prediction ms", 3},
-                         {"sparsity", "sparsity", 3},
-                         {"skipped_pv", "P.V skipped", 3},
-                         {"mean_share", "means", 3},
-                         {"predicted_error", "predicted", 3},
-                         {"rel_l1", "rel. L1", 3},
-                         {"cosine", "cosine", 6},
-                         {.name = "arithmetic", .title = "bits", .varying = true},
-                         {"note", "note"},
-                         {"device", "", 0, Shown::in_csv},
-                         {"causal", "", 0, Shown::in_csv},
-                         {"kv_heads", "", 0, Shown::in_csv},
-                         {"text_tokens", "", 0, Shown::in_csv},
-                         {"token_order", "", 0, Shown::in_csv}}});
+  const Column shape{.key = "",
+                     .title = "",
+                     .meaning = "what B,H,N,D does not say",
+                     .is_choice = true,
+                     .shown = Shown::to_people,
+                     .text = traits};
+  return joined(
+      {columns({"workload", "shape"}), Columns{shape}, columns({"mode"}), selection_columns(),
+       columns({"kernel", "dtype"}), time_columns("ms"),
+       columns({"tops", "effective_tops", "limit_percent", "speedup", "prepass_ms", "prepass_percent", "prediction_ms",
+                "sparsity", "skipped_pv", "mean_share", "predicted_error", "rel_l1", "cosine"}),
+       varying({"arithmetic"}), columns({"note"}),
+       in_csv({"device", "causal", "kv_heads", "text_tokens", "token_order"})});
 }
 
 Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy) {
@@ -279,27 +193,33 @@ void split_prepass(Rows& rows) {
 }
 
 Columns quality_columns() {
-  return joined({Columns{{.name = "preset", .title = "preset"}}, selection_columns(), choice_columns(),
-                 Columns{explained("psnr", "PSNR dB", 3,
-                                   "of the frames against full attention's from the same noise, mean over the prompts; "
-                                   "higher is nearer"),
-                         {.name = "psnr_p5",
-                          .title = "5th percentile",
-                          .digits = 3,
-                          .shown = Shown::to_people,
-                          .meaning = "PSNR that 95% of the prompts exceed"},
-                         explained("psnr_lowest", "lowest", 3, "PSNR of the prompt that came out worst")},
-                 difference_columns(), nearness_columns(), cost_columns(), spread_columns()});
+  Columns mode = varying({"mode"}), means = columns({"mean_share"}), judge = columns({"judge"});
+  mode[0].usual = attention::name(attention::Mode::sparse);  // a row of another is to have a name
+  means[0].beside = "cell";
+  judge[0].text = judged_text;
+  const Columns head = joined(
+      {columns({"preset"}), selection_columns(), columns({"profile"}), mode,
+       varying({"selection_rows", "similarity", "dense_steps", "token_order", "cache", "weights", "computed_steps"}),
+       in_csv({"computed_dense_steps"})});
+  const Columns nearness = joined({columns({"psnr"}), Columns{to_people("psnr_p5", {})}, columns({"psnr_lowest"}),
+                                   Columns{to_people("psnr_difference", difference_text)},
+                                   in_csv(with_endings(kNearness, {"_difference", "_difference_se"})),
+                                   columns({"ssim", "ms_ssim", "rel_l1", "predicted_error", "sparsity"}), means});
+  return joined({head, nearness, columns({"step_ms"}), Columns{quartiles_column("step_ms")},
+                 columns({"denoise_seconds"}), in_csv({"full_step_ms", "full_denoise_seconds"}),
+                 columns({"speedup", "beaten_by"}), judge, in_csv({"kernel", "name"}), varying({"arithmetic"}),
+                 columns({"note"}), in_csv(with_endings(kNearness, {"_p5", "_sd"})),
+                 in_csv(with_endings(kTimes, {"_lower_quartile", "_upper_quartile"}))});
 }
 
 Row quality_row(const Combination& combination, const std::string& name) {
   Row row = fields_of(combination);
   for (const char* unknown : {"psnr_lowest", "speedup", "judge", "beaten_by"}) row[unknown] = nullptr;
-  for (const std::string time : kTimes)
-    for (const char* ending : {"", kQuartiles[0], kQuartiles[1]}) row[time + ending] = nullptr;
-  for (const std::string figure : kNearness) row[figure + "_p5"] = row[figure + "_sd"] = nullptr;
   for (const char* unknown : kMeans) row[unknown] = nullptr;
-  for (const std::string unknown : kDifferences) row[unknown] = row[unknown + "_se"] = nullptr;
+  for (const std::string& unknown : with_endings(kTimes, {"", "_lower_quartile", "_upper_quartile"}))
+    row[unknown] = nullptr;
+  for (const std::string& unknown : with_endings(kNearness, {"_p5", "_sd", "_difference", "_difference_se"}))
+    row[unknown] = nullptr;
   row.update({{"name", name},
               {"preset", combination.preset.empty() ? Row() : Row(combination.preset)},
               {"kernel", ""},
@@ -317,7 +237,7 @@ void summarise(Row& row, const std::optional<StepTimes>& times, int64_t run_step
   }
   const std::vector<double> psnr = figures(prompts, "psnr");
   if (!psnr.empty()) row["psnr_lowest"] = *std::ranges::min_element(psnr);
-  for (const char* key : kNearness) add_spread(prompts, key, row);
+  for (const std::string& key : kNearness) add_spread(prompts, key, row);
   if (times) times->fill(row, run_steps);
   const auto own = number_of(row, "denoise_seconds"), full = number_of(row, "full_denoise_seconds");
   if (own && full) row["speedup"] = *full / *own;
@@ -330,27 +250,17 @@ void summarise(Row& row, const std::optional<StepTimes>& times, int64_t run_step
 }
 
 Columns stage_columns() {
-  return joined(
-      {Columns{{"mode", "mode"}}, selection_columns(),
-       Columns{{"token_order", "order"},
-               {"cache", "cache"},
-               {"computed_steps", "computed"},
-               {"stage", "", 0, Shown::in_csv}},
-       time_columns("ms a step"),
-       Columns{{"matmul_ms", "matmul", 3},
-               {"attention_ms", "attention", 3},
-               {"rest_ms", "rest", 3},
-               explained("speedup", "x full", 3, kSpeedup),
-               {"video_seconds", "video, s", 3},
-               explained("sparsity", "sparsity", 3, kSparsity),
-               explained("mean_share", "means", 3, kMeansCost),
-               {"psnr", "PSNR dB", 3},
-               {"ssim", "SSIM", 4},
-               explained("rel_l1", "rel. L1", 3, "difference of the latents after these steps from full attention's"),
-               {"peak_gib", "peak GiB", 3},
-               {.name = "arithmetic", .title = "bits", .varying = true},
-               {"kernel", "kernel"},
-               {"note", "note"}}});
+  return joined({columns({"mode"}), selection_columns(), columns({"token_order", "cache", "computed_steps"}),
+                 in_csv({"stage"}), time_columns("ms a step"),
+                 columns({"matmul_ms", "attention_ms", "rest_ms", "speedup", "video_seconds", "sparsity", "mean_share",
+                          "psnr", "ssim"}),
+                 Columns{latents_column()}, columns({"peak_gib"}), varying({"arithmetic"}),
+                 columns({"kernel", "note"})});
+}
+
+Column latents_column() {
+  return titled("rel_l1", "latents L1",
+                "relative L1 of the latents after these steps against full attention's; lower is nearer");
 }
 
 Row stage_row(const std::string& stage) {
@@ -403,10 +313,11 @@ std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned) {
   Rows contenders, shared;
   for (const Row& row : rows) (is_step(row) ? contenders : shared).push_back(row);
   Columns of_contenders = stage_columns();
-  std::ranges::find(of_contenders, "video_seconds", &Column::name)->title = std::to_string(steps) + "-step video, s";
-  const Columns of_shared = joined({Columns{{"mode", ""}, {"stage", "stage"}}, time_columns("ms"),
-                                    Columns{{"peak_gib", "peak GiB", 3}, {"note", "note"}}});
-  return markdown(of_contenders, contenders, aligned) + "\n" + markdown(of_shared, shared, aligned);
+  std::ranges::find(of_contenders, "video_seconds", &Column::key)->title = std::to_string(steps) + "-step video, s";
+  const Columns of_shared =
+      joined({Columns{titled("mode", "")}, columns({"stage"}), time_columns("ms"), columns({"peak_gib", "note"})});
+  return markdown(of_contenders, contenders, aligned) + "\n" + markdown(of_shared, shared, aligned) +
+         explained(of_contenders, contenders);
 }
 
 Rows read_rival(const std::string& file, const nlohmann::json& settings) {

@@ -64,6 +64,9 @@ constexpr const char* kStepStage = "step";
 /// step_layer_sparsity [step][layer], null where a layer did not run.
 Columns stage_columns();
 
+/// The rel_l1 of whole videos, which is that of their latents.
+Column latents_column();
+
 /// A stage where nothing was measured yet.
 Row stage_row(const std::string& stage);
 /// The same of a contender's step.

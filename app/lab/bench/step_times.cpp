@@ -35,7 +35,7 @@ bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by
     return false;
   if (mode != attention::name(attention::Mode::sparse)) return true;
   return same("token_order") && bits_of(step) == bits_of(like) &&
-         std::ranges::all_of(selection_columns(), same, &Column::name);
+         std::ranges::all_of(selection_columns(), same, &Column::key);
 }
 
 /// The median of reports that have no quartiles.

@@ -108,7 +108,7 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
   for (const Combination& combination : plan.grid.combinations)
     add_cache_warning(settings, combination, pipeline.spec(), plan);
   report_choices(plan.grid, plan.warnings, report);
-  report.content["machine"] = machine_report(pipeline.device());
+  report_run(pipeline.device(), report);
   report.content["architecture"] = architecture_of(folder);
   report.content["settings"] = run_settings(plan, pipeline);
 }

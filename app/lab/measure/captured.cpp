@@ -79,29 +79,6 @@ void check_shapes(const std::filesystem::path& file, const Capture& capture) {
 
 }  // namespace
 
-void write_capture(const std::filesystem::path& file, const Capture& capture,
-                   std::map<std::string, std::string> metadata) {
-  std::vector<at::Tensor> halves;  // keeps the bytes alive
-  std::vector<models::TensorView> views;
-  std::string names;
-  for (const CapturedCall& call : capture.calls) {
-    if (!names.empty()) names += ' ';
-    names.append(std::to_string(call.step)).append("/").append(std::to_string(call.layer));
-    for (const auto& [part, tensor] : {std::pair("q", call.q), std::pair("k", call.k), std::pair("v", call.v)}) {
-      halves.push_back(tensor.to(at::kCPU, at::kHalf).contiguous());
-      if (!at::isfinite(halves.back()).all().item<bool>())
-        throw run_failure(tensor_name(call, part) + " holds values that fp16 cannot", "capture other layers or steps");
-      views.push_back(view_of(tensor_name(call, part), halves.back()));
-    }
-  }
-  metadata["frames"] = std::to_string(capture.grid.frames);
-  metadata["height"] = std::to_string(capture.grid.height);
-  metadata["width"] = std::to_string(capture.grid.width);
-  metadata["text_tokens"] = std::to_string(capture.text_tokens);
-  metadata["calls"] = names;  // STEP/LAYER ...
-  models::write_safetensors(file, views, metadata);
-}
-
 Capture read_capture(const std::filesystem::path& file) {
   const Reader reader(file);
   Capture capture{.grid = {.frames = reader.number("frames", 1),

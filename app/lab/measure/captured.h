@@ -1,4 +1,4 @@
-// The q, k and v of a real run's attention calls in a file: capture_attention (tests/bench) writes it, benchmarks
+// The q, k and v of a real run's attention calls in a file: tests/support/capture_file.h writes it, benchmarks
 // measure on it.
 #pragma once
 
@@ -24,11 +24,6 @@ struct Capture {
   int64_t text_tokens = 0;
   std::vector<CapturedCall> calls;  // at least one, all of one shape
 };
-
-/// As fp16, which is what kernels are given and half the size. `metadata` is added to what read_capture() needs. Throws
-/// Error where fp16 cannot hold a value.
-void write_capture(const std::filesystem::path& file, const Capture& capture,
-                   std::map<std::string, std::string> metadata);
 
 /// The calls in fp16. Throws Error naming the file and what of it is missing or wrong.
 Capture read_capture(const std::filesystem::path& file);

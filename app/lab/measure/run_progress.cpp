@@ -5,8 +5,11 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <utility>
 
+#include "app/called_program.h"
 #include "app/jobs/image.h"
 #include "app/jobs/interrupt.h"
 #include "app/jobs/write.h"
@@ -52,12 +55,19 @@ std::string device_name(c10::Device device) {
   return index < driver.gpus.size() ? driver.gpus[index] : "unknown GPU";
 }
 
-nlohmann::json machine_report(c10::Device device) {
-  return {{"device", device.str()},
-          {"name", device_name(device)},
-          {"cpu", cpu_model()},
-          {"threads", at::get_num_threads()},
-          {"libtorch", SPARSEREEL_TORCH_VERSION}};
+void report_run(c10::Device device, RunReport& report) {
+  report.content["machine"] = {{"device", device.str()},
+                               {"name", device_name(device)},
+                               {"cpu", cpu_model()},
+                               {"threads", at::get_num_threads()},
+                               {"libtorch", SPARSEREEL_TORCH_VERSION}};
+  const std::time_t now = std::time(nullptr);
+  std::array<char, 32> date{};
+  std::strftime(date.data(), date.size(), "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  std::string command = called_program();
+  for (const std::string& word : called_words()) command += " " + shell_quoted(word);
+  report.content.update(
+      {{"date", date.data()}, {"commit", source_commit()}, {"os", operating_system()}, {"command_line", command}});
 }
 
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report) {

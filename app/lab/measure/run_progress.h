@@ -51,7 +51,8 @@ std::string remedy_of_interruption(const RunReport& report, const std::string& p
 /// "NVIDIA H200", or the processor's name.
 std::string device_name(c10::Device device);
 
-nlohmann::json machine_report(c10::Device device);
+/// Fills machine, and how the run came about: date (UTC), commit of the sources, os and command_line.
+void report_run(c10::Device device, RunReport& report);
 
 /// Prints the warnings of a benchmark before it begins, and reports them.
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);

@@ -33,12 +33,13 @@ std::string items_of(const Row& list) {
 
 std::string cell(const Column& column, const Row& row, bool people) {
   if (people && column.text) return column.text(row);
-  const Row& value = field_of(row, column.name);
+  const Row& value = field_of(row, column.key);
   if (value.is_null() || (!column.beside.empty() && field_of(row, column.beside).is_null())) return {};
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
   if (value.is_array()) return items_of(value);
-  if (column.digits == 0) return value.is_number_integer() ? value.dump() : exact_text(value.get<double>());
+  if (value.is_number_integer()) return value.dump();
+  if (column.digits == 0) return exact_text(value.get<double>());
   return people ? number_text(value.get<double>(), column.digits) : value.dump();
 }
 
@@ -47,6 +48,13 @@ std::vector<std::string> cells(const Column& column, const Rows& rows, bool peop
   std::vector<std::string> texts;
   for (const Row& row : rows) texts.push_back(cell(column, row, people));
   return texts;
+}
+
+/// In Markdown, with these cells.
+bool is_shown(const Column& column, const std::vector<std::string>& texts) {
+  const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
+  if (column.shown == Shown::in_csv || (same && (texts.empty() || texts.front().empty()))) return false;
+  return !same || !column.varying || (!column.usual.empty() && texts.front() != column.usual);
 }
 
 std::string markdown_cell(const std::string& text) {
@@ -86,20 +94,18 @@ Columns joined(const std::vector<Columns>& lists) {
 }
 
 Column quartiles_column(const std::string& key) {
-  const auto text = [key](const Row& row) -> std::string {
+  Column column = to_people(key, [key](const Row& row) -> std::string {
     const auto lower = number_of(row, key + "_lower_quartile"), upper = number_of(row, key + "_upper_quartile");
     return lower && upper && *lower < *upper ? number_text(*lower, 4) + "-" + number_text(*upper, 4) : "";
-  };
-  return {.name = "", .title = "quartiles", .shown = Shown::to_people, .text = text};
+  });
+  column.title = "quartiles";
+  column.meaning = "half of the times lie between them";
+  return column;
 }
 
 Columns time_columns(const std::string& title) {
-  return {{"ms", title, 4},
-          {"ms_lower_quartile", "", 4, Shown::in_csv},
-          {"ms_upper_quartile", "", 4, Shown::in_csv},
-          {"ms_min", "", 4, Shown::in_csv},
-          {"ms_max", "", 4, Shown::in_csv},
-          quartiles_column("ms")};
+  return joined({Columns{titled("ms", title)}, in_csv({"ms_lower_quartile", "ms_upper_quartile", "ms_min", "ms_max"}),
+                 Columns{quartiles_column("ms")}});
 }
 
 Row time_fields(const std::optional<Spread>& milliseconds) {
@@ -113,24 +119,29 @@ Row time_fields(const std::optional<Spread>& milliseconds) {
 
 std::string markdown(const Columns& columns, const Rows& rows, bool aligned) {
   std::vector<std::string> lines(rows.size(), "|");
-  std::string head = "|", line = "|", meanings;
+  std::string head = "|", line = "|";
   for (const Column& column : columns) {
-    if (column.shown == Shown::in_csv) continue;
     std::vector<std::string> texts = cells(column, rows, true);
-    const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
-    if (same && (column.varying || texts.empty() || texts.front().empty())) continue;
+    if (!is_shown(column, texts)) continue;
     size_t width = std::max<size_t>(3, width_of(column.title));
     for (std::string& text : texts) width = std::max(width, width_of(text = markdown_cell(text)));
     if (!aligned) width = 0;
     const bool figures = std::ranges::all_of(texts, is_figure);
-    if (!column.meaning.empty()) meanings += "- " + column.title + ": " + column.meaning + "\n";
     head += padded(column.title, width, figures);
     line += aligned ? " " + std::string(width - 1, '-') + (figures ? ": |" : "- |") : "---|";
     for (size_t row = 0; row < rows.size(); ++row) lines[row] += padded(texts[row], width, figures);
   }
   std::string text = head + "\n" + line + "\n";
   for (const std::string& each : lines) text += each + "\n";
-  return text + (meanings.empty() ? "" : "\n") + meanings;
+  return text;
+}
+
+std::string explained(const Columns& columns, const Rows& rows) {
+  std::string text;
+  for (const Column& column : columns)
+    if (!column.is_choice && is_shown(column, cells(column, rows, true)))
+      text += (text.empty() ? "\n- " : "- ") + column.title + ": " + column.meaning + "\n";
+  return text;
 }
 
 std::string csv(const Columns& columns, const Rows& rows) {
@@ -139,7 +150,7 @@ std::string csv(const Columns& columns, const Rows& rows) {
   for (const Column& column : columns) {
     if (column.shown == Shown::to_people) continue;
     std::vector<std::string> texts = cells(column, rows, false);
-    texts.insert(texts.begin(), column.name);
+    texts.insert(texts.begin(), column.key);
     for (size_t i = 0; i < lines.size(); ++i) lines[i] += comma + csv_field(texts[i]);
     comma = ",";
   }
@@ -160,6 +171,32 @@ std::string number_text(double value, int digits) {
   for (; size > 0 && size < 1; size *= 10) ++decimals;
   return fixed(value, decimals);
 }
+
+namespace {
+
+/// {"psnr": {"title": "PSNR dB", "unit": "dB", "meaning": "..."}, ...}
+Row descriptions(const Columns& columns) {
+  Row all = Row::object();
+  for (const Column& column : columns)
+    if (column.shown != Shown::to_people)
+      all[column.key] = {{"title", column.title}, {"unit", column.unit}, {"meaning", column.meaning}};
+  return all;
+}
+
+/// Each row with what tells runs apart, so that the files of several runs can be joined.
+std::string csv_of_run(Columns columns, Rows rows, const nlohmann::json& report) {
+  const Row settings = report.value("settings", Row::object());
+  std::string size;
+  for (const char* key : {"width", "height", "frames"})
+    if (settings.contains(key)) size += (size.empty() ? "" : "x") + settings[key].dump();
+  Row run = {{"machine", text_of(report.value("machine", Row::object()), "name")}, {"size", size}};
+  for (const char* key : {"steps", "seed"}) run[key] = settings.value(key, Row());
+  for (const char* key : {"machine", "size", "steps", "seed"}) columns.push_back({.key = key, .title = key});
+  for (Row& row : rows) row.update(run);
+  return csv(columns, rows);
+}
+
+}  // namespace
 
 void add_table_options(const OptionGroup& group, TableOptions& options) {
   group.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");
@@ -186,7 +223,8 @@ bool TableOutput::aligned() const {
 }
 
 void TableOutput::deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report) {
-  std::string text = format_ == Format::csv    ? csv(columns, rows)
+  report.content["columns"] = descriptions(columns);
+  std::string text = format_ == Format::csv    ? csv_of_run(columns, rows, report.content)
                      : format_ == Format::json ? dump(report.content, 2) + "\n"
                                                : std::move(for_people);
   if (file_) {

@@ -92,16 +92,9 @@ Rows rows_of(const TunePlan& plan, const Found& found, int64_t steps) {
   return rows;
 }
 
-Columns columns() {
-  return {{"what", ""},
-          {"setting", "setting"},
-          {.name = "prompts", .title = "prompts", .varying = true},
-          {"computed_steps", "computed", 3},
-          {"psnr", "PSNR dB", 3},
-          {"psnr_lowest", "lowest", 3},
-          {"ssim", "SSIM", 4},
-          {"denoise_seconds", "denoising, s", 4},
-          {"speedup", "x full", 3}};
+Columns found_columns() {
+  return joined({columns({"what", "setting"}), varying({"prompts"}),
+                 columns({"computed_steps", "psnr", "psnr_lowest", "ssim", "denoise_seconds", "speedup"})});
 }
 
 /// ", 1.42 x as fast as balanced": the fastest preset that keeps what was asked for, too.
@@ -232,7 +225,8 @@ std::string summary(const TunePlan& plan, const Found& found, const attention::P
           "; " + fixed(seconds, 0) + " s\n\n";
   for (const std::string& times : plan.times ? plan.times->summaries : std::vector<std::string>{})
     text += "times: " + times + "\n";
-  return text + markdown(columns(), rows_of(plan, found, steps), /*aligned=*/true);
+  const Rows rows = rows_of(plan, found, steps);
+  return text + markdown(found_columns(), rows, /*aligned=*/true) + explained(found_columns(), rows);
 }
 
 HeatMap heat_map(const attention::Profile& profile) {

@@ -88,7 +88,7 @@ TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
   const std::string text = table_of({row, sparse_row(6)});
   EXPECT_THAT(text, HasSubstr("| topk | error | dropped | select | cell |"));
   EXPECT_THAT(text, HasSubstr("|  | 0.05 | mean | error | 32 |"));
-  EXPECT_THAT(text, HasSubstr("| sparsity | means | predicted | rel. L1 |"));
+  EXPECT_THAT(text, HasSubstr("| sparsity | mean share | predicted | rel. L1 |"));
   EXPECT_THAT(text, HasSubstr("| 0.510 | 0.0312 | 0.0420 |"));
   EXPECT_EQ(row["cell"], 32);
   EXPECT_EQ(row["error_bound"], 0.05);

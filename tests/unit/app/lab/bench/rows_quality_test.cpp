@@ -109,6 +109,12 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
                         "psnr_difference,psnr_difference_se,"));
 }
 
+TEST(QualityRows, OfAnotherModeThanSparseSaySoEvenAlone) {
+  const Row alone = row({.mode = attention::Mode::quantized}, 60);
+  EXPECT_THAT(quality_table_of({alone}), HasSubstr("| quantized |"));
+  EXPECT_THAT(quality_table_of({row(0.5, attention::Dropped::none, 50)}), Not(HasSubstr("mode")));
+}
+
 TEST(QualityRows, TellPairedDifferencesWithTheirErrors) {
   Row some = row(0.5, attention::Dropped::none, 50), other = row(0.3, attention::Dropped::none, 40);
   some.update({{"psnr_difference", -1.25}, {"psnr_difference_se", 0.0812}});

@@ -7,6 +7,7 @@
 
 #include "app/lab/bench/options.h"
 #include "app/tensor_file.h"
+#include "tests/support/capture_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::bench {

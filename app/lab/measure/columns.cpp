@@ -1,0 +1,158 @@
+// Every choice and figure of the benchmarks' tables: a key has one title, unit and meaning wherever it stands.
+#include <algorithm>
+
+#include "app/lab/measure/table.h"
+#include "app/options/option_table.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+namespace {
+
+constexpr const char* kFullTime = "the same of full attention";
+
+/// Chosen by somebody: all its digits are shown, and no line below the table explains it.
+struct Choice {
+  std::string key, title, meaning;
+};
+const std::vector<Choice> kChoices = {
+    {"workload", "workload", "the known model whose attention this is, or the file of captured calls"},
+    {"shape", "B,H,N,D", "batch, heads, tokens, head_dim"},
+    {"mode", "mode", "full: torch's attention; quantized: every block in 8 bits; sparse: some of the blocks"},
+    {"error_bound", "error", "predicted relative L1 of a call's output that selects its blocks"},
+    {"arithmetic", "bits", "of the products in attention; 8 where nothing is said"},
+    {"selection_rows", "rows", "queries that share one selection of blocks"},
+    {"token_order", "order", "the order of the video's tokens"},
+    {"kernel", "kernel", "what computed the attention"},
+    {"causal", "causal", "1: token i sees tokens up to i"},
+    {"kv_heads", "heads of k and v", "where k and v have fewer heads than q"},
+    {"text_tokens", "text tokens", "the last tokens, which are always dense"},
+    {"name", "name", "the items of the lists that tell this row from the others"},
+    {"stage", "stage", "the part of a run that is timed"},
+    {"gpus", "GPUs", "how many make a video together"},
+    {"passes", "passes side by side", "guidance passes that different GPUs compute at the same time"},
+    {"ulysses", "GPUs a pass", "GPUs that share the tokens of a guidance pass"},
+    {"most_heads", "heads, at most", "attention heads of one GPU"},
+    {"what", "", "the profile that was found, or a preset"},
+    {"setting", "setting", "the options that make it"},
+    {"prompts", "prompts", "videos that were compared"},
+    {"note", "note", "why there is no figure, or what to know about it"}};
+
+/// Key, title, digits, unit, meaning.
+const std::vector<Column> kFigures = {
+    {"ms", "ms", 4, "ms", "median of the rounds, or of the steps"},
+    {"ms_min", "least", 4, "ms", "the shortest time"},
+    {"ms_max", "most", 4, "ms", "the longest time"},
+    {"tops", "TOPS", 4, "10^12 operations/s", "operations of the blocks that were computed over the time"},
+    {"effective_tops", "effective", 4, "10^12 operations/s", "full attention's operations over the time"},
+    {"limit_percent", "% of limit", 3, "%", "TOPS in percent of what the data sheet says of the tensor cores"},
+    {"speedup", "x full", 3, "", "full attention's time over this row's: 2 is twice as fast, below 1 is slower"},
+    {"prepass_ms", "pre-pass ms", 3, "ms", "of the time, what comes before the first block"},
+    {"prepass_percent", "pre-pass %", 3, "%", "the same in percent of the time"},
+    {"prediction_ms", "prediction ms", 3, "ms", "of the pre-pass, what chooses the blocks"},
+    {"sparsity", "sparsity", 3, "",
+     "share of all blocks that were not computed; dense layers, dense steps and text count as computed"},
+    {"skipped_pv", "P.V skipped", 3, "", "share of the computed blocks that were left before their product with V"},
+    {"mean_share", "mean share", 3, "", "work on the means that stand for blocks, as a share of full attention's work"},
+    {"predicted_error", "predicted", 3, "", "error of attention's calls as the selection of blocks predicts it"},
+    {"rel_l1", "rel. L1", 3, "",
+     "error of attention's calls, each against exact attention on the same inputs; lower is nearer"},
+    {"cosine", "cosine", 6, "", "cosine of the output and exact attention's; 1 is equal"},
+    {"computed_steps", "computed", 3, "steps", "steps that no cache replaced"},
+    {"computed_dense_steps", "computed dense", 3, "steps", "of these, steps that computed every block"},
+    {"psnr", "PSNR dB", 3, "dB",
+     "of the frames against full attention's from the same noise, mean over the prompts; higher is nearer"},
+    {"psnr_lowest", "lowest", 3, "dB", "PSNR of the prompt that came out worst"},
+    {"psnr_difference", "paired, dB", 4, "dB",
+     "PSNR less that of the row of --against for the same prompt, mean ± standard error"},
+    {"ssim", "SSIM", 4, "", "structural similarity of the frames and full attention's; 1 is equal"},
+    {"ms_ssim", "MS-SSIM", 4, "", "the same similarity over five scales"},
+    {"step_ms", "ms a step", 4, "ms", "of a step that is computed: the median, with a cache the mean"},
+    {"denoise_seconds", "denoising, s", 4, "s", "all steps of a video"},
+    {"full_step_ms", "full, ms a step", 4, "ms", kFullTime},
+    {"full_denoise_seconds", "full, s", 4, "s", kFullTime},
+    {"beaten_by", "beaten by", 0, "",
+     "the row that is nearest of those both nearer and faster than this one; faster: the quartiles of their times do "
+     "not overlap"},
+    {"judge", "judge", 3, "", "prompts whose video the classifier calls right"},
+    {"matmul_ms", "matmul", 3, "ms", "of the step, linear layers and matrix products outside of attention"},
+    {"attention_ms", "attention", 3, "ms", "of the step, attention with its norms and rotary embedding"},
+    {"rest_ms", "rest", 3, "ms", "the remainder of the step"},
+    {"video_seconds", "video, s", 3, "s", "text, all steps of a usual video and the frames, without loading"},
+    {"peak_gib", "peak GiB", 3, "GiB", "GPU memory in use, at most"},
+    {"scaling", "x fewest", 3, "", "how many times as fast as the same row on the fewest GPUs"},
+    {"exchange_ms", "exchange ms", 3, "ms", "of a step, what rank 0 spends in exchanges, waiting included"},
+    {"exchange_percent", "exchange %", 3, "%", "the same in percent of the step"},
+    {"expected_ms", "expected ms", 4, "ms", "a step as the links' speed and one GPU's time let expect"},
+    {"expected_exchange_ms", "expected exchange", 3, "ms", "exchanges of a step as the links' speed lets expect"},
+    {"decode_seconds", "decode, s", 3, "s", "decoding of the frames"},
+    {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
+    {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
+
+/// What follows from a figure, by the end of its key.
+struct Derived {
+  std::string ending, title, meaning;
+};
+const Derived kDerived[] = {{"_lower_quartile", ", lower quartile", "a quarter of the times lies below it"},
+                            {"_upper_quartile", ", upper quartile", "a quarter of the times lies above it"},
+                            {"_p5", ", 5th percentile", "95% of the prompts exceed it"},
+                            {"_sd", ", deviation", "standard deviation over the prompts"},
+                            {"_difference", ", paired", "less that of the row of --against for the same prompt"},
+                            {"_se", ", error", "standard error of the mean"}};
+
+Column column_of(const std::string& key) {
+  const auto figure = std::ranges::find(kFigures, key, &Column::key);
+  if (figure != kFigures.end()) return *figure;
+  const auto chosen = std::ranges::find(kChoices, key, &Choice::key);
+  if (chosen != kChoices.end())
+    return {.key = key, .title = chosen->title, .meaning = chosen->meaning, .is_choice = true};
+  for (const Derived& derived : kDerived) {
+    if (!key.ends_with(derived.ending)) continue;
+    Column column = column_of(key.substr(0, key.size() - derived.ending.size()));
+    column.key = key;
+    column.title += derived.title;
+    column.meaning = derived.meaning;
+    return column;
+  }
+  if (const OptionSpec* option = find_option(key)) {
+    std::string title = key;
+    std::ranges::replace(title, '_', ' ');
+    return {.key = key, .title = title, .meaning = option->help, .is_choice = true};
+  }
+  throw run_failure("no column " + key, "declare it in columns.cpp");
+}
+
+}  // namespace
+
+Columns columns(const std::vector<std::string>& keys) {
+  Columns chosen;
+  for (const std::string& key : keys) chosen.push_back(column_of(key));
+  return chosen;
+}
+
+Columns varying(const std::vector<std::string>& keys) {
+  Columns chosen = columns(keys);
+  for (Column& column : chosen) column.varying = true;
+  return chosen;
+}
+
+Columns in_csv(const std::vector<std::string>& keys) {
+  Columns chosen = columns(keys);
+  for (Column& column : chosen) column.shown = Shown::in_csv;
+  return chosen;
+}
+
+Column to_people(const std::string& key, std::function<std::string(const Row&)> text) {
+  Column chosen = columns({key}).front();
+  chosen.shown = Shown::to_people;
+  chosen.text = std::move(text);
+  return chosen;
+}
+
+Column titled(const std::string& key, const std::string& title, const std::string& meaning) {
+  Column chosen = columns({key}).front();
+  chosen.title = title;
+  if (!meaning.empty()) chosen.meaning = meaning;
+  return chosen;
+}
+
+}  // namespace sparsereel::app
