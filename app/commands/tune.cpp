@@ -209,7 +209,8 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
       !plan.run.quiet, report,
       "what was measured so far is in " + own.path.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, untuned, pipelines, progress, deadline, own).run();
+  const tuning::TuneContext context{plan, untuned, pipelines, progress, deadline, own};
+  const Found found = tuning::Session(context).run();
   progress.clear();
 
   const attention::Profile profile = tuning::make_profile(plan, untuned, *pipeline, found);

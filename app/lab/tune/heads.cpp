@@ -34,28 +34,21 @@ bench::Combination blocks_alone(bench::Combination combination) {
 
 }  // namespace
 
-HeadPhase::HeadPhase(const TunePlan& plan, const Candidate& candidate, VideoRuns& videos, RunProgress& progress,
-                     const Deadline& deadline, TuneState& state)
-    : plan_(plan),
+HeadPhase::HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos)
+    : context_(context),
       untuned_(blocks_alone(videos.combination_of(candidate))),
       videos_(videos),
-      progress_(progress),
-      deadline_(deadline),
-      state_(state),
-      fresh_(untuned_.policy.defaults, plan.bounds),
-      selection_rows_(videos.selection_rows()),
-      steps_(videos.steps()),
-      ends_(deadline.elapsed() + kMeasuringShare * deadline.left()) {
-  if (state.heads.setting == name(candidate)) return;
-  state.heads = {.setting = name(candidate), .topk = candidate.topk};
+      heads_(context.own.state.heads),
+      fresh_(untuned_.policy.defaults, context.plan.bounds),
+      selection_rows_(TunePlan::selection_rows(context.untuned)),
+      ends_(context.deadline.elapsed() + kMeasuringShare * context.deadline.left()) {
+  if (heads_.setting != name(candidate)) heads_ = {.setting = name(candidate), .topk = candidate.topk};
 }
 
 bool HeadPhase::measure() {
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    std::vector<int64_t> missing = plan_.sampled_steps(prompt, steps_);
-    std::erase_if(missing, [&](int64_t step) {
-      return state_.heads.sampled.contains({static_cast<int64_t>(prompt), step});
-    });
+  for (size_t prompt = 0; prompt < context_.plan.prompts.size(); ++prompt) {
+    std::vector<int64_t> missing = context_.plan.sampled_steps(prompt, context_.untuned.num_inference_steps);
+    std::erase_if(missing, [&](int64_t step) { return heads_.sampled.contains({static_cast<int64_t>(prompt), step}); });
     if (!missing.empty() && !measure_prompt(prompt, missing)) return false;
   }
   return true;
@@ -65,17 +58,17 @@ bool HeadPhase::measure_prompt(size_t prompt, const std::vector<int64_t>& steps)
   bench::Combination full = untuned_;
   full.mode = attention::Mode::full;
   const auto denoising = videos_.start(full, prompt);
-  progress_.stage("measure heads, prompt " + std::to_string(prompt + 1) + " of " +
-                  std::to_string(plan_.prompts.size()));
+  context_.progress.stage("measure heads, prompt " + std::to_string(prompt + 1) + " of " +
+                          std::to_string(context_.plan.prompts.size()));
   HeadTrials trials(untuned_.policy, selection_rows_, [this] { videos_.poll(); });
   const int64_t end = steps.back() + 1;
   while (denoising->done() < end) {
-    if (state_.least_calls() > 0 && deadline_.elapsed() > ends_) return false;
-    deadline_.check();
+    if (context_.own.state.least_calls() > 0 && context_.deadline.elapsed() > ends_) return false;
+    context_.deadline.check();
     const int64_t step = denoising->done();
-    progress_.round(step, end);
+    context_.progress.round(step, end);
     const bool sampled = std::ranges::find(steps, step) != steps.end();
-    HeadSearches heads = sampled ? state_.heads.searches : HeadSearches();  // the state's when the step is complete
+    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // the state's when the step is complete
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {
@@ -86,17 +79,18 @@ bool HeadPhase::measure_prompt(size_t prompt, const std::vector<int64_t>& steps)
     }
     denoising->step();
     if (!sampled) continue;
-    state_.heads.searches = std::move(heads);
-    state_.heads.sampled.insert({static_cast<int64_t>(prompt), step});
-    videos_.save();
+    heads_.searches = std::move(heads);
+    heads_.sampled.insert({static_cast<int64_t>(prompt), step});
+    context_.save();
   }
   return true;
 }
 
 FoundHeads HeadPhase::found() const {
-  const HeadSearches& searches = state_.heads.searches;
-  FoundHeads found{.choices = plan_.bounds_asked ? attention::within_bounds(searches) : attention::choose(searches),
-                   .selection_rows = selection_rows_};
+  const HeadSearches& searches = heads_.searches;
+  FoundHeads found{
+      .choices = context_.plan.bounds_asked ? attention::within_bounds(searches) : attention::choose(searches),
+      .selection_rows = selection_rows_};
   found.untuned_work = mean(attention::layer_work(untuned_choices(searches)));
   found.work = mean(attention::layer_work(found.choices));
   return found;

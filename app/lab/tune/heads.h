@@ -18,8 +18,7 @@ struct FoundHeads {
 class HeadPhase {
  public:
   /// `candidate`: whose blocks each head starts from.
-  HeadPhase(const TunePlan& plan, const Candidate& candidate, VideoRuns& videos, RunProgress& progress,
-            const Deadline& deadline, TuneState& state);
+  HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
   /// Measures heads in the steps that are planned for it. Returns false where its share of the budget ended it; throws
   /// OutOfTime where a head was not measured even once.
@@ -31,14 +30,12 @@ class HeadPhase {
  private:
   bool measure_prompt(size_t prompt, const std::vector<int64_t>& steps);
 
-  const TunePlan& plan_;
+  const TuneContext& context_;
   bench::Combination untuned_;  // without a cache or dense steps
   VideoRuns& videos_;
-  RunProgress& progress_;
-  const Deadline& deadline_;
-  TuneState& state_;
+  HeadState& heads_;
   attention::HeadSearch fresh_;
-  int64_t selection_rows_, steps_;
+  int64_t selection_rows_;
   double ends_;  // seconds of the budget from which on what was measured will do
 };
 

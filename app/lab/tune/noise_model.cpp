@@ -1,5 +1,7 @@
-// A dozen parameters: plain loops do.
+// A dozen parameters, fitted by libtorch's linear algebra.
 #include "app/lab/tune/noise_model.h"
+
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +10,15 @@ namespace sparsereel::app::tuning {
 namespace {
 
 using Vector = std::vector<double>;
-using Matrix = std::vector<Vector>;
+
+at::Tensor tensor_of(const Vector& values) {
+  return at::tensor(values, at::kDouble);
+}
+
+Vector vector_of(const at::Tensor& values) {
+  const at::Tensor copy = values.contiguous();
+  return {copy.const_data_ptr<double>(), copy.const_data_ptr<double>() + copy.numel()};
+}
 
 enum Parameter : size_t { kQ, kB, kS, kD, kC, kT, kF, kW, kG, kShared };
 
@@ -29,39 +39,6 @@ constexpr double kLeastNoise = 1e-9;  // of what differs from full attention in 
 constexpr double kUsualThreshold = 0.1;
 constexpr double kLeastTopk = 0.01;  // of blocks: of none the noise would be infinite
 constexpr int kIterations = 30;
-
-/// The inverse of a symmetric positive matrix, by Gauss and Jordan.
-Matrix inverse(Matrix a) {
-  const size_t n = a.size();
-  Matrix result(n, Vector(n));
-  for (size_t i = 0; i < n; ++i) result[i][i] = 1;
-  for (size_t column = 0; column < n; ++column) {
-    const double pivot = a[column][column];
-    for (size_t i = 0; i < n; ++i) {
-      a[column][i] /= pivot;
-      result[column][i] /= pivot;
-    }
-    for (size_t row = 0; row < n; ++row) {
-      const double factor = a[row][column];
-      if (row == column || factor == 0) continue;
-      for (size_t i = 0; i < n; ++i) {
-        a[row][i] -= factor * a[column][i];
-        result[row][i] -= factor * result[column][i];
-      }
-    }
-  }
-  return result;
-}
-
-Vector product(const Matrix& a, const Vector& x) {
-  Vector result;
-  for (const Vector& row : a) {
-    double sum = 0;
-    for (size_t i = 0; i < x.size(); ++i) sum += row[i] * x[i];
-    result.push_back(sum);
-  }
-  return result;
-}
 
 /// How many of the videos are of the same setting: together they say less than as many of others.
 double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
@@ -124,9 +101,10 @@ double NoiseModel::decibels(const Vector& parameters, const Traits& traits) cons
   return -10 * std::log10(noise);
 }
 
-Vector NoiseModel::slopes(const Traits& traits) const {
+Vector NoiseModel::slopes(const Traits& traits, std::optional<size_t> prompt) const {
   constexpr double kStep = 1e-4;
-  Vector slopes(parameters_.size());
+  Vector slopes(parameters_.size(), prompt ? 0 : 1 / static_cast<double>(prompts_));
+  if (prompt) slopes[kShared + *prompt] = 1;
   const double here = decibels(parameters_, traits);
   for (size_t i = 0; i < kShared; ++i) {
     Vector moved = parameters_;
@@ -150,34 +128,24 @@ double NoiseModel::badness(const Vector& parameters, const std::vector<Decibels>
 }
 
 void NoiseModel::fit(const std::vector<Decibels>& measured) {
-  const size_t n = kShared + prompts_;
+  const at::Tensor prior = tensor_of(prior_), spread = tensor_of(spread_);
   parameters_ = prior_;
   double damping = 1e-3, now = badness(parameters_, measured);
   for (int iteration = 0; iteration < kIterations; ++iteration) {
-    Matrix curvature(n, Vector(n));
-    Vector downhill(n);
-    for (size_t i = 0; i < n; ++i) {
-      const double precision = 1 / (spread_[i] * spread_[i]);
-      curvature[i][i] = precision;
-      downhill[i] = precision * (prior_[i] - parameters_[i]);
-    }
+    Vector all_slopes, precisions, off;
     for (const Decibels& each : measured) {
-      Vector slope = slopes(each.traits);
-      slope[kShared + each.prompt] = 1;
-      const double precision = 1 / variance_of(measured, each.traits);
-      const double off = each.value - decibels(parameters_, each.traits) - parameters_[kShared + each.prompt];
-      for (size_t i = 0; i < n; ++i) {
-        if (slope[i] == 0) continue;
-        downhill[i] += precision * slope[i] * off;
-        for (size_t j = 0; j < n; ++j) curvature[i][j] += precision * slope[i] * slope[j];
-      }
+      const Vector slope = slopes(each.traits, each.prompt);
+      all_slopes.insert(all_slopes.end(), slope.begin(), slope.end());
+      precisions.push_back(1 / variance_of(measured, each.traits));
+      off.push_back(each.value - decibels(parameters_, each.traits) - parameters_[kShared + each.prompt]);
     }
-    covariance_ = inverse(curvature);
-    Matrix damped = curvature;
-    for (size_t i = 0; i < n; ++i) damped[i][i] *= 1 + damping;
-    const Vector step = product(inverse(damped), downhill);
-    Vector moved = parameters_;
-    for (size_t i = 0; i < n; ++i) moved[i] += step[i];
+    const at::Tensor jacobian = tensor_of(all_slopes).view({std::ssize(measured), std::ssize(parameters_)});
+    const at::Tensor weighed = jacobian * tensor_of(precisions).unsqueeze(1);
+    const at::Tensor curvature = at::diag(spread.pow(-2)) + at::mm(jacobian.t(), weighed);
+    const at::Tensor downhill = (prior - tensor_of(parameters_)) / spread.pow(2) + at::mv(weighed.t(), tensor_of(off));
+    covariance_ = vector_of(at::linalg_inv(curvature));
+    const at::Tensor damped = curvature + damping * at::diag(curvature.diagonal());
+    const Vector moved = vector_of(tensor_of(parameters_) + at::mv(at::linalg_inv(damped), downhill));
     const double then = badness(moved, measured);
     if (then > now || !std::isfinite(then)) {
       damping *= 10;
@@ -192,11 +160,10 @@ void NoiseModel::fit(const std::vector<Decibels>& measured) {
 }
 
 Guess NoiseModel::guess(const Traits& traits) const {
-  Vector slope = slopes(traits);
-  for (size_t prompt = 0; prompt < prompts_; ++prompt) slope[kShared + prompt] = 1 / static_cast<double>(prompts_);
-  const Vector carried = product(covariance_, slope);
+  const Vector slope = slopes(traits);
   double variance = 0;
-  for (size_t i = 0; i < slope.size(); ++i) variance += slope[i] * carried[i];
+  for (size_t i = 0; i < slope.size(); ++i)
+    for (size_t j = 0; j < slope.size(); ++j) variance += slope[i] * covariance_[i * slope.size() + j] * slope[j];
   return {.mean = decibels(parameters_, traits) + mean_ease(), .deviation = std::sqrt(std::max(0.0, variance))};
 }
 

@@ -58,13 +58,14 @@ class NoiseModel {
  private:
   double mean_ease() const;
   double decibels(const std::vector<double>& parameters, const Traits& traits) const;
-  std::vector<double> slopes(const Traits& traits) const;
+  /// Of the decibels by each parameter; without a prompt those of the mean over all.
+  std::vector<double> slopes(const Traits& traits, std::optional<size_t> prompt = {}) const;
   double badness(const std::vector<double>& parameters, const std::vector<Decibels>& measured) const;
 
   size_t prompts_;
   std::vector<double> prior_, spread_;  // of each parameter: mean and standard deviation
   std::vector<double> parameters_;      // logarithms of factors, powers; then the ease of each prompt
-  std::vector<std::vector<double>> covariance_;
+  std::vector<double> covariance_;      // by rows
 };
 
 /// What a candidate's videos have in common beyond the model, and what each has of its own: deviations, dB.

@@ -48,29 +48,19 @@ Standing Found::chosen() const {
   return chosen;
 }
 
-Session::Session(const TunePlan& plan, const models::Plan& untuned, const Pipelines& pipelines, RunProgress& progress,
-                 const Deadline& deadline, OwnState& own)
-    : plan_(plan),
-      untuned_(untuned),
-      pipelines_(pipelines),
-      progress_(progress),
-      deadline_(deadline),
-      own_(own),
-      videos_(plan, untuned, pipelines, progress, deadline, own) {}
-
 double Session::full_seconds(const bench::StepTimes& times) const {
   const auto cost = cost_of(videos_.combination_of({.mode = attention::Mode::full}), times);
   if (!cost) throw bad_input("--times has no step of full attention", "add the mode full to that 'bench pipeline'");
-  return cost->own * static_cast<double>(untuned_.num_inference_steps) / 1000;
+  return cost->own * static_cast<double>(context_.untuned.num_inference_steps) / 1000;
 }
 
 void Session::make(SettingSearch& search, size_t candidate, size_t prompt) {
   const Candidate& made = search.standings()[candidate].candidate;
-  Videos& videos = own_.state.videos[name(made)];
+  Videos& videos = context_.own.state.videos[name(made)];
   if (!videos.contains(prompt)) {
     const Seen seen = videos_.compare(made, prompt);
     videos[prompt] = seen;
-    videos_.save();
+    context_.save();
   }
   search.report(candidate, prompt, videos.at(prompt));
 }
@@ -79,27 +69,27 @@ void Session::make(SettingSearch& search, size_t candidate, size_t prompt) {
 void Session::search_with(const std::string& weights, const bench::StepTimes& times, SettingSearch& search) {
   const Costs costs = [&](const Candidate& candidate) { return cost_of(videos_.combination_of(candidate), times); };
   std::vector<Candidate> presets;
-  for (const Preset& preset : plan_.presets)
+  for (const Preset& preset : context_.plan.presets)
     if (preset.candidate.weights == weights) presets.push_back(preset.candidate);
-  if (const auto twin = bounded_twin(presets, plan_.axes.block_errors)) presets.push_back(*twin);
+  if (const auto twin = bounded_twin(presets, context_.plan.axes.block_errors)) presets.push_back(*twin);
   search.add(presets, costs, /*first=*/true);
-  Axes axes = plan_.axes;
+  Axes axes = context_.plan.axes;
   axes.weights = {weights};
   std::erase_if(axes.caches, [&](const models::CacheRule& cache) {
-    models::Request request = plan_.request;
+    models::Request request = context_.plan.request;
     request.cache = cache;
-    return cache.on() && !models::why_idle_cache(request, pipelines_.at(weights)->spec()).empty();
+    return cache.on() && !models::why_idle_cache(request, context_.pipelines.at(weights)->spec()).empty();
   });
   if (axes.caches.empty()) axes.caches = {{}};
-  search.add(candidates_of(axes, untuned_.num_inference_steps), costs);
+  search.add(candidates_of(axes, context_.untuned.num_inference_steps), costs);
   while (const auto next = search.wanted()) make(search, next->candidate, next->prompt);
 }
 
 /// So that people see what they gain.
 void Session::compare_presets(SettingSearch& search) {
-  for (const Preset& preset : plan_.presets) {
+  for (const Preset& preset : context_.plan.presets) {
     const auto known = search.find(preset.candidate);
-    for (size_t prompt = 0; known && prompt < plan_.prompts.size(); ++prompt)
+    for (size_t prompt = 0; known && prompt < context_.plan.prompts.size(); ++prompt)
       if (!search.standings()[*known].videos.contains(prompt)) make(search, *known, prompt);
   }
 }
@@ -108,17 +98,19 @@ void Session::search_setting(Found& found) {
   found.ended_before = "videos of full attention were there";
   videos_.make_references();
   found.ended_before = "all settings that promise more were compared";
-  std::vector<std::optional<double>> topks = plan_.axes.topks.empty() ? usual_topks() : plan_.axes.topks;
-  for (const Preset& preset : plan_.presets)
+  std::vector<std::optional<double>> topks =
+      context_.plan.axes.topks.empty() ? usual_topks() : context_.plan.axes.topks;
+  for (const Preset& preset : context_.plan.presets)
     if (preset.candidate.topk && std::ranges::find(topks, preset.candidate.topk) == topks.end())
       topks.push_back(preset.candidate.topk);
-  for (const std::string& weights : plan_.axes.weights) {
-    if (!plan_.times) videos_.time_steps("auto", topks);
-    if (!plan_.times && weights != "auto") videos_.time_steps(weights, topks);
-    const bench::StepTimes times = plan_.times ? *plan_.times : videos_.times();
+  for (const std::string& weights : context_.plan.axes.weights) {
+    if (!context_.plan.times) videos_.time_steps("auto", topks);
+    if (!context_.plan.times && weights != "auto") videos_.time_steps(weights, topks);
+    const bench::StepTimes times = context_.plan.times ? *context_.plan.times : videos_.times();
     if (!found.search) {
       found.full_seconds = full_seconds(times);
-      found.search.emplace(plan_.goal, plan_.prompts.size(), untuned_.num_inference_steps, found.full_seconds);
+      found.search.emplace(context_.plan.goal, context_.plan.prompts.size(), context_.untuned.num_inference_steps,
+                           found.full_seconds);
     }
     search_with(weights, times, *found.search);
   }
@@ -134,12 +126,12 @@ double Session::seconds_by_heads(const Candidate& candidate, const HeadState& he
   const Standing standing{.candidate = candidate, .videos = heads.videos};
   const double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);
   const StepCost cost = cost_of(videos_.combination_of(candidate), videos_.times()).value();
-  const double reused = static_cast<double>(untuned_.num_inference_steps) - computed;
+  const double reused = static_cast<double>(context_.untuned.num_inference_steps) - computed;
   return (dense * cost.every_block + ((computed - dense) * cost.own + reused * cost.reused) / heads.speedup) / 1000;
 }
 
 bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, Found& found) {
-  HeadState& state = own_.state.heads;
+  HeadState& state = context_.own.state.heads;
   const auto samples = static_cast<int64_t>(state.sampled.size());
   if (state.compared_samples != samples) {  // with more samples the heads' choices are others
     state.compared_samples = samples;
@@ -152,21 +144,21 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
   if (heads.work > (1 - kLeastGain) * heads.untuned_work) return false;
   if (state.speedup == 0) {
     state.speedup = videos_.speedup_of(candidate, policy);
-    videos_.save();
+    context_.save();
   }
   found.no_heads = "their steps are no faster";
   if (state.speedup < 1 + kLeastGain) return false;
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+  for (size_t prompt = 0; prompt < context_.plan.prompts.size(); ++prompt) {
     if (state.videos.contains(prompt)) continue;
     state.videos[prompt] = videos_.compare(candidate, prompt, &policy);
-    videos_.save();
+    context_.save();
   }
   Found with = found;
   with.heads = heads;
   with.head_videos = state.videos;
   with.speedup = state.speedup;
   with.head_seconds = seconds_by_heads(candidate, state);
-  const bool nearer = plan_.goal.at_most && with.chosen().mean(&Seen::psnr) < found.setting().mean(&Seen::psnr);
+  const bool nearer = context_.plan.goal.at_most && with.chosen().mean(&Seen::psnr) < found.setting().mean(&Seen::psnr);
   found.no_heads = "their videos miss what is asked for";
   if (!with.passed() || nearer) return false;
   found = std::move(with);
@@ -175,23 +167,23 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
 }
 
 void Session::search_heads(Found& found) {
-  const std::string weights = pipelines_.begin()->first;
+  const std::string weights = context_.pipelines.begin()->first;
   if (found.search && !found.passed())
     found.no_heads = "no setting keeps what is asked for";
   else if (found.search && !found.setting().candidate.sparse())
     found.no_heads = "every block is computed";
   else if (found.search && found.setting().candidate.block_error)
     found.no_heads = "one bound on the errors of all blocks has given each its own";
-  else if (plan_.times)
+  else if (context_.plan.times)
     found.no_heads = "--times has no times of them";
   if (!found.no_heads.empty()) return;
   found.ended_before = "all heads were measured";
-  const Candidate candidate = found.search ? found.setting().candidate : blocks_of(untuned_, weights);
-  HeadPhase phase(plan_, candidate, videos_, progress_, deadline_, own_.state);
+  const Candidate candidate = found.search ? found.setting().candidate : blocks_of(context_.untuned, weights);
+  HeadPhase phase(context_, candidate, videos_);
   try {
     found.complete = phase.measure();
   } catch (const OutOfTime&) {
-    if (own_.state.least_calls() == 0) throw;
+    if (context_.own.state.least_calls() == 0) throw;
     found.complete = false;
   }
   if (found.search) {
@@ -207,7 +199,7 @@ Found Session::run() {
   try {
     found.ended_before = "the prompts were encoded";
     videos_.encode_prompts();
-    if (plan_.videos > 0) search_setting(found);
+    if (context_.plan.videos > 0) search_setting(found);
     if (found.search) found.best = found.search->best();
     search_heads(found);
   } catch (const OutOfTime&) {
@@ -215,7 +207,7 @@ Found Session::run() {
     if (!found.heads) found.no_heads = "the budget ended before " + found.ended_before;
     if (found.search) found.best = found.search->best();
     if (!found.best)
-      throw run_failure("--budget " + plan_.budget + " ended before " + found.ended_before,
+      throw run_failure("--budget " + context_.plan.budget + " ended before " + found.ended_before,
                         "give a larger --budget, or fewer --steps or a smaller --size; the same command again goes on");
   }
   return found;

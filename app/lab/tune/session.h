@@ -33,9 +33,7 @@ struct Found {
 
 class Session {
  public:
-  /// `untuned`: of the plan's request.
-  Session(const TunePlan& plan, const models::Plan& untuned, const Pipelines& pipelines, RunProgress& progress,
-          const Deadline& deadline, OwnState& own);
+  explicit Session(const TuneContext& context) : context_(context), videos_(context) {}
 
   /// Throws Error where the budget ends before anything can be said.
   Found run();
@@ -50,12 +48,7 @@ class Session {
   double seconds_by_heads(const Candidate& candidate, const HeadState& heads) const;
   double full_seconds(const bench::StepTimes& times) const;
 
-  const TunePlan& plan_;
-  models::Plan untuned_;
-  const Pipelines& pipelines_;
-  RunProgress& progress_;
-  const Deadline& deadline_;
-  OwnState& own_;
+  const TuneContext& context_;
   VideoRuns videos_;
 };
 

@@ -25,23 +25,19 @@ constexpr const char* kFullWeights = "auto";
 
 }  // namespace
 
-VideoRuns::VideoRuns(const TunePlan& plan, const models::Plan& untuned, const Pipelines& pipelines,
-                     RunProgress& progress, const Deadline& deadline, OwnState& own)
-    : plan_(plan), untuned_(untuned), pipelines_(pipelines), progress_(progress), deadline_(deadline), own_(own) {}
-
 void VideoRuns::poll() {
-  progress_.stop_if_interrupted();
-  deadline_.check();
+  context_.progress.stop_if_interrupted();
+  context_.deadline.check();
 }
 
 void VideoRuns::require_time(double seconds) const {
-  if (seconds > deadline_.left()) throw OutOfTime{};
+  if (seconds > context_.deadline.left()) throw OutOfTime{};
 }
 
 /// As `bench quality` does, the seed grows by one from prompt to prompt.
 models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) const {
-  models::Plan plan = untuned_;
-  plan.prompt = plan_.prompts.at(prompt);
+  models::Plan plan = context_.untuned;
+  plan.prompt = context_.plan.prompts.at(prompt);
   plan.seed += prompt;
   plan.attention_mode = combination.mode;
   if (combination.sparse()) plan.attention_policy = combination.policy;
@@ -51,8 +47,8 @@ models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) c
 
 Combination VideoRuns::combination_of(const Candidate& candidate) const {
   Combination combination{.mode = candidate.mode,
-                          .policy = untuned_.attention_policy,
-                          .order = untuned_.token_order,
+                          .policy = context_.untuned.attention_policy,
+                          .order = context_.untuned.token_order,
                           .cache = candidate.cache,
                           .weights = candidate.weights};
   if (candidate.topk) {
@@ -63,22 +59,23 @@ Combination VideoRuns::combination_of(const Candidate& candidate) const {
     combination.policy.defaults.selection = attention::Selection::block_error;
     combination.policy.defaults.block_error = *candidate.block_error;
   }
-  combination.policy.dense_steps = candidate.sparse() ? candidate.dense.of(untuned_.num_inference_steps) : 0;
+  combination.policy.dense_steps = candidate.sparse() ? candidate.dense.of(context_.untuned.num_inference_steps) : 0;
   return combination;
 }
 
 void VideoRuns::encode_prompts() {
   std::vector<models::Plan> plans;
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
+  for (size_t prompt = 0; prompt < context_.plan.prompts.size(); ++prompt)
     plans.push_back(plan_of({.mode = Mode::full}, prompt));
-  texts_ = encode_texts(*pipelines_.begin()->second, plans, *plan_.pictures, progress_, [this](int64_t) { poll(); });
+  texts_ = encode_texts(*context_.pipelines.begin()->second, plans, *context_.plan.pictures, context_.progress,
+                        [this](int64_t) { poll(); });
 }
 
 models::Pipeline& VideoRuns::with_transformer(const std::string& weights) {
-  for (const auto& [name, pipeline] : pipelines_)
+  for (const auto& [name, pipeline] : context_.pipelines)
     if (name != weights) pipeline->release_transformer();
-  models::Pipeline& pipeline = *pipelines_.at(weights);
-  load_transformer(pipeline, progress_);
+  models::Pipeline& pipeline = *context_.pipelines.at(weights);
+  load_transformer(pipeline, context_.progress);
   return pipeline;
 }
 
@@ -87,23 +84,25 @@ std::unique_ptr<models::Denoising> VideoRuns::start(const Combination& combinati
 }
 
 void VideoRuns::make_references() {
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    at::Tensor& latents = own_.state.latents[static_cast<int64_t>(prompt)];
+  for (size_t prompt = 0; prompt < context_.plan.prompts.size(); ++prompt) {
+    at::Tensor& latents = context_.own.state.latents[static_cast<int64_t>(prompt)];
     if (latents.defined()) continue;
-    own_.state.latents.erase(static_cast<int64_t>(prompt));
-    const auto denoising = start({.mode = Mode::full, .order = untuned_.token_order, .weights = kFullWeights}, prompt);
-    progress_.stage("full attention, prompt " + std::to_string(prompt + 1) + " of " +
-                    std::to_string(plan_.prompts.size()));
+    context_.own.state.latents.erase(static_cast<int64_t>(prompt));
+    const auto denoising =
+        start({.mode = Mode::full, .order = context_.untuned.token_order, .weights = kFullWeights}, prompt);
+    context_.progress.stage("full attention, prompt " + std::to_string(prompt + 1) + " of " +
+                            std::to_string(context_.plan.prompts.size()));
     require_time(step_seconds_ * static_cast<double>(denoising->steps()));
     const auto begun = std::chrono::steady_clock::now();
     while (!denoising->finished()) {
-      progress_.round(denoising->done(), denoising->steps());
-      deadline_.check();
+      context_.progress.round(denoising->done(), denoising->steps());
+      context_.deadline.check();
       denoising->step();
     }
     step_seconds_ = seconds_since(begun) / static_cast<double>(denoising->steps());
-    own_.state.latents[static_cast<int64_t>(prompt)] = denoising->latents().to(at::kCPU, at::kFloat).contiguous();
-    save();
+    context_.own.state.latents[static_cast<int64_t>(prompt)] =
+        denoising->latents().to(at::kCPU, at::kFloat).contiguous();
+    context_.save();
   }
 }
 
@@ -111,16 +110,16 @@ void VideoRuns::make_references() {
 std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combination>& all) {
   std::vector<std::vector<double>> milliseconds(all.size());
   std::vector<std::unique_ptr<models::Denoising>> runs(all.size());
-  const int64_t rounds = std::min(kMostTimed, untuned_.num_inference_steps);
+  const int64_t rounds = std::min(kMostTimed, context_.untuned.num_inference_steps);
   const auto begun = std::chrono::steady_clock::now();
   for (int64_t round = -1; round < rounds; ++round) {
-    progress_.round(round + 1, rounds + 1);
+    context_.progress.round(round + 1, rounds + 1);
     if (round >= kLeastTimed && seconds_since(begun) > kTimingSeconds) break;
     for (size_t i = 0; i < all.size(); ++i) {
-      deadline_.check();
+      context_.deadline.check();
       if (round <= 0) runs[i] = start(all[i], 0);
       runs[i]->load_expert();  // no part of the step
-      const double taken = milliseconds_of(pipelines_.at(all[i].weights)->device(), [&] { runs[i]->step(); });
+      const double taken = milliseconds_of(context_.pipelines.at(all[i].weights)->device(), [&] { runs[i]->step(); });
       if (round >= 0) milliseconds[i].push_back(taken);
     }
   }
@@ -137,28 +136,28 @@ void VideoRuns::time_steps(const std::string& weights, const std::vector<std::op
     if (Combination each = combination_of(kind); !cost_of(each, known)) missing.push_back(std::move(each));
   if (missing.empty()) return;
   with_transformer(weights);
-  progress_.stage("time steps");
+  context_.progress.stage("time steps");
   const auto taken = take_turns(missing);
   for (size_t i = 0; i < missing.size(); ++i) {
     Row row = bench::step_row(missing[i]);
-    row.update({{"ms", spread(taken[i]).median}, {"layers", pipelines_.at(weights)->spec().layers}});
-    own_.state.steps.push_back(std::move(row));
+    row.update({{"ms", spread(taken[i]).median}, {"layers", context_.pipelines.at(weights)->spec().layers}});
+    context_.own.state.steps.push_back(std::move(row));
   }
-  save();
+  context_.save();
 }
 
 bench::StepTimes VideoRuns::times() const {
   bench::StepTimes times;
-  for (const Row& row : own_.state.steps) times.steps.push_back({row, row.at("layers").get<int64_t>(), ""});
+  for (const Row& row : context_.own.state.steps) times.steps.push_back({row, row.at("layers").get<int64_t>(), ""});
   return times;
 }
 
 at::Tensor VideoRuns::decode(const at::Tensor& latents) {
   models::Run run;
-  run.cancelled = [this] { return interrupted() || deadline_.left() <= 0; };
+  run.cancelled = [this] { return interrupted() || context_.deadline.left() <= 0; };
   const auto begun = std::chrono::steady_clock::now();
   try {
-    at::Tensor frames = pipelines_.begin()->second->decode(latents, untuned_.vae_tiling, run).frames;
+    at::Tensor frames = context_.pipelines.begin()->second->decode(latents, context_.untuned.vae_tiling, run).frames;
     decode_seconds_ = seconds_since(begun);
     return frames;
   } catch (const models::Cancelled&) {
@@ -169,7 +168,7 @@ at::Tensor VideoRuns::decode(const at::Tensor& latents) {
 
 const at::Tensor& VideoRuns::reference(size_t prompt) {
   at::Tensor& frames = references_[prompt];
-  if (!frames.defined()) frames = decode(own_.state.latents.at(static_cast<int64_t>(prompt)));
+  if (!frames.defined()) frames = decode(context_.own.state.latents.at(static_cast<int64_t>(prompt)));
   return frames;
 }
 
@@ -182,16 +181,16 @@ Seen VideoRuns::compare(const Candidate& candidate, size_t prompt, const attenti
   }
   const at::Tensor& expected = reference(prompt);
   const auto denoising = start(combination, prompt);
-  progress_.stage(name(candidate) + ", prompt " + std::to_string(prompt + 1));
+  context_.progress.stage(name(candidate) + ", prompt " + std::to_string(prompt + 1));
   require_time(decode_seconds_);
   while (!denoising->finished()) {
-    progress_.round(denoising->done(), denoising->steps());
-    deadline_.check();
+    context_.progress.round(denoising->done(), denoising->steps());
+    context_.deadline.check();
     denoising->step();
   }
   const models::AttentionRun& run = denoising->attention();
   const Nearness near = nearness(decode(denoising->latents().to(at::kCPU, at::kFloat).contiguous()), expected,
-                                 pipelines_.begin()->second->device());
+                                 context_.pipelines.begin()->second->device());
   return {.psnr = near.psnr,
           .ssim = near.ssim,
           .computed_steps = static_cast<double>(models::computed_steps(run)),
@@ -207,7 +206,7 @@ double VideoRuns::speedup_of(const Candidate& candidate, const attention::Policy
     each->policy.dense_steps = 0;
   }
   with_transformer(candidate.weights);
-  progress_.stage("time steps");
+  context_.progress.stage("time steps");
   const auto taken = take_turns({own, by_head});
   return spread(taken[0]).median / spread(taken[1]).median;
 }

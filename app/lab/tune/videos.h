@@ -41,11 +41,21 @@ class Deadline {
 /// One by its weights; the reference's are "auto".
 using Pipelines = std::map<std::string, std::shared_ptr<models::Pipeline>>;
 
+/// What a search and the videos that it asks for work on.
+struct TuneContext {
+  const TunePlan& plan;
+  models::Plan untuned;  // of the plan's request
+  const Pipelines& pipelines;
+  RunProgress& progress;
+  const Deadline& deadline;
+  OwnState& own;  // gets what takes long, and is saved after each piece of it
+
+  void save() const { own.state.save(own.path); }
+};
+
 class VideoRuns {
  public:
-  /// `untuned`: of the plan's request. `state` gets what takes long, and is saved after each piece of it.
-  VideoRuns(const TunePlan& plan, const models::Plan& untuned, const Pipelines& pipelines, RunProgress& progress,
-            const Deadline& deadline, OwnState& own);
+  explicit VideoRuns(const TuneContext& context) : context_(context) {}
 
   void encode_prompts();
   /// The latents of full attention that are not there yet. Throws OutOfTime.
@@ -59,16 +69,12 @@ class VideoRuns {
   /// How many times as fast a step is whose heads have this policy; they take turns.
   double speedup_of(const Candidate& candidate, const attention::Policy& policy);
 
-  int64_t steps() const { return untuned_.num_inference_steps; }
-  /// Of a policy for each head.
-  int64_t selection_rows() const { return TunePlan::selection_rows(untuned_); }
   bench::Combination combination_of(const Candidate& candidate) const;
   /// Loads the transformer of these weights in place of another one.
   models::Pipeline& with_transformer(const std::string& weights);
   std::unique_ptr<models::Denoising> start(const bench::Combination& combination, size_t prompt);
   /// Throws where the user or the budget ends the run.
   void poll();
-  void save() const { own_.state.save(own_.path); }
 
  private:
   models::Plan plan_of(const bench::Combination& combination, size_t prompt) const;
@@ -77,12 +83,7 @@ class VideoRuns {
   void require_time(double seconds) const;
   std::vector<std::vector<double>> take_turns(const std::vector<bench::Combination>& all);
 
-  const TunePlan& plan_;
-  models::Plan untuned_;
-  const Pipelines& pipelines_;
-  RunProgress& progress_;
-  const Deadline& deadline_;
-  OwnState& own_;
+  const TuneContext& context_;
   std::vector<models::Conditioning> texts_;
   std::map<size_t, at::Tensor> references_;       // frames of full attention, by prompt
   double step_seconds_ = 0, decode_seconds_ = 0;  // of the last video: what the next one may take
