@@ -76,7 +76,7 @@ bool EndWatch::is_working() const {
   return stage_ == Stage::working;
 }
 
-/// In a thread of the group's.
+/// Runs in a thread of the group.
 void EndWatch::group_ended() {
   try {
     control_->check();

@@ -48,12 +48,12 @@ class EndWatch {
   void group_ended();
 
   const int64_t rank_;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards stage_ and early_death_, and control_ while it is set
   std::condition_variable changed_;
   Stage stage_ = Stage::starting;
   std::string early_death_;
   std::shared_ptr<models::SocketGroup> control_;
-  int64_t call_ = -1;  // of the group, when it ends
+  int64_t call_ = -1;  // number of the call that the group makes when it ends; the owner's thread alone uses it
 };
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// A worker's thread for each rank but 0; sockets between them, and NCCL where they have GPUs.
+// Every rank but 0 has a worker's thread. Sockets connect them, and NCCL where they have GPUs.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>
@@ -59,18 +59,19 @@ class RankThreads::Member final : public Rank {
  public:
   Member(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<SocketGroup> control)
       : pipeline_(std::move(pipeline)), control_(std::move(control)) {}
-  ~Member() override {
-    leaving_ = true;
-    if (thread_.joinable()) thread_.join();
-  }
+  ~Member() override { join(); }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
   void start() {
     thread_ = std::thread([this] { follow(); });
   }
-  /// Work that nobody waits for ends soon.
+  /// Lets work end soon, because nobody waits for it.
   void leave() { leaving_ = true; }
+  void join() {
+    leave();
+    if (thread_.joinable()) thread_.join();
+  }
 
   SocketGroup& control() override { return *control_; }
   Group& group() override {
@@ -124,8 +125,16 @@ void RankThreads::start() {
       return std::make_unique<Member>(pipeline,
                                       SocketGroup::connect(static_cast<int64_t>(rank), own, pipeline->device().str()));
     }));
-  for (auto& each : all) members_.push_back(each.get());
-  for (size_t rank = 1; rank < members_.size(); ++rank) members_[rank]->start();
+  std::vector<std::unique_ptr<Member>> members;
+  for (auto& each : all) members.push_back(each.get());
+  members_ = std::move(members);
+  try {
+    for (size_t rank = 1; rank < members_.size(); ++rank) members_[rank]->start();
+  } catch (...) {
+    members_.front()->control().abort("left before the end");
+    stop();
+    throw;
+  }
 }
 
 void RankThreads::stop() noexcept {
@@ -133,8 +142,10 @@ void RankThreads::stop() noexcept {
   for (const auto& member : members_) member->leave();
   try {
     tell_end(*members_.front());
-  } catch (const Error&) {  // the others have ended
+  } catch (...) {  // most likely the others have ended
+    members_.front()->control().abort("left before the end");
   }
+  for (const auto& member : members_) member->join();
   members_.clear();
 }
 
@@ -154,7 +165,7 @@ Outcome RankThreads::generate(const Request& request, const Plan& plan, const In
   Inputs told = inputs;
   told.keep_transformer = true;
   pipeline.check_weights(inputs.images.first != nullptr);
-  if (!told.conditioning.defined()) told.conditioning = pipeline.encode(plan, inputs, run, begun);
+  if (!told.conditioning.defined()) told.conditioning = pipeline.encode(plan, inputs, run, begun).to(at::kCPU);
   const ThreadsHere threads_here(leader.on_cpu() ? threads : at::get_num_threads());
   return lead_video(leader, pipeline, request, plan, told, run, std::move(begun));
 }

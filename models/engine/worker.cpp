@@ -106,6 +106,9 @@ std::shared_ptr<const DenoisingState> hear_state(SocketGroup& control, const Cac
 void tell_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
   request.num_frames = plan.num_frames;  // counted by a frame rate that the others do not know
   request.seconds.reset();
+  if (request.policy && request.policy_file.empty())
+    throw run_failure("a policy for each head that comes from no file cannot be told to other ranks",
+                      "write it into a profile, or make the video with one rank");
   nlohmann::json size;
   if (request.image_size) size = {request.image_size->height, request.image_size->width};
   tell(control, {{"what", "video"},
@@ -146,7 +149,7 @@ Inputs hear_inputs(SocketGroup& control, const nlohmann::json& message, const Pl
   return inputs;
 }
 
-/// With what the fields do not tell.
+/// Adds what the fields do not tell.
 Request hear_request(const nlohmann::json& message, const std::string& device) {
   Request request = request_of(message.at("request"), device);
   if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())
@@ -157,12 +160,15 @@ Request hear_request(const nlohmann::json& message, const std::string& device) {
 }
 
 void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe) {
-  const nlohmann::json own = recipe_of(plan);
-  for (const auto& [field, value] : recipe.items())
-    if (own.value(field, nlohmann::json()) != value)
-      throw run_failure("another video would be made here: " + field + " is " +
-                            own.value(field, nlohmann::json()).dump() + ", on rank 0 " + value.dump(),
-                        "give all ranks the same model, program and kind of card");
+  const nlohmann::json own = recipe_of(plan), nothing;
+  for (const nlohmann::json* either : {&recipe, &own})
+    for (const auto& item : either->items()) {
+      const nlohmann::json here = own.value(item.key(), nothing), there = recipe.value(item.key(), nothing);
+      if (here != there)
+        throw run_failure(
+            "another video would be made here: " + item.key() + " is " + here.dump() + ", on rank 0 " + there.dump(),
+            "give all ranks the same model, program and kind of GPU");
+    }
 }
 
 void make_told_video(Rank& rank, Pipeline& pipeline, const WorkerTasks& tasks, const nlohmann::json& message) {

@@ -1,4 +1,4 @@
-// The messages of ranks: JSON as CBOR, whose texts may be any bytes, behind its size in 8 bytes; and tensors.
+// Ranks send each other JSON as CBOR, whose texts may be any bytes, behind its size in 8 bytes. Tensors follow it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

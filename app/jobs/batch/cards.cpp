@@ -157,16 +157,26 @@ class Cards::Run {
       sockets.push_back({.fd = card.lives ? card.socket.number() : -1, .events = POLLIN, .revents = 0});
     poll(sockets.data(), sockets.size(), 200);
     for (size_t i = 0; i < sockets.size(); ++i) {
-      Card& card = cards_of_run_[i];
-      if (sockets[i].revents != 0) hear(i, card.socket.receive());
-      while (card.lives) {
-        const auto message = card.socket.take();
-        if (!message) break;
-        hear(i, *message);
+      try {
+        hear_all(i, sockets[i].revents != 0);
+      } catch (const Error& error) {  // it sends what is no message
+        cards_.children_->kill(static_cast<int64_t>(i) + 1);
+        bury(i, error.what());
       }
       read_manifest(i);
     }
     for (size_t i = 0; i < cards_of_run_.size(); ++i) give_rows(i);
+  }
+
+  /// Hears every message that has come.
+  void hear_all(size_t i, bool is_ready) {
+    Card& card = cards_of_run_[i];
+    if (is_ready) hear(i, card.socket.receive());
+    while (card.lives) {
+      const auto message = card.socket.take();
+      if (!message) return;
+      hear(i, *message);
+    }
   }
 
   void hear(size_t i, const nlohmann::json& message) {
