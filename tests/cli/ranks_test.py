@@ -361,7 +361,7 @@ class BenchOverRanks(CommandLineTest):
         self.assertIn('random weights of tiny.yaml', out[0])
         self.assertRegex(out[2], r'\| GPUs \| ms a step \|.*\| exchange ms \| exchange % \|')
         self.assertNotIn('decode', out[2])
-        self.assertEqual(len(out), 6)
+        self.assertEqual(len([line for line in out if line.startswith('|')]), 4, out)  # head, rule, two rows
 
     def test_dry_run_adds_the_counts_that_are_asked_for(self):
         rows = json.loads(self.succeed(self.bench('--gpus', '1,3', '--dry-run', '100,340', '--json')).stdout)['rows']

@@ -441,8 +441,11 @@ class Settings(CommandLineTest):
         whole = self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'p.yaml').unlink()
-        result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', '4s')
-        self.assertIn('the same command again goes on', (result.stderr + result.stdout).replace('\n', ' '))
+        for seconds in (4, 8, 16, 32):  # until there is time for one video, and too little for all
+            result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', f'{seconds}s')
+            self.assertIn('the same command again goes on', (result.stderr + result.stdout).replace('\n', ' '))
+            if 'p.yaml.search' in self.names():
+                break
         self.assertIn('p.yaml.search', self.names())
         state = self.folder / 'p.yaml.search'
         before = state.read_bytes()
