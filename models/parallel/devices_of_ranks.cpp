@@ -19,12 +19,10 @@ std::vector<std::string> devices_of_ranks(int64_t ranks, const std::string& devi
   if (device != "auto" && device != "cuda")
     throw bad_option("device", device + " is one card, but gpus " + text + " are asked for",
                      "leave it out, and choose cards with CUDA_VISIBLE_DEVICES");
-  if (gpus == 0)
-    throw bad_option("gpus", text + ": there is no GPU here",
-                     "leave it out; 'sparsereel doctor' says what a GPU run needs");
-  if (ranks > gpus && !may_share)
+  if (gpus == 0 || (ranks > gpus && !may_share))
     throw bad_option("gpus", text + " is more than this machine has: " + std::to_string(gpus),
-                     "give at most so many; on several machines, start the command with torchrun or srun");
+                     gpus == 0 ? "leave it out; 'sparsereel doctor' says what a GPU run needs"
+                               : "give at most so many; on several machines, start the command with torchrun or srun");
   std::vector<std::string> devices;
   for (int64_t rank = 0; rank < ranks; ++rank) devices.push_back("cuda:" + std::to_string(rank % gpus));
   return devices;
