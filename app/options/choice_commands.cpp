@@ -1,3 +1,4 @@
+// Changes the options of the user's command line and quotes it again for a shell.
 #include "app/options/choice_commands.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// "--text_encoder" -> "--text-encoder"; a short name as it is.
+/// "--text_encoder" -> "--text-encoder"; short names stay as they are.
 std::string usual_option(std::string word) {
   if (word.starts_with("--")) std::replace(word.begin(), word.end(), '_', '-');
   return word;
@@ -24,7 +25,8 @@ bool is_named_by(const OptionSpec& option, const std::string& word) {
   return std::ranges::count(names, usual_option(word)) > 0;
 }
 
-/// Replaces the option's value wherever it stands, or takes it out. Returns whether it was there.
+/// Replaces the option's value wherever it stands, or removes the option if `value` is null. Returns true if it was
+/// there.
 bool replace_option(Words& words, const OptionSpec& option, const std::string* value) {
   bool replaced = false;
   for (size_t i = 0; i < words.size(); ++i) {

@@ -1,4 +1,4 @@
-// The ways out of an error that has several, as commands to copy: the user's own with other options. No torch.
+// Prints the remedies of an error that has several. Each is the user's own command with other options. No torch.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,17 +11,17 @@
 
 namespace sparsereel::app {
 
-using OptionValues = std::vector<std::pair<std::string, std::string>>;  // by the options' keys
+using OptionValues = std::vector<std::pair<std::string, std::string>>;  // keyed by option key
 
-/// The command line of these words, quoted for a shell, with these options: in place of their values, or behind all.
-/// What excludes one of them goes. The program is called as the user called it.
+/// Returns the command line of `words`, quoted for a shell, with `values` set: replaced where present, else appended.
+/// Removes options that exclude one of `values`. The program is named as the user called it.
 std::string command_with(std::vector<std::string> words, const OptionValues& values);
 
 /// Prints each choice with its command, under the name of its group.
 void print_choices(std::ostream& stream, const std::vector<ErrorChoice>& choices,
                    const std::vector<std::string>& words);
 
-/// [{"group", "title", "command"}], for reports.
+/// Returns [{"group", "title", "command"}] for reports.
 nlohmann::json choices_report(const std::vector<ErrorChoice>& choices, const std::vector<std::string>& words);
 
 }  // namespace sparsereel::app

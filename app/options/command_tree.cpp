@@ -1,4 +1,4 @@
-// Reads CLI11's tree, prints its help and finds what a wrong word meant.
+// Reads CLI11's tree, prints its help and suggests corrections for wrong words.
 #include "app/options/command_tree.h"
 
 #include <CLI/CLI.hpp>
@@ -14,8 +14,8 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr size_t kColumns = 100;  // of a text
-constexpr size_t kIndent = 30;    // where the explanations begin
+constexpr size_t kColumns = 100;  // most columns of a line of text
+constexpr size_t kIndent = 30;    // column where the explanations begin
 
 OptionInfo describe_option(const CLI::Option& option) {
   OptionInfo info;
@@ -25,8 +25,8 @@ OptionInfo describe_option(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
   if (option.get_items_expected_max() > 0) info.value = option.get_type_name();
   info.takes_next = option.get_items_expected_min() > 0;
-  // Choices are written into the type's name by whoever adds the option: words and numbers, "auto,on,off"; what has
-  // capitals only, "B,H,N,D", is a form.
+  // Whoever adds an option writes its choices into the type's name: words or numbers, "auto,on,off". Capitals only, as
+  // in "B,H,N,D", name a form and not choices.
   const bool listed = info.value.find(',') != std::string::npos &&
                       std::any_of(info.value.begin(), info.value.end(),
                                   [](unsigned char c) { return std::islower(c) || std::isdigit(c); });
@@ -66,14 +66,14 @@ std::string term_of(const std::vector<OptionInfo>& alike) {
   for (const OptionInfo& option : alike) {
     for (const std::string& name : option.names) {
       term += (term.empty() ? "" : ", ") + name;
-      if (name.starts_with("--")) break;  // further ones are in the reference
+      if (name.starts_with("--")) break;  // the reference lists the others
     }
   }
   if (term.starts_with("--")) term.insert(0, "    ");
   return alike.front().value.empty() ? term : term + " " + alike.front().value;
 }
 
-/// Under a heading, those of the same explanation together.
+/// Returns the options under a heading. Options with the same explanation share a row.
 std::vector<std::vector<OptionInfo>> of_group(const CommandInfo& command, const std::string& group) {
   std::vector<std::vector<OptionInfo>> rows;
   for (const OptionInfo& option : command.options) {
@@ -127,7 +127,7 @@ std::string help_text(const CommandInfo& command) {
   if (!command.commands.empty()) text += "\nCommands\n";
   for (const CommandInfo& below : command.commands) text += row(below.name(), below.help);
 
-  std::vector<std::string> groups;  // in the order of their first options, the common ones last
+  std::vector<std::string> groups;  // in the order of their first options; "Options" comes last
   for (const OptionInfo& option : command.options)
     if (!option.positional && !option.group.empty() &&
         std::find(groups.begin(), groups.end(), option.group) == groups.end())
@@ -175,7 +175,7 @@ bool lacks_command(const CLI::App& command) {
   return command.get_require_subcommand_min() > 0 && command.get_subcommands().empty();
 }
 
-/// "use attention, pipeline or plot": the commands below.
+/// Lists the subcommands: "use attention, pipeline or plot".
 std::string commands_below(const CommandInfo& info) {
   std::vector<std::string> names;
   for (const CommandInfo& below : info.commands) names.push_back(below.name());
@@ -197,7 +197,7 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   const auto [command, depth] = named_command(program);
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
-  // Where a command is missing, the word in its place is what was meant to be one.
+  // If a command is missing, the word in its place was probably meant as one.
   const bool lacks = lacks_command(*command), missing = lacks && depth < words.size();
   if (!unused.empty() && !unused.front().starts_with("-") && command->get_option_no_throw("--prompt") != nullptr)
     return "a prompt follows -p, in quotes: -p \"a red circle\"";

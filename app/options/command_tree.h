@@ -1,5 +1,5 @@
-// The commands and their options as plain data, read from CLI11's tree: what help, completion and reference are made
-// of.
+// The commands and their options as plain data, read from CLI11's tree. Help, completion and reference are made from
+// it.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ class App;
 namespace sparsereel::app {
 
 struct OptionInfo {
-  std::vector<std::string> names;  // "-s", "--seed"; of a positional argument its one name
+  std::vector<std::string> names;  // "-s", "--seed"; a positional argument has one name
   std::string value;               // "N", "FILE"; empty for a flag
   std::vector<std::string> choices;
   std::string help;
   std::string group;
   bool positional = false;
-  bool takes_next = false;  // the word behind it is its value, whatever that is
+  bool takes_next = false;  // the next word is its value, whatever it looks like
 
   bool is_file() const { return value == "FILE"; }
   bool is_folder() const { return value == "DIR" || value == "FOLDER"; }
@@ -37,33 +37,33 @@ struct CommandInfo {
 
 CommandInfo describe(const CLI::App& app);
 
-/// Every command, the program first, each before its own commands.
+/// Returns every command: the program first, each command before its subcommands.
 std::vector<const CommandInfo*> all_commands(const CommandInfo& program);
 
-/// The placeholder of options that take one of a list of words; the words are behind the help's text.
+/// The placeholder of options that take one of a list of words; help lists the words after the explanation.
 constexpr const char* kWord = "WORD";
 
-/// `line` and then the words of `text` at `indent`, over as many lines of at most 100 columns as it takes.
+/// Appends the words of `text` to `line`, indented by `indent`, in lines of at most 100 columns.
 std::string wrapped(const std::string& text, size_t indent, std::string line = {});
 
-/// What --help prints: at most 100 columns, a heading a group, the first of each option's long names.
+/// Returns the text of --help: at most 100 columns, a heading per group, the first long name of each option.
 std::string help_text(const CommandInfo& command);
 
-/// "did you mean --steps? see ..." for the first word of the command line that `command` could not use; `otherwise`
-/// where nothing is near it.
+/// Returns a remedy for `word`, which `command` does not know: "did you mean --steps? see ...". Returns `otherwise` if
+/// no name is near it.
 std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise);
 
-/// The innermost command that the command line names, and how many words that takes.
+/// Returns the innermost command that the command line names, and how many words name it.
 std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 
-/// What of the command line its command has no use for: "decode does not take --count 2".
+/// Lists the words that the command does not take: "decode does not take --count 2".
 std::string unused_words(const CLI::App& program);
 
-/// "speed is no command of bench", "bench needs a command", where one is missing; what the command does not take where
-/// an option stands in its place; else empty.
+/// Returns the error if a command is missing: "speed is no command of bench", "bench needs a command". If an option
+/// stands in its place, says that it is not taken. Empty if no command is missing.
 std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
 
-/// What to do about a command line of these words that CLI11 refuses.
+/// Returns the remedy for a command line of these words that CLI11 refuses.
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Words against choices, numbers against ranges.
+// Checks words against choices and numbers against ranges.
 #include "app/options/nearest.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The options of one command under a heading of its --help.
+// The options of a command under one heading of its --help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,12 +11,12 @@ class OptionGroup {
  public:
   OptionGroup(CLI::App& command, std::string heading) : command_(command), heading_(std::move(heading)) {}
 
-  /// `type`: what --help calls the value, or the words that it may be.
+  /// Adds an option. `type` is the placeholder of its value in --help, or the list of words that it may be.
   template <typename Value>
   void add(const char* names, Value& value, const std::string& help, const char* type) const {
     command_.add_option(names, value, help)->type_name(type)->group(heading_);
   }
-  /// Whether the heading says that each option takes a comma list.
+  /// Returns true if the heading says that each option takes a comma list.
   bool holds_lists() const { return heading_.starts_with("Comma lists"); }
   void flag(const char* names, bool& value, const std::string& help) const {
     command_.add_flag(names, value, help)->group(heading_);

@@ -1,4 +1,4 @@
-// What a video shows, how it is sampled, where that runs and what is written.
+// Declares the options of prompt, video, sampling, machine, latents and output.
 #include "app/options/option_groups.h"
 
 #include "models/store/checkpoint/family.h"
@@ -18,7 +18,7 @@ std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
   return all;
 }
 
-/// A part of the model as one file. Of one text, so that they share a row of --help.
+/// One part of the model as a file. All parts have the same help text, so that they share a row of --help.
 OptionSpec part(const char* names) {
   return {.names = names,
           .kind = ValueKind::file,

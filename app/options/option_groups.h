@@ -1,4 +1,4 @@
-// The rows of the option table, a function for each heading of --help; option_table.h says what a row holds.
+// The rows of the option table, one function per heading of --help. option_table.h says what a row holds.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ std::vector<OptionSpec> machine();
 std::vector<OptionSpec> latents();
 std::vector<OptionSpec> output();
 
-/// The commands that make latents, beside `generate` and `batch`.
+/// Returns the commands that make latents, apart from `generate` and `batch`.
 std::vector<Command> that_denoise();
 std::string default_text(const std::string& value);
 

@@ -1,4 +1,4 @@
-// The options of attention. The defaults of block selection are attention::Policy's own: the texts follow it.
+// Declares the options of attention. Help takes the defaults of block selection from attention::Policy.
 #include <sstream>
 
 #include "app/options/option_groups.h"
@@ -21,7 +21,7 @@ std::string number_text(double value) {
   return text.str();
 }
 
-/// What help says of the selection that is the default; nothing for the others.
+/// Returns the help's note on the default if `selection` is the default one, else nothing.
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
   if (head.selection != selection) return {};
@@ -63,10 +63,10 @@ std::string pv_threshold_help() {
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
-/// Of --cdf, --error and --block-error, so that they share a row of --help.
+/// Shared by --cdf, --error and --block-error, so that they share a row of --help.
 constexpr const char* kInsteadOfTopk = "for --topk: share of attention kept, or a bound on errors";
 
-/// Which blocks are computed, and what stands for the others.
+/// The options that choose which blocks are computed and what represents the others.
 std::vector<OptionSpec> selection() {
   using enum ValueKind;
   using enum Command;

@@ -1,4 +1,4 @@
-// The groups in the order of --help, each option with the key that YAML and recipes call it by.
+// Collects the groups in the order of --help and gives each option its key in YAML and recipes.
 #include "app/options/option_table.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ const std::vector<OptionSpec>& option_table() {
 }
 
 const OptionSpec* find_option(std::string_view key) {
-  if (key.empty()) return nullptr;  // what key_of_option() makes of short names
+  if (key.empty()) return nullptr;  // key_of_option() makes an empty key of short names
   for (const OptionSpec& spec : option_table()) {
     for (const std::string& name : split(spec.names, ','))
       if (key_of_option(name) == key) return &spec;

@@ -1,4 +1,4 @@
-// From merged settings to option structs, with every check that needs no model weights.
+// Turns merged settings into option structs, with every check that needs no model weights.
 #include "app/options/options.h"
 
 #include <ATen/ATen.h>
@@ -46,9 +46,9 @@ std::string read_prompt_file(const Settings& settings) {
 
 std::string read_prompt(const Settings& settings, bool needed) {
   if (settings.has("prompt_file")) return read_prompt_file(settings);
-  needed = needed && !settings.has("random_weights");  // they understand none
+  needed = needed && !settings.has("random_weights");  // random weights understand no prompt
   if (const Setting* prompt = settings.find("prompt")) {
-    // A recipe makes its video again, whatever that shows.
+    // A recipe must reproduce its video even if that has an empty prompt.
     if (needed && prompt->source != Source::recipe && is_blank(prompt->value))
       throw bad_option("prompt", "is empty", "say what to show");
     return prompt->value;
@@ -62,7 +62,7 @@ models::Checkpoint folder_of(const models::Architecture& architecture) {
                                                  architecture.components);
 }
 
-/// What the user names for single parts of the model.
+/// Returns the files that the user names for single parts of the model, by role.
 std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   std::map<std::string, std::string> files;
   for (const models::Family& family : models::families()) {
@@ -75,16 +75,17 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   return files;
 }
 
-/// Returns whether the video begins with an image. Nothing without a prompt: rows of a set may have own images.
+/// Returns true if the video begins with an image. Returns nothing without a prompt, because rows of a set may have
+/// images.
 std::optional<bool> gives_images(const Settings& settings) {
   if (settings.has("image") || settings.has("last_image")) return true;
   return lacks_prompt(settings) ? std::nullopt : std::optional(false);
 }
 
-/// What is known beforehand of the model that the settings name.
+/// What is known about the model that the settings name before it is opened.
 struct KnownModel {
-  models::ModelConfig config;  // without defaults where no file fits
-  models::Defaults defaults;   // the model's own
+  models::ModelConfig config;  // without defaults if no file of configs/ fits
+  models::Defaults defaults;   // the model's own defaults
 };
 
 KnownModel known_model(const Settings& settings) {
@@ -97,7 +98,7 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// Returns why options have no effect beside the request and its device. Every command that denoises asks for it.
+/// Returns the causes that follow from the request and its device. Every command that denoises calls it.
 std::vector<IdleCause> idle_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,
@@ -163,7 +164,7 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
     settings.add(Source::config_file, config.values, config_file, config.places);
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
-  if (use == PresetUse::whole) add_profile(settings);  // else it stands beside others
+  if (use == PresetUse::whole) add_profile(settings);  // otherwise the caller compares the profile with other settings
   const KnownModel known = known_model(settings);
   settings.set_fallbacks(known.defaults);
   settings.set_model_config(known.config);
@@ -198,8 +199,8 @@ Reservations choose_output(Settings& settings, int64_t count, bool reserves) {
   const auto is_taken = [&] { return any(count, is_there); };
   Reservations reserved;
   const auto is_reserved = [&](const fs::path& video) { return reserves && !models::reserve(video, reserved); };
-  // Looked at again once it is reserved: the run that had it may just have ended. A reservation keeps a file open, so
-  // that of thousands the first ones stand for all.
+  // Check again after reserving, because the run that held the name may have just ended. A reservation keeps a file
+  // open, so the first kMostReserved stand for all.
   constexpr int64_t kMostReserved = 256;
   for (int number = 2; is_taken() || any(kMostReserved, is_reserved) || is_taken(); ++number) {
     reserved.clear();
@@ -247,10 +248,10 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.fps = options.run.video.fps;
   options.random_seed = is_random_seed(settings.text("seed", ""));
   if (options.random_seed) {
-    request.seed = std::random_device{}();  // short, since people copy it
-    options.checkpoint_every = 0;           // the same command makes another video
+    request.seed = std::random_device{}();  // 32 bits, because people copy it
+    options.checkpoint_every = 0;           // the same command would make another video, so nothing could resume
   }
-  models::make_policy(request);  // refuses what no model could do
+  models::make_policy(request);  // refuses settings that no model can run
   options.profile = models::apply_profile(settings, request);
   options.idle = idle_beside_request(settings, request);
   return options;
@@ -283,7 +284,7 @@ std::vector<IdleCause> idle_beside_model(const models::Request& request, const m
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {
   const OutputKind kind = output_kind(run.output);
   return models::idle_causes(models::kDecidedByOutput,
-                             // By its kind, not its name: many rows of a set share one warning.
+                             // Use the kind of output, not its name, so that many rows of a set share one warning.
                              {.output = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string(),
                               .is_encoded = kind == OutputKind::encoded,
                               .has_frame_rate = kind != OutputKind::safetensors || settings.has("save_latents")});

@@ -21,25 +21,25 @@ using models::IdleCause;
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
-/// Names that other runs do not choose as long as these live.
+/// Names that other runs do not choose while these objects live.
 using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
 
-/// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
-/// nobody asked for a file to be replaced, nor chosen by a run that goes on; of several, none of whose `count` numbered
-/// files is. A checkpoint without its video keeps no name: the run that was cut short goes on under it.
-/// `reserves`: false leaves the names to any other run, and writes nothing.
+/// If no output is named, chooses video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is free, because nobody
+/// asked to replace a file. A name is free if its file does not exist and no running process has reserved it. With
+/// several videos, all `count` numbered files must be free. A denoising checkpoint without its video does not occupy a
+/// name: the interrupted run resumes under it. If `reserves` is false, reserves nothing and writes nothing.
 Reservations choose_output(Settings& settings, int64_t count, bool reserves = true);
 
-/// What both commands share.
+/// The options that `generate` and `decode` share.
 struct RunOptions {
   std::filesystem::path model;               // a folder or file of weights, or the YAML of an architecture
-  std::map<std::string, std::string> files;  // of weights, by role, beside it or in its place
-  bool random_weights = false;               // model is such a YAML
-  std::optional<bool> with_images = {};      // whether there are any, where that is known
-  std::string model_name;                    // in recipes: its folder's, or "random weights of" its YAML's
+  std::map<std::string, std::string> files;  // files of weights by role, in addition to the model or in its place
+  bool random_weights = false;               // true if `model` is the YAML of an architecture
+  std::optional<bool> with_images = {};      // true if images are given; unset if that is not yet known
+  std::string model_name;                    // in recipes: the folder's name, or "random weights of" the YAML's name
   std::filesystem::path output;
-  std::filesystem::path contact_sheet;  // empty: none
-  VideoOptions video;                   // without the recipe, which is known at the end
+  std::filesystem::path contact_sheet;  // empty if none is asked for
+  VideoOptions video;                   // without the recipe, which is known only at the end
   bool metadata = true;
   std::optional<int64_t> threads;
   bool quiet = false, verbose = false;
@@ -48,54 +48,55 @@ struct RunOptions {
 struct GenerateOptions {
   RunOptions run;
   models::Request request;
-  bool random_seed = false;                     // the request's was drawn
-  std::filesystem::path save_latents;           // empty: they are kept only until the video is written
-  std::filesystem::path init_latents;           // empty: noise
-  int64_t checkpoint_every = 0;                 // steps from one denoising checkpoint to the next; 0: none
-  std::optional<models::TunedProfile> profile;  // where it has policies for heads, they are the request's
-  std::vector<IdleCause> idle;                  // what leaves options without effect
+  bool random_seed = false;                     // true if the request's seed was drawn
+  std::filesystem::path save_latents;           // empty if latents are kept only until the video is written
+  std::filesystem::path init_latents;           // empty if denoising begins with noise
+  int64_t checkpoint_every = 0;                 // steps between denoising checkpoints; 0 for none
+  std::optional<models::TunedProfile> profile;  // its policies for heads, if any, replace the request's
+  std::vector<IdleCause> idle;                  // causes that leave options without effect
 };
 
-/// Adds command line, then --config, then the recipe of --from, then what add_profile() does, then the configs/*.yaml
-/// that fits the model with the preset that holds. Throws Error for an unreadable file or model; what was added before
-/// is there for Settings::with_place().
+/// Adds the sources in this order: command line, --config, the recipe of --from, add_profile(), and the matching
+/// configs/*.yaml with its preset. Throws Error if a file or the model cannot be read. Settings::with_place() can still
+/// use what was added before the error.
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
 
-/// Does the same as models::add_profile(). Beside the recipe of a video that was made with a profile it adds nothing:
-/// the recipe has the profile's options.
+/// Calls models::add_profile(), unless --from names a video that was made with a profile: its recipe already holds the
+/// profile's options.
 void add_profile(Settings& settings);
 
-/// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.
+/// Returns the collected settings as they would be with this preset. Throws Error (field preset) if the model does not
+/// have it.
 Settings with_preset(Settings settings, const std::string& preset);
 
-/// What -m or --random-weights names, or else the transformer's file, or else the tiny model. Throws Error where there
-/// is none.
+/// Returns the path given by -m or --random-weights, else the transformer's file, else the tiny model. Throws Error if
+/// there is none.
 std::filesystem::path model_path(const Settings& settings);
 
-/// The folder, the files, or the architecture that stands for one.
+/// Opens the folder, the files, or the architecture that stands in for a model.
 models::Checkpoint open_model(const RunOptions& run);
 models::Checkpoint open_model(const Settings& settings);
 
-/// Nothing says what to show. Random weights understand no prompt, and need none.
+/// Returns true if no option says what to show. Random weights understand no prompt and need none.
 bool lacks_prompt(const Settings& settings);
 
 RunOptions read_run_options(const Settings& settings);
-/// The fields of a request that the command takes, as they are given: no prompt of a file, no random seed.
+/// Returns the request's fields that the command takes, as given. Does not read prompt files or draw random seeds.
 models::Request read_request(const Settings& settings, Command command = Command::generate);
-/// Throws Error naming the option that is out of range. `prompt_needed` is false for those who find out by themselves
-/// with lacks_prompt(), and for `config show`.
+/// Throws Error naming an option that is out of range. `prompt_needed` is false for callers that check lacks_prompt()
+/// themselves, and for `config show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// Completes the options of a video with what depends on the model and the device: attention's mode, by default sparse
-/// where that runs, and what is idle. Throws Error where the device cannot run the mode asked for with this dtype, and
-/// for a profile that does not fit the model.
+/// Fills in what depends on the model and the device: the attention mode (by default sparse if that runs there) and the
+/// causes that leave options without effect. Throws Error if the device cannot run the mode with this dtype, or if a
+/// profile does not fit the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
-/// What the model and its sampler leave without effect.
+/// Returns the causes for which the model and its sampler leave options without effect.
 std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
-/// What the output leaves without effect.
+/// Returns the causes for which the output leaves options without effect.
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);
 
 }  // namespace sparsereel::app

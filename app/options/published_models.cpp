@@ -1,4 +1,4 @@
-// Looks names up in what configs/*.yaml say of repositories.
+// Looks names up among the repositories that configs/*.yaml list.
 #include "app/options/published_models.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::string lowered(std::string text) {
   return text;
 }
 
-/// A way to get a model, by one of the names of its repository.
+/// One way to get a model, under one name of its repository.
 struct Known {
   const models::Architecture* architecture;
   models::Published published;
@@ -46,7 +46,7 @@ std::vector<Known> all_known(const std::vector<models::Architecture>& architectu
   return all;
 }
 
-/// Those of this repository, with or without its organisation.
+/// Returns the entries of this repository; `name` may leave out the organization.
 std::vector<Known> named(const std::vector<Known>& all, const std::string& name) {
   std::vector<Known> found;
   const bool has_organisation = name.find('/') != std::string::npos;
@@ -54,12 +54,12 @@ std::vector<Known> named(const std::vector<Known>& all, const std::string& name)
     const std::string own = has_organisation ? known.name : models::name_of_repository(known.name);
     if (lowered(own) != lowered(name)) continue;
     const bool again = !found.empty() && !has_organisation && known.name != found.front().name;
-    if (!again) found.push_back(known);  // one organisation is enough
+    if (!again) found.push_back(known);  // one organization is enough
   }
   return found;
 }
 
-/// The repository whose name is nearly this one; empty: none is.
+/// Returns the repository whose name is closest to `name`; empty if none is close.
 std::string nearly(const std::vector<Known>& all, const std::string& name) {
   const bool has_organisation = name.find('/') != std::string::npos;
   std::vector<std::string> names;
@@ -77,7 +77,7 @@ std::string size_of(const models::Published& published, const models::Architectu
   return "at least " + fixed(bytes_in_16_bits(architecture) / kGigabyte, 1) + " GB";
 }
 
-/// "-m FOLDER --vae FILE" by the options' keys.
+/// Parses "-m FOLDER --vae FILE" into values by option key.
 OptionValues values_in(const std::string& use) {
   OptionValues values;
   const std::vector<std::string> words = split(use, ' ');
@@ -86,7 +86,7 @@ OptionValues values_in(const std::string& use) {
   return values;
 }
 
-/// The user's own command with the model that was downloaded; an example where the user ran another command.
+/// Returns the user's own command with the downloaded model, or an example if the user ran another command.
 std::string command_to_use(const std::string& use) {
   const std::vector<std::string>& words = called_words();
   const bool makes_videos = !words.empty() && (words.front() == "generate" || words.front() == "batch");
@@ -103,7 +103,7 @@ DownloadAdvice advice_of(const models::Published& published, const models::Archi
   return advice;
 }
 
-/// Lines of a remedy.
+/// Formats the advice as the lines of a remedy.
 std::string lines_of(const std::vector<DownloadAdvice>& all) {
   std::string text;
   for (const DownloadAdvice& advice : all) {
@@ -121,7 +121,7 @@ std::string remedy_of(const std::vector<Known>& found) {
          " and name the folder:" + lines_of(all);
 }
 
-/// A folder of the repository's name that is here already.
+/// Returns the folder of the repository's name in the working directory; empty if there is none.
 std::string folder_here(const std::string& model) {
   const std::string name = models::name_of_repository(model);
   std::error_code ignored;

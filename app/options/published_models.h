@@ -1,4 +1,4 @@
-// Says what to download where -m names a published model and not a folder.
+// Says what to download if -m names a published model instead of a folder.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace sparsereel::app {
 
-/// A way to get a model, as people read it.
+/// One way to get a model, in words that people read.
 struct DownloadAdvice {
-  std::string title;                  // "14B in fp8, 21.3 GB"; empty where nothing is to be said
-  std::vector<std::string> commands;  // downloads first, the last one uses them
+  std::string title;                  // "14B in fp8, 21.3 GB"; may be empty
+  std::vector<std::string> commands;  // downloads first; the last command uses them
 };
 
-/// How to get the model of a YAML, by each of its repositories.
+/// Returns the ways to get the model of a YAML, one for each of its repositories.
 std::vector<DownloadAdvice> download_advice(const models::Architecture& architecture);
 
-/// Bytes of the model's weights in 16 bits: no fewer are downloaded of a repository that has no smaller ones.
+/// Returns the bytes of the model's weights in 16 bits: the least download from a repository without smaller weights.
 double bytes_in_16_bits(const models::Architecture& architecture);
 
-/// The error of a model that is not there: with the commands that download and use it where `model` is a published
-/// name or nearly one, with a general one where it looks like a repository, else `error`.
+/// Returns the error for a model that does not exist. If `model` is a published name or close to one, the remedy holds
+/// the commands that download and use it. If it looks like a repository, the remedy is general; else returns `error`.
 Error missing_model(const std::string& model, const Error& error);
 
 }  // namespace sparsereel::app

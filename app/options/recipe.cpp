@@ -1,4 +1,4 @@
-// A recipe comes from a file of somebody else: only options that make the picture are taken from it.
+// A recipe may come from a stranger's file, so only options that make the picture are taken from it.
 #include "app/options/recipe.h"
 
 #include <algorithm>
@@ -20,21 +20,22 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRandomWeights = "random weights of ";
 
-/// Options whose value a recipe may set: those that make the picture. Whoever made the file must not choose what is
-/// written where.
+/// Returns true for options that a recipe may set: those that make the picture. The author of the file must not choose
+/// which files are written.
 bool is_value(const std::string& key) {
   const OptionSpec* option = find_option(key);
   return option != nullptr && option->key == key && option->recipe == InRecipe::value;
 }
 
-/// What it says beside options; the number of threads makes no other video, but older recipes have it.
+/// Returns true for fields that are no options. The number of threads does not change the video, but older recipes hold
+/// it.
 bool is_fact(const std::string& key) {
   static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model", "threads", "files"};
   const OptionSpec* option = find_option(key);
   return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
 }
 
-/// Hashes of what it knows by name, for recipe_mismatches().
+/// Hashes of the files that the recipe knows by name, for recipe_mismatches().
 const std::map<std::string, const char*, std::less<>> kHashes = {
     {"model_sha256", "model"},     {"init_latents_sha256", "file of --init-latents"},
     {"image_sha256", "image"},     {"last_image_sha256", "last image"},
@@ -72,10 +73,10 @@ std::map<std::string, std::string> option_values(const nlohmann::json& recipe, c
   return values;
 }
 
-/// Option and path of a model that comes with the program; nothing for any other name.
+/// Returns the option and path of a model that comes with the program; nothing for any other name.
 std::optional<std::pair<std::string, fs::path>> own_model(const std::string& name) {
   const bool random = name.starts_with(kRandomWeights);
-  // Only its last part: a name out of a file must not lead elsewhere.
+  // Use only the last part of the name: a name from a file must not lead elsewhere.
   const fs::path file = fs::path(random ? name.substr(kRandomWeights.size()) : name).filename();
   const fs::path path = models::data_folder() / (random ? "configs" : "assets") / file;
   if (file.empty() || !(random ? fs::is_regular_file(path) : fs::is_regular_file(path / "model_index.json")))
@@ -83,7 +84,7 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   return std::pair(random ? "random_weights" : "model", path);
 }
 
-/// Recipes from before there were means mean the published method, whatever the defaults are.
+/// Recipes older than the means of dropped blocks imply the published method, whatever the defaults are.
 void add_published_method(std::map<std::string, std::string>& values) {
   const auto mode = values.find("attention");
   const bool drops = mode != values.end() && (mode->second == "sparse" || mode->second == "check");
@@ -92,7 +93,8 @@ void add_published_method(std::map<std::string, std::string>& values) {
   values["select"] = attention::name(attention::Ranking::mass);
 }
 
-/// " (vae: now a.safetensors, then b.safetensors)": which parts are other files now; of one name, the part alone.
+/// Lists the parts whose files changed: " (vae: now a.safetensors, then b.safetensors)"; the role alone if the names
+/// are equal.
 std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   const nlohmann::json none = nlohmann::json::object();
   const nlohmann::json before = then.value("files", none), after = now.value("files", none);
@@ -107,7 +109,7 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   return text.empty() ? text : text + ")";
 }
 
-/// What is given beside the recipe decides about sparsity by itself.
+/// Returns true if options given beside the recipe already decide about sparsity.
 bool overrides_profile(const Settings& settings) {
   if (std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) { return settings.has(key); })) return true;
   for (const OptionSpec& option : option_table())
@@ -127,7 +129,7 @@ void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);
   std::map<std::string, std::string> values = option_values(recipe, video);
   add_published_method(values);
-  if (settings.has("dropped")) values.erase("select");  // another choice of means brings its own ranking
+  if (settings.has("dropped")) values.erase("select");  // another choice of --dropped brings its own ranking
   if (!settings.has("model") && !settings.has("random_weights")) {
     const std::string name = text_of(recipe, "model");
     const auto model = own_model(name);

@@ -1,4 +1,4 @@
-// Recipes read back: the settings that a video of ours carries become option values again (`generate --from`).
+// Reads the recipe that a video carries back into option values (`generate --from`).
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,16 @@
 
 namespace sparsereel::app {
 
-/// Whether --from names a video that was made with a policy for each head.
+/// Returns true if --from names a video that was made with a policy for each head.
 bool recipe_has_profile(const Settings& settings);
 
-/// Adds what the recipe of a video says as Source::recipe. The model is known by its name only: where no stronger
-/// source names one, it is the tiny model or a file of configs/. Throws Error naming the file: it carries no recipe,
-/// the recipe has a field that this version does not know, or the model or the latents it began with have to be named.
+/// Adds the recipe of a video as Source::recipe. A recipe holds only the model's name: if no stronger source names a
+/// model, this uses the tiny model or a file of configs/. Throws Error naming the file if it carries no recipe, if the
+/// recipe has a field that this version does not know, or if the user must name the model or the initial latents.
 void add_recipe(Settings& settings, const std::filesystem::path& video);
 
-/// Warnings: the model, profile or latents of this run, as `recipe` has their hashes, are not those of the video that
-/// --from names, or another version made it. Nothing where there is no --from.
+/// Returns warnings if this run differs from the video of --from in the hash of its model, profile, image, LoRA or
+/// initial latents, or in the program's version. `recipe` is this run's. Returns nothing without --from.
 std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohmann::json& recipe);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Makes the list of options from the option table. Errors about values lead to --help.
+// Makes the list of options from the option table. Errors about values point to --help.
 #include "app/options/settings.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Throws where the value is none of the option's kind; `what` is how the error names it.
+/// Throws Error if the value is not of the option's kind; `what` names the value in the error.
 void check_value(const models::Option& option, const std::string& what, const std::string& value) {
   const std::string help = "see the command's --help";
   const auto require = [&](bool right, const char* needed) {
@@ -22,7 +22,7 @@ void check_value(const models::Option& option, const std::string& what, const st
       throw bad_input(what.substr(0, what.size() - 1) + " is empty", "name a file, or leave it out");
     case ValueKind::text:
     case ValueKind::folder:
-    case ValueKind::size:  // Settings read it
+    case ValueKind::size:  // Settings parse these
       return;
     case ValueKind::loras:
       try {

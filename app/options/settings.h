@@ -1,4 +1,4 @@
-// Option values of the program: models::Settings with the options of its commands.
+// The option values of the program: models::Settings with the options of its commands.
 #pragma once
 
 #include "app/options/option_table.h"
@@ -16,7 +16,7 @@ using models::PresetUse;
 using models::Setting;
 using models::Source;
 
-/// Those of option_table().
+/// Returns the options of option_table().
 const models::OptionList& program_options();
 
 class Settings : public models::Settings {

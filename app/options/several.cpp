@@ -1,4 +1,4 @@
-// Seeds and names of several videos.
+// Derives the seed and the file names of each of several videos.
 #include "app/options/several.h"
 
 #include <string>
@@ -33,7 +33,7 @@ fs::path numbered(const fs::path& file, int64_t index, int64_t count) {
 std::vector<Settings> settings_of_videos(const Settings& settings) {
   const int64_t count = video_count(settings);
   if (count == 1) return {settings};
-  const models::Request request = read_generate_options(settings).request;  // standard input can be read once
+  const models::Request request = read_generate_options(settings).request;  // once, as standard input ends
   std::vector<Settings> videos;
   for (int64_t i = 0; i < count; ++i) {
     std::map<std::string, std::string> own = {{"seed", std::to_string(request.seed + static_cast<uint64_t>(i))}};

@@ -1,4 +1,4 @@
-// Several videos of one prompt: --batch-count.
+// Several videos from one prompt: --batch-count.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,14 @@
 
 namespace sparsereel::app {
 
-/// How many videos each prompt makes. Throws Error where that is out of range.
+/// Returns how many videos each prompt makes. Throws Error if that is out of range.
 int64_t video_count(const Settings& settings);
 
-/// The file of one of `count` videos, from 0: "clip.mp4" -> "clip-3.mp4", of ten and more "clip-03.mp4"; "frames/" ->
-/// "frames-3/". The same where there is one alone.
+/// Returns the file of video `index` (from 0) of `count`: "clip.mp4" -> "clip-3.mp4", or "clip-03.mp4" if there are ten
+/// or more; "frames/" -> "frames-3/". Returns `file` itself if count is 1.
 std::filesystem::path numbered(const std::filesystem::path& file, int64_t index, int64_t count);
 
-/// The settings of each video: seeds s, s + 1, ..., its files numbered.
+/// Returns the settings of each video: seeds s, s + 1, ..., and numbered files.
 std::vector<Settings> settings_of_videos(const Settings& settings);
 
 }  // namespace sparsereel::app

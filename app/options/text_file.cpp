@@ -1,4 +1,4 @@
-// Files, or standard input in their place.
+// Reads a file, or standard input in its place.
 #include "app/options/text_file.h"
 
 #include <unistd.h>

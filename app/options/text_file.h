@@ -1,4 +1,4 @@
-// Text files of people: prompts, prompt sets, YAML. No torch.
+// Reads text files that people write: prompts, prompt sets, YAML. No torch.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ using models::is_blank;
 using models::kMostYamlBytes;
 using models::read_text;
 
-/// "-", where a prompt or a set of them is to be read.
+/// Returns true for "-", which stands for standard input.
 bool is_standard_input(const std::filesystem::path& file);
-/// How errors name the file: "standard input" for "-".
+/// Returns the name of the file for errors: "standard input" for "-".
 std::string name_of_input(const std::filesystem::path& file);
-/// As read_text(); "-" is standard input.
+/// Works like read_text(), but "-" is standard input.
 std::string read_input(const std::filesystem::path& file, uint64_t most);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Finds the tiny model, and the words and sizes that it never saw.
+// Finds the tiny model, and the words and sizes that it was not trained on.
 #include "app/options/tiny_model.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Words that it was trained on are one piece of its vocabulary; others fall into letters.
+/// Returns true for words of its training: each is one piece of the vocabulary. Other words fall into letters.
 bool knows(const models::Tokenizer& tokenizer, const std::string& word) {
   constexpr int64_t kRoom = 8;
-  return tokenizer.encode(word, kRoom).token_count <= 2;  // the word and the end of the text
+  return tokenizer.encode(word, kRoom).token_count <= 2;  // the word and the end-of-text token
 }
 
-/// In lower case, without what stands around it.
+/// Returns the word in lower case, without the punctuation around it.
 std::string bare(std::string word) {
   const auto no_letter = [](unsigned char c) { return c < 0x80 && std::isalnum(c) == 0; };
   word.erase(word.begin(), std::find_if_not(word.begin(), word.end(), no_letter));
@@ -35,7 +35,7 @@ bool is_tiny(const fs::path& model) {
   return fs::equivalent(model, tiny_model(), error) && !error;
 }
 
-/// Beginnings are enough of words without end.
+/// Shortens very long words to their beginning.
 std::string shortened(const std::string& word) {
   constexpr size_t kLongest = 40;
   const std::string_view begin = models::whole_characters(word, kLongest);
@@ -49,7 +49,7 @@ fs::path tiny_model() {
 }
 
 std::string unusual_shape_warning(const fs::path& model, const std::vector<VideoShape>& shapes) {
-  constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // where the judge is right about its videos
+  constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // sizes at which the classifier recognizes its videos
   constexpr int64_t kGainless = int64_t{9} * 128 * 128;  // pixels of a video whose steps take as long in both modes
   const auto is_unusual = [](const VideoShape& shape) {
     const auto [least, most] = std::minmax(shape.width, shape.height);

@@ -1,4 +1,4 @@
-// The tiny model that comes with the program, what its prompts may say and its videos may measure.
+// The tiny model that comes with the program, and warnings about prompts and sizes that it does not know.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace sparsereel::app {
 
-/// Where it is: in the source tree or the installation. It may be missing.
+/// Returns its folder in the source tree or the installation. The folder may be missing.
 std::filesystem::path tiny_model();
 
-/// Frames of a video and their pixels.
+/// Width and height in pixels, and the number of frames.
 struct VideoShape {
   int64_t width = 0, height = 0, frames = 0;
 };
 
-/// That the tiny model was trained on other videos, where `model` is that one and shapes are beyond what it still
-/// draws, and where they are so small that sparse attention gains nothing; empty otherwise. One warning for all shapes.
+/// If `model` is the tiny model, warns about shapes that it was not trained on and cannot draw well, or that are too
+/// small for sparse attention to gain. Returns one warning for all shapes, or nothing.
 std::string unusual_shape_warning(const std::filesystem::path& model, const std::vector<VideoShape>& shapes);
 
-/// That the tiny model knows moving shapes only, where `model` is that one and prompts have words that were not in its
-/// training; empty otherwise. One warning for all prompts.
+/// If `model` is the tiny model, warns about words that were not in its training: it knows only moving shapes. Returns
+/// one warning for all prompts, or nothing.
 std::string unknown_words_warning(const std::filesystem::path& model, const std::vector<std::string>& prompts);
 
 }  // namespace sparsereel::app
