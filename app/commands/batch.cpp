@@ -1,4 +1,4 @@
-// `sparsereel batch`: plans the rows, skips what is finished, renders the rest model by model.
+// `sparsereel batch`: plans the rows, skips finished ones and renders the rest model by model.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -60,7 +60,7 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
   check_files(files, set.merged);
 }
 
-/// What was taken for something else by how it begins has a way out.
+/// Reads the prompt set. If the format of standard input was guessed wrongly, the error names --input-format.
 std::vector<PromptRow> read_rows(const BatchOptions& options) {
   const std::optional<SetFormat> format = parse_set_format(options.input_format);
   try {
@@ -79,7 +79,8 @@ void make_folder(const std::filesystem::path& folder) {
                     "choose another with -o");
 }
 
-/// Null where rows name a model or device of their own that cannot be had: they have failed then.
+/// Opens the model of `rows`. Returns null if the rows name a model or device that cannot be used; the rows have then
+/// failed.
 std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Renderer& renderer) {
   if (std::all_of(rows.begin(), rows.end(), [](const Video* row) { return row->failure.has_value(); })) {
     for (const Video* row : rows) renderer.failed(*row);
@@ -92,14 +93,14 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
   return pipeline;
 }
 
-/// What the manifests say of earlier runs.
+/// What the manifests of earlier runs say.
 struct History {
   const std::vector<ManifestEntry>& entries;
   FinishedVideos finished;
-  Identities made = {};  // of the rows that are finished, by the names that their videos were made under
+  Identities made = {};  // identities of finished rows, by the file names under which their videos were made
 };
 
-/// The rows that are not finished under their names. ranks: that make a video together.
+/// Returns the rows without a finished video under their names. `ranks`: how many ranks make a video together.
 std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline, History& history,
                             Renderer& renderer, int64_t ranks) {
   std::vector<Video*> left;
@@ -120,7 +121,7 @@ std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipel
   return left;
 }
 
-/// One error for all rows, in place of one for each.
+/// Throws one error for all rows if the folder cannot be written to, instead of one error for each.
 void check_takes_files(const std::filesystem::path& folder, const std::filesystem::path& manifest) {
   try {
     const models::AtomicFile probe(manifest);
@@ -129,7 +130,7 @@ void check_takes_files(const std::filesystem::path& folder, const std::filesyste
   }
 }
 
-/// Takes the rows out whose videos stand under other names, and those that cannot be written.
+/// Removes the rows whose videos exist under other names, and rows whose outputs cannot be written.
 void keep_writable(std::vector<Video*>& rows, const std::vector<MovedVideo>& moved, Renderer& renderer) {
   std::set<const Video*> kept;
   for (const MovedVideo& each : moved) kept.insert(each.row);
@@ -191,7 +192,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
                     "correct them and run the same command again: what is finished stays");
 }
 
-/// Each row `count` times, its own files numbered.
+/// Returns each row `count` times, with its own files numbered.
 std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t count) {
   std::vector<PromptRow> all;
   for (const PromptRow& row : rows) {
@@ -205,13 +206,13 @@ std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t coun
   return all;
 }
 
-/// The rows of one pipeline that are left to render.
+/// The unfinished rows of one pipeline.
 struct Group {
   std::shared_ptr<models::Pipeline> pipeline;
   std::vector<Video*> rows;
 };
 
-/// Of --gpus, those of each video that is made at a time; empty: one process renders the set.
+/// Returns the GPUs of each video that is made at the same time, from --gpus. Empty if one process renders the set.
 std::vector<CardsOfAVideo> find_cards(const Settings& settings, const BatchOptions& options, const Share& share) {
   const int64_t count = settings.whole("gpus").value_or(1);
   if (count == 1 && options.gpus_per_video == 1) return {};
@@ -226,12 +227,12 @@ void render_on_cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions
   RowGroups rows;
   for (Group& group : groups) {
     rows.push_back(group.rows);
-    group.pipeline.reset();  // what it holds is the cards'
+    group.pipeline.reset();  // frees its memory for the processes of the GPUs
   }
   Cards(cards, options).render(rows, manifest, progress, tally);
 }
 
-/// Adds the options that `generate` does not have, or means otherwise.
+/// Adds the options that only `batch` has, or that mean something else there.
 void add_batch_options(CLI::App& command, BatchOptions& options) {
   const OptionGroup set(command, "Prompt set");
   const OptionGroup output(command, find_option("output")->group);
@@ -248,7 +249,7 @@ void begin_batch_report(const SetSettings& set, RunReport& report) {
   start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
 }
 
-/// Sums the manifests of a folder. Renders nothing.
+/// Sums up the manifests of a folder. Renders nothing.
 void sum_manifests(const SetSettings& set, const BatchOptions& options, RunReport& report) {
   if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
     throw bad_input("--status " + options.status.string() +
@@ -262,11 +263,11 @@ void sum_manifests(const SetSettings& set, const BatchOptions& options, RunRepor
   show_status(options.status, report);
 }
 
-/// The rows that this process answers for, planned before any model is open.
+/// The rows of this process, planned before any model is opened.
 struct PlannedSet {
   Share share;
-  std::vector<CardsOfAVideo> cards;  // empty: this process renders
-  int64_t row_count = 0;             // of the whole set, each as often as it is repeated
+  std::vector<CardsOfAVideo> cards;  // empty if this process renders
+  int64_t row_count = 0;             // rows of the whole set, counting repetitions
   SetPlan plan;
 };
 
@@ -281,10 +282,10 @@ PlannedSet plan_set(const SetSettings& set, const BatchOptions& options) {
   return planned;
 }
 
-/// A planned set on its way to videos: the manifest, what earlier runs finished, and what came of the rows.
+/// Turns a planned set into videos. Holds the manifest, the results of earlier runs, and the outcome of the rows.
 class SetRun {
  public:
-  /// Takes the manifest of this share, and removes what killed runs left of its rows.
+  /// Opens the manifest of this share, and removes what killed runs left behind for its rows.
   SetRun(const SetSettings& set, const BatchOptions& options, PlannedSet& planned)
       : set_(set),
         options_(options),
@@ -300,14 +301,14 @@ class SetRun {
 
   /// Opens the models. Returns the rows that are left to render.
   std::vector<Group> skip_finished();
-  /// Renders them. A row that fails leaves the others alone.
+  /// Renders the rows. A row that fails does not stop the others.
   void render(std::vector<Group>& groups);
-  /// Fills the report. Throws Error (exit code 1) where rows failed.
+  /// Fills the report. Throws Error (exit code 1) if rows failed.
   void report_to(RunReport& report, double seconds) const;
 
  private:
   std::vector<ManifestEntry> read_earlier_entries() {
-    remove_leftovers(planned_.plan.rows);  // under the manifest's lock
+    remove_leftovers(planned_.plan.rows);  // safe under the manifest's lock
     return read_manifests(options_.folder, tally_.warnings);
   }
   std::vector<MovedVideo> move_finished(const std::vector<Video*>& rows);
@@ -339,15 +340,15 @@ std::vector<Group> SetRun::skip_finished() {
   const std::vector<Video*> left = rows_in(groups);
   if (!left.empty()) check_takes_files(options_.folder, manifest_path(options_.folder, planned_.share.rank));
   const std::vector<MovedVideo> moved = move_finished(left);
-  remove_checkpoints(history_.made);  // of runs that were killed right after the line
+  remove_checkpoints(history_.made);  // left by runs that were killed right after the manifest's line
   for (Group& group : groups) keep_writable(group.rows, moved, renderer_);
   progress_.clear();
   return groups;
 }
 
-/// Gives finished videos that stand under other names the names of these rows.
+/// Renames finished videos that exist under other names to the names of these rows.
 std::vector<MovedVideo> SetRun::move_finished(const std::vector<Video*>& rows) {
-  // Of several processes none can know which row of another one wants a video too.
+  // With several processes, none knows whether another one's row wants the same video.
   if (planned_.share.size > 1) return {};
   std::vector<MovedVideo> moved = history_.finished.find_moved(rows);
   for (const MovedVideo& each : moved) {
@@ -367,7 +368,7 @@ void SetRun::render(std::vector<Group>& groups) {
     else
       for (Group& group : groups) {
         renderer_.render(group.rows, *group.pipeline);
-        group.pipeline.reset();  // its weights make room for the next one's
+        group.pipeline.reset();  // free its weights to make room for the next model
       }
   } catch (const models::Cancelled&) {
     progress_.clear();
@@ -395,7 +396,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (const auto card = find_started_rank(process_environment))
     return render_as_card(set, options, repeated(read_rows(options), video_count(set.merged)), *card);
   PlannedSet planned = plan_set(set, options);
-  begin_batch_report(set, report);  // now that it is known to be no file of the set or of a row
+  begin_batch_report(set, report);  // now that no row and no file of the set is known to be that file
   if (set.merged.flag("dry_run")) return show_set(planned.plan, options, planned.share, planned.row_count, report);
   make_folder(options.folder);
   SetRun run(set, options, planned);

@@ -1,4 +1,4 @@
-// `sparsereel bench`: measures attention, pipelines and quality on this machine, and draws what was measured.
+// `sparsereel bench`: measures attention, pipelines and quality on this machine, and draws the results.
 #include "app/commands/bench.h"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Runs the plan workload by workload; the parts are in bench/.
+// `sparsereel bench attention`: runs the plan workload by workload. The parts are in app/lab/bench/.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
@@ -27,7 +27,7 @@ namespace {
 
 using attention::Mode;
 
-/// Queries that are compared with exact attention on made-up data.
+/// Number of query rows compared with exact attention on synthetic data.
 constexpr int64_t kSampledRows = 256;
 
 /// What all workloads of a run share.
@@ -43,7 +43,7 @@ struct Run {
   std::optional<Capture> capture = {};
 };
 
-/// One workload in each token order.
+/// Adds the captured calls as one workload per token order.
 void add_capture(const std::string& file, Run& run) {
   run.capture = read_capture(file);
   const auto sizes = run.capture->calls.front().q.sizes();
@@ -62,26 +62,26 @@ Run prepare(const bench::AttentionOptions& options) {
   run.dtype = models::resolve_dtype(options.dtype, run.device, at::kBFloat16);
   run.device_name = device_name(run.device);
   if (!run.device.is_cpu()) run.limit = bench::hardware_limit(run.device_name);
-  // A CPU run is slow and steady; a GPU's clock has to settle first.
+  // A CPU run is slow and steady. A GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
   if (!options.captured.empty()) add_capture(options.captured, run);
   return run;
 }
 
-/// What a workload is measured on.
+/// The inputs that a workload is measured on.
 struct Data {
   std::vector<Inputs> inputs;
-  bool together = false;  // captured: a contender runs on all of them, its time is their mean; else they take turns
-  std::optional<int64_t> accuracy_rows;  // none: every query
+  bool together = false;  // captured calls: a contender runs on all, and its time is their mean. Else inputs take turns
+  std::optional<int64_t> accuracy_rows;  // rows compared per call; unset for every query
 
-  /// What is compared with exact attention: all calls, or the first of many alike.
+  /// Returns how many inputs are compared with exact attention: all calls, or the first of many similar inputs.
   size_t compared() const { return together ? inputs.size() : 1; }
 };
 
-/// Before the inputs are made, since a Linux that runs out of memory kills instead of refusing.
+/// Checks before the inputs are made, because Linux kills a process that runs out of memory instead of refusing.
 void check_memory(const Run& run, const Workload& workload, int64_t copies) {
-  // Beside the inputs: an output, and fp32 copies of q, k, v and the output on a CPU.
+  // Besides the inputs: an output, and on a CPU fp32 copies of q, k, v and the output.
   const double out = workload.shape.elements(), fp32 = sizeof(float);
   const double beside = run.device.is_cpu() ? input_bytes(workload.shape, at::kFloat, 1) + 2 * out * fp32
                                             : out * static_cast<double>(c10::elementSize(run.dtype));
@@ -94,7 +94,7 @@ void check_memory(const Run& run, const Workload& workload, int64_t copies) {
                     "choose fewer tokens, heads or a smaller batch");
 }
 
-/// As if every mode took as long as full attention.
+/// Warns of a long run. The estimate assumes that every mode takes as long as full attention.
 std::string slow_warning(const Run& run) {
   if (!run.device.is_cpu()) return {};
   const auto turns = static_cast<double>((run.warmup + run.repetitions) * std::ssize(run.plan.modes));
@@ -121,7 +121,7 @@ Data make_data(const Run& run, const Workload& workload, int64_t copies) {
     return {.inputs = make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed),
             .together = false,
             .accuracy_rows = run.options.accuracy_rows.value_or(kSampledRows)};
-  at::manual_seed(run.plan.seed);  // of the sampled queries
+  at::manual_seed(run.plan.seed);  // seeds the choice of sampled queries
   Data data{.inputs = {}, .together = true, .accuracy_rows = run.options.accuracy_rows};
   const at::Tensor places = places_in(hilbert::parse_token_order(workload.token_order), *run.capture);
   const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(run.device, run.dtype); };
@@ -130,7 +130,7 @@ Data make_data(const Run& run, const Workload& workload, int64_t copies) {
   return data;
 }
 
-/// What a contender did before it is timed, over all calls that are compared.
+/// Results of a contender before it is timed, over all calls that are compared.
 struct Trial {
   std::string kernel, failure;
   attention::Statistics statistics;
@@ -166,7 +166,7 @@ void add_trial(const Trial& trial, bool compared, Row& row) {
   if (compared) row.update({{"rel_l1", trial.accuracy.relative_l1()}, {"cosine", trial.accuracy.cosine()}});
 }
 
-/// Every contender once: which can run at all, what they skip, and how exact they are.
+/// Runs every contender once, to find which can run, what they skip and how exact they are.
 void try_contenders(const std::vector<bench::Contender>& contenders, const Data& data, bool causal,
                     attention::Workspace& workspace, RunProgress& progress, Rows& rows) {
   std::vector<Trial> trials(contenders.size());
@@ -184,7 +184,7 @@ void try_contenders(const std::vector<bench::Contender>& contenders, const Data&
   for (size_t i = 0; i < contenders.size(); ++i) add_trial(trials[i], compares, rows[i]);
 }
 
-/// Runs on the input whose turn it is, or on all.
+/// Returns a call that runs on the input whose turn it is, or on all inputs.
 TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>& run) {
   if (!data.together) return [&data, run](int64_t buffer) { run(data.inputs[static_cast<size_t>(buffer)]); };
   return [&data, run](int64_t) {
@@ -192,7 +192,7 @@ TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>&
   };
 }
 
-/// Milliseconds of one call.
+/// Returns the spread of the milliseconds of one call.
 Spread spread_of(const Measurement& measurement, const Data& data) {
   std::vector<double> milliseconds = measurement.milliseconds;
   for (double& each : milliseconds) each /= static_cast<double>(data.compared());
@@ -212,7 +212,7 @@ void add_times(const Run& run, const Workload& workload, const Measurement& meas
   if (const auto limit = limit_of(run, row)) row["limit_percent"] = 100 * tops / *limit;
 }
 
-/// Times the rows that have no note yet, and the pre-pass of ours beside them.
+/// Times the rows that have no note, and the pre-pass of our kernels beside them.
 void time_rows(const Run& run, const Workload& workload, const std::vector<bench::Contender>& contenders,
                const Data& data, RunProgress& progress, Rows& rows) {
   std::vector<TimedCall> calls;
@@ -259,7 +259,7 @@ Rows measure(const Run& run, const Workload& workload, RunProgress& progress) {
   return rows;
 }
 
-/// "structured", "9 calls of tiny.safetensors", or both.
+/// Describes the data: "structured", "9 calls of tiny.safetensors", or both.
 std::string data_text(const Run& run) {
   const bench::AttentionOptions& options = run.options;
   std::string text;
@@ -286,7 +286,7 @@ nlohmann::json settings_report(const Run& run) {
   return settings;
 }
 
-/// "NVIDIA H200, gaussian data, seed 42, median of 20 rounds after 5 to warm up"
+/// Describes the measurement: "NVIDIA H200, gaussian data, seed 42, median of 20 rounds after 5 to warm up".
 std::string summary(const Run& run) {
   std::string text = run.device_name;
   if (run.device.is_cpu()) text += ", " + counted(at::get_num_threads(), "thread");
@@ -297,7 +297,7 @@ std::string summary(const Run& run) {
 }
 
 void bench_attention(const bench::AttentionOptions& options, RunReport& report) {
-  // The device first: ATen settles at its first look whether there is CUDA in the process.
+  // Choose the device first, because ATen's first look decides whether the process has CUDA.
   const Run run = prepare(options);
   TableOutput output(options.table);
   if (options.threads) models::set_threads(static_cast<int>(*options.threads));

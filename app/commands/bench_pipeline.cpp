@@ -1,4 +1,4 @@
-// Options, stages, report; the parts are in bench/.
+// `sparsereel bench pipeline`: options, stages and report. The parts are in app/lab/bench/.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -22,7 +22,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// One a contender that leaves blocks out: layers down, steps across.
+/// Returns a heat map for each contender that drops blocks: layers down, steps across.
 std::vector<HeatMap> heat_maps(const Rows& rows) {
   std::vector<HeatMap> maps;
   for (const Row& row : rows) {
@@ -39,8 +39,8 @@ std::vector<HeatMap> heat_maps(const Rows& rows) {
   return maps;
 }
 
-/// Of --dry-run: what a step takes on one GPU, 0 where that is unknown, and the links' speed, by what links there are
-/// where nobody says so.
+/// The values of --dry-run: milliseconds of a step on one GPU (0 if unknown), and the speed of the links in GB/s. If
+/// the speed is not given, it follows from this machine's links.
 struct Expectation {
   double step_ms = 0, link_speed = 0;
 };
@@ -59,7 +59,7 @@ Expectation read_expectation(const std::string& text) {
   return given;
 }
 
-/// On 2, 4 and 8 cards, and as many as were asked for.
+/// Returns the expected rows for 2, 4 and 8 GPUs, and for the counts that were asked for.
 Rows expected_rows(const VideoCost& video, const std::vector<bench::GpuCount>& gpus, double speed) {
   std::set<int64_t> counts = {2, 4, 8};
   for (const bench::GpuCount& count : gpus)
@@ -80,7 +80,7 @@ Rows expected_rows(const VideoCost& video, const std::vector<bench::GpuCount>& g
   return rows;
 }
 
-/// What a step is expected to take on several GPUs.
+/// Shows how long a step is expected to take on several GPUs.
 void show_expected(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
   const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   TableOutput output(options.table);

@@ -1,4 +1,4 @@
-// From a report's rows to bars and points.
+// `sparsereel bench plot`: turns the rows of reports into bars and points.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -61,8 +61,8 @@ bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
-/// "0.3", or of another selection than topk "cdf 0.9", "block error 0.008", "tuned"; the preset; the cache of full
-/// attention
+/// Returns the label of a point: the preset; else "0.3" for topk, "cdf 0.9" or "block error 0.008" for other
+/// selections, "tuned" for a profile; or the cache of full attention.
 std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");
@@ -70,7 +70,7 @@ std::string label_of(const Json& row) {
   return value.empty() ? std::filesystem::path(text_of(row, "profile")).stem().string() : value;
 }
 
-/// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
+/// Lists the settings, other than the method, in which the drawn rows differ: ", cell 16, token_order native".
 std::string settings_of(const Json& row, const Rows& drawn) {
   std::string text;
   for (const char* key :
@@ -84,7 +84,7 @@ std::string settings_of(const Json& row, const Rows& drawn) {
   return text;
 }
 
-/// "dropped mean, select error", and what settings_of() says.
+/// Returns "dropped mean, select error", followed by settings_of().
 std::string method_of(const Json& row, const Rows& drawn) {
   if (!text_of(row, "preset").empty()) return "presets";
   if (!is_full(row) && !is_sparse(row)) return text_of(row, "mode");
@@ -93,13 +93,13 @@ std::string method_of(const Json& row, const Rows& drawn) {
   return "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select") + settings_of(row, drawn);
 }
 
-/// A row with an error to draw against its time.
+/// Returns true if the row has an error to draw against its time.
 bool has_error(const Json& row) {
   return !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
 }
 
-/// The rows of `bench attention` that leave something out, if there are any: what full attention takes is a mark, and
-/// its error the rounding of the result.
+/// Returns the sparse and quantized rows of `bench attention`, or none if no row is sparse. Full attention is drawn as
+/// a mark, because its only error is the rounding of the result.
 Rows rows_with_errors(const Json& report, const std::string& file) {
   Rows drawn;
   bool sparse = false;
@@ -111,7 +111,7 @@ Rows rows_with_errors(const Json& report, const std::string& file) {
   return sparse ? drawn : Rows{};
 }
 
-/// "1,24,44776,128, bf16, NVIDIA H200"
+/// Returns "1,24,44776,128, bf16, NVIDIA H200".
 std::string attention_title(const Json& report, const Rows& drawn) {
   std::string title = text_of(drawn.front(), "workload");
   const Json shape = drawn.front().value("shape", Json());
@@ -119,13 +119,13 @@ std::string attention_title(const Json& report, const Rows& drawn) {
   return title + ", " + text_of(report.value("machine", Json::object()), "name");
 }
 
-/// The name of one, or "1,24,44776,128".
+/// Returns the workload's name, or else its shape: "1,24,44776,128".
 std::string workload_of(const Json& row) {
   const std::string name = text_of(row, "workload");
   return name.empty() ? row.value("shape", Json()).dump() : name;
 }
 
-/// The method, and the workload where there are several.
+/// Returns the name of the row's curve: the method, and the workload if there are several.
 std::string error_curve_of(const Json& row, const Rows& drawn) {
   const std::string workload = workload_of(row);
   const bool several =
@@ -134,7 +134,7 @@ std::string error_curve_of(const Json& row, const Rows& drawn) {
   return (several ? workload + ": " : "") + (is_sparse(row) ? method_of(row, drawn) : mode + settings_of(row, drawn));
 }
 
-/// Each row's `y` against its `x`, on the curve of its method.
+/// Groups the rows' points (`x`, `y`) into curves by `name`.
 std::vector<Curve> curves(const Rows& drawn, const char* x, const char* y,
                           std::string (*name)(const Json& row, const Rows& drawn)) {
   std::vector<Curve> all;
@@ -147,7 +147,7 @@ std::vector<Curve> curves(const Rows& drawn, const char* x, const char* y,
   return all;
 }
 
-/// Milliseconds of the fastest full attention, where all rows are of one workload in one order.
+/// Returns the milliseconds of the fastest full attention, or nothing if rows differ in workload or token order.
 std::optional<double> full_ms(const Rows& rows, const Json& drawn) {
   std::optional<double> fastest;
   for (const Json& row : rows) {
@@ -158,7 +158,7 @@ std::optional<double> full_ms(const Rows& rows, const Json& drawn) {
   return fastest;
 }
 
-/// The rows with a time and a PSNR. Those of older reports have no name, and milliseconds a step in place of seconds.
+/// Returns the rows with a time and a PSNR. Older reports have no names, and milliseconds per step instead of seconds.
 Rows rows_with_seconds(const Json& report, const std::string& file) {
   const double steps = number_of(report.value("settings", Json::object()), "steps").value_or(0);
   Rows drawn;
@@ -174,7 +174,7 @@ Rows rows_with_seconds(const Json& report, const std::string& file) {
   return drawn;
 }
 
-/// Those that no other beats, the fastest first.
+/// Returns the points that no other row beats, fastest first.
 std::vector<Curve::Point> frontier_of(const Rows& drawn) {
   std::vector<Curve::Point> points;
   for (const Json& row : drawn)
@@ -183,7 +183,7 @@ std::vector<Curve::Point> frontier_of(const Rows& drawn) {
   return points;
 }
 
-/// The rows of `bench quality`.
+/// Returns true if the report is from `bench quality`.
 bool is_quality_report(const Json& report, const std::string& file) {
   const Rows rows = rows_of(report, file);
   return !rows.empty() && rows.front().contains("step_ms");
@@ -253,7 +253,7 @@ Drawn kind_of(const Json& report, const std::string& file) {
   return rows_with_errors(report, file).empty() ? Drawn::bars : Drawn::errors;
 }
 
-/// Tells what is of which report, where there are several.
+/// Prefixes each name with its report's name if there are several reports.
 template <typename Named>
 void add_source(const std::filesystem::path& file, size_t files, std::vector<Named>& all) {
   for (Named& each : all)

@@ -1,4 +1,4 @@
-// Options, stages, report; the parts are in bench/.
+// `sparsereel bench quality`: options, stages and report. The parts are in app/lab/bench/.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using bench::QualityPlan;
 
-/// The judge where one is there and a prompt tells something that it can see.
+/// Returns the classifier, if there is one and some prompt describes a trait that it can recognize.
 std::optional<bench::Judge> find_judge(const QualityPlan& plan, bool asked) {
   if (plan.options.judge.empty()) return {};
   const bool tells = std::any_of(plan.prompts.begin(), plan.prompts.end(), [](const std::string& prompt) {
@@ -40,7 +40,7 @@ std::optional<bench::Judge> find_judge(const QualityPlan& plan, bool asked) {
   return {};
 }
 
-/// The folder that is to hold one picture a video.
+/// Checks the folder that is to hold one picture per video.
 void check_pictures(const fs::path& folder) {
   if (folder.empty()) return;
   if (fs::exists(folder) && !fs::is_directory(folder))
@@ -76,7 +76,7 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
   return full;
 }
 
-/// "full attention: 612 ms a step, the judge is right for 20 of 20 prompts"
+/// Returns "full attention: 612 ms a step, the judge is right for 20 of 20 prompts".
 std::string full_summary(const nlohmann::json& full, bool timed_here) {
   std::string text;
   const bool in_turns = full.at("in_turns");
@@ -95,7 +95,7 @@ std::string full_summary(const nlohmann::json& full, bool timed_here) {
   return text.empty() ? text : "full attention" + weights + ": " + text + "\n";
 }
 
-/// Whose times these are, and what is compared prompt by prompt.
+/// Says where the times come from, and what is compared prompt by prompt.
 std::string sources_of_figures(const QualityPlan& plan, const Rows& rows) {
   std::string text;
   for (const std::string& summary : plan.times ? plan.times->summaries : std::vector<std::string>{})
@@ -113,7 +113,7 @@ void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipe
     plan.warnings.push_back("--weights fp8 has no effect " + why);
 }
 
-/// Throws Error where no row has a time and a PSNR.
+/// Returns the chart's data. Throws Error if no row has both a time and a PSNR.
 CurvesData curves_to_draw(const std::string& plot, const Rows& rows, const RunReport& report) {
   const auto is_drawn = [](const Row& row) { return number_of(row, "denoise_seconds") && number_of(row, "psnr"); };
   if (std::ranges::none_of(rows, is_drawn)) {
@@ -140,8 +140,8 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
   return rows;
 }
 
-/// `full` in the report has what full attention took. Draws a chart, too, and pictures of the first prompt's videos,
-/// where these are asked for.
+/// Measures quality. `full` in the report holds the results of full attention. Also draws a chart, and pictures of the
+/// first prompt's videos, if asked for.
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
   QualityPlan plan = bench::make_quality_plan(settings, options);
   if (!plan.options.plot.empty()) check_chart("--plot", plan.options.plot);
@@ -151,7 +151,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
-  // Of one kind of weights for all rows, its own: what it says of the run holds for each.
+  // If all rows use one kind of weights, use its pipeline: what it says of the run then holds for each row.
   const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
   pipeline->check_weights(!plan.request.image.empty());
@@ -187,7 +187,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   write_pictures(plan.options.pictures, runs.pictures());
 }
 
-/// The files that options of this command alone name.
+/// Returns the files named by options that only this command has.
 std::vector<NamedFile> files_of_quality(const bench::QualityOptions& options) {
   std::vector<NamedFile> files = {{"--output", options.table.output, true},
                                   {"--plot", options.plot, true},

@@ -1,4 +1,4 @@
-// Makes CLI11's options of the table's.
+// Makes CLI11 options from the option table.
 #include "app/commands/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -6,7 +6,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Returns how --help calls the value: by its choices, or by a word for its kind.
+/// Returns the placeholder of the value in --help: its choices, or a word for its kind.
 std::string type_name_of(const OptionSpec& spec) {
   std::string choices;
   for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
@@ -37,7 +37,7 @@ CLI::Option* add_shared_option(CLI::App& command, CommandLine& line, const Optio
 }  // namespace
 
 void CommandLine::collect(PresetUse use) {
-  report_file = values.contains("report") ? values.at("report") : "";  // before values are found wrong
+  report_file = values.contains("report") ? values.at("report") : "";  // before a wrong value throws
   collect_settings(settings, values, config, use);
 }
 

@@ -1,4 +1,4 @@
-// The commands share this: the options of the table, the settings that these make, and the report.
+// What the commands share: the options of the table, the settings made from them, and the report.
 #pragma once
 
 #include <map>
@@ -16,30 +16,30 @@ class App;
 
 namespace sparsereel::app {
 
-/// The options of the table and --config, as the command line gives them, and what the command makes of them. It must
-/// outlive the parsing.
+/// The shared options and --config as the command line gives them, and the settings made from them. It must outlive the
+/// parsing.
 struct CommandLine {
   explicit CommandLine(RunReport& run_report) : report(run_report) {}
 
   std::map<std::string, std::string> values;  // option key -> text
   std::string config;                         // --config
-  Settings settings;                          // merged, once a command runs
-  bool is_silent = false;                     // another rank speaks
-  std::optional<std::string> report_file;     // --report of a command that has begun and writes one
+  Settings settings;                          // merged by collect()
+  bool is_silent = false;                     // true on ranks other than rank 0, which print nothing
+  std::optional<std::string> report_file;     // --report; set once a command that writes reports has begun
   RunReport& report;
 
-  /// Merges the settings. Throws Error as collect_settings().
+  /// Merges the settings. Throws Error like collect_settings().
   void collect(PresetUse use = PresetUse::whole);
-  /// Returns what all ranks of a launcher must have been given alike.
+  /// Returns the values that all ranks of a launcher must have in common.
   std::map<std::string, std::string> given() const;
-  /// Begins the report of the command with this path: "bench pipeline".
+  /// Begins the report of the command `command`, such as "bench pipeline".
   void start(const char* command);
-  /// Checks the files that the command's options of the table name, and `files`, which other options name. Throws Error
-  /// as app::check_files().
+  /// Checks the files named by the command's options of the table, and `files`, which other options name. Throws Error
+  /// like app::check_files().
   void check_files(Command command, std::vector<NamedFile> files) const;
 };
 
-/// Adds the options of the table that `which` takes, and --config.
+/// Adds the options of the table that the command `which` takes, and --config.
 void add_shared_options(CLI::App& command, CommandLine& line, Command which);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Writes the same facts in three languages: commands by path, options by command, and what follows an option.
+// Writes the same facts for three shells: commands by path, options by command, and the values of an option.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -24,7 +24,7 @@ std::string replaced(const std::string& text, const std::map<char, std::string>&
   return result;
 }
 
-/// In single quotes; one inside is escaped by closing, escaping and opening again.
+/// Returns the text in single quotes. A quote inside it closes the quotes, is escaped, and opens them again.
 std::string literal(const std::string& text) {
   return "'" + replaced(text, {{'\'', "'\\''"}}) + "'";
 }
@@ -38,14 +38,14 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
-/// What can be typed as it stands: "cuda:N" cannot.
+/// Returns the choices that can be typed as they are; "cuda:N" cannot.
 std::string words_of(const OptionInfo& option) {
   std::vector<std::string> words = option.choices;
   std::erase_if(words, is_pattern);
   return joined(words);
 }
 
-/// " bench pipeline": how the scripts for bash and fish know the command that the line has come to.
+/// Returns the state of the bash and fish scripts after the words of this command: " bench pipeline".
 std::string state(const CommandInfo& command) {
   return command.path.empty() ? "" : " " + command.path;
 }
@@ -55,7 +55,7 @@ bool takes_file(const CommandInfo& command) {
                      [](const OptionInfo& option) { return option.positional && option.is_file(); });
 }
 
-/// The words that may stand at a positional argument: commands, or its choices.
+/// Returns the words that may stand for a positional argument: subcommands or its choices.
 std::vector<std::string> plain_words(const CommandInfo& command) {
   std::vector<std::string> words;
   for (const CommandInfo& below : command.commands) words.push_back(below.name());
@@ -128,7 +128,7 @@ std::string bash_script(const CommandInfo& program) {
          "complete -F _sparsereel sparsereel\n";
 }
 
-/// One argument of zsh's _arguments: '(-s --seed)'{-s,--seed}'[seed of the noise]:N:'
+/// Returns an argument for zsh's _arguments: '(-s --seed)'{-s,--seed}'[seed of the noise]:N:'
 std::string zsh_option(const OptionInfo& option) {
   std::string action;
   if (!option.choices.empty()) action = "(" + words_of(option) + ")";
@@ -221,7 +221,7 @@ std::string fish_script(const CommandInfo& program) {
   return text;
 }
 
-/// `shell`: bash, zsh or fish. Throws Error for another.
+/// Returns the script for `shell`: bash, zsh or fish. Throws Error for any other.
 std::string completion_script(const CommandInfo& program, const std::string& shell) {
   if (shell == "bash") return bash_script(program);
   if (shell == "zsh") return zsh_script(program);

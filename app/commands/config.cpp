@@ -1,5 +1,5 @@
-// `sparsereel config show`: resolves the options as `generate` would, without loading weights, and prints each value's
-// source.
+// `sparsereel config show`: resolves the options as `generate` would, without loading weights, and prints each value
+// with its source.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -43,8 +43,8 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
-/// A number of frames may come from a length in seconds. A side that nobody gave comes from the area that was asked for
-/// and from the image whose shape the video has.
+/// Returns the source of a value. A number of frames may come from a length in seconds. Width and height that nobody
+/// gave come from the requested area and the shape of the image.
 std::string source_of(const Settings& settings, const models::Plan& plan, const std::string& key) {
   if (const auto seconds = settings.text("seconds"); seconds && key == "frames")
     return "seconds " + *seconds + " of " + source_name(settings, "seconds");
@@ -55,15 +55,15 @@ std::string source_of(const Settings& settings, const models::Plan& plan, const 
   return "size " + *area + " of " + source_name(settings, "size") + (shape.empty() ? "" : ", " + shape);
 }
 
-/// "takes image (needed) and last_image"; empty for a model of text alone.
+/// Returns "takes image (needed) and last_image"; empty for a model that takes only text.
 std::string images_taken(const models::ImageSpec& spec) {
   if (!spec.any()) return {};
   return std::string("takes image") + (spec.needed ? " (needed)" : "") +
          (spec.takes_last || spec.needs_last ? " and last_image" : "") + (spec.needs_last ? " (needed)" : "");
 }
 
-/// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
-/// elsewhere. What a preset may give is told where nothing was chosen, too.
+/// Returns values that neither an option nor the recipe holds. Files are shown with whole paths, so that they mean the
+/// same in another folder. Includes what a preset may set even if nothing was chosen.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options, const models::Plan& plan) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
@@ -78,7 +78,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
     for (models::LoraChoice& lora : loras) lora.file = std::filesystem::absolute(lora.file);
     values["lora"] = models::text_of(loras, /*whole_paths=*/true);
   }
-  if (options.random_seed) values["seed"] = kRandomSeed;  // the run draws its own
+  if (options.random_seed) values["seed"] = kRandomSeed;  // each run draws its own
   for (const OptionSpec& option : option_table()) {
     const std::string path = option.kind == ValueKind::file ? settings.text(option.key, "") : "";
     if (!path.empty()) values[option.key] = std::filesystem::absolute(path).string();
@@ -86,7 +86,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
   return values;
 }
 
-/// Options that say nothing of this run, or are shown as what they stand for.
+/// Returns options that have no effect on this run, or that are shown as the values they stand for.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
   std::set<std::string> keys = models::idle_options(settings.options(), options.idle);
   keys.insert({"size", "seconds", "prompt_file", "from", "preset"});
@@ -100,7 +100,7 @@ void show_config(const Settings& settings) {
   settle_options(settings, options, *pipeline);
   print_warnings(idle_warnings(settings, options.idle));
   PictureFiles pictures;
-  make_up_images(pipeline->spec(), options.request);  // as without a prompt, it shows the rest
+  make_up_images(pipeline->spec(), options.request);  // made-up images, as without a prompt, let it show the rest
   settle_images(settings, pipeline->spec(), options.request, pictures);
   const models::Plan plan = pipeline->resolve_anywhere(options.request);
   if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
@@ -119,7 +119,7 @@ void show_config(const Settings& settings) {
     } else {
       continue;
     }
-    // JSON's scalars are YAML's: what is printed can be given to --config again.
+    // JSON scalars are valid YAML, so --config can read what is printed.
     std::string line = spec.key + ": " + dump(value);
     line.resize(std::max<size_t>(line.size(), 50), ' ');
     std::cout << line << " # " << one_line(source_of(settings, plan, spec.key)) << "\n";
@@ -137,7 +137,7 @@ void add_config(CLI::App& program, CommandLine& line) {
   CLI::App* command = above->add_subcommand("show", "what would run, and where each value comes from");
   add_shared_options(*command, line, Command::generate);
   command->callback([&line] {
-    collect_settings(line.settings, line.values, line.config);  // --report names no file of this command's
+    collect_settings(line.settings, line.values, line.config);  // --report names no file of this command
     show_config(line.settings);
   });
 }

@@ -27,7 +27,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// The recipe saved with the latents; an object of its own where there is none.
+/// Returns the recipe saved with the latents, or a new one if there is none.
 nlohmann::json saved_recipe(const std::string& text) {
   nlohmann::json recipe = models::parse_json_if_valid(text);
   if (!recipe.is_object()) recipe = {{"version", SPARSEREEL_VERSION}};
@@ -39,7 +39,7 @@ bool user_gave(const Settings& settings, const char* key) {
   return given != nullptr && given->source != Source::matched_config;
 }
 
-/// The rate that the user gives, else the one that the latents were made for.
+/// Returns the frame rate that the user gives, else the one that the latents were made for.
 double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, double otherwise) {
   if (user_gave(settings, "fps")) return otherwise;
   const auto saved = recipe.find("fps");
@@ -55,8 +55,8 @@ const char* kind_of(at::Device device) {
   return device.is_cpu() ? "cpu" : "cuda";
 }
 
-/// What the user gives, else what the latents were made in, on a device of that kind: the video is then the one that
-/// `generate` makes.
+/// Returns the user's dtype, else the dtype that the latents were made in if the device is of the same kind. The video
+/// then equals the one that `generate` makes.
 std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const models::Request& request) {
   const std::string made_in = saved_text(recipe, "dtype");
   const bool known = made_in == "fp32" || made_in == "bf16" || made_in == "fp16";
@@ -64,7 +64,7 @@ std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, con
   return user_gave(settings, "dtype") || !known || !same_kind ? request.dtype : made_in;
 }
 
-/// That the recipe, which is the latents', does not say how this video was decoded; empty where it does.
+/// Warns if the recipe, which describes the latents, does not say how this video was decoded. Empty if it does.
 std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline& pipeline) {
   const std::string made = saved_text(recipe, "dtype") + " on " + saved_text(recipe, "device");
   const std::string now = models::dtype_name(pipeline.dtype()) + " on " + kind_of(pipeline.device());
@@ -72,7 +72,7 @@ std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline&
   return "decoded in " + now + ", but the latents were made in " + made + ": --from makes another video of this one";
 }
 
-/// Shows the pieces, and hands the frames to their writer.
+/// Shows the decoded pieces and hands the frames to their writer.
 class DecodedRun final : public ShownRun {
  public:
   DecodedRun(Progress& progress, FrameWriter& writer) : ShownRun(progress), writer_(writer) {}

@@ -1,4 +1,4 @@
-// `sparsereel doctor`: version, build, CPU, GPU, encoders, the tiny model; each gap with how to close it.
+// `sparsereel doctor`: shows version, build, CPU, GPU, encoders and the tiny model; says how to close each gap.
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
@@ -35,10 +35,10 @@ constexpr bool kCudaBuild = true;
 constexpr bool kCudaBuild = false;
 #endif
 
-/// What was found, in lines for people and fields for programs.
+/// The findings, as lines for people and fields for programs.
 class Findings {
  public:
-  /// Another line of the last thing where `what` is empty.
+  /// Adds a line. An empty `what` continues the previous finding.
   void line(const std::string& what, const std::string& value) {
     text_ += what + std::string(what.size() < 12 ? 12 - what.size() : 1, ' ') + value + "\n";
   }
@@ -68,7 +68,7 @@ std::string machine_code(const attention::cuda::Gpu& gpu) {
   return gpu.compiled_from_ptx ? code + ", compiled by the driver from PTX" : code;
 }
 
-/// Which machine code of this build each GPU would run.
+/// Finds the machine code of this build that each GPU would run.
 void find_kernels(Findings& findings) {
   std::string reason;
   const auto gpus = attention::cuda::list_gpus(&reason);
@@ -87,7 +87,7 @@ void find_kernels(Findings& findings) {
 }
 #endif
 
-/// What several GPUs need to make a video together.
+/// Finds how the GPUs are linked, which limits making a video together.
 void find_links(Findings& findings, bool usable) {
   const GpuLinks links = find_gpu_links();
   const std::string text = !links.problem.empty() ? "unknown: " + links.problem
@@ -132,7 +132,7 @@ void find_gpus(Findings& findings) {
   findings.set("sparse_on_gpu", why.empty());
 }
 
-/// Every encoder once, and those of each format.
+/// Lists every encoder once, and the encoders of each format.
 void find_encoders(Findings& findings, const std::vector<FormatEncoders>& formats) {
   nlohmann::json all = nlohmann::json::array(), of_formats = nlohmann::json::object();
   for (const FormatEncoders& format : formats) {
@@ -144,7 +144,7 @@ void find_encoders(Findings& findings, const std::vector<FormatEncoders>& format
   findings.set("encoders_of", of_formats);
 }
 
-/// A line for the formats that share their encoders, and what is missing of these.
+/// Shows one line for formats that share their encoders, and which encoders are missing.
 void show_encoders(Findings& findings, const std::vector<FormatEncoders>& formats) {
   for (size_t i = 0; i < formats.size();) {
     const FormatEncoders& format = formats[i];

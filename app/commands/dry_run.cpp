@@ -1,3 +1,4 @@
+// Shows the videos, files and memory of `generate --dry-run`.
 #include "app/commands/dry_run.h"
 
 #include <iostream>
@@ -63,7 +64,7 @@ void show_generation(const std::vector<Settings>& settings, RunReport& report) {
 }
 
 void end_dry_run(std::string text, const std::optional<Error>& failure, RunReport& report) {
-  text.pop_back();  // the line's end comes with the report's
+  text.pop_back();  // the report adds the final newline
   if (!failure) {
     report.last_line = std::move(text);
     return;

@@ -1,4 +1,4 @@
-// `generate --dry-run`: what would be made of which files, and what memory that needs.
+// `generate --dry-run`: shows the videos that would be made, the files used and the memory needed.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace sparsereel::app {
 
-/// The videos of a command line, one Settings each, as `generate` takes them. Loads no weights and writes no video.
-/// Throws the Error that the run would end with before its work, once what is known was printed.
+/// Describes the videos of a command line; `settings` holds one entry for each, as for `generate`. Loads no weights and
+/// writes no video. If the run would fail before its work, prints what is known and throws that Error.
 void show_generation(const std::vector<Settings>& settings, RunReport& report);
 
-/// Ends a dry run: `text` goes to stdout, before the run's error where there is one.
+/// Ends a dry run: prints `text` on stdout, then throws `failure` if there is one.
 void end_dry_run(std::string text, const std::optional<Error>& failure, RunReport& report);
 
 constexpr const char* kDryRunHead = "dry run: nothing is loaded, nothing is written\n";

@@ -1,4 +1,4 @@
-// `sparsereel generate`: the videos of one prompt as a job; what is said and reported of each.
+// `sparsereel generate`: makes the videos of one prompt as a job, prints progress and fills the report.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -36,14 +36,14 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// The output of all videos before it was numbered.
+/// The output that was asked for, before videos are numbered.
 struct GivenOutput {
   fs::path path;
-  bool is_named = true;          // by the user
-  bool has_random_seed = false;  // the videos' seeds count up from one that was drawn
+  bool is_named = true;          // true if the user named it
+  bool has_random_seed = false;  // true if the videos' seeds count up from a drawn one
 };
 
-/// What a run's ends take, beside models::StageSeconds.
+/// Seconds of a run that models::StageSeconds does not count.
 struct EndSeconds {
   double start = 0, libraries = 0, open = 0, write = 0, total = 0;
 };
@@ -72,14 +72,14 @@ std::string attention_summary(const models::AttentionRun& run) {
   return text;
 }
 
-/// Empty where every step was computed because nobody asked for less.
+/// Returns nothing if no cache was asked for.
 std::string cache_summary(const models::CacheRule& rule, const models::AttentionRun& run) {
   if (!rule.on()) return {};
   return ", " + std::to_string(models::computed_steps(run)) + " of " + counted(std::ssize(run.per_step), "step") +
          " computed";
 }
 
-/// "star.mp4: 4.1 s of video, 256x256, made in 16 s, preset balanced"; the seed where `tells_seed`.
+/// Returns "star.mp4: 4.1 s of video, 256x256, made in 16 s, preset balanced", with the seed if `tells_seed`.
 std::string last_line(const Video& video, const models::VideoShape& shape, double seconds, bool tells_seed) {
   const std::string note = shape_note(video.plan), preset = preset_name(video);
   std::string text = video_text(video.options.run, shape) + (note.empty() ? "" : " " + note);
@@ -100,7 +100,7 @@ std::string details(const Video& video, const models::Outcome& result, const End
          memory_summary(memory);
 }
 
-/// Counts the steps that it shows.
+/// Counts the steps while showing them.
 class CountedRun final : public ShownRun {
  public:
   using ShownRun::ShownRun;
@@ -110,10 +110,10 @@ class CountedRun final : public ShownRun {
     ShownRun::step(step);
   }
 
-  int64_t steps = 0;  // by this run, of this video
+  int64_t steps = 0;  // computed by this run for the current video
 };
 
-/// The videos of a command line, and what is reported of them.
+/// Makes the videos of a command line and reports them.
 class Generation : private JobUser {
  public:
   Generation(const std::vector<Settings>& settings, GivenOutput output, World* world, RunReport& report);
@@ -138,17 +138,17 @@ class Generation : private JobUser {
   RunReport& report_;
   std::vector<Video> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
-  std::string model_;                       // its folder, which may be moved from now on
-  Clock::time_point start_ = main_start();  // of this video; of the first one that of the program
-  EndSeconds begun_;                        // of this video
+  std::string model_;                       // absolute path of the model's folder, which may be moved during the run
+  Clock::time_point start_ = main_start();  // of this video; the first starts with the program
+  EndSeconds begun_;                        // seconds before this video's stages
   std::vector<std::string> early_;
-  std::set<std::string> told_;  // warnings
-  fs::path current_;            // this video's file
+  std::set<std::string> told_;  // warnings already printed
+  fs::path current_;            // output of the current video
   Progress progress_;
   CountedRun shown_{progress_};
   PresetLines presets_;
-  const nlohmann::json head_;                              // of the report
-  nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
+  const nlohmann::json head_;                              // head of the report
+  nlohmann::json video_, made_ = nlohmann::json::array();  // reports of the current video and of written ones
 };
 
 Generation::Generation(const std::vector<Settings>& settings, GivenOutput output, World* world, RunReport& report)
@@ -181,7 +181,7 @@ void Generation::open() {
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
-/// The other ranks open the model while this one does.
+/// Starts the other ranks first, so that they open the model at the same time.
 void Generation::meet() {
   const GenerateOptions& options = videos_.front().options;
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
@@ -190,7 +190,7 @@ void Generation::meet() {
   tell_model(*world_, options, threads);
 }
 
-/// What the report says so far, whatever becomes of this video.
+/// Updates the report, so that a failed run still reports what is known.
 void Generation::show() {
   report_.content = head_;
   if (several()) report_.content["videos"] = made_;
@@ -201,12 +201,12 @@ void Generation::begin(const Video& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
-  shown_.steps = 0;  // texts are steps of their stage
+  shown_.steps = 0;  // encoding texts counts as steps of its stage
   current_ = video.options.run.output;
   show();
 }
 
-/// What several videos share comes once.
+/// Prints a warning that several videos share only once.
 void Generation::warn(const Video& /*video*/, const std::string& warning) {
   progress_.clear();
   if (told_.insert(warning).second) print_warnings({warning});
@@ -243,8 +243,8 @@ void Generation::written(const Video& video, const Made& made) {
   begun_ = {};
 }
 
-/// The command that makes the same videos under the same names. Where nobody named an output, videos that are there by
-/// then would take the name.
+/// Returns advice that resumes the same videos. It names the output if the user did not, because existing videos would
+/// by then shift the default name.
 std::string Generation::same_command() const {
   std::string options;
   if (!output_.is_named) options += " -o " + shell_quoted(output_.path);
@@ -286,8 +286,9 @@ void Generation::run() {
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
-/// `settings`: of each video. The report of one video is the run's; that of several has them as `videos`. `world`: the
-/// ranks that make them together, of which this is rank 0; null: there are none.
+/// Makes one video per entry of `settings`. The report of a single video is the run's report; several videos are listed
+/// in `videos`. `world` holds the ranks that make the videos together, of which this is rank 0; null if there is one
+/// process.
 void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();
@@ -297,7 +298,7 @@ void generate(const std::vector<Settings>& settings, const GivenOutput& output, 
   }
 }
 
-/// Runs a rank that a launcher started. Rank 0 reports what is wrong here alone.
+/// Runs a rank that a launcher started. Only rank 0 reports errors of the options.
 void follow_rank_0(CommandLine& line) {
   std::exception_ptr failure;
   try {

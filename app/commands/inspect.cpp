@@ -1,4 +1,4 @@
-// `sparsereel inspect`: reads headers and metadata only; no weights are loaded.
+// `sparsereel inspect`: reads headers and metadata, never weights.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
@@ -60,7 +60,7 @@ void print_component(const models::ComponentSummary& component) {
     std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component) << "\n";
 }
 
-/// What the components with layers for 8 bits take in a run in bf16.
+/// Returns the bytes of components with 8-bit layers, if the run uses them in bf16 with fp8 weights.
 std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   std::vector<std::string> roles = {kTextEncoder};
   for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);
@@ -71,7 +71,7 @@ std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   return bytes;
 }
 
-/// " --weights fp8 --text-weights fp8": those that change something.
+/// Returns the 8-bit options that save memory for this model: " --weights fp8 --text-weights fp8".
 std::string fp8_options(const models::CheckpointSummary& summary) {
   std::set<std::string, std::greater<>> options;
   for (const models::ComponentSummary& component : summary.components)
@@ -92,7 +92,7 @@ void count_weights(models::CheckpointSummary& summary, const models::Checkpoint&
   }
 }
 
-/// How a model of configs/ makes a video unless the user says otherwise: options by their keys.
+/// Returns the defaults of a model of configs/ by option key.
 nlohmann::json defaults_of(const Settings& settings) {
   nlohmann::json defaults = nlohmann::json::object();
   for (const char* key :
@@ -125,8 +125,8 @@ void print_downloads(const models::Architecture& architecture, const Settings& s
   }
 }
 
-/// `architecture`: of a model's YAML; null for a folder. `inventory`: of the folder that the model was found in; null:
-/// it is what the user named.
+/// Prints a model. `architecture` is set if `path` is a model's YAML, else null. `inventory` describes the folder that
+/// the model was found in; null if the user named the model itself.
 void inspect_model(const fs::path& path, bool json, const models::Architecture* architecture = nullptr,
                    const FolderInventory* inventory = nullptr) {
   Settings settings;
@@ -167,10 +167,10 @@ void inspect_model(const fs::path& path, bool json, const models::Architecture* 
   if (inventory != nullptr) print_rest_of_inventory(*inventory);
 }
 
-/// A folder of one model is that model; of others, all that is there is listed.
+/// Prints the model if the folder holds exactly one, else lists everything in the folder.
 void inspect_folder(const fs::path& path, bool json) {
   const FolderInventory inventory = take_inventory(path);
-  if (inventory.is_empty()) return inspect_model(path, json);  // says what it lacks
+  if (inventory.is_empty()) return inspect_model(path, json);  // its error says what is missing
   if (inventory.only_model() != nullptr) return inspect_model(path, json, nullptr, &inventory);
   if (json)
     std::cout << dump(inventory_report(inventory), 2) << "\n";
@@ -194,9 +194,9 @@ void inspect_video(const fs::path& path, bool json) {
               << "\n";
 }
 
-/// Prints to stdout. Throws Error where the path is nothing that can be inspected.
+/// Prints to stdout. Throws Error if the path cannot be inspected.
 void inspect(const fs::path& path, const InspectOptions& options) {
-  if (fs::exists(path / "model_index.json")) return inspect_model(path, options.json);  // whatever stands beside it
+  if (fs::exists(path / "model_index.json")) return inspect_model(path, options.json);  // whatever else it holds
   if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_folder(path, options.json);
   if (path.empty()) throw bad_input("PATH is empty", "name a file or a folder");
   if (!fs::exists(path)) throw missing_model(path.string(), bad_file(path, "no such file or folder", "check the path"));

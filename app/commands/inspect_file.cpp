@@ -1,4 +1,4 @@
-// Tells parts, LoRAs and foreign models by the names of their tensors.
+// Identifies parts, LoRAs and other programs' models by the names of their tensors.
 #include "app/commands/inspect_file.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An unknown file with at most so many tensors, such as saved latents, is listed whole.
+/// An unknown file is listed whole if it has at most this many tensors, as saved latents do.
 constexpr size_t kFewTensors = 8;
 /// Most bytes shown of a metadata value, which may be a whole workflow.
 constexpr size_t kMostMetadata = 100;
@@ -43,7 +43,7 @@ std::string in_any_block(std::string name) {
   return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
 }
 
-/// Describes the model that a LoRA was made for, or its "problem" and "remedy" where it cannot be used.
+/// Describes the model that a LoRA was made for, or its "problem" and "remedy" if it cannot be used.
 nlohmann::json describe_lora(const fs::path& path) {
   try {
     const models::LoraFile lora = models::read_lora(path);
@@ -98,7 +98,7 @@ void print_lora(const nlohmann::json& lora) {
     std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
 
-/// By role the configs of the known models of which the file may be that part: "some-model.yaml".
+/// Configs of the known models that may use the file, by role: "some-model.yaml".
 using Parts = std::map<std::string, std::vector<std::string>>;
 
 Parts parts_in(const fs::path& path) {
@@ -107,13 +107,13 @@ Parts parts_in(const fs::path& path) {
     for (const auto& [role, configs] : models::models_of_file(models::data_folder() / "configs", path))
       for (const fs::path& config : configs) parts[role].push_back(config.filename().string());
   } catch (const Error&) {
-    return {};  // names that no model's file has
+    return {};  // no supported model has such names
   }
   return parts;
 }
 
-/// The parts of families whose sizes no model of configs/ has: "vae of A, in sizes ...". `other`: what it is
-/// where no family runs it.
+/// Returns the parts of supported families whose sizes no model of configs/ has: "vae of A, in sizes ...". Sets `other`
+/// to what the file is if no family runs it.
 std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& other) {
   std::vector<std::string> parts;
   try {
@@ -127,13 +127,13 @@ std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& o
   return parts;
 }
 
-/// The result of reading a file's header once.
+/// What reading a file's header once has found.
 struct Look {
   models::StoredWeights weights;
   uint64_t bytes = 0;
   std::string format = {};
   Parts parts = {};
-  std::string other = {};  // "an SDXL checkpoint": what it is instead of a part; empty: it is one, or nobody knows
+  std::string other = {};                     // "an SDXL checkpoint"; empty if it is a part or unknown
   std::vector<std::string> other_sizes = {};  // parts whose sizes no model of configs/ has
   std::map<std::string, std::string> metadata = {};
 };

@@ -1,3 +1,4 @@
+// Sorts a folder's files by model and prints them.
 #include "app/commands/inspect_folder.h"
 
 #include <algorithm>
@@ -19,14 +20,15 @@ using models::Candidate;
 using Paths = std::vector<fs::path>;
 
 constexpr const char* kTokenizer = "tokenizer";
-constexpr size_t kNamed = 10;  // of files that are counted
+constexpr size_t kNamed = 10;  // most files that are named; the rest are counted
 
 std::string below(const fs::path& file, const fs::path& folder) {
   const fs::path name = file.lexically_relative(folder);
   return one_line((name.empty() ? file : name).string());
 }
 
-/// Names files, since the same model may be there twice in one format.
+/// Returns the command that runs the model. It names the files, because a folder may hold the same model twice in one
+/// format.
 std::string command_for(const FolderInventory& inventory, const Candidate& model) {
   std::vector<std::string> words = {"generate", "-p", "a panda", "-m", inventory.folder.string()};
   if (model.images.needed) words.insert(words.end(), {"--image", "picture.jpg"});
@@ -39,7 +41,7 @@ bool can_run(const Candidate& model) {
   return model.is_complete() && !model.lacks_tokenizer;
 }
 
-/// Roles, each with what it is published as.
+/// Returns the missing roles, each with the file that is published for it.
 std::vector<std::string> missing_parts(const Candidate& model) {
   std::vector<std::string> roles = model.missing, texts;
   if (model.lacks_tokenizer) roles.emplace_back(kTokenizer);
@@ -73,7 +75,7 @@ void print_model(const FolderInventory& inventory, const Candidate& model) {
   if (can_run(model)) std::cout << "    " << one_line(command_for(inventory, model)) << "\n";
 }
 
-/// The file's name, and what it is where it belongs to another program's model.
+/// Returns the file's name, and what it is if it belongs to another program's model.
 std::string named_file(const fs::path& file, const fs::path& folder) {
   const std::string model = models::foreign_model(file);
   return below(file, folder) + (model.empty() ? "" : " (" + model + ")");

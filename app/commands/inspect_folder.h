@@ -1,4 +1,4 @@
-// Lists the models in a folder: which can run, with which files, and by which command.
+// Lists the models in a folder: which can run, from which files, and with which command.
 #pragma once
 
 #include <filesystem>
@@ -10,27 +10,27 @@
 
 namespace sparsereel::app {
 
-/// The files of a folder, sorted by the models that they are for.
+/// The files of a folder, sorted by the models that they belong to.
 struct FolderInventory {
   std::filesystem::path folder;
   models::FoundParts found;
   std::vector<models::Candidate> models;
 
-  /// Nothing that could be read is in the folder.
+  /// Returns true if the folder holds nothing that could be read.
   bool is_empty() const;
-  /// Returns the folder's model where it is one whole model, else null.
+  /// Returns the model if the folder holds exactly one and it is whole, else null.
   const models::Candidate* only_model() const;
 };
 
-/// Reads headers only.
+/// Reads the headers of the files, not their weights.
 FolderInventory take_inventory(const std::filesystem::path& folder);
 
 void print_inventory(const FolderInventory& inventory);
 
-/// The command for its only model, and what else lies in the folder.
+/// Prints the command for the folder's only model, and what else lies in the folder.
 void print_rest_of_inventory(const FolderInventory& inventory);
 
-/// The same as data: "models", "loras", "other_files", "unread".
+/// Returns the inventory as JSON: "models", "loras", "other_files", "unread".
 nlohmann::json inventory_report(const FolderInventory& inventory);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// One list of headings, paragraphs and entries, printed as plain text or as a manual page.
+// Builds one list of headings, paragraphs and entries and prints it as plain text or as a manual page.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -12,7 +12,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// A heading (no text), a paragraph (no term), or a term with its explanation.
+/// A heading (without text), a paragraph (without term), or a term with its explanation.
 struct Entry {
   std::string heading, term, text;
 };
@@ -23,7 +23,7 @@ std::string names_of(const OptionInfo& option) {
   return option.positional || option.value.empty() ? text : text + " " + option.value;
 }
 
-/// The YAML key of an option of the table; empty for others.
+/// Returns the YAML key of an option of the table; empty for other options.
 std::string yaml_key(const OptionInfo& option) {
   for (const std::string& name : option.names) {
     if (!name.starts_with("--")) continue;
@@ -54,7 +54,7 @@ const OptionInfo* find_same(const CommandInfo& command, const OptionInfo& option
   return same == command.options.end() ? nullptr : &*same;
 }
 
-/// A command's own options in full; of those that `generate` has too, the names.
+/// Adds a command: its own options in full, and the names of those that `generate` has too.
 void add_command(const CommandInfo& command, const CommandInfo* generate, std::vector<Entry>& entries) {
   std::string usage = "sparsereel " + command.path;
   for (const OptionInfo& option : command.options)
@@ -205,7 +205,7 @@ std::string as_text(const std::vector<Entry>& entries) {
   return text;
 }
 
-/// A line that begins with a dot or a quote would be an order to troff.
+/// Escapes the text for troff, which reads a line that begins with a dot or a quote as a request.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -228,7 +228,7 @@ std::string as_man(const std::vector<Entry>& entries) {
   return text;
 }
 
-/// `format`: text, or man (for `man -l`, or a folder of manual pages). Throws Error for another.
+/// Prints `format` "text", or "man" (for `man -l` or a folder of manual pages). Throws Error for any other.
 std::string reference(const CommandInfo& program, const std::string& format) {
   require_choice("--format " + format, format, {"text", "man"}, "see 'sparsereel reference --help'");
   return format == "text" ? as_text(manual(program)) : as_man(manual(program));

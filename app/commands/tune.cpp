@@ -1,4 +1,4 @@
-// Options, search, profile, report; the parts are in tune/.
+// `sparsereel tune`: options, search, profile and report. The parts are in app/lab/tune/.
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 using tuning::Found;
 using tuning::TunePlan;
 
-/// All that videos and samples depend on, but for what is asked of them: a search goes on only where that is the same.
-/// What makes a video is the recipe's to know; how its file is written is no matter here.
+/// Returns a key of everything that videos and samples depend on, apart from the goal. A search resumes only if the key
+/// is equal. The recipe covers what makes a video; how the file is written does not matter here.
 std::string search_key(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   GenerateOptions video;
   video.run = plan.run;
@@ -39,15 +39,15 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   video.run.video = {};
   video.run.metadata = true;
   models::Plan sparse = untuned;
-  sparse.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
+  sparse.attention_mode = attention::Mode::sparse;  // whose recipe holds the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
-  constexpr int kFormat = 4;  // of what the file holds of a video and of a head
+  constexpr int kFormat = 4;  // version of what the file holds for a video and a head
   const nlohmann::json key = {
       {"format", kFormat},
       {"video", recipe_identity(make_recipe(video, sparse, pipeline, *plan.pictures), sparse, video.run)},
       {"prompts", plan.prompts},
-      {"machine", device_name(pipeline.device())},  // of the times
-      {"offload", offload},                         // likewise
+      {"machine", device_name(pipeline.device())},  // because the file holds its times
+      {"offload", offload},                         // the same
       {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
       {"samples", plan.samples},
       {"heads_alone", plan.videos == 0}};
@@ -56,7 +56,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
 
 tuning::SearchLimits limits_of(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), untuned.latent);
-  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = untuned.latent.frames;  // as they decode
+  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = untuned.latent.frames;  // as decoded
   return {.layers = static_cast<size_t>(pipeline.spec().layers),
           .heads = static_cast<size_t>(pipeline.spec().heads),
           .prompts = static_cast<int64_t>(plan.prompts.size()),
@@ -71,7 +71,8 @@ void write_profile(const fs::path& path, const attention::Profile& profile) {
   file.commit();
 }
 
-/// An older profile is replaced; another file is not. `what`: how the error names the file.
+/// Throws Error if `path` holds something other than a profile, because only a profile may be replaced. `what` names
+/// the file in the error.
 void check_profile_output(const std::string& what, const fs::path& path) {
   const models::AtomicFile probe(path);
   if (!fs::exists(path) || fs::is_empty(path)) return;
@@ -82,7 +83,7 @@ void check_profile_output(const std::string& what, const fs::path& path) {
   }
 }
 
-/// Before any time is spent.
+/// Checks the outputs before any time is spent.
 void check_profile_outputs(const TunePlan& plan) {
   check_profile_output("--output " + plan.output.string(), plan.output);
   const fs::path missed = tuning::missed_beside(plan.output);
@@ -90,8 +91,8 @@ void check_profile_outputs(const TunePlan& plan) {
     check_profile_output(missed.string() + " is where a profile goes that misses what is asked for, and it", missed);
 }
 
-/// One for each kind of weights that may be chosen, and that of full attention. 8-bit weights that a CPU would emulate
-/// are none to choose, unless their times are another machine's.
+/// Opens a pipeline for each kind of weights that may be chosen, and for the reference. Skips 8-bit weights that a CPU
+/// would emulate, unless their times come from another machine.
 tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folder) {
   models::Request request = plan.request;
   const std::string reference_weights = request.weights;
@@ -114,7 +115,7 @@ tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folde
   return pipelines;
 }
 
-/// "sparsereel generate -m folder -p "..." --profile profile.yaml": what uses it.
+/// Returns a command that uses the profile: "sparsereel generate -m folder -p "..." --profile profile.yaml".
 std::string command_with(const Settings& settings, const fs::path& profile) {
   std::string command = called_program() + " generate";
   for (const OptionSpec& option : option_table()) {
@@ -128,7 +129,7 @@ std::string command_with(const Settings& settings, const fs::path& profile) {
   return command + " -p \"...\" --profile " + shell_quoted(profile);
 }
 
-/// Reads the results of earlier runs of this search. Adds a warning for each search with other settings beside it.
+/// Reads the results of earlier runs of this search. Adds a warning for each other search beside it.
 tuning::OwnState find_own_state(TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   const auto new_head = [&](std::optional<double> topk) {
     attention::HeadPolicy head = untuned.attention_policy.defaults;
@@ -152,7 +153,7 @@ std::vector<std::string> warnings_of_search(const TunePlan& plan, const Found& f
   return warnings;
 }
 
-/// Adds the options that `generate` does not have.
+/// Adds the options that only this command has.
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   const OptionGroup goal(command, "What is asked for");
   const OptionGroup search(command, "Search");
@@ -181,8 +182,8 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
              "FILE");
 }
 
-/// Writes the profile and fills the report. What was found so far lies beside the profile until the search is complete.
-/// Throws Error where options are out of range, or where the budget ends before anything was compared.
+/// Writes the profile and fills the report. Results are kept beside the profile until the search is complete. Throws
+/// Error if options are out of range, or if the budget ends before anything was compared.
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   TunePlan plan = tuning::make_tune_plan(settings, options);
@@ -193,7 +194,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const tuning::Pipelines pipelines = open_pipelines(plan, folder);
   const auto& pipeline = pipelines.begin()->second;
   check_sparse_runs(*pipeline);
-  pipeline->model_hash();  // before its files may change
+  pipeline->model_hash();  // before its files can change
   settle_images(settings, pipeline->spec(), plan.request, *plan.pictures);
   const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
   add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
@@ -231,18 +232,18 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   report.last_line = tuning::summary(plan, found, profile, output, deadline.elapsed()) + "\n" +
                      report.content["use"].get<std::string>();
   if (!plan.heat_map.empty() && found.heads) {
-    if (missed.empty()) show_last_line(report);  // whatever becomes of what is drawn
+    if (missed.empty()) show_last_line(report);  // drawing may fail
     write_heat_maps(plan.heat_map, profile.model + ", " + text_of(report.content["machine"], "name"),
                     {tuning::heat_map(profile)});
   }
   if (missed.empty()) return;
-  report.recovery.clear();  // said here
+  report.recovery.clear();  // the error below says it
   throw run_failure(plan.output.string() + " is not written: " + missed,
                     "the best that was found is in " + output.string() +
                         (found.complete ? "; ask for less" : "; run the same command again to search on"));
 }
 
-/// The files that options of tune alone name.
+/// Returns the files named by options that only tune has.
 std::vector<NamedFile> files_of_tune(const tuning::TuneOptions& options) {
   std::vector<NamedFile> files = {
       {"--output", options.output, true},
