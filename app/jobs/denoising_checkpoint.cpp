@@ -1,4 +1,4 @@
-// The parts of a state in a safetensors file, with a checksum.
+// Stores the parts of a denoising state in a safetensors file with a checksum.
 #include "app/jobs/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -23,12 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kKind = "checkpoint";                                            // in its name
-constexpr const char *kIdentity = "identity", *kRun = "run", *kChecksum = "checksum";  // of its metadata
+constexpr const char* kKind = "checkpoint";                                            // part of the file's name
+constexpr const char *kIdentity = "identity", *kRun = "run", *kChecksum = "checksum";  // keys of the metadata
 
 constexpr const char* kBeginAnew = "remove the file: the run then begins at its first step";
 
-/// Of the metadata; empty where there is none.
+/// Returns the value of a key in the file's metadata; empty if it is missing.
 std::string metadata_text(const models::TensorFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? "" : found->second;
@@ -39,7 +39,7 @@ uint64_t mix(uint64_t sum, uint64_t word) {
   return std::rotl((sum ^ word) * kOdd, 29);
 }
 
-/// Any word that differs makes another sum.
+/// Mixes bytes into the sum; any word that differs changes the sum.
 uint64_t mix(uint64_t sum, std::span<const std::byte> bytes) {
   for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof(uint64_t)))) {
     uint64_t word = 0;
@@ -53,9 +53,9 @@ uint64_t mix(uint64_t sum, const std::string& text) {
   return mix(mix(sum, text.size()), std::as_bytes(std::span(text)));
 }
 
-/// Of all that a checkpoint says, in any order of the tensors: what a disk or an editor has damaged is not gone on
-/// from. Not models::sha256(), which takes 20 times as long: with a cache's state these are gigabytes, every few steps,
-/// and nobody has a reason to forge one.
+/// Returns a checksum over everything in a checkpoint, in any order of the tensors, so that no run resumes from a
+/// damaged file. It is not models::sha256(), which takes 20 times as long. A cache's state makes checkpoints of
+/// gigabytes every few steps, and nobody has a reason to forge one.
 std::string checksum(const std::vector<models::TensorView>& tensors, const std::string& run) {
   uint64_t sum = mix(tensors.size(), run);
   for (const models::TensorView& tensor : tensors) {
@@ -73,8 +73,8 @@ std::string checksum(const models::TensorFile& file) {
   return checksum(views, metadata_text(file, kRun));
 }
 
-/// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache, and any other
-/// exception where the file's content is damaged or made up.
+/// Throws Error if save_checkpoint() did not write the file for a run with this cache. Throws other exceptions if the
+/// content is damaged or made up.
 std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFile& file,
                                                          const models::CacheRule& cache) {
   if (checksum(file) != metadata_text(file, kChecksum)) throw bad_input("it is damaged", kBeginAnew);
@@ -89,7 +89,7 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFil
   return std::make_shared<models::DenoisingState>(models::state_of(parts, cache));
 }
 
-/// Empty where it is no denoising checkpoint.
+/// Returns the identity; empty if the file is no denoising checkpoint.
 std::string identity_of(const models::TensorFile& file) {
   return metadata_text(file, kRun).empty() || file.find(models::kStateLatents) == nullptr
              ? ""
@@ -99,7 +99,7 @@ std::string identity_of(const models::TensorFile& file) {
 std::string identity_of(const fs::path& path) {
   try {
     return identity_of(models::TensorFile(path));
-  } catch (const Error&) {  // some other file of that name
+  } catch (const Error&) {  // another file with such a name
     return {};
   }
 }
@@ -116,7 +116,7 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
     return read_state(file, cache);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception&) {  // of JSON, of libtorch, or of memory
+  } catch (const std::exception&) {  // from JSON, libtorch or lack of memory
     throw bad_input("it is damaged", kBeginAnew);
   }
 }
@@ -155,7 +155,7 @@ std::vector<FileBeside> checkpoints_in(const fs::path& folder) {
 }
 
 void remove_checkpoints(const Identities& made) {
-  std::map<fs::path, Identities> by_folder;  // each is read once
+  std::map<fs::path, Identities> by_folder;  // so that each folder is read once
   for (const auto& [output, identity] : made) {
     const fs::path name = output.has_filename() ? output : output.parent_path();
     by_folder[name.parent_path()][name] = identity;

@@ -1,5 +1,5 @@
-// A denoising that was cut short, on disk: latents, step, the sampler's history and the generator's state, as one
-// safetensors file.
+// Denoising checkpoints on disk. A safetensors file holds the latents, the step, the sampler's history and the state of
+// the generator.
 #pragma once
 
 #include <filesystem>
@@ -14,39 +14,38 @@
 
 namespace sparsereel::app {
 
-/// `identity`: of the recipe that the state belongs to. Atomic: an older checkpoint stays until the new one is whole.
-/// Throws Error naming the file.
+/// Saves the state. `identity` is that of the recipe that the state belongs to. The write is atomic: an older
+/// checkpoint stays until the new one is whole. Throws Error naming the file.
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
 
 /// The checkpoint of a run: "clip.mp4" -> "clip.mp4.checkpoint.safetensors", or "clip.mp4.checkpoint-2.safetensors" and
-/// so on: the file that this run goes on from, else the first name that is free. No other file is replaced.
+/// so on. It is the file that this run resumes from, else the first free name. No other file is replaced.
 struct OwnCheckpoint {
   std::filesystem::path path;
-  std::shared_ptr<const models::DenoisingState> state;  // null where the path is free
-  std::vector<std::string> passed_over;                 // "FILE is not used: why": it is no checkpoint, or of another
-                                                        // recipe, or damaged
+  std::shared_ptr<const models::DenoisingState> state;  // null if `path` is free
+  std::vector<std::string> passed_over;  // "FILE is not used: why": no checkpoint, damaged, or of another recipe
 };
 
-/// `cache`: what the state must have all for.
+/// Finds the checkpoint of `output` with this identity. The state must hold everything that `cache` needs.
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 
-/// Whether there are files of such names, whatever they hold.
+/// Returns true if files with the names of checkpoints exist, whatever they hold.
 bool may_have_checkpoint(const std::filesystem::path& output);
 
-/// That file's state. Throws Error with what is wrong with the file.
+/// Returns the state in the file. Throws Error saying what is wrong with the file.
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const std::filesystem::path& path,
                                                               const std::string& identity,
                                                               const models::CacheRule& cache);
 
-/// The denoising checkpoints in the folder, of whatever recipe.
+/// Returns the denoising checkpoints in the folder, of any recipe.
 std::vector<FileBeside> checkpoints_in(const std::filesystem::path& folder);
 
-/// Recipes by the output that they make.
+/// Identities of recipes, by the output that they make.
 using Identities = std::map<std::filesystem::path, std::string>;
 
-/// The videos of these recipes are there: removes their checkpoints, damaged ones too, and nothing else.
+/// Removes the checkpoints of these finished videos, damaged ones too, and no other file.
 void remove_checkpoints(const Identities& made);
 
 }  // namespace sparsereel::app

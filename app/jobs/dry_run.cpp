@@ -1,4 +1,4 @@
-// Looks at headers and sizes alone.
+// Looks only at headers and sizes.
 #include "app/jobs/dry_run.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// "  text      ": the beginning of a line of the table.
+/// Returns the beginning of a line of the table: "  text      ".
 std::string indented(std::string name) {
   name.insert(0, "  ");
   name.resize(std::max<size_t>(name.size() + 1, 12), ' ');
@@ -29,7 +29,7 @@ nlohmann::json stage_report(const models::StageEstimate& stage) {
   return report;
 }
 
-/// "9.6 GiB, fits": `stage` as stage_report() makes it.
+/// Returns "9.6 GiB, fits" for a stage from stage_report().
 std::string stage_text(const nlohmann::json& stage) {
   const auto bytes = [&](const char* key) { return human_bytes(stage.at(key).get<uint64_t>()); };
   std::string text = bytes("bytes");
@@ -48,7 +48,7 @@ std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, Loa
   try {
     resolve_video(video, pipeline, files, ranks);
     if (ranks > 1) pipeline.check_ranks(video.plan, ranks);
-    pipeline.check_weights(!video.plan.image.empty());  // by their headers
+    pipeline.check_weights(!video.plan.image.empty());  // reads only their headers
     const OwnCheckpoint checkpoint = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
     if (checkpoint.state) video.resumed_at_step = checkpoint.state->step;
     return {};

@@ -10,20 +10,21 @@
 
 namespace sparsereel::app {
 
-/// Resolves the video as a run does. Returns the error that the run would end with; the video's plan is known then all
-/// the same. Throws that error where the plan cannot be known. `ranks`: that make the video together.
+/// Resolves the video as a run does. If the run would fail but the plan can be known, fills in the plan and returns the
+/// error; else throws the error. `ranks`: how many ranks make the video together.
 std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks);
 
-/// Size, frames, steps, seed and output by the names that reports have, and the settings' preset.
+/// Returns size, frames, steps, seed and output under the names that reports use, and the settings' preset.
 nlohmann::json expected_video(const Video& video);
 
-/// Bytes by stage against the memory that there is: {"device", "obtainable_bytes", "stages": [...], "fits"}.
+/// Returns the bytes needed by stage against the memory available: {"device", "obtainable_bytes", "stages": [...],
+/// "fits"}.
 nlohmann::json expected_memory(const models::Plan& plan, const models::Pipeline& pipeline, int64_t ranks);
 
-/// Which files became which parts of the model, and where and in which dtype it would run.
+/// Returns which file became which part of the model, and the device and dtype of a run.
 nlohmann::json expected_model(const RunOptions& run, const models::Pipeline& pipeline, const models::Plan& plan);
 
-/// The three above for people, a line or several each.
+/// Formats the three above for people, in one or several lines each.
 std::string model_text(const nlohmann::json& model);
 std::string video_text(const nlohmann::json& video);
 std::string memory_text(const nlohmann::json& memory);

@@ -1,4 +1,4 @@
-// Looks at what a report would replace.
+// Checks what a report would replace.
 #include "app/jobs/early_report.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whatever of the command line may be a file, but for that of --report itself: "a" of a, --x a, --x=a and -xa.
+/// Returns every word that may name a file, except that of --report: "a" from a, --x a, --x=a and -xa.
 std::vector<fs::path> files_among(const std::vector<std::string>& words) {
   std::vector<fs::path> files;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -30,7 +30,7 @@ std::vector<fs::path> files_among(const std::vector<std::string>& words) {
   return files;
 }
 
-/// With the recipes beside videos.
+/// Returns the files that the settings name, and the recipes beside videos.
 std::vector<fs::path> files_of(const Settings& settings) {
   std::vector<fs::path> files = {recipe_beside(settings.text("output", kDefaultOutput)),
                                  recipe_beside(settings.text("from", ""))};
@@ -42,7 +42,7 @@ std::vector<fs::path> files_of(const Settings& settings) {
 bool is_models(const fs::path& path, const Settings& settings) {
   try {
     return files_of_model(settings).touched_by(path);
-  } catch (const Error&) {  // that it cannot be opened is what the report says
+  } catch (const Error&) {  // the report itself says that the model cannot be opened
     return false;
   }
 }

@@ -1,4 +1,4 @@
-// The report of a run that fails before its files are checked, which writes over nothing that may be of use.
+// Decides where a run that fails before its files are checked may write its report, without replacing anything useful.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,9 @@
 
 namespace sparsereel::app {
 
-/// `wanted`, the file of --report, where it may be written: nothing stands there or an earlier report, and it is none
-/// of the files that `settings` name, nor of their model's, nor any word of the command line. Empty where it may not.
+/// Returns `wanted`, the file of --report, if it may be written, else an empty path. It may be written if it does not
+/// exist or holds an earlier report. It must not be a file that `settings` name, a file of the model, or a word of the
+/// command line.
 std::filesystem::path early_report(const std::filesystem::path& wanted, const Settings& settings,
                                    const std::vector<std::string>& words);
 

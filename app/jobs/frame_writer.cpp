@@ -1,4 +1,4 @@
-// The thread, and what it does with a piece.
+// The thread that writes a video, and how it treats each piece.
 #include "app/jobs/frame_writer.h"
 
 #include <ATen/ATen.h>
@@ -12,8 +12,8 @@
 namespace sparsereel::app {
 namespace {
 
-/// Of what waits to be written. Where encoding is slower than decoding, decoding waits from here on: a whole video of
-/// 81 frames of 1280x720 finds room.
+/// Most bytes waiting to be written. If encoding is slower than decoding, decoding waits at this limit. A whole video
+/// of 81 frames at 1280x720 has room.
 constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 
 std::span<const uint8_t> bytes_of(const at::Tensor& frame) {
@@ -27,7 +27,7 @@ std::vector<uint8_t> rgb_of(const at::Tensor& frame) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// The frames that a contact sheet shows, picked out of those that pass.
+/// Collects the frames that a contact sheet shows.
 class Sheet {
  public:
   Sheet(bool wanted, const models::VideoShape& shape) : shape_(shape) {

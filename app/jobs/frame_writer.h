@@ -1,4 +1,4 @@
-// Writes a video in a thread of its own, while it is being decoded.
+// Writes a video in its own thread while it is being decoded.
 #pragma once
 
 #include <exception>
@@ -14,14 +14,13 @@
 
 namespace sparsereel::app {
 
-/// The outputs of a run: the video and, where asked for, its contact sheet. They are there after finish(), or not at
-/// all.
+/// Writes the outputs of a run: the video and, if asked for, its contact sheet. They exist only after finish().
 class FrameWriter final : public models::FrameSink {
  public:
   struct Text {
-    /// What goes with the video: asked for when decoding begins, by whether it decodes in tiles.
+    /// Returns the recipe to store with the video. Called when decoding begins, with whether it decodes in tiles.
     std::function<std::string(bool tiled)> recipe;
-    std::string caption;  // of the contact sheet
+    std::string caption;  // caption of the contact sheet
   };
 
   FrameWriter(RunOptions run, Text text) : run_(std::move(run)), text_(std::move(text)) {}
@@ -31,9 +30,9 @@ class FrameWriter final : public models::FrameSink {
 
   at::ScalarType dtype() const override;
   void begin(const models::VideoShape& shape, bool tiled) override;
-  /// Throws what writing failed with, be it of frames before these.
+  /// Queues frames. Throws the error that writing earlier frames failed with.
   void take(const at::Tensor& frames) override;
-  /// After the last frame: waits for the files. Throws likewise.
+  /// Waits for the files after the last frame. Throws the error that writing failed with.
   WrittenVideo finish();
 
  private:
@@ -45,7 +44,7 @@ class FrameWriter final : public models::FrameSink {
   const Text text_;
   std::unique_ptr<PieceQueue> queue_;
   std::thread thread_;
-  std::exception_ptr failure_;  // here and below: the thread's, until it has ended
+  std::exception_ptr failure_;  // this and written_ belong to the thread until it has ended
   WrittenVideo written_;
 };
 

@@ -1,4 +1,4 @@
-// Pictures by their files, and what stands for them.
+// Reads pictures from their files, or makes them up.
 #include "app/jobs/image.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// The model's own size is nobody's choice.
+/// Returns true if the user chose a size; the model's own default does not count.
 bool asks_for_size(const Settings& settings) {
   const auto asks = [&](const char* key) {
     const Setting* setting = settings.find(key);
@@ -56,7 +56,7 @@ void make_up_images(const models::ModelSpec& spec, models::Request& request) {
 
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    PictureFiles& pictures) {
-  if (!spec.image.any()) return;  // resolve() refuses them
+  if (!spec.image.any()) return;  // resolve() refuses images for such a model
   if (settings.has("random_weights")) make_up_images(spec, request);
   for (const std::string& file : {request.image, request.last_image})
     if (!file.empty() && file != models::kMadeUpImage) pictures.size(file);

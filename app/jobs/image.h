@@ -1,4 +1,4 @@
-// The pictures that a video begins and ends with, from their files to the model.
+// Reads the pictures that a video begins and ends with and encodes them for the model.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace sparsereel::app {
 
-/// The files of images. Each is decoded and hashed once, but for pictures beyond what all may take together, which are
-/// decoded again for their use.
+/// Files of images. Each file is decoded and hashed once. If all pictures together exceed `most_bytes`, the ones beyond
+/// are decoded again when used.
 class PictureFiles {
  public:
   explicit PictureFiles(uint64_t most_bytes = uint64_t{512} << 20) : most_bytes_(most_bytes) {}
 
-  /// These throw Error naming the file.
+  /// The functions below throw Error naming the file.
   std::shared_ptr<const models::Picture> picture(const std::string& file);
   models::PixelSize size(const std::string& file);
   const std::string& sha256(const std::string& file);
@@ -29,36 +29,37 @@ class PictureFiles {
   struct Known {
     models::PixelSize size;
     std::string sha256;
-    std::shared_ptr<const models::Picture> picture;  // null: not decoded yet, or there is no room for it
+    std::shared_ptr<const models::Picture> picture;  // null if not decoded yet, or if there is no room for it
   };
 
   std::map<std::string, Known> known_;
   uint64_t most_bytes_, bytes_ = 0;
 };
 
-/// Gives a request those of the images that the model needs which it lacks, made up.
+/// Gives the request made-up images for those that the model needs and the request lacks.
 void make_up_images(const models::ModelSpec& spec, models::Request& request);
 
-/// Reads the request's images, so that what is no picture is found before any work, and lets the video have the first
-/// one's shape where nobody asks for a size. Random weights that need an image get one that is made up. Throws Error
-/// naming the file.
+/// Reads the request's images, so that invalid files are found before any work. If nobody asks for a size, the video
+/// takes the shape of the first image. Random weights that need an image get a made-up one. Throws Error naming the
+/// file.
 void settle_images(const Settings& settings, const models::ModelSpec& spec, models::Request& request,
                    PictureFiles& pictures);
 
-/// Encodes the plan's images, where it has any; the rest as Pipeline::add_images(). Throws Error naming the file.
+/// Encodes the plan's images, if any, and adds them to `conditioning` as Pipeline::add_images() does. Throws Error
+/// naming the file.
 void add_images(models::Conditioning& conditioning, const models::Plan& plan, const models::Pipeline& pipeline,
                 PictureFiles& pictures, std::vector<std::string>* warnings = nullptr, const models::Run& run = {});
 
-/// What pictures say of videos, each encoded once: of videos that begin and end alike, in one size.
+/// The encodings of pictures. Videos with the same first and last picture and the same size share one.
 class ImageEncodings {
  public:
   struct Encoded {
-    models::Conditioning conditioning;  // without a text, on the CPU
+    models::Conditioning conditioning;  // without text, on the CPU
     std::vector<std::string> warnings;
   };
 
   bool has(const models::Plan& plan) const { return encoded_.contains(models::image_key(plan)); }
-  /// Encodes what is not there yet. Throws as add_images().
+  /// Returns the encoding, made on first use. Throws like add_images().
   const Encoded& of(const models::Plan& plan, const models::Pipeline& pipeline, PictureFiles& pictures,
                     const models::Run& run = {});
   uint64_t nbytes() const;
@@ -67,7 +68,7 @@ class ImageEncodings {
   std::map<std::string, Encoded> encoded_;
 };
 
-/// "in the shape of picture.jpg", to follow the size of a video whose size is nobody's choice; else empty.
+/// Returns "in the shape of picture.jpg" if the image decided the video's size, else nothing.
 std::string shape_note(const models::Plan& plan);
 
 }  // namespace sparsereel::app

@@ -1,5 +1,5 @@
-// Signal handling. A thread of its own waits for them: no other is ever interrupted, since oneDNN's
-// matrix products keep no valid stack pointer, and a handler's frame overwrote the heap.
+// Signal handling. A separate thread waits for signals, so that no other thread is interrupted. oneDNN's matrix
+// products keep no valid stack pointer, and a handler's frame overwrote the heap.
 #include "app/jobs/interrupt.h"
 
 #include <unistd.h>
@@ -15,13 +15,13 @@ namespace sparsereel::app {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-std::atomic<bool> told_to_stop{false};  // by the run, whether it is to stop
+std::atomic<bool> told_to_stop{false};  // the run polls interrupted()
 
 void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-/// The first asks the run to stop, where that looks; else, and the second time, it ends the process.
+/// Waits for signals. The first asks the run to stop if it polls; otherwise, and the second time, the process ends.
 void wait_for_signals(sigset_t signals, bool silent) {
   for (int number = 0;;) {
     if (sigwait(&signals, &number) != 0) continue;
@@ -43,12 +43,12 @@ void install_signal_handlers(bool silent) {
     std::signal(number, SIG_DFL);
     sigaddset(&signals, number);
   }
-  for (const int number : {SIGHUP, SIGQUIT}) {  // nohup and shells' background jobs ignore them: that is to stay so
+  for (const int number : {SIGHUP, SIGQUIT}) {  // nohup and background jobs of shells ignore these: keep it so
     struct sigaction inherited {};
     sigaction(number, nullptr, &inherited);
     if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, number);
   }
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // inherited by every thread to come
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // later threads inherit the mask
   std::thread(wait_for_signals, signals, silent).detach();
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);

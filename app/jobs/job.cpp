@@ -1,4 +1,4 @@
-// Text, denoising and writing of each video.
+// Encodes the text of each video, denoises it and writes it.
 #include "app/jobs/job.h"
 
 #include <ATen/ATen.h>
@@ -54,7 +54,7 @@ std::optional<Error> Job::attempt(const Part& part) const {
 }
 
 void Job::fail(Video& video, const Error& error, const fs::path& latents) {
-  collect();  // the user hears of one video at a time
+  collect();  // report one video at a time
   video.fail(error, latents);
   user_.failed(video);
 }
@@ -66,7 +66,7 @@ void Job::warn(Video& video, const std::string& warning) {
 
 size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   size_t count = 0;
-  // A set has a report to end with; of a command's own videos nothing is lost: a signal ends the process at once.
+  // A set ends with a report. A single command loses nothing, so there a signal ends the process at once.
   models::do_unless_cancelled(policy_.go_on_after_failure ? cancelled_ : nullptr,
                               [&] { count = load_all(videos, pipeline); });
   return count;
@@ -80,9 +80,9 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
   videos = videos.first(encode_images(videos, pipeline));
   user_.observer().stage("text");
   const auto start = Clock::now();
-  // The denoiser of the videos before makes room where both do not fit.
+  // If both do not fit, the transformer of the previous videos makes room.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
-  // What stays loaded begins with the first transformer in any case.
+  // Whatever stays loaded, the first transformer comes first.
   const Video& first = *videos.front();
   pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && may_have_checkpoint(first.options.run.output));
   pipeline.text_stage().load();
@@ -98,7 +98,7 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
   return count;
 }
 
-/// Before there is a text encoder in the GPU's memory. Returns how many of the videos TextLimit allows: at least one.
+/// Encodes the images before a text encoder is in GPU memory. Returns how many videos TextLimit allows: at least one.
 size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipeline) {
   ImageEncodings images;
   models::Run run;
@@ -106,7 +106,7 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipe
   if (policy_.go_on_after_failure) run.cancelled = cancelled_;
   for (size_t i = 0; i < videos.size(); ++i) {
     Video& video = *videos[i];
-    // Where texts had to wait, what was made of the pictures is there from the load before.
+    // If texts had to wait, an earlier load has already encoded these pictures.
     if (video.plan.image.empty() || video.failure || video.conditioning.latents.defined()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
     const auto start = Clock::now();
@@ -123,7 +123,7 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipe
   return videos.size();
 }
 
-/// Returns how many of the videos TextLimit allows: at least one, and all that share texts with the last.
+/// Encodes the texts. Returns how many videos TextLimit allows: at least one, and all that share a text with the last.
 size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
   const double most_seconds = std::max(policy_.texts.seconds, 2 * videos.front()->text_cost.load);
   const auto start = Clock::now();
@@ -132,7 +132,7 @@ size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
     const bool full = texts.bytes >= policy_.texts.bytes || seconds_since(start) >= most_seconds;
     if (full && !texts.encoded.contains(models::text_key(videos[i]->plan)) && i > 0) return i;
     if (policy_.go_on_after_failure && cancelled_()) throw models::Cancelled{};
-    if (videos[i]->failure) continue;  // of its images
+    if (videos[i]->failure) continue;  // its images failed
     const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
     if (failure) fail(*videos[i], *failure, {});
     user_.observer().step({.step = static_cast<int64_t>(i) + 1, .steps = std::ssize(videos)});
@@ -140,7 +140,7 @@ size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
   return videos.size();
 }
 
-/// The same text once; each of its videos has the warnings.
+/// Encodes each text once; every video with the text gets its warnings.
 void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
   const Video*& first = texts.encoded[models::text_key(video.plan)];
   std::vector<std::string> warnings;
@@ -156,7 +156,7 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
     video.conditioning = first->conditioning;
     warnings = first->warnings;
   }
-  for (const std::string& warning : warnings)  // those of its images were told
+  for (const std::string& warning : warnings)  // its images' warnings were already told
     if (std::ranges::find(video.warnings, warning) == video.warnings.end()) warn(video, warning);
 }
 
@@ -165,8 +165,7 @@ void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
     for (Video* video : videos)
       if (video->conditioning.defined()) make(*video, pipeline);
   } catch (...) {
-    collect();  // throws where it was not the user who stopped the run, but the video before, which could not be
-                // written
+    collect();  // throws instead if the previous video could not be written
     throw;
   }
 }
@@ -183,7 +182,7 @@ void Job::make(Video& video, models::Pipeline& pipeline) {
   if (!policy_.write_behind) collect();
 }
 
-/// The recipe has by then all that comes of the denoising.
+/// Calls the recipe's function only after denoising, so the recipe then holds its outcome.
 std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
   const auto recipe = [&video](bool tiled) {
     set_tiling(video.recipe, tiled);
@@ -194,23 +193,22 @@ std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
                                  FrameWriter::Text{.recipe = recipe, .caption = video.plan.prompt}, run);
 }
 
-/// Hands the frames to their writer. Latents and checkpoints, which cost time, stay on the disk until the video is
-/// there.
+/// Hands the frames to their writer. Keeps latents and checkpoints, which cost time, on disk until the video exists.
 class Job::Keeper final : public models::RunObserver {
  public:
   Keeper(Job& job, Video& video, Files& files, const std::function<bool()>& cancelled)
       : job_(job), video_(video), files_(files), cancelled_(cancelled), kept_(video.resumed_at_step) {}
 
   void stage(const std::string& name) override {
-    if (name == "denoise" && cancelled_()) throw models::Cancelled{};  // before it is shown that steps have begun
+    if (name == "denoise" && cancelled_()) throw models::Cancelled{};  // before the display says that steps have begun
   }
   void latents(const models::Outcome& denoised) override {
     add_outcome(video_.recipe, denoised);
     const std::string warning = files_.latents.save(denoised.latents, dump(video_.recipe));
-    if (!warning.empty()) return job_.warn(video_, warning);  // now, while there is time to make room
+    if (!warning.empty()) return job_.warn(video_, warning);  // now, while the user can still free disk space
     job_.user_.kept_latents(video_, files_.latents.saved());
   }
-  /// One that cannot be written only costs time, and only where the run is cut short.
+  /// A failed write costs time only if the run is interrupted, so it only warns.
   void checkpoint(const models::DenoisingState& state) override {
     try {
       if (state.step != kept_) save_checkpoint(video_.checkpoint, state, video_.identity);
@@ -227,7 +225,7 @@ class Job::Keeper final : public models::RunObserver {
   Video& video_;
   Files& files_;
   const std::function<bool()>& cancelled_;
-  int64_t kept_;  // the step of the state on the disk
+  int64_t kept_;  // step of the state on disk
   bool warned_ = false;
 };
 
@@ -258,10 +256,10 @@ bool Job::keeps_last(const Video& video) const {
   return policy_.keep_last || video.options.checkpoint_every > 0;
 }
 
-/// Goes on from the checkpoint that an earlier run left.
+/// Resumes from the checkpoint that an earlier run left.
 void Job::use_checkpoint(Video& video, models::Inputs& inputs) {
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
-  if (!policy_.go_on_after_failure)  // rows of a set change, and a set's last line lists the checkpoints of old ones
+  if (!policy_.go_on_after_failure)  // rows of a set change, and its last line lists old checkpoints
     for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
   video.checkpoint = own.path;
   inputs.resume = std::move(own.state);
@@ -275,13 +273,13 @@ Job::Written Job::finish(Video& video, const models::Outcome& result, Files& fil
     const auto failure = attempt([&] { written.warnings = finish_files(video, result, files); });
     if (failure) video.fail(*failure, files.latents.saved());
   } catch (...) {
-    write_failed_ = true;  // stops the video that is being denoised; collect() throws what happened
+    write_failed_ = true;  // stops the current video; collect() then throws the error
     throw;
   }
   return written;
 }
 
-/// Returns the warnings that are to be told by another thread.
+/// Returns the warnings that another thread must tell.
 std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& result, Files& files) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;
@@ -294,7 +292,7 @@ std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& 
   if (!policy_.write_behind)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, files.latents, start});
-  // While the latents that were asked for are missing, the checkpoint is their nearest.
+  // Keep the checkpoint while requested latents are missing: it is the closest thing to them.
   remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }

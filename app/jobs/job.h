@@ -1,5 +1,5 @@
-// Makes videos one after the other: text, denoising, decoding, files. `generate` makes those of a prompt, `batch` a
-// set's.
+// Makes videos one after the other: text, denoising, decoding, files. `generate` makes the videos of one prompt,
+// `batch` those of a set.
 #pragma once
 
 #include <atomic>
@@ -32,32 +32,32 @@ class World;
 struct Made {
   const models::Outcome& result;
   const WrittenVideo& file;
-  KeptLatents& latents;  // to check()
+  KeptLatents& latents;  // the job calls check() on it
   std::chrono::steady_clock::time_point write_start;
 };
 
-/// What reports and manifests say alike: recipe, warnings (`told` before the work, and of it), preset, cache, and where
-/// it was gone on from.
+/// Returns what reports and manifests share: recipe, warnings (`told` before the work, then those of the work), preset,
+/// cache and the step that the run resumed from.
 nlohmann::json made_report(const Video& video, const Made& made, const std::vector<std::string>& told);
 
-/// The command that a job tells how it goes.
+/// The command that uses a job. The job tells it about progress.
 class JobUser {
  public:
   virtual ~JobUser() = default;
-  /// Who hears of the video: its stages ("image", "text" and "write" around those of the pipeline; each text is a step
-  /// of "text"), steps and pieces. Frames, latents and checkpoints are the job's own.
+  /// Returns the observer of the video's steps, pieces and stages. Besides the pipeline's stages these are "image",
+  /// "text" (one step per text) and "write". The job itself handles frames, latents and checkpoints.
   virtual models::RunObserver& observer() = 0;
-  virtual void begin(const Video&) {}  // before its denoising
+  virtual void begin(const Video&) {}  // before the video is denoised
   virtual void warn(const Video&, const std::string& warning) = 0;
   virtual void kept_checkpoint(const Video&, int64_t /*step*/) {}
   virtual void kept_latents(const Video&, const std::filesystem::path&) {}
-  virtual void written(const Video&, const Made&) = 0;  // in the thread that writes; may throw as writing does
-  virtual void done(const Video&) {}                    // after that
-  virtual void failed(const Video&) {}                  // where others go on
+  virtual void written(const Video&, const Made&) = 0;  // called by the thread that writes; may throw as writing does
+  virtual void done(const Video&) {}                    // after written()
+  virtual void failed(const Video&) {}                  // if other videos continue
 };
 
-/// Why `part` failed, where that concerns its videos alone; nothing where it did not. What would fail for all videos,
-/// and Cancelled, is thrown on.
+/// Runs `part`. Returns its error if that concerns only its own videos, or nothing if it succeeded. Rethrows Cancelled,
+/// and errors that would hit every video.
 template <typename Part>
 std::optional<Error> failure_of_part(const Part& part) {
   try {
@@ -74,51 +74,51 @@ std::optional<Error> failure_of_part(const Part& part) {
   return std::nullopt;
 }
 
-/// How much text may wait for its turn. The encoder comes back for the rest: loading it again costs little beside so
-/// many videos, and the first one does not wait for the last one's text.
+/// How much encoded text may wait for its video. Later texts are encoded in another round. Loading the encoder again
+/// costs little compared with the videos, and the first video does not wait for the last text.
 struct TextLimit {
   uint64_t bytes = std::numeric_limits<uint64_t>::max();
-  double seconds = std::numeric_limits<double>::infinity();  // of encoding, or twice the loading where that is more
+  double seconds = std::numeric_limits<double>::infinity();  // of encoding; at least twice the time of loading
 };
 
-/// How a job treats its videos. Without any of it each is made as if alone (a denoiser that stayed might make the
-/// decoder work in tiles), and a failure is thrown. A video that is cancelled keeps the steps that are done, and the
-/// next job goes on from them.
+/// How a job treats its videos. By default each video is made as if it were alone, and a failure is thrown. (A
+/// transformer that stayed loaded might force the decoder to work in tiles.) A cancelled video keeps its finished
+/// steps, and the next job resumes from them.
 struct JobPolicy {
-  bool keep_loaded = false;            // denoiser and decoder, from video to video
-  bool write_behind = false;           // a video is written while the next one is denoised
-  bool go_on_after_failure = false;    // one that fails leaves the others alone
-  bool keep_last = false;              // the state after the last step too, without --checkpoint-every too: a killed
-                                       // run then goes on with its decoding
-  std::function<World*()> world = {};  // of the ranks that make a video together; empty, null: this process alone does
+  bool keep_loaded = false;          // keep transformer and decoder from video to video
+  bool write_behind = false;         // write a video while the next one is denoised
+  bool go_on_after_failure = false;  // a failed video does not stop the others
+  bool keep_last = false;  // keep the state after the last step even without --checkpoint-every, so that a killed run
+                           // resumes at decoding
+  std::function<World*()> world = {};  // ranks that make a video together; empty or null for this process alone
   TextLimit texts = {};
 };
 
 class Job {
  public:
-  /// `cancelled`: polled between texts and steps; true ends the job.
+  /// `cancelled` is polled between texts and steps; true ends the job.
   Job(JobUser& user, std::function<bool()> cancelled, const JobPolicy& policy = {})
       : user_(user), cancelled_(std::move(cancelled)), policy_(policy) {}
 
-  /// Checks the weights, encodes texts, the same ones once, and loads what stays loaded. The videos are resolved.
-  /// Returns how many of them, from the first on, are ready for run(): those that TextLimit allows.
+  /// Checks the weights, encodes the texts (equal ones once) and loads what stays loaded. The videos must be resolved.
+  /// Returns how many of them, from the first on, are ready for run(): as many as TextLimit allows.
   size_t load(std::span<Video* const> videos, models::Pipeline& pipeline);
-  /// Makes the videos that load() has encoded; behind, the last one may still be being written: collect(). Throws
-  /// models::DiskError where the disk takes no more, and models::Cancelled; the video that was being written is then
-  /// finished.
+  /// Makes the videos that load() has encoded. With write_behind the last one may still be being written: call
+  /// collect(). Throws models::DiskError if the disk cannot take more, and models::Cancelled. Before it throws, it
+  /// finishes writing the previous video.
   void run(std::span<Video* const> videos, models::Pipeline& pipeline);
-  /// Waits for the video that is being written.
+  /// Waits until the video that is being written is finished.
   void collect();
   bool writes() const { return written_.valid(); }
 
  private:
   struct Written {
     Video* video;
-    std::vector<std::string> warnings;  // that were not told yet
+    std::vector<std::string> warnings;  // not yet told
   };
 
   struct Texts {
-    std::map<std::string, const Video*> encoded;  // by models::text_key(); null where that failed
+    std::map<std::string, const Video*> encoded;  // by models::text_key(); null if encoding failed
     uint64_t bytes = 0;
   };
 
@@ -131,7 +131,7 @@ class Job {
   size_t encode(std::span<Video* const> videos, models::Pipeline& pipeline);
   void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
   void make(Video& video, models::Pipeline& pipeline);
-  /// A video's files while it is made.
+  /// The files of a video while it is being made.
   struct Files {
     Files(KeptLatents kept, FrameWriter::Text text, const RunOptions& run)
         : latents(std::move(kept)), frames(run, std::move(text)) {}
@@ -141,7 +141,7 @@ class Job {
   };
   std::shared_ptr<Files> files_of(Video& video) const;
   models::Outcome render(Video& video, models::Pipeline& pipeline, Files& files);
-  /// Keeps what a video's run makes on the disk.
+  /// Saves to disk what a video's run makes.
   class Keeper;
   bool keeps_last(const Video& video) const;
   void use_checkpoint(Video& video, models::Inputs& inputs);
@@ -152,7 +152,7 @@ class Job {
   std::function<bool()> cancelled_;
   JobPolicy policy_;
   std::atomic<bool> write_failed_ = false;
-  std::future<Written> written_;  // last: it is waited for before the rest goes
+  std::future<Written> written_;  // last member: its destructor waits while the others still exist
 };
 
 }  // namespace sparsereel::app

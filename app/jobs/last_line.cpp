@@ -1,4 +1,4 @@
-// Durations, and a video's length and size.
+// Formats durations, and the length and size of a video.
 #include "app/jobs/last_line.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::string length_text(const RunOptions& run, int64_t frames) {
 }  // namespace
 
 std::string duration_text(double seconds) {
-  constexpr double kShort = 9.95;  // rounds to 10 from here on
+  constexpr double kShort = 9.95;  // from here on it rounds to 10
   if (seconds < kShort) return fixed(seconds, 1) + " s";
   const int64_t whole = std::llround(seconds), minutes = whole / 60;
   if (minutes == 0) return std::to_string(whole) + " s";

@@ -1,4 +1,4 @@
-// The last line of a run, for people.
+// The last line that a run prints.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace sparsereel::app {
 /// "4.2 s", "16 s", "4 min 12 s", "1 h 5 min"
 std::string duration_text(double seconds);
 
-/// "clip.mp4: 4.1 s of video, 256x256". A single frame, and an output without a frame rate (.safetensors, PNGs), count
-/// frames instead: "clip: 33 frames, 256x256".
+/// Returns "clip.mp4: 4.1 s of video, 256x256". A single frame, and outputs without a frame rate (.safetensors, PNGs),
+/// count frames instead: "clip: 33 frames, 256x256".
 std::string video_text(const RunOptions& run, const models::VideoShape& shape);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// What makes a file one of latents is checked here, before anything is computed from it.
+// Saves latents, and checks a file of latents before anything is computed from it.
 #include "app/jobs/latents.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kKept = "kept";  // a file's metadata
+constexpr const char* kKept = "kept";  // key in the file's metadata
 
 }  // namespace
 
@@ -30,7 +30,7 @@ bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents) {
     if (entry == nullptr || !file.metadata().contains(kKept)) return false;
     const at::Tensor kept = copy_of(file, *entry);
     return kept.defined() && kept.scalar_type() == latents.scalar_type() && at::equal(kept, latents);
-  } catch (const Error&) {  // some other file of that name
+  } catch (const Error&) {  // another file with such a name
     return false;
   }
 }

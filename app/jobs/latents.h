@@ -1,4 +1,5 @@
-// Latents on disk: one safetensors file, key "latents", laid out and scaled as the family's are in diffusers.
+// Latents on disk: a safetensors file with the key "latents", in the layout and scale that diffusers uses for the
+// family.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,24 +9,24 @@
 
 namespace sparsereel::app {
 
-/// Why a file of latents is there.
+/// Why a file of latents was written.
 enum class LatentsPurpose { asked_for, until_the_video_is_written };
 
-/// latents: CPU, contiguous, fp32, fp16 or bf16. `recipe` goes into the file's metadata. Atomic. Throws Error naming
-/// the file.
+/// Saves latents (CPU, contiguous, fp32, fp16 or bf16). `recipe` goes into the file's metadata. The write is atomic.
+/// Throws Error naming the file.
 void save_latents(const std::filesystem::path& path, const at::Tensor& latents, const std::string& recipe,
                   LatentsPurpose purpose = LatentsPurpose::asked_for);
 
 struct SavedLatents {
   at::Tensor latents;
-  std::string recipe;  // empty where the file has none
+  std::string recipe;  // empty if the file has none
 };
 
-/// The file is one that a run kept until its video was written, and holds just these latents.
+/// Returns true if a run kept the file until its video was written and it holds exactly these latents.
 bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents);
 
-/// Throws Error naming the file when it is not well-formed, has no tensor `latents`, or one of another rank or dtype,
-/// or with NaN or Inf in it.
+/// Loads the latents. Throws Error naming the file if it is not well-formed, has no tensor `latents`, or has one with
+/// the wrong rank or dtype or with NaN or Inf.
 SavedLatents load_latents(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

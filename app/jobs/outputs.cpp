@@ -28,7 +28,7 @@ fs::path path_beside(const fs::path& output, const BesideKind& kind, int64_t num
   return output.string() + "." + kind.name + (number > 1 ? "-" + std::to_string(number) : "") + kind.ending;
 }
 
-/// Nothing where it has no such name.
+/// Returns the parts of the file's name, or nothing if it is not of this kind.
 std::optional<FileBeside> file_beside(const fs::path& path, const BesideKind& kind) {
   std::string name = path.filename().string();
   if (!name.ends_with(kind.ending)) return std::nullopt;
@@ -42,7 +42,7 @@ std::optional<FileBeside> file_beside(const fs::path& path, const BesideKind& ki
   return file;
 }
 
-/// Without a trailing slash, links followed as far as they lead.
+/// Returns the path without a trailing slash, with links followed as far as they lead.
 fs::path resolved(const fs::path& path) {
   std::error_code ignored;
   const fs::path target = models::behind_links(without_slash(path));
@@ -53,8 +53,7 @@ fs::path resolved(const fs::path& path) {
 std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
   const fs::path output = settings.text("output", kDefaultOutput);
   std::vector<NamedFile> files = files_of(decoded.empty() ? Command::generate : Command::decode, settings);
-  files.push_back(
-      {"the recipe of the video", recipe_beside(output), true});  // --no-metadata removes the one that is there
+  files.push_back({"the recipe of the video", recipe_beside(output), true});  // --no-metadata removes an existing one
   if (const auto from = settings.text("from"); from && decoded.empty())
     files.push_back({"the recipe of --from", recipe_beside(*from)});
   files.push_back({"--config", config});
@@ -62,7 +61,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   return files;
 }
 
-/// Beside that they are distinct.
+/// Makes the checks other than check_distinct().
 void check_rest(const std::vector<NamedFile>& files, const Settings& settings) {
   check_model_is_untouched(files, files_of_model(settings));
   std::vector<fs::path> paths;
@@ -89,7 +88,7 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings) {
 
 namespace {
 
-/// A video may end with the picture that it begins with.
+/// Returns true for the two images of a video, which may be the same picture.
 bool are_both_ends(const NamedFile& one, const NamedFile& other) {
   const auto is_picture = [](const NamedFile& file) {
     return file.option == "--image" || file.option == "--last-image";
@@ -112,7 +111,7 @@ void check_distinct(const std::vector<NamedFile>& files) {
 }
 
 models::ModelFiles files_of_model(const Settings& settings) {
-  if (settings.has("random_weights")) return {};  // its file is one of the table's
+  if (settings.has("random_weights")) return {};  // its YAML is a file of the option table
   return models::ModelFiles(open_model(settings));
 }
 
@@ -131,7 +130,7 @@ void check_files(const std::vector<NamedFile>& files, const Settings& settings) 
 
 namespace {
 
-/// Those of all videos, which are distinct within each.
+/// Returns the files of all videos, after checking that those of each video are distinct.
 std::vector<NamedFile> distinct_files(const std::vector<Settings>& videos, const fs::path& config,
                                       const fs::path& decoded) {
   std::vector<NamedFile> all;
@@ -189,7 +188,7 @@ std::vector<fs::path> files_beside(const fs::path& output, const BesideKind& kin
 
 fs::path free_beside(const fs::path& output, const BesideKind& kind) {
   fs::path path;
-  std::error_code ignored;  // a name that is too long is refused where it is written to
+  std::error_code ignored;  // writing refuses a name that is too long
   for (int64_t number = 1; number == 1 || fs::exists(fs::symlink_status(path, ignored)); ++number)
     path = path_beside(without_slash(output), kind, number);
   return path;

@@ -1,4 +1,4 @@
-// The files of a run: checked before any time is spent, and the one where the latents wait until the video is written.
+// Checks the files of a run before any time is spent, and keeps latents until the video is written.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,46 +14,48 @@
 
 namespace sparsereel::app {
 
-/// A file of a run and how to name it to the user; an empty path is none.
+/// A file of a run with the name that errors give it. An empty path means no file.
 struct NamedFile {
   std::string option;
   std::filesystem::path path;
-  bool written = false;  // the run reads the others
+  bool written = false;  // false if the run reads it
 };
 
-/// Whatever they are called, and whether or not they are there.
+/// Returns true if both paths lead to one file, whether or not it exists.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Those that the command's options of the table name.
+/// Returns the files named by the command's options of the table.
 std::vector<NamedFile> files_of(Command command, const Settings& settings);
 
-/// Throws Error when two of the files are one. Comes before the report is begun, since failed runs write it too.
+/// Throws Error if two of the files are the same. Call it before the report begins, because failed runs write the
+/// report too.
 void check_distinct(const std::vector<NamedFile>& files);
 
-/// Where the model of the settings is read from.
+/// Returns the files that the settings' model is read from.
 models::ModelFiles files_of_model(const Settings& settings);
 
-/// Throws Error when one that is written is the model's, or would lie among its weights and configs.
+/// Throws Error if a written file is one of the model's files, or would lie among its weights and configs.
 void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model);
 
-/// Both, for the videos of `generate`; removes nothing. `config`: as below.
+/// Makes both checks for the videos of `generate`, and removes nothing. `config` is the file of --config.
 void check_distinct(const std::vector<Settings>& videos, const std::filesystem::path& config);
 
-/// Both, for a run with these settings; then what killed runs left of its files goes.
+/// Makes both checks for a run with these settings, then removes what killed runs left of its files.
 void check_files(const std::vector<NamedFile>& files, const Settings& settings);
 
-/// The same for the videos of `generate` and `decode`: outputs, the report among them, and what the run reads
-/// (`config`, the file of --config; `decoded`, the latents of `decode`; empty paths where there is none).
+/// Makes the same checks for the videos of `generate` and `decode`: their outputs, the report, and the files that they
+/// read. `config` is the file of --config and `decoded` the latents of `decode`; either may be empty.
 void check_files(const std::vector<Settings>& videos, const std::filesystem::path& config,
                  const std::filesystem::path& decoded);
 
-/// Throws Error when the video or its recipe cannot be written.
+/// Throws Error if the video or its recipe cannot be written.
 void check_video(const RunOptions& run);
 
-/// Throws Error when an output cannot be written. `decoded`: as above.
+/// Throws Error if an output cannot be written. `decoded`: the latents of `decode`, if any.
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
 
-/// What a run may leave beside an output: "clip.mp4.KIND.safetensors", "clip.mp4.KIND-2.safetensors" and so on.
+/// A kind of file that a run may leave beside an output: "clip.mp4.KIND.safetensors", "clip.mp4.KIND-2.safetensors" and
+/// so on.
 struct BesideKind {
   std::string name, ending = ".safetensors";
 };
@@ -63,40 +65,40 @@ struct FileBeside {
   int64_t number = 1;
 };
 
-/// All files of such names in the folder, whatever they hold, by output and number: there may be gaps.
+/// Returns all files with such names in the folder, whatever they hold, by output and number. Numbers may have gaps.
 std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder, const BesideKind& kind);
 
-/// Those of one output, the lowest number first.
+/// Returns the files of one output, lowest number first.
 std::vector<std::filesystem::path> files_beside(const std::filesystem::path& output, const BesideKind& kind);
 
-/// The first of these names that is free.
+/// Returns the first free one of these names.
 std::filesystem::path free_beside(const std::filesystem::path& output, const BesideKind& kind);
 
-/// Where latents are kept until the video is written: "clip.mp4" -> "clip.mp4.latents.safetensors", or the first such
-/// name that is free.
+/// Returns where latents are kept until the video is written: "clip.mp4" -> "clip.mp4.latents.safetensors", or the
+/// first such name that is free.
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
-/// Where a run keeps its latents: --save-latents, or a file beside the output for the time until the video is written.
-/// That one is the program's own doing: it never replaces a file, and removes none but its own and one in which an
-/// earlier run that came to no video kept the same latents. Where the file cannot be written the run goes on: its steps
-/// are done.
+/// Keeps the latents of a run in the file of --save-latents, or beside the output until the video is written. Nobody
+/// asked for the file beside the output, so it never replaces a file. Only that file and an earlier failed run's file
+/// of the same latents are removed. If the file cannot be written, the run continues, because its steps are done.
 class KeptLatents {
  public:
-  /// `asked`: --save-latents; empty where it was not given.
+  /// `asked` is the file of --save-latents; empty if it was not given.
   KeptLatents(std::filesystem::path asked, std::filesystem::path output);
 
-  /// Returns a warning where the file could not be written; empty otherwise.
+  /// Returns a warning if the file could not be written, else nothing.
   std::string save(const at::Tensor& latents, const std::string& recipe);
-  /// Once the video is written: throws Error where the file asked for is not there.
+  /// Call it once the video is written. Throws Error if the file that was asked for does not exist.
   void check() const;
-  /// What was saved; empty where nothing was.
+  /// Returns the saved file; empty if nothing was saved.
   const std::filesystem::path& saved() const { return saved_; }
-  /// The video is there: removes the file unless it was asked for, and an earlier run's.
+  /// Call it once the video exists. Removes the file unless it was asked for, and an earlier run's file of the same
+  /// latents.
   void let_go();
 
  private:
   std::filesystem::path asked_, output_, saved_;
-  std::filesystem::path earlier_;  // a failed run's file of the same latents
+  std::filesystem::path earlier_;  // an earlier failed run's file of the same latents
   std::optional<Error> failure_;
 };
 

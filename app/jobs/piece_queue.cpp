@@ -1,4 +1,4 @@
-// One lock, one condition: a piece is tens of milliseconds of work.
+// Uses one lock and one condition, because a piece is tens of milliseconds of work.
 #include "app/jobs/piece_queue.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Pieces of a video on their way from the thread that decodes them to the one that writes them.
+// Hands pieces of a video from the thread that decodes them to the thread that writes them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,16 +13,16 @@ namespace sparsereel::app {
 
 class PieceQueue {
  public:
-  /// Of what waits: one piece always finds room.
+  /// `most_bytes` limits the waiting pieces, but a single piece always has room.
   explicit PieceQueue(uint64_t most_bytes) : most_bytes_(most_bytes) {}
 
-  /// Waits for room. False: nobody takes pieces any more.
+  /// Waits for room and adds the piece. Returns false if the reader has stopped.
   bool put(const at::Tensor& piece);
-  /// Waits for the next one. Nothing: there are no more.
+  /// Waits for the next piece. Returns nothing if there are no more.
   std::optional<at::Tensor> take();
-  /// The last piece was put.
+  /// Call it after the last piece.
   void close();
-  /// By either side: what waits is dropped, and nobody waits any longer.
+  /// Either side may call it. Drops the waiting pieces; nobody waits any longer.
   void stop();
   bool stopped() const;
 

@@ -1,4 +1,4 @@
-// Words for what was resolved.
+// Puts resolved presets and profiles into words.
 #include "app/jobs/preset_lines.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using attention::Mode;
 
-/// ", with --topk 0.5 and --cache 0": what a stronger source gave beside the preset or profile, and not as it does.
+/// Returns ", with --topk 0.5 and --cache 0": options from stronger sources that differ from the preset or profile.
 std::string given_beside(const Video& video, Source least) {
   const Settings& settings = video.settings;
   const std::set<std::string> idle = models::idle_options(settings.options(), video.options.idle);
@@ -28,7 +28,7 @@ std::string given_beside(const Video& video, Source least) {
   return text;
 }
 
-/// "topk 0.3"
+/// Returns how blocks are chosen: "topk 0.3".
 std::string selection_text(const Video& video) {
   const auto& profile = video.options.profile;
   if (profile && profile->by_head()) return "blocks of each head's own";

@@ -1,4 +1,4 @@
-// What came of a preset or a profile, in a line.
+// Describes in one line what a preset or a profile did.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,32 @@
 
 namespace sparsereel::app {
 
-/// "preset fast, with --topk 0.5": what was given beside it; likewise of a profile. Empty: neither holds.
+/// Returns "preset fast, with --topk 0.5": the preset or profile and the options given beside it. Empty if there is
+/// neither.
 std::string preset_name(const Video& video);
 
-/// "preset balanced: 10 of 50 steps with every block, then topk 0.3": what is known before the video is made. Empty:
-/// neither a preset nor a profile holds.
+/// Returns what is known before the video is made: "preset balanced: 10 of 50 steps with every block, then topk 0.3".
+/// Empty if there is neither a preset nor a profile.
 std::string chosen_text(const Video& video);
 
-/// "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15 of 50 steps; --preset
-/// exact for full attention", after the name what was given beside it, likewise of a profile. Empty: neither held.
-/// `fewest`, `most`: steps computed, of several videos.
+/// Returns what was done: "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15
+/// of 50 steps; --preset exact for full attention". Options given beside the preset or profile follow its name. Empty
+/// if there is neither. `fewest` and `most` are the computed steps over several videos.
 std::string preset_line(const Video& video, int64_t fewest, int64_t most);
 
-/// Those of a run's videos: one for all that had the same.
+/// The lines of a run's videos; videos with equal settings share one.
 class PresetLines {
  public:
   void add(const Video& video, int64_t computed_steps);
-  /// "3 videos: preset balanced: ...", one a setting; the number where there are several settings.
+  /// Returns one line per setting: "preset balanced: ...", or "3 videos: preset balanced: ..." if there are several
+  /// settings.
   std::vector<std::string> lines() const;
-  /// preset_name() of all videos; empty where they differ.
+  /// Returns the preset_name() of all videos; empty if they differ.
   std::string common_name() const;
 
  private:
   struct Setting {
-    const Video* video;  // the first
+    const Video* video;  // the first with this setting
     int64_t videos = 0, fewest = 0, most = 0;
   };
   std::vector<Setting> settings_;

@@ -1,4 +1,4 @@
-// Draws on stderr: the bar in place where that is a terminal, lines elsewhere.
+// Draws on stderr: a bar that is redrawn in place on a terminal, else lines.
 #include "app/jobs/progress.h"
 
 #include <sys/ioctl.h>
@@ -22,7 +22,7 @@ bool understands_escapes() {
   return isatty(STDERR_FILENO) == 1 && (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
-/// Asked each time: windows change.
+/// Queried each time, because windows change.
 int64_t terminal_columns() {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -107,7 +107,7 @@ bool Progress::line_is_due() const {
   return form_ == Form::lines && seconds_since(last_line_) >= between_lines_;
 }
 
-/// "set 3/9, "; empty where there is no set.
+/// Returns "set 3/9, "; empty without a set.
 std::string Progress::set_text() const {
   if (set_.name.empty()) return {};
   return set_.name + " " + std::to_string(set_.done) + "/" + std::to_string(set_.total) + ", ";

@@ -1,4 +1,4 @@
-// How far a run is, on stderr: a bar on a terminal, else a line now and then.
+// Shows the progress of a run on stderr: a bar on a terminal, else a line now and then.
 #pragma once
 
 #include <chrono>
@@ -11,21 +11,22 @@ namespace sparsereel::app {
 
 class Progress {
  public:
-  /// `wanted` is false with --quiet. `between_lines`: seconds, where there is no terminal.
+  /// `wanted` is false with --quiet. `between_lines`: seconds between lines if stderr is no terminal.
   explicit Progress(bool wanted, double between_lines = 30);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void stage(const std::string& name);
-  /// `seconds`: what the last step took; 0 where unknown.
+  /// `seconds`: duration of the last step; 0 if unknown.
   void step(int64_t done, int64_t total, double seconds);
-  /// Called often inside step `step` of `steps`, from 1: a step may take longer than the time between two lines.
+  /// Call it often inside step `step` (from 1) of `steps`, because a step may take longer than the time between two
+  /// lines.
   void within(int64_t step, int64_t steps);
-  /// A bar of its own above, and a line for each that is done: `done` of `total`, of which `here` took `seconds`; the
-  /// others were done before.
+  /// Shows a second bar above, and prints a line for each finished item. `done` of `total` items are finished. This run
+  /// finished `here` of them in `seconds`; earlier runs finished the rest.
   void set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds);
-  /// Takes the bar off the screen.
+  /// Removes the bar from the screen.
   void clear();
 
  private:
@@ -33,7 +34,7 @@ class Progress {
   struct Count {
     std::string name;
     int64_t done = 0, total = 0;
-    double seconds = 0;  // of those that are done
+    double seconds = 0;  // of the finished ones
   };
 
   bool line_is_due() const;
@@ -44,15 +45,15 @@ class Progress {
   Form form_;
   double between_lines_;
   std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
-  bool two_lines_ = false;  // are on the screen
-  Count set_;               // the upper one; no name: none
+  bool two_lines_ = false;  // true if two lines are on the screen
+  Count set_;               // the upper line; without a name there is none
   std::string stage_;
   std::chrono::steady_clock::time_point step_start_ = std::chrono::steady_clock::now();
   double stage_seconds_ = 0;
-  int64_t stage_steps_ = 0;  // that took them: a resumed run does not begin at the first
+  int64_t stage_steps_ = 0;  // steps that stage_seconds_ covers; a resumed run skips the first ones
 };
 
-/// Shows stages, steps, and encoded and decoded pieces of a run.
+/// Shows the stages, the steps, and the encoded and decoded pieces of a run.
 class ShownRun : public models::RunObserver {
  public:
   explicit ShownRun(Progress& progress) : progress_(progress) {}
@@ -67,10 +68,10 @@ class ShownRun : public models::RunObserver {
   Progress& progress_;
 };
 
-/// "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
+/// Returns "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
 std::string progress_text(int64_t done, int64_t total, double seconds);
 
-/// One line of the bar, e.g. "denoise [#####.....] 12/25  1.32 s/it  ETA 0:17", shorter than `columns`.
+/// Returns a line shorter than `columns`, such as "denoise [#####.....] 12/25  1.32 s/it  ETA 0:17".
 std::string progress_line(const std::string& stage, int64_t done, int64_t total, double seconds, int64_t columns = 80);
 
 }  // namespace sparsereel::app

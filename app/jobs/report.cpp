@@ -34,7 +34,7 @@ uint64_t peak_resident_bytes() {
   return 0;
 }
 
-/// What arithmetic a mode really does where that is not what its name says.
+/// Returns which arithmetic a mode really uses, if it differs from the mode's name.
 std::string arithmetic_note(attention::Mode mode, at::Device device) {
   if (!device.is_cpu()) return {};
   if (attention::drops_blocks(mode))
@@ -43,7 +43,7 @@ std::string arithmetic_note(attention::Mode mode, at::Device device) {
   return {};
 }
 
-/// What stands for dropped blocks and how they are chosen, by the names of the options.
+/// Returns what represents dropped blocks and how they are chosen, by option name.
 nlohmann::json means_report(const attention::Policy& policy) {
   nlohmann::json report = {{"dropped", attention::name(policy.dropped)}, {"select", attention::name(policy.ranking)}};
   if (policy.dropped == attention::Dropped::mean) report["cell"] = policy.cell;
@@ -106,7 +106,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
   }
-  if (options.profile && options.profile->by_head()) {  // else the recipe has all that it says
+  if (options.profile && options.profile->by_head()) {  // otherwise the recipe holds all of it
     recipe["profile"] = options.profile->file.filename().string();
     recipe["profile_sha256"] = options.profile->sha256;
   }
@@ -134,8 +134,8 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
 }
 
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run) {
-  recipe["vae_tiling"] = models::name(plan.vae_tiling);  // what automatic chooses is known only afterwards
-  if (recipe.value("dropped", "") == "none") {           // there was nothing else before recipes said so
+  recipe["vae_tiling"] = models::name(plan.vae_tiling);  // the run alone shows what automatic chooses
+  if (recipe.value("dropped", "") == "none") {           // the default before recipes had this field
     recipe.erase("dropped");
     recipe.erase("select");
   }
@@ -146,7 +146,7 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 
 namespace {
 
-/// How unequal one budget for the heads of all ranks leaves them.
+/// Returns how unequally a single budget for the heads of all ranks spreads the blocks.
 nlohmann::json rank_report(const std::vector<int64_t>& kept) {
   double sum = 0;
   for (const int64_t blocks : kept) sum += static_cast<double>(blocks);

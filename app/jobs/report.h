@@ -1,4 +1,4 @@
-// What a run did, as JSON: the recipe that travels with a video, and the report of --report and --json.
+// Describes a run as JSON: the recipe stored with a video, and the report of --report and --json.
 #pragma once
 
 #include <filesystem>
@@ -14,64 +14,65 @@ namespace sparsereel::app {
 
 class PictureFiles;
 
-/// Filled while a command runs; main() adds how it ended, writes it to `path` and prints it on stdout, where asked for.
+/// Filled while a command runs. At the end, main() adds the outcome, writes it to `path` and prints it on stdout if
+/// asked.
 struct RunReport {
   nlohmann::json content = nlohmann::json::object();
-  std::filesystem::path path;  // --report; empty: none
+  std::filesystem::path path;  // --report; empty if there is none
   bool print = false;          // --json
-  std::string last_line;       // stdout, where the report is not printed
-  std::string recovery;        // how to go on with what a failed run has saved; empty: nothing was
+  std::string last_line;       // for stdout, if the report is not printed
+  std::string recovery;        // how to resume from what a failed run saved; empty if it saved nothing
 };
 
-/// Begins the report of a command. `path`: of --report; a report that cannot be written ends the run before it begins.
-/// Comes once the files of the run are known to be distinct, since failed runs write the report too.
+/// Begins the report of a command. `path` is the file of --report; if it cannot be written, the run ends here. Call it
+/// once the files of the run are known to be distinct, because failed runs write the report too.
 void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report);
 
-/// A line on stdout for each, behind `start`: "vae: /models/vae.safetensors, 254 MB, BF16 194".
+/// Prints a line for each file on stdout, after `start`: "vae: /models/vae.safetensors, 254 MB, BF16 194".
 void print_part_files(const std::vector<models::PartFile>& files, const std::string& start);
 
-/// Valid UTF-8 whatever the strings hold.
+/// Returns the JSON as valid UTF-8, whatever the strings hold.
 std::string dump(const nlohmann::json& json, int indent = -1);
 
-/// Everything that makes the same video again; keys are option names, with the version added. It names files by their
-/// content: make it once, before they may change. `pictures`: of the plan's images.
+/// Returns everything that reproduces the video, by option name, and the version. Files are named by their content, so
+/// call it once, before they may change. `pictures` holds the plan's images.
 nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline,
                            PictureFiles& pictures);
 void set_tiling(nlohmann::json& recipe, bool tiled);
-/// Adds "image_sha256" to a recipe that names an image, and likewise the last one's. Throws Error naming the file.
+/// Adds "image_sha256" and "last_image_sha256" for the images that the recipe names. Throws Error naming the file.
 void add_image_hashes(nlohmann::json& recipe, const models::Plan& plan, PictureFiles& pictures);
-/// Adds what only the run itself shows: the tiling that was chosen and the achieved sparsity.
+/// Adds what only the run itself shows: the chosen tiling and the achieved sparsity.
 void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 
-/// How the frames become this run's file: the frame rate, and crf and codec where an encoder makes it.
+/// Adds how frames become the output file: the frame rate, and crf and codec if an encoder is used.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
-/// Names the video that a recipe resolved before the run stands for: SHA-256 over it and how it is
-/// encoded. Two runs with one identity make the same video.
+/// Returns the SHA-256 of a recipe that was resolved before the run, and of how the video is encoded. Two runs with the
+/// same identity make the same video.
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run);
 
-/// The attention part of a report: mode, kernel, sparsity (of blocks, means left aside) in all, per layer and per step
-/// and layer; the error of check mode likewise; what stands for dropped blocks, its cost and the error predicted of it;
-/// the steps that were redone with full attention.
+/// Returns the attention part of a report. Holds mode, kernel and sparsity of blocks (without means) in total, per
+/// layer, and per step and layer. Holds the error of check mode likewise. Also holds what represents dropped blocks,
+/// its cost and predicted error, and the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
-/// How a video keeps to the image that it begins with. Of its first frame against the image as the VAE leaves it:
-/// first_frame_psnr in dB, and first_frame_difference, the mean over the pixels' values of 255. By how much of 255 mean
-/// red, green and blue differ from the first frame's: colour_drift of the last frame, and colour_drift_most, the
-/// largest of any colour and frame. `result`: of an image.
+/// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean, of
+/// 255) compare its first frame with the image as the VAE reproduces it. `colour_drift` is how far the mean red, green
+/// and blue of the last frame differ from the first frame's (of 255). `colour_drift_most` is the largest drift of any
+/// color and frame. `result` must begin with an image.
 nlohmann::json image_report(const models::Outcome& result);
 
-/// How many steps ran all blocks, and which ones did without.
+/// Returns how many steps ran all transformer blocks, and which steps did not.
 nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run);
 
-/// Bytes: the process's peak resident memory (VmHWM), and where there is a GPU its peak of allocated memory, over all
-/// and by stage.
+/// Returns the process's peak resident memory (VmHWM) and, with a GPU, its peak allocated memory in total and by stage.
+/// All in bytes.
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages);
 
-/// Adds exit code and state ("done", "failed", "interrupted"), cause and remedy; writes and prints the report as asked.
-/// Returns exit_code. Throws Error when the report cannot be written; the next call only prints it.
+/// Adds exit code, state ("done", "failed", "interrupted"), cause and remedy. Then writes and prints the report as
+/// asked. Returns exit_code. Throws Error if the report cannot be written; the next call then only prints it.
 int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
 
-/// Prints the last line now, where people read it, and not again at the end: what follows may fail.
+/// Prints the last line now instead of at the end, because later work may fail.
 void show_last_line(RunReport& report);
 
 using models::human_bytes;

@@ -1,3 +1,4 @@
+// Describes the choice of files in words.
 #include "app/jobs/used_files.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ std::string short_name(const fs::path& file, const fs::path& model) {
   return below.empty() || below == "." || *below.begin() == ".." ? file.string() : below.string();
 }
 
-/// "text encoders"
+/// Returns a role's plural in words: "text encoders".
 std::string several(std::string role) {
   if (role == "vae") return "VAEs";
   std::ranges::replace(role, '_', ' ');

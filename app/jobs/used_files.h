@@ -1,4 +1,4 @@
-// Which files a run uses, where several could have been used.
+// Says which files a run uses if several could have been used.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace sparsereel::app {
 
-/// "Uses a.safetensors; b.safetensors (2 text encoders were found; --text-encoder names another)". Paths below `model`
-/// are shown without it. Empty where there was nothing to choose.
+/// Returns "Uses a.safetensors; b.safetensors (2 text encoders were found; --text-encoder names another)". Paths below
+/// `model` are relative to it. Empty if there was no choice.
 std::string used_files_line(const std::vector<models::ChosenFile>& files, const std::filesystem::path& model);
 
-/// open_model(), and a line on stderr about the files that it chose, unless the run is quiet.
+/// Calls open_model(). Prints the files that it chose on stderr unless the run is quiet.
 models::Checkpoint open_and_say(const RunOptions& run);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Resolves videos and says what is known before they are made.
+// Resolves videos and collects the warnings that are known before they are made.
 #include "app/jobs/video.h"
 
 #include <ATen/ATen.h>

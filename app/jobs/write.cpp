@@ -1,4 +1,4 @@
-// What is wrong with a video, what reports say of it, and the command that decodes kept latents again.
+// Describes defects and outputs of a video, and builds the command that decodes kept latents again.
 #include "app/jobs/write.h"
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept) 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
   std::string command = called_program() + " decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
-  // How the run is watched and reported is left out, and what the checkpoint's own config says again.
+  // Leave out options that only control reporting, and those that the checkpoint's own config repeats.
   static const std::set<std::string> left_out = {"model", "random_weights", "output", "report",
                                                  "quiet", "verbose",        "json"};
   const bool encoded = output_kind(run.output) == OutputKind::encoded;

@@ -1,4 +1,4 @@
-// Once there is a video: what to say of it.
+// Says what to print and report once a video is made.
 #pragma once
 
 #include <string>
@@ -10,19 +10,20 @@
 
 namespace sparsereel::app {
 
-/// frames: fp32 CPU [F, H, W, 3], contiguous, which must outlive the view.
+/// Returns a view of `frames` (fp32, CPU, contiguous [F, H, W, 3]), which must outlive the view.
 FramesView frames_view(const at::Tensor& frames);
 
-/// Once the video is written: lets its latents go, or says what is wrong with it and where they are; empty: nothing.
+/// Call it once the video is written. Lets the latents go, unless the video is defective: then returns a warning that
+/// says where the latents are.
 std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept);
 
-/// The command that makes the video out of saved latents, with what of this run's options `decode` takes.
+/// Returns the command that decodes saved latents, with those of this run's options that `decode` takes.
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);
 
 void add_output_report(nlohmann::json& report, const RunOptions& run, const models::VideoShape& shape,
                        const WrittenVideo& written);
 
-/// "peak memory 1.3 GiB"
+/// Returns "peak memory 1.3 GiB".
 std::string memory_summary(const nlohmann::json& memory);
 void print_warnings(const std::vector<std::string>& warnings);
 

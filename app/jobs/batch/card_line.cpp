@@ -1,3 +1,4 @@
+// Sends and receives messages between the queue's process and a GPU's process.
 #include "app/jobs/batch/card_line.h"
 
 #include <poll.h>

@@ -1,6 +1,6 @@
-// The line between the process that has a set's queue and the process of one GPU. It carries the messages of
-// models/parallel/messages.h: {"rows": [..]} and {"stop": true} to the GPU's process; {"ready": true}, {"failed": ..}
-// and, again and again, {"alive": true} from it.
+// The connection between the process that holds a set's queue and the process of one GPU. It carries the messages of
+// models/parallel/messages.h. The GPU's process receives {"rows": [..]} and {"stop": true}. It sends {"ready": true},
+// {"failed": ..} and, at intervals, {"alive": true}.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,9 @@ class LineSocket {
   bool send(const nlohmann::json& message);
   /// Waits for the next message; null if the other end is gone.
   nlohmann::json receive();
-  /// Returns the next message if the whole of it has come already.
+  /// Returns the next message if it has arrived completely, without waiting.
   std::optional<nlohmann::json> take();
-  /// True if something has come or the other end is gone.
+  /// Returns true if data has arrived or the other end is gone.
   bool is_ready() const;
   int number() const { return socket_; }
 
@@ -35,7 +35,7 @@ class LineSocket {
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 
-/// Tells the other end, while this lives, that this process runs.
+/// Tells the other end at intervals that this process is running, until it is destroyed.
 class Heartbeat {
  public:
   Heartbeat(LineSocket& line, std::chrono::milliseconds every);
@@ -47,7 +47,7 @@ class Heartbeat {
   std::mutex mutex_;
   std::condition_variable woken_;
   bool quit_ = false;
-  std::thread thread_;  // last: the rest is there while it runs
+  std::thread thread_;  // last member: it uses the others while it runs
 };
 
 }  // namespace sparsereel::app::sets

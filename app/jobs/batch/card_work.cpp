@@ -1,3 +1,4 @@
+// A GPU's process: takes rows from the queue's process and renders them.
 #include "app/jobs/batch/card_work.h"
 
 #include <ATen/ATen.h>
@@ -24,12 +25,12 @@
 namespace sparsereel::app::sets {
 namespace {
 
-/// Some of them may come late.
+/// A call's limit holds 20 heartbeats, so that some may come late.
 std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
   return std::clamp(limits.call / 20, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
 }
 
-/// A card's side of the line.
+/// The GPU process's end of the connection.
 class CardWork {
  public:
   CardWork(const StartedRank& card, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
@@ -48,7 +49,7 @@ class CardWork {
         rows.push_back(&plan_.rows.at(static_cast<size_t>(row)));
       try {
         render(rows);
-      } catch (const models::DiskError& error) {  // as for every other card
+      } catch (const models::DiskError& error) {  // the disk is full for every GPU's process
         line_.send({{"failed", {{"cause", error.what()}, {"remedy", error.remedy()}}}});
         throw;
       }
@@ -66,11 +67,11 @@ class CardWork {
         [this] { return team_.ready(); });
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
-      pipeline_.reset();  // its weights make room
-      key_.clear();       // what is opened next may fail
+      pipeline_.reset();  // free its weights for the next model
+      key_.clear();       // opening the next one may fail
       const bool opened = renderer.prepare(rows, [&] {
         pipeline_ = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
-        if (team_.size() > 1) pipeline_->check_weights();  // what cannot be loaded is not the other ranks' to find
+        if (team_.size() > 1) pipeline_->check_weights();  // so that other ranks do not fail on them
         team_.use(rows.front()->options);
       });
       if (!opened) return;
@@ -85,7 +86,7 @@ class CardWork {
     if (!rows.empty()) renderer.render(rows, *pipeline_);
   }
 
-  /// Before the other ranks begin with it.
+  /// Checks the row before the other ranks begin with it.
   void check_ranks(Video& row) const {
     if (row.failure) return;
     const auto failure = failure_of_part([&] {
@@ -98,7 +99,7 @@ class CardWork {
     if (failure) row.fail(*failure);
   }
 
-  /// Throws where the GPU itself is broken, or another rank: the row that failed by it is another card's then.
+  /// Throws if the GPU or another rank is broken. The failed row then belongs to another GPU's process.
   void check_card() const {
     team_.after_failure();
     if (pipeline_) models::synchronize(pipeline_->device());
@@ -120,7 +121,7 @@ class CardWork {
 void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
                     const StartedRank& card) {
   for (const int link : {card.links.front().data, card.links.front().control})
-    fcntl(link, F_SETFD, FD_CLOEXEC);  // that this process is gone is known by it
+    fcntl(link, F_SETFD, FD_CLOEXEC);  // the other end notices by the closed socket that this process is gone
   LineSocket line(card.links.front().data);
   const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
   const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);

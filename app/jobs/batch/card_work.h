@@ -8,7 +8,7 @@
 
 namespace sparsereel::app::sets {
 
-/// A card's process: plans the set as the other one did, and renders the rows that it is given.
+/// Runs in a GPU's process: plans the set as the queue's process did, and renders the rows that it is given.
 void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
                     const StartedRank& card);
 

@@ -1,3 +1,4 @@
+// The queue's process: starts the GPUs' processes, hands out rows and collects the results from their manifests.
 #include "app/jobs/batch/cards.h"
 
 #include <poll.h>
@@ -33,7 +34,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// This process's own.
+/// Returns this process's command line.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -51,7 +52,7 @@ std::vector<std::vector<models::Link>> links_of_cards(size_t count) {
   return links;
 }
 
-/// Where keep_standard_input() has put it; -1: nowhere.
+/// The file descriptor made by keep_standard_input(); -1 if there is none.
 int& kept_input() {
   static int descriptor = -1;
   return descriptor;
@@ -99,11 +100,11 @@ Cards::Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& option
 }
 
 Cards::~Cards() {
-  models::close_links(links_);  // those that wait for rows end by it
+  models::close_links(links_);  // processes that wait for rows then end
   children_.reset();
 }
 
-/// One rendering of rows on the cards.
+/// One rendering of rows by the GPUs' processes.
 class Cards::Run {
  public:
   Run(Cards& cards, const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally)
@@ -136,9 +137,9 @@ class Cards::Run {
   struct Card {
     LineSocket socket;
     ManifestReader manifest;
-    models::Patience patience;  // until it says something
+    models::Patience patience;  // time left to hear from it
     bool lives = true, idle = false;
-    Identities made = {};  // of its rows that are done, by their videos
+    Identities made = {};  // its finished rows, by their videos
   };
 
   static std::vector<QueuedRow> queued(const RowGroups& groups) {
@@ -150,7 +151,7 @@ class Cards::Run {
 
   int64_t living() const { return std::ranges::count(cards_of_run_, true, &Card::lives); }
 
-  /// Until a card says something, or a while has passed.
+  /// Waits until a process sends a message, or 200 ms.
   void wait() {
     std::vector<pollfd> sockets;
     for (const Card& card : cards_of_run_)
@@ -159,7 +160,7 @@ class Cards::Run {
     for (size_t i = 0; i < sockets.size(); ++i) {
       try {
         hear_all(i, sockets[i].revents != 0);
-      } catch (const Error& error) {  // it sends what is no message
+      } catch (const Error& error) {  // it sent something that is no message
         cards_.children_->kill(static_cast<int64_t>(i) + 1);
         bury(i, error.what());
       }
@@ -168,7 +169,7 @@ class Cards::Run {
     for (size_t i = 0; i < cards_of_run_.size(); ++i) give_rows(i);
   }
 
-  /// Hears every message that has come.
+  /// Handles every message that has arrived.
   void hear_all(size_t i, bool is_ready) {
     Card& card = cards_of_run_[i];
     if (is_ready) hear(i, card.socket.receive());
@@ -188,7 +189,7 @@ class Cards::Run {
       fatal_ = run_failure(text_of(*failed, "cause"), text_of(*failed, "remedy"));
   }
 
-  /// The card has done its rows: its manifest tells what became of each, or there is no telling.
+  /// Called when a process has done its rows. Its manifest must have a line for each; a missing one is fatal.
   void take_back(size_t i) {
     Card& card = cards_of_run_[i];
     card.idle = true;
@@ -202,7 +203,7 @@ class Cards::Run {
       fatal_ = card.manifest.changed("lost the line of " + rows_.at(rows.front())->place);
   }
 
-  /// A process that was stopped, or hangs in the system, says nothing and does not end by itself.
+  /// Ends processes that are silent too long: a process that is stopped or hangs in the system does not end by itself.
   void end_the_silent() {
     for (size_t i = 0; i < cards_of_run_.size(); ++i) {
       Card& card = cards_of_run_[i];
@@ -222,12 +223,13 @@ class Cards::Run {
     card.socket.send({{"rows", rows}});
   }
 
-  /// Its rows go to the others, but for those that its manifest has. `why`: empty where its end tells it.
+  /// Gives the rows of a dead process to the others, except those in its manifest. If `why` is empty, the way it ended
+  /// gives the reason.
   void bury(size_t i, const std::string& why = {}) {
     Card& card = cards_of_run_[i];
     card.lives = false;
     read_manifest(i);
-    remove_checkpoints(card.made);  // it may have ended right after the line
+    remove_checkpoints(card.made);  // it may have ended right after the manifest's line
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
@@ -236,14 +238,14 @@ class Cards::Run {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    remove_half_written();  // now that it holds nothing any more
+    remove_half_written();  // the process is gone and uses no file any more
     if (!why.empty()) how = why;
     last_end_ = cards_.names_[i] + " " + (how.empty() ? "ended" : how);
     tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));
   }
 
-  /// What the living cards hold stays.
+  /// Removes temporary files of dead processes. Files of living ones stay.
   void remove_half_written() const {
     std::vector<fs::path> targets;
     for (const auto& [index, row] : rows_)
@@ -269,7 +271,7 @@ class Cards::Run {
                       {"remedy", row.failure->remedy()}});
   }
 
-  /// Counts what it tells that is new.
+  /// Counts the new lines of its manifest.
   void read_manifest(size_t i) {
     ManifestReader& manifest = cards_of_run_[i].manifest;
     try {
@@ -304,14 +306,14 @@ class Cards::Run {
     progress_.stage(cards_.names_[card]);
   }
 
-  /// But for those that were told before the work.
+  /// Adds the row's warnings, except those that were told before the work.
   void tell_warnings(const Video& row, const ManifestEntry& entry) {
     for (const auto& warning : entry.line.value("warnings", nlohmann::json::array()))
       if (warning.is_string() && std::ranges::find(row.told, warning.get<std::string>()) == row.told.end())
         tally_.warnings.push_back(row.place + ": " + warning.get<std::string>());
   }
 
-  /// All cards end what they do as one process would; then this throws why.
+  /// Asks all processes to stop as a single process would, then throws `why`.
   [[noreturn]] void stop(const std::exception_ptr& why) {
     for (Card& card : cards_of_run_)
       if (card.lives) card.socket.send({{"stop", true}});
@@ -341,7 +343,7 @@ class Cards::Run {
   std::map<int64_t, Video*> rows_;
   Clock::time_point start_ = Clock::now();
   std::string last_end_;
-  std::optional<Error> fatal_;  // what would fail for all rows
+  std::optional<Error> fatal_;  // an error that would hit all rows
 };
 
 void Cards::render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally) {

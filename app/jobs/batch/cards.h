@@ -1,6 +1,6 @@
-// A set on several cards, a video on each or on some of them together: processes of this program that take rows from a
-// queue, and the one that has the queue. What is done is what the cards' manifests say, whatever becomes of a card. Of
-// cards that make a video together the first one's process speaks for all.
+// Renders a set on several GPUs, one video per GPU or per group of GPUs. Processes of this program take rows from a
+// queue that this process holds. Their manifests say what is done, whatever happens to a GPU. If several GPUs make a
+// video together, the process of the first one speaks for all.
 #pragma once
 
 #include <memory>
@@ -14,26 +14,26 @@
 
 namespace sparsereel::app::sets {
 
-/// Rows of one pipeline each, resolved, that are left to render.
+/// Resolved rows that are left to render, one group per pipeline.
 using RowGroups = std::vector<std::vector<Video*>>;
 
 /// The devices that make a video together.
 using CardsOfAVideo = std::vector<std::string>;
 
-/// Of --gpus and --gpus-per-video, for as many videos at a time. Throws Error where the one does not divide the other,
-/// and as devices_of_ranks_here().
+/// Returns the devices of each video that is made at the same time, from --gpus and --gpus-per-video. Throws Error if
+/// the second does not divide the first, and like devices_of_ranks_here().
 std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const BatchOptions& options);
 
-/// Started early, since processes take a while to come up; they wait for rows.
+/// The GPUs' processes. They are started early, because starting takes a while; they wait for rows.
 class Cards {
  public:
-  /// A process for each video at a time, which gets this one's command line and its set.
+  /// Starts a process for each video at a time, with this process's command line and set.
   Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options);
   ~Cards();
   Cards(const Cards&) = delete;
   Cards& operator=(const Cards&) = delete;
 
-  /// Renders the rows and adds to the tally what came of them. Throws Error where no card is left or the disk takes no
+  /// Renders the rows and adds their outcome to the tally. Throws Error if no process is left or the disk takes no
   /// more, and models::Cancelled.
   void render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally);
 
@@ -41,14 +41,15 @@ class Cards {
   class Run;
 
   BatchOptions options_;
-  std::vector<std::string> names_;   // of card i + 1, or of those that it speaks for
-  std::vector<models::Link> links_;  // to card i + 1
-  std::vector<std::string> ends_;    // how card i + 1 ended
-  std::mutex mutex_;                 // of these
+  std::vector<std::string> names_;   // devices of process i + 1, joined by "+"
+  std::vector<models::Link> links_;  // to process i + 1
+  std::vector<std::string> ends_;    // how process i + 1 ended
+  std::mutex mutex_;                 // guards ends_
   std::unique_ptr<Children> children_;
 };
 
-/// Copies standard input to where each card's process can read it anew, before anybody reads it here.
+/// Copies standard input to memory, so that each GPU's process can read it from its beginning. Call it before reading
+/// it.
 void keep_standard_input();
 
 }  // namespace sparsereel::app::sets

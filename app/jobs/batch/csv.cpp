@@ -1,4 +1,4 @@
-// A CSV reader of one pass.
+// Reads CSV in one pass.
 #include "app/jobs/batch/csv.h"
 
 #include <utility>

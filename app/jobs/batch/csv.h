@@ -1,4 +1,4 @@
-// Comma-separated values as RFC 4180 has them. No torch.
+// Reads comma-separated values as in RFC 4180. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 namespace sparsereel::app::sets {
 
 struct CsvRecord {
-  int64_t line = 0;  // of the record's start, from 1
+  int64_t line = 0;  // line where the record starts, from 1
   std::vector<std::string> fields;
 };
 
-/// Quoted fields may hold commas, line ends and doubled quotes; lines end with \n or \r\n; empty lines are skipped.
-/// Throws Error naming `file` and line.
+/// Parses records. Quoted fields may hold commas, line ends and doubled quotes. Lines end with
+///  or \r
+/// ; empty lines are skipped. Throws Error naming `file` and line.
 std::vector<CsvRecord> parse_csv(std::string_view text, const std::string& file);
 
 }  // namespace sparsereel::app::sets

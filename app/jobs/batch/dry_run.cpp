@@ -1,3 +1,4 @@
+// Groups the videos of a set by model and size, and describes each group.
 #include "app/jobs/batch/dry_run.h"
 
 #include <algorithm>
@@ -14,9 +15,9 @@
 namespace sparsereel::app::sets {
 namespace {
 
-/// Videos of one model that differ in their texts and seeds alone.
+/// Videos of one model that differ only in text and seed.
 struct SizeGroup {
-  nlohmann::json video;  // expected_video() of the first, without what is its own
+  nlohmann::json video;  // expected_video() of the first, without its own output and seed
   nlohmann::json memory;
   int64_t videos = 0, done = 0;
 };
@@ -77,7 +78,7 @@ class Foresight {
     }
   }
 
-  /// A row that would fail is shown with the others of its size where a size is known.
+  /// Counts a row that would fail in the group of its size, if the size is known.
   void group(const models::Pipeline& pipeline, const std::vector<Video*>& rows) {
     ModelGroup& group = models_.emplace_back();
     for (Video* row : rows) {
@@ -100,7 +101,7 @@ class Foresight {
     try {
       row.plan = pipeline.resolve_anywhere(row.options.request);
       return true;
-    } catch (const Error&) {  // the row's failure says it
+    } catch (const Error&) {  // the row's failure already says why
       return false;
     }
   }

@@ -1,4 +1,4 @@
-// `batch --dry-run`: how many videos of a set are done, what is left by size, and what memory that needs.
+// `batch --dry-run`: shows how many videos of a set are done, what is left by size, and the memory needed.
 #pragma once
 
 #include "app/jobs/batch/plan.h"
@@ -6,8 +6,8 @@
 
 namespace sparsereel::app::sets {
 
-/// `plan`: of this share; `rows`: of the whole set. Loads no weights and writes nothing. Throws Error (bad input) where
-/// a row would fail, once what is known was printed.
+/// Shows the set. `plan` holds the rows of this share; `rows` counts those of the whole set. Loads no weights and
+/// writes nothing. If a row would fail, prints what is known and then throws Error (bad input).
 void show_set(SetPlan& plan, const BatchOptions& options, const Share& share, int64_t rows, RunReport& report);
 
 }  // namespace sparsereel::app::sets

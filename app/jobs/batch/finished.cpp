@@ -1,4 +1,4 @@
-// Looks finished videos up.
+// Looks up finished videos by name, by identity and at other places of the set.
 #include "app/jobs/batch/finished.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Those that the row asks for beside its video.
+/// Returns true if the files that the row makes beside its video exist.
 bool other_files_are_there(const Video& row) {
   const auto is_missing = [](const fs::path& file) {
     std::error_code error;
@@ -22,7 +22,8 @@ bool other_files_are_there(const Video& row) {
   return !is_missing(row.options.run.contact_sheet) && !is_missing(row.options.save_latents);
 }
 
-/// The row's video at another place of the same set: all but what the places added to the seed is the same.
+/// Returns true if the video was made for this row at another place of the set: only the part of the seed that the
+/// place adds differs.
 bool is_at_another_place(const Video& row, const ManifestEntry& entry) {
   if (!row.seed_offset) return false;
   const uint64_t base = row.options.request.seed - static_cast<uint64_t>(*row.seed_offset);
@@ -30,13 +31,14 @@ bool is_at_another_place(const Video& row, const ManifestEntry& entry) {
          entry.identity == identity_with_seed(row, entry.seed);
 }
 
-/// By the file's name alone: a set is moved with its videos, and there are many paths to it.
+/// Compares only the file name of the set, because a set is moved with its videos and has many paths.
 bool is_of_the_set(const Video& row, const ManifestEntry& entry) {
   const fs::path set = entry.place.substr(0, entry.place.rfind(':'));
   return set.filename() == fs::path(row.set).filename();
 }
 
-/// See find_moved(). After lines were added the last row has to go first, after lines were removed the first one.
+/// Orders the moves for find_moved(). After lines were added the last row has to go first; after lines were removed,
+/// the first one.
 std::vector<MovedVideo> in_order(std::vector<MovedVideo> moved) {
   std::set<std::string> standing;
   for (const MovedVideo& each : moved) standing.insert(each.finished->output);

@@ -1,4 +1,4 @@
-// Which rows' videos are finished, by the manifests and by what the files in the folder still are.
+// Finds rows whose videos are finished, from the manifests and the files in the folder.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,30 @@
 
 namespace sparsereel::app::sets {
 
-/// A row that was given another place, with the line of the video that stands under its old name.
+/// A row whose video exists under another name, because the row moved within the set.
 struct MovedVideo {
   Video* row;
   const ManifestEntry* finished;
 };
 
-/// A row is known by its identity. One whose seed is its place's keeps the video that it had at another place, and that
-/// seed: else a line added on top would make all videos anew. A row that was kept this way has the video's seed, offset
-/// and identity from then on.
+/// Finds finished videos by the identity of their rows. A row without its own seed gets one from its place. If such a
+/// row has moved, it keeps its video and takes over that video's seed, offset and identity. Otherwise a line added on
+/// top would render every video again.
 class FinishedVideos {
  public:
   /// `entries` must outlive this.
   FinishedVideos(const std::vector<ManifestEntry>& entries, std::filesystem::path folder);
 
-  /// The line of the resolved row's video under its own name, where all its files are there and the video is what was
-  /// written; null where there is none.
+  /// Returns the manifest line of the resolved row's video under its own name. Returns null unless all its files exist
+  /// and the video has not changed since it was written.
   const ManifestEntry* find(Video& row);
 
-  /// The same of the rows that find() had no line for, under names that no row has a finished video under: to be asked
-  /// once find() was asked about every row. Only what was made for a set of the same file name is moved. They come in
-  /// an order in which none takes a name under which a later one still stands; those that wait for each other in a
-  /// circle are left out.
+  /// Returns videos that exist under other names, for rows that find() had no line for. Call it after find() for every
+  /// row. Only videos of a set with the same file name are moved. The order is such that none takes a name that a later
+  /// one still has; videos that wait for each other in a circle are left out.
   std::vector<MovedVideo> find_moved(const std::vector<Video*>& rows);
 
-  /// Names of finished videos that are there, then of checkpoints, but for these videos and theirs.
+  /// Returns the existing finished videos, then the checkpoints, that belong to none of these names.
   std::vector<std::string> left_over(const std::set<std::string>& names) const;
 
  private:
@@ -49,10 +48,10 @@ class FinishedVideos {
   const ManifestEntry* take(Video& row, const ManifestEntry& entry);
 
   std::filesystem::path folder_;
-  std::map<std::string, Entries> by_name_, by_identity_, by_prompt_;  // of what was done, earliest first
-  std::map<std::string, Entries> at_any_place_;                       // by identity with seed 0
-  std::map<std::string, std::string> hashes_;                         // of files that were read
-  std::set<std::string> taken_;                                       // names under which rows have found their videos
+  std::map<std::string, Entries> by_name_, by_identity_, by_prompt_;  // finished lines, earliest first
+  std::map<std::string, Entries> at_any_place_;  // lines by the identity that they have with seed 0
+  std::map<std::string, std::string> hashes_;    // hashes of files that were read
+  std::set<std::string> taken_;                  // names that rows have taken
 };
 
 }  // namespace sparsereel::app::sets

@@ -1,4 +1,4 @@
-// Reads and appends manifests.
+// Reads manifests and appends lines to them.
 #include "app/jobs/batch/manifest.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the set cannot go on after.
+/// Returns the error that ends a set.
 models::DiskError failure(const fs::path& path, int error) {
   const Error plain = models::write_failure(path, error);
   return {plain.kind(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
@@ -46,7 +46,7 @@ Number number_field(const nlohmann::json& line, const char* name) {
   return field != line.end() && field->is_number_unsigned() ? field->get<Number>() : Number{0};
 }
 
-/// Throws Error where a field that the program relies on is missing or impossible.
+/// Parses a line. Throws Error if a field that the program relies on is missing or invalid.
 ManifestEntry parse_line(std::string_view text, const std::string& place) {
   constexpr const char* kRemedy = "the row is rendered again";
   const nlohmann::json line = models::parse_json(text, place, kRemedy);
@@ -78,7 +78,7 @@ ManifestEntry parse_line(std::string_view text, const std::string& place) {
   return entry;
 }
 
-/// Bytes up to the end of the last whole line.
+/// Returns the number of bytes up to the end of the last whole line.
 off_t whole_lines(int descriptor, off_t size) {
   std::array<char, 4096> buffer{};
   while (size > 0) {
@@ -126,7 +126,7 @@ std::vector<fs::path> manifests_in(const fs::path& folder) {
 std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<std::string>& warnings) {
   std::vector<ManifestEntry> entries;
   for (const fs::path& file : manifests_in(folder)) {
-    constexpr uint64_t kMost = 1 << 30;  // of a million videos
+    constexpr uint64_t kMost = 1 << 30;  // about a million videos
     const std::string text = models::read_regular_file(file, kMost, "move it elsewhere");
     const auto lines = parse_manifest(text, file.string(), warnings);
     entries.insert(entries.end(), lines.begin(), lines.end());
@@ -170,7 +170,7 @@ void ManifestWriter::append(const nlohmann::json& line) {
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const off_t before = ::lseek(descriptor_, 0, SEEK_END);
   if (const int error = models::write_all(descriptor_, text.data(), text.size())) {
-    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);  // else half a line: read as nothing
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);  // readers skip half lines
     throw failure(path_, error);
   }
   if (const int error = models::flush_to_disk(descriptor_)) throw failure(path_, error);
@@ -184,7 +184,7 @@ void ManifestWriter::check_place() const {
   }, there{};
   if (::fstat(descriptor_, &own) != 0) throw failure(path_, errno);
   const bool is_missing = ::stat(path_.c_str(), &there) != 0;
-  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // nothing is known of it
+  if (is_missing && errno != ENOENT && errno != ENOTDIR) return;  // the file's state is unknown
   if (is_missing || own.st_dev != there.st_dev || own.st_ino != there.st_ino)
     throw changed(path_, "was moved, removed or replaced");
 }

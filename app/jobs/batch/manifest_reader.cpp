@@ -1,3 +1,4 @@
+// Reads new lines of a manifest that another process appends to.
 #include "app/jobs/batch/manifest_reader.h"
 
 #include <fcntl.h>

@@ -10,7 +10,7 @@
 
 namespace sparsereel::app::sets {
 
-/// A manifest that a card's process writes, held open: it is the same file wherever it is moved.
+/// Reads a manifest that a GPU's process writes. It stays open, so that it is the same file even if it is moved.
 class ManifestReader {
  public:
   explicit ManifestReader(std::filesystem::path path);
@@ -20,12 +20,12 @@ class ManifestReader {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Opens the file once the card has it and before the card writes: what it holds then is from earlier runs. Throws
-  /// Error if it is gone.
+  /// Opens the file. Call it after the GPU's process has created the file and before that writes: lines found then are
+  /// from earlier runs. Throws Error if the file is gone.
   void begin();
-  /// Returns the whole lines that are new. Throws Error if the file became shorter.
+  /// Returns the new whole lines. Throws Error if the file became shorter.
   std::string new_lines();
-  /// The error to throw for a manifest that `what` befell.
+  /// Returns the error for a manifest with this problem: "was moved or removed".
   Error changed(const std::string& what) const;
 
  private:
@@ -33,7 +33,7 @@ class ManifestReader {
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  off_t read_ = 0;  // bytes that count already
+  off_t read_ = 0;  // bytes read so far
 };
 
 }  // namespace sparsereel::app::sets

@@ -1,4 +1,4 @@
-// ASCII alone: letters of other scripts become hyphens, as all else does.
+// Keeps ASCII letters and digits; everything else, letters of other scripts too, becomes hyphens.
 #include "app/jobs/batch/names.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string video_name(int64_t row, std::string_view prompt, std::string_view ex
 }
 
 bool is_plain_name(std::string_view name) {
-  constexpr size_t kLongest = 200;  // leaves room for the names of temporaries and checkpoints
+  constexpr size_t kLongest = 200;  // leaves room for the suffixes of temporary files and checkpoints
   constexpr std::string_view kRefused = "/\\:*?\"<>|";
   return !name.empty() && name.size() <= kLongest && name.front() != '.' && name.back() != '.' && name.back() != ' ' &&
          std::none_of(name.begin(), name.end(), [&](char c) {

@@ -1,4 +1,4 @@
-// Names of a set's videos: safe on every file system, whatever the prompt. No torch.
+// File names of a set's videos, safe on every file system, whatever the prompt. No torch.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,15 @@
 
 namespace sparsereel::app::sets {
 
-/// Lower-case ASCII letters and digits of the prompt, a '-' for everything between, at most 48 of them; empty where it
+/// Returns lower-case ASCII letters and digits of the prompt, joined by '-', at most 48 characters. Empty if the prompt
 /// has none.
 std::string slug(std::string_view prompt);
 
-/// "0007-a-red-circle.mp4": row counts from 0, extension comes with its dot.
+/// Returns "0007-a-red-circle.mp4". `row` counts from 0; `extension` includes its dot.
 std::string video_name(int64_t row, std::string_view prompt, std::string_view extension);
 
-/// A name that stays in its folder and is a file's on every system: no separator, no control character, not hidden.
+/// Returns true if the name stays in its folder and is valid on every system: no separator, no control character, not
+/// hidden.
 bool is_plain_name(std::string_view name);
 
 }  // namespace sparsereel::app::sets

@@ -1,4 +1,4 @@
-// A row at a time: what is wrong with one becomes its failure, and the others go on.
+// Plans each row by itself: a row with an error fails, and the others continue.
 #include "app/jobs/batch/plan.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs a part of a row's planning; what is wrong becomes the row's.
+/// Runs a part of a row's planning. An Error becomes the row's failure.
 void attempt(Video& row, const std::function<void()>& part) {
   if (row.failure) return;
   try {
@@ -36,12 +36,12 @@ void attempt(Video& row, const std::function<void()>& part) {
   }
 }
 
-/// With its files where row_file() says.
+/// Returns the row with its files at the places that row_file() demands.
 PromptRow with_places(PromptRow row, const BatchOptions& options) {
   for (auto& [key, value] : row.values) {
     const RowFile where = row_file(*find_option(key));
     if (where == RowFile::in_the_output) value = (options.folder / value).string();
-    // An absolute path stays as it is.
+    // An absolute path stays as it is, because operator/ keeps it.
     if (where == RowFile::from_the_set && !value.empty()) value = (options.set.parent_path() / value).string();
     if (where == RowFile::beside_the_set && !is_standard_input(value))
       value = (options.set.parent_path() / value).string();
@@ -58,7 +58,8 @@ void refuse_links(const PromptRow& row) {
   }
 }
 
-/// A row's own model (which a transformer's file may be) or recipe decides about configs anew.
+/// Merges the row's settings. If the row names a model (or a transformer's file) or a recipe, the configs are chosen
+/// again.
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
   const std::array deciding = {"model", "random_weights", "from", "transformer", "diffusion_model"};
   const bool own = std::ranges::any_of(deciding, [&](const char* key) { return row.values.contains(key); });
@@ -69,14 +70,14 @@ void merge(Settings& settings, const PromptRow& row, const SetSettings& set, con
   settings.add_model_config(PresetUse::whole);
 }
 
-/// Given in the row, or by the recipe that the row renders again.
+/// Returns true if the row gives a seed, or a recipe that the row renders again.
 bool has_own_seed(const PromptRow& row, const Settings& settings) {
   const Setting* seed = settings.find("seed");
   return seed != nullptr &&
          (seed->source == Source::row || (seed->source == Source::recipe && row.values.contains("from")));
 }
 
-/// Processes that share a machine's GPUs take one each, unless the device is named.
+/// Gives each process that shares the machine's GPUs one GPU, unless the row names a device.
 void choose_device(Video& row, const Share& share) {
   const std::string device = row.settings.text("device", "auto");
   if (!share.local_rank || (device != "auto" && device != "cuda") || !models::cuda_available()) return;
@@ -113,13 +114,13 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
   return planned;
 }
 
-/// Names that differ only in case are one file on some systems.
+/// Lower-cases the name: some systems treat names that differ only in case as one file.
 std::string folded(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   return name;
 }
 
-/// What the run reads and writes: nothing is written that is read, or written twice.
+/// The files that the run reads and writes. No file may be written twice, or be both read and written.
 class FileTable {
  public:
   void reads(const std::string& who, const fs::path& file) { add(who, file, false); }
@@ -165,7 +166,7 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
   files.writes("--report", set.merged.text("report", ""));
 }
 
-/// By the row's own values: what is wrong with them may have kept them from being merged.
+/// Adds the row's files from its own values, because errors may have kept these from being merged.
 void add_files(FileTable& files, const PromptRow& row, const Video& planned) {
   for (const auto& [key, value] : row.values) {
     const OptionSpec& option = *find_option(key);
@@ -184,7 +185,7 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
                   const Share& share) {
   SetPlan planned;
   FileTable files;
-  std::map<fs::path, Settings> of_models;  // one row's of each
+  std::map<fs::path, Settings> of_models;  // settings of one row per model
   add_files(files, set, options, share);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
@@ -204,7 +205,7 @@ std::string pipeline_key(const Video& row) {
   const RunOptions& run = row.options.run;
   const char* images = !run.with_images   ? ""
                        : *run.with_images ? "with images"
-                                          : "without images";  // decides the model
+                                          : "without images";  // images decide which model is chosen
   return run.model.string() + "\n" + images + "\n" + models::pipeline_key(row.options.request);
 }
 
@@ -238,7 +239,7 @@ std::string identity_with_seed(const Video& row, uint64_t seed) {
   nlohmann::json recipe = row.recipe;
   recipe["seed"] = seed;
   std::string identity = recipe_identity(std::move(recipe), row.plan, row.options.run);
-  // Files beside the video make no other recipe, but the row is not finished without them.
+  // Files beside the video do not change the recipe, but the row is not finished without them.
   const fs::path sheet = row.options.run.contact_sheet.filename(), latents = row.options.save_latents.filename();
   if (sheet.empty() && latents.empty()) return identity;
   return models::sha256(identity + "\n" + sheet.string() + "\n" + latents.string());

@@ -1,4 +1,4 @@
-// Rows of a prompt set -> videos, checked before anything is rendered.
+// Plans the videos of a prompt set and checks them before anything is rendered.
 #pragma once
 
 #include <filesystem>
@@ -14,56 +14,56 @@
 namespace sparsereel::app::sets {
 
 struct BatchOptions {
-  std::filesystem::path set;     // FILE
-  std::filesystem::path folder;  // -o
-  std::filesystem::path status;  // --status; empty: render
-  std::string input_format;      // of FILE; empty: by its extension, of standard input by how it begins
-  std::string share;             // --share; empty: by the launcher's variables
-  std::string format = "mp4";    // of videos whose row does not name its output
-  int64_t gpus_per_video = 1;    // of --gpus: that make a video together
+  std::filesystem::path set;     // the prompt set: FILE
+  std::filesystem::path folder;  // output folder: -o
+  std::filesystem::path status;  // --status; empty to render
+  std::string input_format;    // format of FILE; empty to tell it from the extension, or from how standard input begins
+  std::string share;           // --share; empty to take it from the launcher's variables
+  std::string format = "mp4";  // of videos whose row names no output
+  int64_t gpus_per_video = 1;  // how many of --gpus make a video together
 };
 
-/// What a row's settings are made of besides its own values.
+/// The settings of a row besides its own values.
 struct SetSettings {
   std::map<std::string, std::string> command_line;
   std::string config_file;
-  Settings merged;  // of the two and the model's config
+  Settings merged;  // the two above and the model's config
 };
 
 struct SetPlan {
-  std::vector<Video> rows;      // of this share
-  std::set<std::string> names;  // of all rows' videos
+  std::vector<Video> rows;      // rows of this share
+  std::set<std::string> names;  // file names of all rows' videos
 };
 
-/// The videos of this share's rows, with merged settings and a name each. Rows whose own values are impossible are kept
-/// as failed. Throws Error for what concerns the whole set: a file that a row or the report would write and that
-/// another row writes, or any reads. Nothing is written yet.
+/// Returns this share's rows as videos with merged settings and file names. Rows with invalid values are kept as
+/// failed. Throws Error for problems of the whole set: a file that a row or the report would write, and that another
+/// row writes or any row reads. Writes nothing.
 SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
                   const Share& share);
 
-/// What only one pipeline at a time can serve: model, LoRAs, device, dtypes, weights and offload. Rows that are bad
-/// already share one.
+/// Returns a key that is equal for rows that one pipeline can serve: model, LoRAs, device, dtypes, weights and offload.
+/// Rows that have already failed share a key.
 std::string pipeline_key(const Video& row);
 
-/// Rows that one pipeline serves together, in their order.
+/// Groups the rows by pipeline_key(), in their order.
 std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows);
 
-/// Its name in the folder.
+/// Returns the file name of the video in the folder.
 std::string name_of(const Video& row);
 
-/// An Error becomes the row's failure.
+/// Resolves the row. An Error becomes the row's failure.
 void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
-/// Of the row that resolve_row() resolved, had it this seed.
+/// Returns the identity that the resolved row would have with this seed.
 std::string identity_with_seed(const Video& row, uint64_t seed);
 
-/// Whether what the row has to write can be written; an Error becomes its failure.
+/// Checks that the row's outputs can be written. An Error becomes the row's failure.
 void check_row_outputs(Video& row);
 
-/// The same of a finished video that is to get the row's name.
+/// Makes the same check for a finished video that is to get the row's name.
 void check_row_name(Video& row);
 
-/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents.
+/// Removes temporary files that killed runs left of these rows' videos, contact sheets and latents.
 void remove_leftovers(const std::vector<Video>& rows);
 
 }  // namespace sparsereel::app::sets

@@ -1,4 +1,4 @@
-// One reader a format, and the checks that all share.
+// One reader per format, and the checks that all formats share.
 #include "app/jobs/batch/prompt_set.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::vector<std::string> names_of_options() {
   return names;
 }
 
-/// The option that a field's name means.
+/// Returns the option that a field's name stands for. Throws Error if there is none.
 const OptionSpec* field(std::string name, const std::string& place) {
   std::replace(name.begin(), name.end(), '-', '_');
   const OptionSpec* spec = find_option(name);
@@ -55,7 +55,7 @@ const OptionSpec* field(std::string name, const std::string& place) {
   return spec;
 }
 
-/// Adds one field to a row, an empty value being none, and returns the option that it is.
+/// Adds a field to a row unless its value is empty, and returns its option.
 const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::optional<std::string>& value,
                             const std::string& place) {
   const OptionSpec* spec = field(name, place);
@@ -94,15 +94,15 @@ bool is_word(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
 }
 
-/// Where a row gets its prompt from; of a name with a typing error, most likely.
+/// Returns true if a field of this name gives a row its prompt, allowing for a typing error.
 bool names_prompt(const std::string& name) {
   const OptionSpec* option = find_option(name);
   if (option == nullptr) return !nearest(name, {"prompt", "prompt_file"}).empty();
   return option->key == "prompt" || option->key == "prompt_file" || option->key == "from";
 }
 
-/// Single words, the prompt's name among them. Where another is unknown, or no comma stands between them, the reader of
-/// .csv refuses what would else be rendered as a prompt.
+/// Returns true for single words, with the prompt's name among them. If another word is unknown or a comma is missing,
+/// the .csv reader refuses what would otherwise be rendered as a prompt.
 bool is_header(std::string_view line) {
   const size_t separator = line.find_first_of("," + std::string(kOtherSeparators));
   bool has_prompt = false;
@@ -252,7 +252,7 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
   std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
   for (PromptRow& row : rows) {
     const Place line{.key = {.line = row.line}, .value = {.line = row.line}};
-    for (const auto& [key, value] : row.values) row.places.try_emplace(key, line);  // of .yaml they are known better
+    for (const auto& [key, value] : row.values) row.places.try_emplace(key, line);  // .yaml has exact places
     Settings().add(Source::row, row.values, file, row.places);
   }
   return rows;

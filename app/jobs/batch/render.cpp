@@ -1,4 +1,4 @@
-// Groups of rows that a pipeline serves, a job for each, and a line in the manifest for each video.
+// Renders groups of rows that share a pipeline, one job per group, and writes a manifest line for each video.
 #include "app/jobs/batch/render.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Whether the row itself names what only one pipeline at a time can serve; else it is the command's choice.
+/// Returns true if the row itself names something that only one pipeline at a time can serve.
 bool names_pipeline(const Video& row) {
   const auto is_named = [&](const std::string& key) {
     const Setting* setting = row.settings.find(key);
@@ -69,7 +69,7 @@ void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) 
   job_.collect();
 }
 
-/// Texts are encoded while the video before them is being written.
+/// Encodes texts while the previous video is being written.
 void Renderer::make(std::span<Video* const> rows, models::Pipeline& pipeline) {
   while (!rows.empty()) {
     size_t count = 0;
@@ -93,14 +93,14 @@ bool Renderer::prepare(std::span<Video* const> rows, const std::function<void()>
   const auto error = failure_of_part(part);
   if (!error) return true;
   for (Video* row : rows) {
-    if (row->failure) continue;  // its text has failed before
+    if (row->failure) continue;  // its text or image has already failed
     row->fail(*error);
     failed(*row);
   }
   return false;
 }
 
-/// The row's line of the manifest.
+/// Writes the row's line of the manifest.
 void Renderer::written(const Video& row, const Made& made) {
   made.latents.check();
   nlohmann::json entry = line(row, "done");
@@ -139,7 +139,7 @@ void Renderer::move(const MovedVideo& moved) {
   check_row_name(row);
   if (row.failure) return failed(row);
   const fs::path &to = row.options.run.output, from = fs::path(to).replace_filename(moved.finished->output);
-  // The video last: a run that is killed before finds it under the old name still.
+  // Rename the video last: a run that is killed before that still finds it under the old name.
   manifest_.append(line(row, *moved.finished));
   const nlohmann::json& made = moved.finished->line;
   write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
@@ -165,7 +165,7 @@ nlohmann::json Renderer::line(const Video& row, const char* state) const {
   return entry;
 }
 
-/// What it says of the video stays as it was.
+/// Returns a new line for the row that keeps what the old one says about the video.
 nlohmann::json Renderer::line(const Video& row, const ManifestEntry& finished) const {
   nlohmann::json entry = finished.line, now = line(row, "done");
   now["version"] = finished.line.value("version", "");

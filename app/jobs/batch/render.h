@@ -1,4 +1,4 @@
-// Renders planned rows and keeps the manifest.
+// Renders planned rows and writes the manifest.
 #pragma once
 
 #include <functional>
@@ -18,39 +18,40 @@
 
 namespace sparsereel::app::sets {
 
-/// What came of a share so far.
+/// The results of a share so far.
 struct Tally {
   int64_t rows = 0;      // of the whole set
-  int64_t share = 0;     // of this share
+  int64_t share = 0;     // rows of this share
   int64_t skipped = 0;   // finished by earlier runs
-  int64_t moved = 0;     // of these, under another name
-  int64_t rendered = 0;  // by this one
+  int64_t moved = 0;     // of the skipped ones, those found under another name
+  int64_t rendered = 0;  // by this run
   std::vector<const Video*> failed;
-  std::vector<std::string> told;          // warnings that were printed before the work
-  std::vector<std::string> warnings;      // and those that came of it
+  std::vector<std::string> told;          // warnings printed before the work
+  std::vector<std::string> warnings;      // warnings from the work
   std::map<std::string, double> seconds;  // by stage, summed over the videos of this run
-  PresetLines presets;                    // of these
+  PresetLines presets;                    // of the videos of this run
 };
 
 class Renderer : private JobUser {
  public:
-  /// `cancelled`, `world`: as of Job. `check_machine` is called before a failure is recorded: where it throws, none is.
+  /// `cancelled` and `world` are passed to Job. `check_machine` is called before a failure is recorded; if it throws,
+  /// no failure is recorded.
   Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, std::function<bool()> cancelled,
            std::function<void()> check_machine = {}, std::function<World*()> world = {});
 
-  /// Renders rows of one pipeline_key(); a row that fails leaves the others alone. Throws as Job::run(), and Error
-  /// where the manifest cannot be written.
+  /// Renders rows with the same pipeline_key(). A row that fails does not stop the others. Throws like Job::run(), and
+  /// Error if the manifest cannot be written.
   void render(std::span<Video* const> rows, models::Pipeline& pipeline);
-  /// Opens or loads what rows of one pipeline_key() share. Where it fails and they name a model or device of their own,
-  /// they have failed, and it is false; an error of what the command names is thrown on.
+  /// Runs `part`, which opens or loads what rows with the same pipeline_key() share. Returns false if it fails and the
+  /// rows name their own model or device: these rows have then failed. Rethrows errors of what the command names.
   bool prepare(std::span<Video* const> rows, const std::function<void()>& part);
-  /// Records a row that failed, or that was bad from the start.
+  /// Records a row that failed, or that was invalid from the start.
   void failed(const Video& row) override;
-  /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
-  /// line is written anew: the last word on each row counts.
+  /// Skips a row that `finished` says is done. The last line of each row counts, so the line is written again if a
+  /// later line says otherwise, or if the set had more rows.
   void skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
-  /// The same of one whose video stands under another name: it gets the row's. The row fails where a video that is
-  /// rendered could not be written there.
+  /// Skips a row whose video exists under another name, and gives the video the row's name. The row fails if a rendered
+  /// video could not be written there.
   void move(const MovedVideo& moved);
 
  private:
@@ -68,9 +69,9 @@ class Renderer : private JobUser {
   ShownRun shown_{progress_};
   Tally& tally_;
   std::function<void()> check_machine_;
-  std::optional<std::chrono::steady_clock::time_point> start_;  // of the first video
-  std::map<std::string, double> seconds_;                       // of the video that was written last
-  Job job_;                                                     // last: it is waited for before the rest goes
+  std::optional<std::chrono::steady_clock::time_point> start_;  // when the first video began
+  std::map<std::string, double> seconds_;                       // of the video written last
+  Job job_;  // last member: its destructor waits while the others still exist
 };
 
 }  // namespace sparsereel::app::sets

@@ -1,4 +1,4 @@
-// Rows from the front, and back to it.
+// Takes rows from the front, and puts lost ones back there.
 #include "app/jobs/batch/row_queue.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ std::vector<int64_t> RowQueue::take(int64_t card, int64_t cards) {
   std::vector<QueuedRow>& taken = taken_[card];
   while (!waiting_.empty() && static_cast<int64_t>(rows.size()) < most) {
     if (!taken.empty() && taken.back().pipeline != waiting_.front().pipeline) break;
-    // What has ended a card goes alone, or it would take others' rows along.
+    // A row that has ended a process goes alone, so that it does not take others' rows along.
     if (losses_.contains(waiting_.front().row) && !rows.empty()) break;
     taken.push_back(waiting_.front());
     rows.push_back(waiting_.front().row);
@@ -37,7 +37,7 @@ std::vector<int64_t> RowQueue::lost(int64_t card) {
   std::vector<QueuedRow> rows = std::move(taken_[card]);
   taken_.erase(card);
   std::vector<int64_t> given_up;
-  // The first is the one that the card was at: the others are not to blame.
+  // The first row is the one that the process was working on; the others are not to blame.
   if (!rows.empty() && ++losses_[rows.front().row] > 1) {
     given_up.push_back(rows.front().row);
     rows.erase(rows.begin());

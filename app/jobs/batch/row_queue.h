@@ -1,4 +1,5 @@
-// Rows of a set on their way to cards: each is with one card at a time, and comes back where that ends. No torch.
+// Hands the rows of a set to GPU processes. A row is with one process at a time and returns to the queue if that ends.
+// No torch.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace sparsereel::app::sets {
 
-/// A row, and the pipeline that serves it: a card takes rows of one at a time.
+/// A row and the pipeline that serves it. A process takes rows of one pipeline at a time.
 struct QueuedRow {
   int64_t row = 0;
   size_t pipeline = 0;
@@ -17,24 +18,25 @@ struct QueuedRow {
 
 class RowQueue {
  public:
-  /// rows: in the order of pipelines.
+  /// `rows` must be ordered by pipeline.
   explicit RowQueue(const std::vector<QueuedRow>& rows) : waiting_(rows.begin(), rows.end()) {}
 
-  /// The next rows for a card that has none: many while many are left, so that it encodes their texts together, and one
-  /// at the end, so that all cards end at about the same time. Empty where none waits.
+  /// Returns the next rows for a process that has none; empty if no row waits. While many are left it returns many, so
+  /// that their texts are encoded together. Near the end it returns one, so that all processes end at about the same
+  /// time.
   std::vector<int64_t> take(int64_t card, int64_t cards);
   void finished(int64_t card, int64_t row);
-  /// The rows that are with the card.
+  /// Returns the rows that the process has.
   std::vector<int64_t> rows_of(int64_t card) const;
-  /// The card is gone: its rows wait again, before all others. Returns those for which it was the second one: what ends
-  /// two cards is given to no third.
+  /// Puts the rows of a dead process back at the front. Returns those that have now been lost with two processes: no
+  /// third one gets them.
   std::vector<int64_t> lost(int64_t card);
-  /// No row waits, and none is with a card.
+  /// Returns true if no row waits and no process has one.
   bool is_done() const;
 
  private:
   std::deque<QueuedRow> waiting_;
-  std::map<int64_t, std::vector<QueuedRow>> taken_;  // by card
+  std::map<int64_t, std::vector<QueuedRow>> taken_;  // by process
   std::map<int64_t, int> losses_;                    // by row
 };
 

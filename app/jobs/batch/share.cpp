@@ -1,4 +1,4 @@
-// Reads --share, or takes what a launcher says.
+// Reads --share, or the launcher's variables.
 #include "app/jobs/batch/share.h"
 
 #include "hilbert/error.h"

@@ -1,4 +1,4 @@
-// The last line of each row counts, and its file must still be there.
+// Counts the last line of each row; a video must also still exist to be done.
 #include "app/jobs/batch/status.h"
 
 #include <map>
@@ -20,14 +20,14 @@ struct Sums {
   nlohmann::json failures = nlohmann::json::array();
 };
 
-/// The last word on each row counts.
+/// Sums up the last line of each row.
 Sums add_up(const std::vector<ManifestEntry>& entries, const fs::path& folder) {
   std::map<int64_t, ManifestEntry> latest;
   for (const ManifestEntry& entry : entries) latest[entry.row] = entry;
   Sums sums;
   sums.rows = entries.back().rows;
   for (const auto& [row, entry] : latest) {
-    if (row >= sums.rows) continue;  // of a longer set that was here before
+    if (row >= sums.rows) continue;  // from a longer set that used this folder before
     std::error_code error;
     if (entry.state == "failed") {
       ++sums.failed;
@@ -50,7 +50,7 @@ void show_status(const fs::path& folder, RunReport& report) {
   print_warnings(warnings);
   if (entries.empty() && (manifests_in(folder).empty() || !warnings.empty()))
     throw bad_input(folder.string() + " holds no manifest.*.jsonl with a line in it", "name the folder of a set");
-  if (entries.empty()) {  // a line tells how many rows there are
+  if (entries.empty()) {  // without a line the number of rows is unknown
     report.content["set"] = {{"done", 0}, {"failed", 0}, {"failures", nlohmann::json::array()}};
     report.content["warnings"] = warnings;
     report.last_line = folder.string() + ": begun, no video is finished yet";

@@ -1,4 +1,4 @@
-// What the manifests of a set's folder add up to.
+// Sums up the manifests in a set's folder.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::app::sets {
 
-/// `sparsereel batch --status DIR`: fills the report and its last lines. Throws Error where there is no manifest.
+/// `sparsereel batch --status DIR`: fills the report and its last lines. Throws Error if there is no manifest.
 void show_status(const std::filesystem::path& folder, RunReport& report);
 
 }  // namespace sparsereel::app::sets
