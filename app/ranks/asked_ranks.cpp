@@ -1,4 +1,4 @@
-// Environment and command line, read.
+// Reads the environment and the command line.
 #include "app/ranks/asked_ranks.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::vector<std::string> devices_of_ranks_here(int64_t count, const std::string&
 bool is_silent_rank(const char* const* words, const Environment& environment) {
   const EarlyLine line = read_early(words);
   if (line.command == nullptr || line.command->path != "generate") return false;
-  bool asks_for_one = false;  // by the last --gpus
+  bool asks_for_one = false;  // according to the last --gpus
   EarlyOption option;
   for (EarlyOptions options(line.words); options.read(option);)
     if (option.is("--gpus")) asks_for_one = option.value == "1";
@@ -58,7 +58,7 @@ bool is_silent_rank(const char* const* words, const Environment& environment) {
   try {
     const auto launched = find_launched(environment);
     return launched && launched->rank > 0;
-  } catch (const Error&) {  // said by whoever needs it
+  } catch (const Error&) {  // whoever needs the launcher's variables reports the error
     return false;
   }
 }

@@ -1,4 +1,5 @@
-// posix_spawn of this program. Sockets are inherited under their numbers, which the environment tells.
+// Starts this program again with posix_spawn. Children inherit sockets under their numbers, which the environment
+// names.
 #include "app/ranks/children.h"
 
 #include <fcntl.h>
@@ -27,10 +28,10 @@ namespace sparsereel::app {
 namespace {
 
 constexpr const char *kRank = "SPARSEREEL_RANK", *kLinks = "SPARSEREEL_RANK_LINKS", *kParent = "SPARSEREEL_RANK_PARENT";
-constexpr std::chrono::seconds kFarewell{5};          // for a child to end by itself
-constexpr std::chrono::milliseconds kLastWords{100};  // to pass on what NCCL said
+constexpr std::chrono::seconds kFarewell{5};          // time for a child to end by itself
+constexpr std::chrono::milliseconds kLastWords{100};  // time to print what NCCL wrote
 
-/// "-1:-1,7:8,9:10"
+/// Writes links as "-1:-1,7:8,9:10".
 std::string text_of(const std::vector<models::Link>& links) {
   std::string text;
   for (const models::Link& link : links)
@@ -48,7 +49,7 @@ std::vector<models::Link> links_in(const std::string& text) {
   return links;
 }
 
-/// The environment of this process, and these variables in it.
+/// This process's environment with these variables added.
 class ChildEnvironment {
  public:
   explicit ChildEnvironment(std::vector<std::string> added) : added_(std::move(added)) {
@@ -76,7 +77,7 @@ class FileActions {
     posix_spawn_file_actions_addopen(&actions_, as, file.c_str(), O_RDONLY, 0);
   }
   void open_nothing(int as) { posix_spawn_file_actions_addopen(&actions_, as, "/dev/null", O_RDWR, 0); }
-  /// Where both are one, it stays open.
+  /// Keeps the descriptor open even if both numbers are equal.
   void give(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
   const posix_spawn_file_actions_t* get() const { return &actions_; }
 
@@ -86,19 +87,19 @@ class FileActions {
 
 constexpr std::string_view kFollows = "rank ";
 
-/// For ps and top, too.
+/// Returns a command line that ps and top show.
 std::vector<std::string> arguments_of_follower(int64_t rank, int64_t size) {
   return {"sparsereel", std::string(kFollows) + std::to_string(rank) + " of " + std::to_string(size)};
 }
 
 constexpr const char *kNcclWords = "NCCL_DEBUG_FILE", *kOpenFile = "/proc/self/fd/";
 
-/// What comes by a pipe, to standard error.
+/// Copies what arrives in a pipe to stderr.
 class WordsPipe {
  public:
   explicit WordsPipe(int source) : source_(source) {}
 
-  /// For as long as this process lives.
+  /// Runs until the process ends.
   void pass_on() {
     for (bool open = true; open;) {
       if (!comes(-1)) continue;
@@ -106,7 +107,7 @@ class WordsPipe {
       if (comes(0)) open = pass_on_some();
     }
   }
-  /// What is there already.
+  /// Copies what has already arrived.
   void drain() {
     const auto end = std::chrono::steady_clock::now() + kLastWords;
     const std::unique_lock lock(mutex_, end);
@@ -127,14 +128,14 @@ class WordsPipe {
   }
 
   int source_;
-  std::timed_mutex mutex_;  // of what was read and is not written yet
+  std::timed_mutex mutex_;  // guards what was read but not yet written
 };
 
-std::atomic<WordsPipe*> own_pipe{nullptr};  // there to the end, as its thread is
+std::atomic<WordsPipe*> own_pipe{nullptr};  // never freed, because its thread runs to the end
 
-/// Where this process and its children are to write what NCCL_DEBUG asks for: a pipe to standard error, since NCCL
-/// empties what it opens, and children have a standard error of their own. It is this process's, or its parent's. -1:
-/// nothing is asked for, or somebody names a file.
+/// Returns the pipe that this process and its children write NCCL_DEBUG's output to; this process or its parent copies
+/// it to stderr. It is a pipe because NCCL empties the files that it opens, and because children have a different
+/// stderr. Returns -1 if no output is asked for, or if the user names a file.
 int find_nccl_words() {
   if (process_environment("NCCL_DEBUG") == nullptr) return -1;
   if (const char* named = process_environment(kNcclWords); named != nullptr) {
@@ -190,7 +191,7 @@ bool is_follower(int argc, char** argv) {
 
 void live_no_longer_than(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);   // NOLINT: of C
-  if (getppid() != parent) _exit(1);  // it ended before
+  if (getppid() != parent) _exit(1);  // the parent has already ended
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
 }
 
@@ -210,7 +211,7 @@ Children::Children(const std::vector<std::vector<models::Link>>& links, const st
 
 void Children::start(int64_t rank, const std::vector<models::Link>& links, const std::string& device,
                      std::vector<std::string> arguments, int input) {
-  const int nccl_words = find_nccl_words();  // before the environment is taken
+  const int nccl_words = find_nccl_words();  // before the environment is copied
   ChildEnvironment environment(
       {std::string(kRank) + "=" + std::to_string(rank), std::string(kStartedRankDevice) + "=" + device,
        std::string(kLinks) + "=" + text_of(links), std::string(kParent) + "=" + std::to_string(getpid())});
@@ -247,7 +248,7 @@ void Children::watch(std::function<void(int64_t rank, const std::string& how)> d
 }
 
 void Children::kill(int64_t rank) const {
-  for (const Child& child : children_)  // by its handle: its number may be another process's by now
+  for (const Child& child : children_)  // by handle, as its process id may be reused
     if (child.rank == rank) syscall(SYS_pidfd_send_signal, child.handle, SIGKILL, nullptr, 0);
 }
 

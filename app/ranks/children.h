@@ -1,4 +1,4 @@
-// The other ranks of this host: processes of this program, one a card, which live no longer than this one.
+// Starts the other ranks of this host: processes of this program, one per GPU, which end with this process.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 
 namespace sparsereel::app {
 
-/// What a rank that Children started finds in its environment.
+/// The environment of a rank that Children started.
 struct StartedRank {
   int64_t rank = 0;
   std::string device;  // "cuda:1"
@@ -25,45 +25,45 @@ struct StartedRank {
   pid_t parent = 0;
 };
 
-/// Nothing in a process that nobody started as a rank.
+/// Returns nothing in a process that was not started as a rank.
 std::optional<StartedRank> find_started_rank(const Environment& environment);
-/// Whether such a process is one to follow rank 0, by its command line; else it runs that.
+/// Returns true if the command line of such a process says that it follows rank 0. Otherwise it runs a command.
 bool is_follower(int argc, char** argv);
-/// To be called first in such a process: it ends when its parent does, and leaves the terminal's signals to that one.
+/// Call it first in such a process. It then ends when its parent does, and ignores the terminal's signals.
 void live_no_longer_than(pid_t parent);
 
-/// What NCCL has said on this process and its children by now, where NCCL_DEBUG asks for it: to be called before this
-/// process ends, which takes the thread along that passes it on.
+/// Prints what NCCL has written so far in this process and its children, if NCCL_DEBUG asks for it. Call it before this
+/// process ends, because its end also ends the thread that prints.
 void pass_on_last_words();
 
-/// Of what a process wrote to its standard error before it ended: the last error's line, without its remedy; else the
-/// last line.
+/// Returns the most useful line of what a process wrote to stderr before it ended: the last error's line without its
+/// remedy, else the last line.
 std::string telling_line(std::string_view words);
 
 class Children {
  public:
-  /// links[rank]: each child takes its row; this process keeps row 0. devices[rank] likewise. `arguments`: their
-  /// command line; empty: that of a rank that follows. `input`: what they read as standard input, each from its
-  /// beginning; -1: nothing. Throws Error where a process cannot be started.
+  /// Starts a child for each rank but 0, with its row of `links` and its entry of `devices`. `arguments` is their
+  /// command line; if empty, they follow rank 0. `input` is a file that each reads from its beginning as standard
+  /// input; -1 for none. Throws Error if a process cannot be started.
   Children(const std::vector<std::vector<models::Link>>& links, const std::vector<std::string>& devices,
            const std::vector<std::string>& arguments = {}, int input = -1);
-  /// Those that have not ended by themselves within a short time are killed.
+  /// Kills children that do not end by themselves within a short time.
   ~Children();
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
-  /// `died` is called in a thread of its own for each child that ends, with how it did: "was killed by signal 9",
-  /// "ended with exit code 1: what it last wrote"; empty where it ended well. To be called once.
+  /// Starts a thread that calls `died` for each child that ends. `how` is "was killed by signal 9" or "ended with exit
+  /// code 1: what it last wrote"; empty if it ended well. Call it once.
   void watch(std::function<void(int64_t rank, const std::string& how)> died);
-  /// Kills a child, which may be stopped. `died` is called as ever.
+  /// Kills a child, even a stopped one. `died` is called as usual.
   void kill(int64_t rank) const;
 
  private:
   struct Child {
     int64_t rank = 0;
     pid_t process = 0;
-    int handle = -1;  // readable once it has ended
-    int words = -1;   // what it writes to stderr
+    int handle = -1;  // readable once the child has ended
+    int words = -1;   // receives its stderr
     bool ended = false;
   };
 

@@ -1,4 +1,4 @@
-// The one place that ends a rank's process from within.
+// The only code that ends a rank's process from within.
 #include "app/ranks/end_watch.h"
 
 #include <unistd.h>
@@ -17,11 +17,11 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr std::chrono::seconds kToNotice{8};             // for rank 0 to end as it always does
-constexpr std::chrono::milliseconds kToExplain{100};     // for a child's own words, which come by a socket
-constexpr std::chrono::milliseconds kToHearOfEnds{500};  // for the system's news of a child's end
+constexpr std::chrono::seconds kToNotice{8};             // for rank 0 to end in the usual way
+constexpr std::chrono::milliseconds kToExplain{100};     // for a child's own words, which arrive by a socket
+constexpr std::chrono::milliseconds kToHearOfEnds{500};  // for the system's report of a child's end
 
-/// Other ranks than 0 write nothing, so nothing of theirs is to be told or removed.
+/// Only rank 0 prints the error and removes temporary files, because other ranks write no files.
 [[noreturn]] void end_process(const Error& error, bool is_rank_0) {
   if (is_rank_0) {
     std::cerr << (error.kind() == ErrorKind::cancelled ? "\ninterrupted: " : "\nerror: ") << one_line(error.what())
@@ -81,7 +81,7 @@ void EndWatch::group_ended() {
   try {
     control_->check();
   } catch (const Error& error) {
-    if (rank_ > 0) end_process(error, false);  // at once: it may be waiting for a GPU that is not coming back
+    if (rank_ > 0) end_process(error, false);  // at once: its own thread may wait forever for the GPU
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stage_ != Stage::resting; });
     if (changed_.wait_for(lock, kToNotice, [this] { return stage_ != Stage::working; })) return;

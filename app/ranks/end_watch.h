@@ -1,4 +1,4 @@
-// What becomes of a rank's process when another rank ends.
+// Decides what happens to a rank's process when another rank ends.
 #pragma once
 
 #include <condition_variable>
@@ -11,14 +11,14 @@
 
 namespace sparsereel::app {
 
-/// Ends this process where the end of another rank leaves it nothing to do. Any thread may call it.
+/// Ends this process if the end of another rank leaves it nothing to do. Any thread may call it.
 class EndWatch {
  public:
-  /// How far this rank is.
+  /// Where this rank stands.
   enum class Stage {
-    starting,  // The ranks have not met. A child's death is kept for whoever waits for the meeting.
-    working,   // The work needs the other ranks. Their end becomes this rank's, which has some seconds to notice it.
-    resting,   // The work needs nobody else. The end of another rank changes nothing until work() comes.
+    starting,  // The ranks have not met. A child's death is kept for early_death().
+    working,   // The work needs the other ranks. If one ends, this rank ends too, after some seconds to notice.
+    resting,   // The work needs no other rank. The end of one matters only after work().
     leaving,   // This rank leaves by itself. Nothing else ends it.
   };
 
@@ -27,20 +27,20 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  /// starting -> working: the ranks have met. Where a child died before that, its death ends the group.
+  /// starting -> working: the ranks have met. If a child died before that, ends the group.
   void connected(std::shared_ptr<models::SocketGroup> control);
   /// resting -> working.
   void work();
   /// working -> resting.
   void rest();
-  /// From whatever stage. After it returns no thread of the group looks at this object.
+  /// Goes to leaving from any stage. After it returns, no thread of the group uses this object.
   void leave() noexcept;
   bool is_working() const;
 
-  /// Tells the group that a child process has ended. `name`: "rank 1 (cuda:1)"; `how`: as Children::watch() says.
+  /// Tells the group that a child process has ended. `name` is "rank 1 (cuda:1)"; `how` is as in Children::watch().
   void child_died(int64_t rank, const std::string& name, const std::string& how);
-  /// Returns which child died before the ranks had met, and how; empty: none did. How a child ended is known a little
-  /// after its sockets are closed, so this waits a moment.
+  /// Returns which child died before the ranks had met, and how; empty if none did. Waits a moment, because the system
+  /// reports a child's end a little after its sockets are closed.
   std::string early_death();
 
  private:
@@ -53,7 +53,7 @@ class EndWatch {
   Stage stage_ = Stage::starting;
   std::string early_death_;
   std::shared_ptr<models::SocketGroup> control_;
-  int64_t call_ = -1;  // number of the call that the group makes when it ends; the owner's thread alone uses it
+  int64_t call_ = -1;  // number of the callback for the group's end; only the owner's thread uses it
 };
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Finds the launcher whose variables are set, and reads them.
+// Finds the launcher whose variables are set and reads them.
 #include "app/ranks/launched.h"
 
 #include <algorithm>
@@ -33,15 +33,15 @@ const Launcher* find_launcher(const Environment& environment) {
   };
   const auto found = std::ranges::find_if(kLaunchers, is_there);
   if (found == kLaunchers.end()) return nullptr;
-  // srun --mpi=pmi2 sets MPI's variables beside its own, which say more. An mpirun over Slurm has ranks that are not
-  // the step's.
+  // srun --mpi=pmi2 sets MPI's variables beside its own, which say more. If mpirun runs over Slurm, its ranks differ
+  // from the step's.
   const Launcher& slurm = kLaunchers.back();
   return is_there(slurm) && std::string_view(found->rank) == "PMI_RANK" && agree(*found, slurm) ? &slurm : &*found;
 }
 
-/// One that few others take, the same for all ranks of a job.
+/// Returns a port that few other programs use, equal for all ranks of a job.
 uint16_t port_of_job(const std::string& job) {
-  constexpr uint64_t kFirst = 20000, kCount = 12000;  // below those that Linux gives out by itself
+  constexpr uint64_t kFirst = 20000, kCount = 12000;  // below the ports that Linux assigns itself
   uint64_t sum = 14695981039346656037U;
   for (const char c : job) sum = (sum ^ static_cast<unsigned char>(c)) * 1099511628211U;
   return static_cast<uint16_t>(kFirst + sum % kCount);
@@ -61,7 +61,8 @@ bool is_this_host(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Guessing a short one is a matter of time: who calls a rank is told a proof that was made with it.
+/// Throws Error for a missing or short secret. A short one can be guessed: whoever calls a rank receives a proof made
+/// with it.
 void require_secret(const MeetingPlace& place) {
   constexpr size_t kLeast = 16;
   constexpr const char* kRemedy = "give all ranks the same random text, such as that of 'openssl rand -hex 16'";

@@ -1,4 +1,4 @@
-// What the launchers of parallel programs say in the environment: torchrun, mpirun, Slurm's srun. No torch.
+// Reads the environment variables of launchers of parallel programs: torchrun, mpirun, Slurm's srun. No torch.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,24 @@
 
 namespace sparsereel::app {
 
-/// Value of an environment variable; null where it is not set.
+/// Returns the value of an environment variable; null if it is not set.
 using Environment = std::function<const char*(const char* name)>;
-/// The process's own.
+/// The environment of this process.
 const char* process_environment(const char* name);
 
-/// This process's place among those that a launcher started.
+/// This process's place among the processes that a launcher started.
 struct Launched {
   int64_t rank = 0, size = 1;
-  std::optional<int64_t> local_rank;  // among the processes of this host, where the launcher says so
+  std::optional<int64_t> local_rank;  // among the processes of this host, if the launcher says so
   std::string source;                 // "torchrun (RANK, WORLD_SIZE)"
 };
 
-/// By the variables of torchrun (RANK, WORLD_SIZE), Open MPI, MPICH and Intel MPI (PMI_RANK, PMI_SIZE) or of a Slurm
-/// step, in this order, but of a Slurm step where PMI's are the same; nothing where there are none. Throws Error naming
-/// a variable that is no number, or a rank that is none of so many.
+/// Returns the place given by torchrun (RANK, WORLD_SIZE), Open MPI, MPICH and Intel MPI (PMI_RANK, PMI_SIZE) or a
+/// Slurm step, in this order. If PMI's variables agree with Slurm's, uses Slurm's. Returns nothing without a launcher.
+/// Throws Error naming a variable that is no number, or a rank that is not below the size.
 std::optional<Launched> find_launched(const Environment& environment);
 
-/// Where launched processes find each other: as Rendezvous in models/parallel/rendezvous.h.
+/// Where launched processes meet: the same as Rendezvous in models/parallel/rendezvous.h.
 struct MeetingPlace {
   std::string host;
   uint16_t port = 0;
@@ -33,12 +33,12 @@ struct MeetingPlace {
   std::string run = "0", secret = {};
 };
 
-/// MASTER_ADDR and MASTER_PORT, which torchrun sets; where they are missing, the first host of a Slurm step, and a port
-/// that is made of the job's number. SPARSEREEL_JOB_SECRET is the secret. Throws Error where nothing tells the host,
-/// MASTER_PORT is no port, and where several hosts have no secret or a short one.
+/// Returns the place from MASTER_ADDR and MASTER_PORT, which torchrun sets. Without them, it is the first host of a
+/// Slurm step and a port derived from the job's number. SPARSEREEL_JOB_SECRET is the secret. Throws Error if the host
+/// is unknown, if MASTER_PORT is no port, or if several hosts have no secret or a short one.
 MeetingPlace find_meeting_place(const Launched& launched, const Environment& environment);
 
-/// "gpu[03-06,09],other" -> "gpu03"
+/// Returns the first host of a list: "gpu[03-06,09],other" -> "gpu03".
 std::string first_host(const std::string& slurm_nodes);
 
 }  // namespace sparsereel::app

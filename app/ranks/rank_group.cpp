@@ -1,3 +1,4 @@
+// Makes the group in a thread and hands it out when it is ready.
 #include "app/ranks/rank_group.h"
 
 #include <c10/core/InferenceMode.h>

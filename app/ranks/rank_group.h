@@ -1,5 +1,5 @@
-// The group over which the ranks of a video exchange tensors: NCCL's on GPUs, made while the rank does other things, or
-// the sockets themselves.
+// The group over which the ranks of a video exchange tensors. On GPUs it is NCCL's, made while the rank does other
+// things; otherwise it uses the sockets.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,24 @@ namespace sparsereel::app {
 
 class RankGroup {
  public:
-  /// `device`: of this rank. `only_sockets`: no NCCL on GPUs either.
+  /// `device` is this rank's. `only_sockets`: use no NCCL, not even on GPUs.
   RankGroup(std::shared_ptr<models::SocketGroup> control, std::string device, bool only_sockets)
       : control_(std::move(control)), device_(std::move(device)), only_sockets_(only_sockets) {}
-  /// Waits for a group that is still being made; where that fails it ended with the control group.
+  /// Waits for a group that is still being made; if that fails, it ended with the control group.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  /// Called by rank 0, which tells the others: the id by which NCCL's ranks meet. Empty: there is no NCCL group, or it
-  /// was begun already. Throws Error where NCCL is missing.
+  /// Returns the id by which NCCL's ranks meet. Rank 0 calls it and sends the id to the others. Empty if there is no
+  /// NCCL group, or if it was already begun. Throws Error if NCCL is missing.
   std::string new_id() const;
-  /// Called by all ranks with the same id: begins to make the group. Does nothing for an empty id. `passes`: of
-  /// guidance, as far as they are known.
+  /// Begins to make the group; does nothing for an empty id. All ranks call it with the same id. `passes`: number of
+  /// guidance passes, as far as it is known.
   void begin(const std::string& id, int64_t passes);
-  /// Waits until the group is made. Throws Error where that failed.
+  /// Waits until the group is made. Throws Error if that failed.
   models::Group& get();
-  /// From the first get() on the meter times what is exchanged; it must outlive this. Does nothing after that.
+  /// Times the exchanges with the meter, which must outlive this object. Call it before the first get(); later calls do
+  /// nothing.
   void observe(models::ExchangeMeter& meter) { meter_ = &meter; }
 
  private:

@@ -1,4 +1,4 @@
-// The command line's part of what ranks tell each other; the rest is models/engine/worker.cpp.
+// The messages between ranks that concern the command line; models/engine/worker.cpp handles the others.
 #include "app/ranks/shared_model.h"
 
 #include <c10/core/InferenceMode.h>
@@ -19,11 +19,11 @@
 namespace sparsereel::app {
 namespace {
 
-/// Who starts the ranks with other command lines wants other videos of them.
+/// Throws Error if the ranks were started with different command lines, because these ask for different videos.
 void compare_given(const World& world, const nlohmann::json& rank_0) {
   if (!world.given() || rank_0.is_null()) return;
   nlohmann::json own = *world.given(), others = rank_0;
-  for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // of a process
+  for (const char* name : {"device", "threads", "quiet", "verbose", "json", "report"}) {  // each rank's own
     own.erase(name);
     others.erase(name);
   }
@@ -51,7 +51,7 @@ std::shared_ptr<models::Pipeline> open_told_model(World& world, const nlohmann::
   return pipeline;
 }
 
-/// Where nobody is there to be told, this rank says itself why it ends.
+/// Connects to the others. If that fails, prints the error here, because no other rank can.
 void connect_or_say(World& world) {
   try {
     world.connect();
@@ -68,8 +68,8 @@ void tell_model(World& world, const GenerateOptions& options, int threads) {
   nlohmann::json given;
   if (world.given()) given = *world.given();
   const std::string group = world.group_maker().new_id();
-  // Of the model nothing is read yet: where the scale is left open it counts as guided. Splits that no video uses cost
-  // some memory; those that are missing are made when a video begins.
+  // The model is not read yet, so an unset guidance scale counts as guided. Splits that no video uses cost some memory.
+  // Missing ones are made when a video begins.
   const int64_t passes = options.request.guidance_scale.value_or(2) > 1 ? 2 : 1;
   models::tell_model(
       world, {{"given", given},
@@ -88,7 +88,7 @@ int follow(World& world, std::exception_ptr failure) {
   const c10::InferenceMode guard;
   try {
     if (!failure) models::start_device(world.device());
-  } catch (...) {  // to be told, once there is somebody to tell
+  } catch (...) {  // reported once the ranks are connected
     failure = std::current_exception();
   }
   try {
@@ -96,7 +96,7 @@ int follow(World& world, std::exception_ptr failure) {
     if (failure) std::rethrow_exception(failure);
     models::WorkerTasks tasks{.device = world.device(),
                               .open = [&](const nlohmann::json& model) { return open_told_model(world, model); }};
-    if (world.given()) {  // a launcher's signals come to all: from now on they stop the steps, and rank 0 ends the rest
+    if (world.given()) {  // launchers signal all ranks: stop the steps, and let rank 0 do the rest
       interrupted();
       tasks.cancelled = interrupted;
     }

@@ -1,4 +1,4 @@
-// How the ranks of the command line share a model: rank 0 tells which one, and the others open it and follow.
+// How the ranks of a command share a model: rank 0 says which one; the others open it and follow.
 #pragma once
 
 #include <exception>
@@ -8,12 +8,12 @@
 
 namespace sparsereel::app {
 
-/// Called by rank 0: the others open the model and begin to load it, while texts are encoded here, and all make the
-/// group. `threads`: CPU threads of each rank on a CPU.
+/// Called by rank 0. The others open the model and begin to load it while rank 0 encodes texts, and all make the group.
+/// `threads`: CPU threads of each rank on a CPU.
 void tell_model(World& world, const GenerateOptions& options, int threads);
 
-/// Makes what rank 0 tells, as another rank, until that says that it was all. Returns the exit code. `failure`: what
-/// has kept this rank from that, for rank 0 to hear.
+/// Called by the other ranks. Does what rank 0 says until rank 0 finishes, and returns the exit code. `failure`: an
+/// earlier error of this rank, to report to rank 0.
 int follow(World& world, std::exception_ptr failure = nullptr);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// A world for as long as no video fails.
+// Keeps a World until a video fails.
 #include "app/ranks/team.h"
 
 #include <utility>
@@ -29,7 +29,7 @@ void Team::meet() {
 void Team::use(const GenerateOptions& model) {
   model_ = &model;
   if (!together_) return;
-  if (world_ && world_->ended()) world_.reset();  // one is gone that had nothing to do
+  if (world_ && world_->ended()) world_.reset();  // an idle rank has ended
   if (!world_) meet();
   tell_model(*world_, model, threads_);
   world_->need_others(false);  // until there is a video

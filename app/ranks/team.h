@@ -1,5 +1,5 @@
-// The ranks that make a set's videos together on some of a host's cards, seen from the first of them. A video that
-// fails leaves the others in the middle of it: others take their places then.
+// The ranks that make a set's videos together on some GPUs of a host, seen from the first rank. A video that fails
+// interrupts the others in the middle of it, so new processes replace them.
 #pragma once
 
 #include <exception>
@@ -14,21 +14,21 @@ namespace sparsereel::app {
 
 class Team {
  public:
-  /// devices: this process's first. The others' processes are started, which wait for a model for as long as it takes.
-  /// `threads`: of each on a CPU. `together`: over a group, which one device alone has no need of. Throws Error where a
-  /// process does not come.
+  /// `devices` begins with this process's device. Starts a process for each other device; they wait for a model as long
+  /// as necessary. `threads`: CPU threads of each rank on a CPU. `together`: use a group; a single device needs none.
+  /// Throws Error if a process does not arrive.
   Team(std::vector<std::string> devices, int threads, bool together);
 
-  /// How many they are.
+  /// Returns the number of ranks.
   int64_t size() const { return static_cast<int64_t>(devices_.size()); }
-  /// What the next videos are made of: it must stay until the next call. The others begin to load it.
+  /// Sets the model of the next videos; the others begin to load it. `model` must live until the next call.
   void use(const GenerateOptions& model);
-  /// Ready for a video; null where this process is alone.
+  /// Makes the ranks ready for a video. Returns null if this process is alone.
   World* ready();
-  /// Throws Error where another rank is gone, or its card is broken: this process is to end with it. What failed here,
-  /// or there by what the video asked for, costs new processes.
+  /// Call it after a failure. Throws Error if another rank is gone or its GPU is broken; this process must then end
+  /// too. Failures of this rank, or of another by the video itself, only cost new processes.
   void after_failure();
-  /// There is nothing more to make.
+  /// Call it after the last video.
   void finish();
 
  private:
@@ -38,8 +38,8 @@ class Team {
   int threads_;
   bool together_;
   const GenerateOptions* model_ = nullptr;
-  std::unique_ptr<World> world_;  // null where this process is alone, and after a failure
-  std::exception_ptr not_met_;    // why the others could not be started anew
+  std::unique_ptr<World> world_;  // null if this process is alone, and after a failure
+  std::exception_ptr not_met_;    // why the others could not be started again
 };
 
 }  // namespace sparsereel::app

@@ -1,11 +1,11 @@
-// The environment variables that tell a process which rank it is.
+// The environment variables that tell a process its rank.
 #pragma once
 
 #include <array>
 
 namespace sparsereel::app {
 
-/// The device of a rank that this program has started (children.h): "cuda:1".
+/// The device of a rank that this program started (children.h): "cuda:1".
 inline constexpr const char* kStartedRankDevice = "SPARSEREEL_RANK_DEVICE";
 
 /// The variables of a launcher of parallel programs.
@@ -15,11 +15,12 @@ struct Launcher {
   const char* size;
   const char* local_rank;
   const char* local_size;
-  const char* job;  // a text that no other run at the same time has
+  const char* job;  // a text that is unique among concurrent runs
 };
 
-// mpirun starts its processes inside a Slurm allocation, torchrun inside either: the innermost counts. A batch script
-// of Slurm has SLURM_PROCID and SLURM_NTASKS without being one of several: only what srun started has the step's count.
+// mpirun starts its processes inside a Slurm allocation, and torchrun inside either, so the innermost counts. A Slurm
+// batch script has SLURM_PROCID and SLURM_NTASKS without being one of several processes. Only processes of srun have
+// the step's count.
 inline constexpr std::array<Launcher, 4> kLaunchers = {{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",

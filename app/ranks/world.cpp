@@ -1,4 +1,5 @@
-// Rank 0 starts processes and sockets between them; the others find theirs in the environment, or by their launcher.
+// Rank 0 starts processes and sockets between them. The others find theirs in the environment or through their
+// launcher.
 #include "app/ranks/world.h"
 
 #include <ATen/Parallel.h>
@@ -21,7 +22,8 @@ bool is_a_gpu(const std::string& device) {
   return device.starts_with("cuda");
 }
 
-/// Whatever failed: a GPU that is broken says so to whoever asks. Waits for nothing: what it does may wait for others.
+/// Returns false if the GPU is broken: any query then fails, whatever failed first. Does not wait for running work,
+/// which may wait for other ranks.
 bool is_sound(const std::string& name) noexcept {
   try {
     if (!is_a_gpu(name)) return true;
@@ -109,17 +111,17 @@ World::Place World::launched(const Launched& launched, const std::string& device
 World::~World() {
   watch_.leave();
   if (control_ && !finished_) control_->abort("left before the end");
-  if (children_ && !control_) models::close_links(place_.links);  // they hear by it that nobody comes
+  if (children_ && !control_) models::close_links(place_.links);  // tells them that nobody comes
   if (children_ && control_ && control_->ended()) end_others();
   group_.reset();
   children_.reset();  // before the group that its thread may blame
 }
 
-/// After a failure nobody waits for what the others still do. What this rank's GPU shares with them goes with the group
-/// only once they are gone; else a set would keep it for each row that fails.
+/// After a failure nobody waits for the work of the others. The memory that this rank's GPU shares with them is freed
+/// with the group only once they are gone. Otherwise a set would keep it for each row that fails.
 void World::end_others() {
   children_.reset();
-  models::Patience patience{std::chrono::seconds(1)};  // the system has closed their sockets; it is to be heard of
+  models::Patience patience{std::chrono::seconds(1)};  // the system reports their closed sockets with a delay
   while (!control_->are_others_gone() && patience.step().count() > 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -176,7 +178,7 @@ void World::end(const Error& error) noexcept {
   } catch (const Error& known) {
     failed_here_ = failed_here_ || std::string_view(known.what()) != error.what();
   }
-  if (outlives_) watch_.rest();  // what follows is no work of theirs
+  if (outlives_) watch_.rest();  // what follows does not need the others
   control_->end(error, is_sound(device()));
 }
 
@@ -185,7 +187,7 @@ void World::finish() {
   if (rank() > 0) return;
   try {
     models::tell_end(*this);
-  } catch (const Error&) {  // a rank is gone, but the videos are there
+  } catch (const Error&) {  // a rank is gone, but the videos exist
   }
 }
 
