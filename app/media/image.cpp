@@ -1,4 +1,4 @@
-// Finds the reader by what a file begins with; the formats that need no libraries, and the turning.
+// Chooses the reader by the first bytes of a file. Reads the formats that need no libraries, and turns pictures.
 #include "app/media/image.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-/// "P6 640 480 255" and a byte of white space: the fields of a PPM or PGM, with comments between.
+/// Reads the header of a PPM or PGM: "P6 640 480 255" and a byte of white space, with comments between the fields.
 class PnmHeader {
  public:
   PnmHeader(const fs::path& path, std::string_view file) : path_(path), file_(file) {}
@@ -49,7 +49,7 @@ class PnmHeader {
     if (place_ == begin) throw bad_file(path_, "is no PPM: a number of its header is missing", kImageRemedy);
     return value;
   }
-  /// Behind the one white space that follows the header.
+  /// Returns what follows the single white space after the header.
   std::string_view rest() const { return file_.substr(std::min(place_ + 1, file_.size())); }
 
  private:
@@ -69,7 +69,7 @@ class PnmHeader {
   size_t place_ = 2;
 };
 
-/// P5, grey, or P6, of 8 or 16 bits.
+/// Reads P5 (gray) or P6 (RGB), in 8 or 16 bits.
 Image read_pnm(const fs::path& path) {
   const std::string file = models::read_regular_file(path, kMostFileBytes, kImageRemedy);
   PnmHeader header(path, file);
@@ -93,7 +93,7 @@ Image read_pnm(const fs::path& path) {
   return image;
 }
 
-/// The tensor "image" [H, W, 3], or the last of "frames" [F, H, W, 3]; bytes, or floats in 0..1.
+/// Reads the tensor "image" [H, W, 3], or the last frame of "frames" [F, H, W, 3]; bytes, or floats in 0..1.
 Image read_tensor(const fs::path& path) {
   const models::TensorFile file(path);
   const models::TensorEntry* entry = file.find("image");
@@ -146,7 +146,7 @@ void check_image_size(const fs::path& path, int64_t height, int64_t width) {
 
 Image turned(const Image& image, int orientation) {
   if (orientation == 1) return image;
-  // 5 to 8 swap the axes; what is seen begins at the right in 2, 3, 7, 8 and at the bottom in 3, 4, 6, 7.
+  // 5 to 8 swap the axes. The visible picture begins at the right in 2, 3, 7, 8 and at the bottom in 3, 4, 6, 7.
   const bool swapped = orientation >= 5;
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
@@ -164,7 +164,7 @@ Image turned(const Image& image, int orientation) {
   return result;
 }
 
-/// A folder, or "frame_%04d.png", of which other programs read all.
+/// Throws Error for a folder or a pattern such as "frame_%04d.png", which other programs read as a sequence.
 void refuse_sequence(const fs::path& path) {
   const std::string remedy = "name one of its files; to go on from a sequence, the last one";
   std::error_code ignored;
@@ -177,7 +177,7 @@ void refuse_sequence(const fs::path& path) {
     throw bad_file(path, "is the pattern of a sequence, and an image is one picture", remedy);
 }
 
-/// A pipe may be waited for, and a device read for ever.
+/// Throws Error for anything but a regular file: a pipe may block, and a device may never end.
 void require_regular_file(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);

@@ -1,4 +1,4 @@
-// Pictures that people give. No torch.
+// Reads pictures that users name. No torch.
 #pragma once
 
 #include <filesystem>
@@ -9,12 +9,13 @@ namespace sparsereel::app {
 
 using Image = models::Picture;
 
-/// Reads a picture as it is seen: turned as its file says, without alpha, 8 bits. Of what holds several pictures (a
-/// video, an APNG, a .safetensors of frames), the last one. Without media libraries, .ppm and .safetensors alone.
-/// Throws Error naming the file where it cannot be read, is CMYK, larger than kMostImagePixels, or a sequence of files.
+/// Reads a picture as viewers show it: turned as the file says, without alpha, 8 bits. From a file with several
+/// pictures (a video, an APNG, a .safetensors of frames) it reads the last. A build without media libraries reads only
+/// .ppm and .safetensors. Throws Error naming the file if it cannot be read, is CMYK, is larger than kMostImagePixels,
+/// or is a sequence of files.
 Image read_image(const std::filesystem::path& path);
 
-/// Larger ones are refused before they are decoded.
+/// Larger pictures are refused before they are decoded.
 using models::kMostImagePixels;
 
 }  // namespace sparsereel::app

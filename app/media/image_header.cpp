@@ -1,4 +1,4 @@
-// Walks over segments and chunks up to the pixels' size, and to EXIF's orientation.
+// Walks over segments and chunks to find the size in pixels and EXIF's orientation.
 #include "app/media/image_header.h"
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 namespace sparsereel::app {
 namespace {
 
-/// Bytes that read as 0 behind their end.
+/// Bytes that read as 0 beyond their end.
 class Bytes {
  public:
   explicit Bytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   size_t size() const { return bytes_.size(); }
   uint32_t at(size_t place) const { return place < bytes_.size() ? static_cast<uint32_t>(bytes_[place]) : 0; }
-  /// The first byte has the highest bits.
+  /// Returns a big-endian number of `count` bytes.
   uint32_t big(size_t place, int count) const {
     uint32_t number = 0;
     for (int i = 0; i < count; ++i) number = number << 8 | at(place + static_cast<size_t>(i));
@@ -43,7 +43,7 @@ class Bytes {
 
 constexpr std::string_view kExif("Exif\0\0", 6);
 
-/// The orientation tag of a TIFF's first directory, which EXIF has too; 1 where it says nothing.
+/// Returns the orientation tag of a TIFF's first directory, which EXIF uses too; 1 if there is none.
 int orientation_of(const Bytes& tiff) {
   constexpr uint32_t kTag = 0x112;
   const bool little = tiff.is(0, "II");
@@ -63,21 +63,21 @@ int orientation_of(const Bytes& tiff) {
   return 1;
 }
 
-/// Segments up to that of the pixels: 0xff, a kind, and mostly a length.
+/// Reads segments up to the pixels. A segment has the byte 0xff, a kind, and mostly a length.
 void read_jpeg(const Bytes& file, ImageHeader& header) {
   size_t place = 2;
   while (place + 4 <= file.size()) {
     if (file.at(place) != 0xff) return;
     const uint32_t kind = file.at(place + 1);
-    if (kind == 0xff) {  // fills up
+    if (kind == 0xff) {  // fill byte
       ++place;
       continue;
     }
-    if (kind == 0x01 || (kind >= 0xd0 && kind <= 0xd8)) {  // without a length
+    if (kind == 0x01 || (kind >= 0xd0 && kind <= 0xd8)) {  // segments without a length
       place += 2;
       continue;
     }
-    if (kind == 0xd9 || kind == 0xda) return;  // the end, or the pixels
+    if (kind == 0xd9 || kind == 0xda) return;  // end of the image, or start of the pixels
     const size_t length = file.big(place + 2, 2);
     const bool is_frame = kind >= 0xc0 && kind <= 0xcf && kind != 0xc4 && kind != 0xc8 && kind != 0xcc;
     if (is_frame) {
@@ -92,7 +92,7 @@ void read_jpeg(const Bytes& file, ImageHeader& header) {
   }
 }
 
-/// Chunks of length, kind, data and a checksum.
+/// Reads chunks: length, kind, data and checksum.
 void read_png(const Bytes& file, ImageHeader& header) {
   for (size_t place = 8; place + 12 <= file.size();) {
     const size_t length = file.big(place, 4);
@@ -106,7 +106,7 @@ void read_png(const Bytes& file, ImageHeader& header) {
   }
 }
 
-/// Chunks of kind, length and data, to an even number of bytes.
+/// Reads chunks: kind, length and data, padded to an even number of bytes.
 void read_webp(const Bytes& file, ImageHeader& header) {
   for (size_t place = 12; place + 8 <= file.size();) {
     const size_t length = file.little(place + 4, 4), data = place + 8;
@@ -130,7 +130,7 @@ void read_webp(const Bytes& file, ImageHeader& header) {
   }
 }
 
-/// A box of an ISO base media file (ISO/IEC 14496-12): its kind, and its content behind `skipped` bytes of a full box.
+/// The boxes of an ISO base media file (ISO/IEC 14496-12): each has a length, a kind and content.
 struct Boxes {
   const Bytes& bytes;
 
@@ -141,7 +141,7 @@ struct Boxes {
       const size_t length = bytes.big(place, 4), left = bytes.size() - place;
       const bool is_wide = length == 1;
       const size_t header = is_wide ? 16 : 8;
-      // Only the content matters here, which is small: the upper half of a wide length is 0 for a file of its size.
+      // Only the small content matters here: for a file of its size, the upper half of a wide length is 0.
       const size_t whole = length == 0 ? left : is_wide ? bytes.big(place + 12, 4) : length;
       if (whole < header) return;
       visit(place + 4, bytes.part(place + header, whole - header));
@@ -150,7 +150,7 @@ struct Boxes {
     }
   }
 
-  /// The content of the first box of this kind; empty where there is none.
+  /// Returns the content of the first box of this kind; empty if there is none.
   Bytes find(std::string_view kind) const {
     std::optional<Bytes> found;
     each([&](size_t name, const Bytes& content) {
@@ -166,9 +166,9 @@ Bytes behind(const Bytes& bytes, size_t count) {
   return bytes.part(count, bytes.size());
 }
 
-/// The numbers of the item's properties, from 1 on, by the box ipma.
+/// Returns the numbers of the item's properties, counted from 1, from the box ipma.
 std::vector<size_t> properties_of_item(const Bytes& associations, uint32_t item) {
-  const bool is_wide = (associations.at(3) & 1) != 0;  // its flags
+  const bool is_wide = (associations.at(3) & 1) != 0;  // one of its flags
   const int id_bytes = associations.at(0) < 1 ? 2 : 4;
   std::vector<size_t> properties;
   size_t place = kFullBox + 4;
@@ -185,7 +185,8 @@ std::vector<size_t> properties_of_item(const Bytes& associations, uint32_t item)
   return properties;
 }
 
-/// quarters: to turn anticlockwise. mirror: nothing, or then exchange 0 top and bottom, 1 left and right.
+/// Returns the orientation for `quarters` anticlockwise turns. `mirror`, if set, then exchanges top and bottom (0) or
+/// left and right (1).
 int orientation_of(uint32_t quarters, std::optional<uint32_t> mirror) {
   constexpr std::array<int, 4> kTurned = {1, 8, 3, 6};
   constexpr std::array<std::array<int, 4>, 2> kMirrored = {{{4, 5, 2, 7}, {2, 7, 4, 5}}};

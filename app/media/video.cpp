@@ -1,4 +1,4 @@
-// Chooses the writer by the path's extension and checks paths and options before any work is done.
+// Chooses the writer by the path's extension, and checks paths and options before any work is done.
 #include "app/media/video.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void check_writable(const fs::path& path) {
 }
 
 void check_timing(const VideoOptions& options, OutputKind kind) {
-  // A GIF counts in hundredths of a second, and players slow down anything shorter than two of them.
+  // GIF counts in hundredths of a second, and players slow down anything shorter than two of them.
   const double most = kind == OutputKind::gif ? 50 : 240;
   if (std::isfinite(options.fps) && options.fps >= 0.1 && options.fps <= most) return;
   throw bad_option("fps",
@@ -58,7 +58,7 @@ class FloatWriter final : public VideoWriter {
   models::SafetensorsWriter file_;
 };
 
-/// What leaves its recipe beside the video.
+/// Writes the recipe in a file beside the video.
 class WriterWithRecipe final : public VideoWriter {
  public:
   WriterWithRecipe(std::unique_ptr<VideoWriter> video, fs::path beside, std::string recipe)
@@ -77,7 +77,7 @@ class WriterWithRecipe final : public VideoWriter {
   std::string recipe_;
 };
 
-constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts as long as may be, every character escaped
+constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts of the greatest length with every character escaped
 
 bool holds_recipe(const fs::path& place) {
   std::error_code ignored;
@@ -85,7 +85,7 @@ bool holds_recipe(const fs::path& place) {
   return is_recipe(models::parse_json_if_valid(models::read_regular_file(place, kMostRecipeBytes, "")));
 }
 
-/// Nobody named this file: it may replace an older video's recipe, but nothing else.
+/// Nobody named this file, so it may replace only an older video's recipe.
 void check_recipe_place(const fs::path& place) {
   check_writable(place);
   if (fs::exists(place) && !holds_recipe(place))
@@ -97,7 +97,7 @@ std::string text_in(const fs::path& path) {
   return models::read_regular_file(path, kMostRecipeBytes, "name a video, a recipe or a report of this program");
 }
 
-/// A report's recipe, or the text itself. A report of several videos is none of one's.
+/// Returns a report's recipe, or else the text itself. Throws Error for a report of several videos.
 std::string recipe_in(const fs::path& path) {
   const std::string text = text_in(path);
   const nlohmann::json json = models::parse_json_if_valid(text);
@@ -145,7 +145,7 @@ OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_option("output", "is empty", std::string("name a file: ") + kKnown);
   if (path == "-")
     throw bad_option("output", "-: no video is written to stdout", std::string("name a file: ") + kKnown);
-  std::error_code ignored;  // of a name too long for any file, for instance
+  std::error_code ignored;  // for example for a name that is too long
   const std::string text = extension(path);
   const fs::path named = "video" + path.filename().string();
   if (text.empty() && (is_video(named) || extension(named) == ".safetensors"))
@@ -196,7 +196,7 @@ std::unique_ptr<VideoWriter> open_video(const fs::path& path, const models::Vide
   check_timing(options, kind);
   if (kind == OutputKind::safetensors) return std::make_unique<FloatWriter>(path, shape);
   if (kind == OutputKind::encoded) return open_encoded(path, shape, options);
-  fs::path beside = recipe_beside(path);  // before a folder of that name is there
+  fs::path beside = recipe_beside(path);  // before a folder of that name exists
   auto video = kind == OutputKind::y4m   ? open_y4m(path, shape, options)
                : kind == OutputKind::gif ? open_gif(path, shape, options)
                                          : open_png_folder(path, shape);

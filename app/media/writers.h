@@ -1,4 +1,4 @@
-// The writers behind open_video(), one a file, and what they share. Internal to app/media.
+// The writers behind open_video(), one per file, and their shared code. Internal to app/media.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace sparsereel::app {
 
-/// Values of 0..1 as bytes, rounded to nearest; those outside are clamped and NaN is 0.
+/// Returns values of 0..1 as bytes, rounded to nearest. Others are clamped; NaN becomes 0.
 std::vector<uint8_t> rgb8(std::span<const float> values);
 
-/// Frames per second as a fraction in lowest terms, exact to a thousandth; 23.976, 29.97 and 59.94 become N * 1000 /
+/// Frames per second as a fraction in lowest terms, exact to a thousandth. 23.976, 29.97 and 59.94 become N * 1000 /
 /// 1001.
 struct FrameRate {
   int numerator = 8;
@@ -33,20 +33,20 @@ std::unique_ptr<VideoWriter> open_png_folder(const std::filesystem::path& path, 
 /// Throws Error in a build without media libraries.
 void require_media_libraries(const std::filesystem::path& path);
 
-/// Throws Error when `options` name an encoder that this FFmpeg lacks or that cannot make yuv420p for such a file, or
-/// when it has no encoder for one at all.
+/// Throws Error if `options` name an encoder that this FFmpeg lacks or that cannot make yuv420p for such a file. Also
+/// throws if FFmpeg has no encoder for the file at all.
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options);
 
-/// Throws Error unless an encoder opens for frames of this size and the file can hold what it makes.
+/// Throws Error unless an encoder opens for frames of this size and the container can hold its stream.
 void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
 
-/// Throws Error unless a folder of PNGs can be put there.
+/// Throws Error unless a folder of PNGs can be written there.
 void check_png_folder(const std::filesystem::path& path);
 
-/// The encoders of every format that FFmpeg encodes.
+/// Returns the encoders of every format that FFmpeg writes.
 std::vector<FormatEncoders> format_encoders();
 
-/// The comment tag of any container that FFmpeg reads.
+/// Returns the comment tag of any container that FFmpeg reads.
 std::string read_comment(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

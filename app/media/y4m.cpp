@@ -1,22 +1,22 @@
-// YUV4MPEG2: uncompressed planar video that every encoder reads from a pipe or a file. Needs no library.
+// Writes YUV4MPEG2: uncompressed planar video that every encoder reads from a pipe or a file. Needs no library.
 #include "app/media/writers.h"
 #include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
 
-/// How a plane's byte weighs the red, green and blue byte, and what is added.
+/// Computes a byte of a plane: weights of red, green and blue, and an offset.
 struct PlaneOf {
   float red, green, blue, offset;
 
   uint8_t operator()(const uint8_t* rgb) const {
-    constexpr float kHalf = 0.5F;  // rounds, since no value is negative
+    constexpr float kHalf = 0.5F;  // rounds, because no value is negative
     return static_cast<uint8_t>(static_cast<int>(red * rgb[0] + green * rgb[1] + blue * rgb[2] + offset + kHalf));
   }
 };
 
-/// ITU-R BT.601, limited range: 16..235 and 16..240. The format has no tag for the matrix. Its manual, yuv4mpeg(5),
-/// means this one, and so does FFmpeg at every size.
+/// ITU-R BT.601, limited range: 16..235 and 16..240. The format has no tag for the matrix, but its manual, yuv4mpeg(5),
+/// means this one. FFmpeg uses it at every size.
 constexpr double kRed = 0.299, kGreen = 0.587, kBlue = 0.114;
 
 constexpr PlaneOf plane_of(double red, double green, double blue, double scale, double offset) {
@@ -30,7 +30,7 @@ constexpr PlaneOf kY = plane_of(kRed, kGreen, kBlue, 219, 16);
 constexpr PlaneOf kCb = plane_of(-kRed, -kGreen, 1 - kBlue, 224 / 1.772, 128);
 constexpr PlaneOf kCr = plane_of(1 - kRed, -kGreen, -kBlue, 224 / 1.402, 128);
 
-/// Planes Y, Cb, Cr of one frame.
+/// Returns the planes Y, Cb, Cr of one frame.
 std::vector<uint8_t> yuv444(std::span<const uint8_t> rgb) {
   const size_t pixels = rgb.size() / 3;
   std::vector<uint8_t> planes(rgb.size());

@@ -1,4 +1,4 @@
-// A contact sheet: evenly spaced frames in rows and a caption under them, drawn with OpenCV, written as one PNG.
+// Draws a contact sheet with OpenCV (evenly spaced frames in rows, a caption below) and writes it as one PNG.
 #include <algorithm>
 #include <array>
 #include <opencv2/imgproc.hpp>
@@ -23,15 +23,16 @@ constexpr size_t kMostCharacters = 10'000;  // more than the lines hold
 
 constexpr std::string_view kStandIn = "?";
 
-/// Bytes of the accents that join the letter before them, U+0300 to U+036F.
+/// Returns the bytes of a leading accent that joins the letter before it, U+0300 to U+036F.
 size_t accent_length(std::string_view text) {
   if (text.size() < 2) return 0;
   const auto lead = static_cast<unsigned char>(text[0]), next = static_cast<unsigned char>(text[1]);
   return lead == 0xCCU || (lead == 0xCDU && next < 0xB0U) ? 2 : 0;
 }
 
-/// The next character of `text` in ASCII, which is all that the font knows: letters without their accents, typography
-/// as typewriters have it. kStandIn for what it has no letter for. `taken`: how many bytes it has.
+/// Returns the next character of `text` in ASCII, the only characters of the font. Letters lose their accents, and
+/// typographic quotes and dashes become plain ones. Returns kStandIn for others. `taken` is the character's number of
+/// bytes.
 std::string_view plain(std::string_view text, size_t& taken) {
   static constexpr std::string_view kLatin =
       "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYTsaaaaaaaceeeeiiiidnooooo/ouuuuyty";  // U+00C0 on
@@ -59,7 +60,8 @@ std::string_view plain(std::string_view text, size_t& taken) {
   return kStandIn;
 }
 
-/// One stand-in for all that follows each other: a letter of some scripts, and an emoji, may be several characters.
+/// Converts text to ASCII. Consecutive unknown characters share one stand-in, because an emoji or a letter of some
+/// scripts may be several characters.
 std::string in_ascii(std::string_view text) {
   std::string result;
   bool stands_in = false;
@@ -72,7 +74,7 @@ std::string in_ascii(std::string_view text) {
   return result;
 }
 
-/// At most kMostLines, the last of which ends in "..." where there are more words.
+/// Breaks the text into at most kMostLines lines; the last ends in "..." if words remain.
 std::vector<std::string> wrap(std::string_view text, int width) {
   const auto fits = [width](const std::string& line) {
     return cv::getTextSize(line, kFont, kFontScale, 1, nullptr).width <= width;

@@ -1,4 +1,4 @@
-// The plumbing of libav*.
+// Wraps libav*: logging, errors, encoding and muxing.
 #include "app/media/with_libraries/ffmpeg.h"
 
 #include <array>
@@ -17,7 +17,9 @@ namespace {
 std::mutex log_mutex;
 std::string last_log;  // encoders log from their own threads
 
-/// "a; b" of "a\n  b\n".
+/// Joins lines: "a; b" from "a
+///   b
+/// ".
 std::string joined_lines(const std::string& text) {
   std::string result;
   std::istringstream lines(text);
@@ -42,7 +44,7 @@ std::string reason(int code) {
   return text.data();
 }
 
-/// `code`: FFmpeg's.
+/// Adds a stream for the encoder. Sets `code` to FFmpeg's error code.
 AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, int* code) {
   AVStream* stream = avformat_new_stream(&context, nullptr);
   if (stream == nullptr) throw std::bad_alloc();
@@ -52,7 +54,7 @@ AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, in
   return stream;
 }
 
-/// QuickTime, Safari and iOS play H.265 in MP4 and MOV under the tag hvc1 only, and FFmpeg's own choice is hev1.
+/// QuickTime, Safari and iOS play H.265 in MP4 and MOV only under the tag hvc1, but FFmpeg chooses hev1.
 void use_apple_tag(AVFormatContext& context) {
   const std::string_view format = context.oformat->name;
   AVCodecParameters& stream = *context.streams[0]->codecpar;
@@ -141,10 +143,10 @@ int try_header(const AVCodecContext& encoder, const char* format) {
 }
 
 Muxer::Muxer(const std::filesystem::path& target, const char* format) : file_(target) {
-  // "file:" keeps FFmpeg from reading a protocol out of a name with a colon.
+  // The prefix "file:" keeps FFmpeg from taking a name with a colon for a protocol.
   const std::string url = "file:" + file_.temporary().string();
   require(avformat_alloc_output_context2(&context_, nullptr, format, url.c_str()), target);
-  context_->flags |= AVFMT_FLAG_BITEXACT;  // the same run gives the same bytes
+  context_->flags |= AVFMT_FLAG_BITEXACT;  // equal runs give equal bytes
 }
 
 Muxer::~Muxer() {

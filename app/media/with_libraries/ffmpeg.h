@@ -1,4 +1,4 @@
-// Owners for libav* objects, its errors as sparsereel::Error, and the encode loop. Internal to app/media.
+// Owners of libav* objects, FFmpeg's errors as sparsereel::Error, and the encoding loop. Internal to app/media.
 #pragma once
 
 extern "C" {
@@ -31,33 +31,33 @@ using Frame = std::unique_ptr<AVFrame, Free>;
 using Packet = std::unique_ptr<AVPacket, Free>;
 using Scaler = std::unique_ptr<SwsContext, Free>;
 
-/// Silences FFmpeg's own log; what an encoder says when it fails is kept for the error.
+/// Silences FFmpeg's log, and keeps what an encoder says when it fails for the error.
 void capture_log();
 
-/// FFmpeg's text for an error code, with the last thing it logged.
+/// Returns FFmpeg's text for an error code, with the last line that it logged.
 std::string message(int code);
 
-/// The pixel formats that an encoder takes, ending with AV_PIX_FMT_NONE; null where it names none.
+/// Returns the pixel formats that an encoder takes, ending with AV_PIX_FMT_NONE; null if it names none.
 const AVPixelFormat* pixel_formats(const AVCodec& encoder);
 
-/// Returns `code`, or throws Error naming the file when it is negative.
+/// Returns `code`, or throws Error naming the file if it is negative.
 int require(int code, const std::filesystem::path& target);
 
-/// A frame of this format and size with its own buffer.
+/// Makes a frame of this format and size with its own buffer.
 Frame make_frame(AVPixelFormat format, int width, int height);
 
 /// Copies tightly packed rows of `row_bytes` into plane 0.
 void fill_plane(AVFrame& frame, std::span<const uint8_t> pixels, int row_bytes);
 
-/// Sends a frame (nullptr: the end) and hands every packet that comes out to `sink`.
+/// Sends a frame (null at the end) and passes each resulting packet to `sink`.
 void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem::path& target,
             const std::function<void(AVPacket&)>& sink);
 
-/// Whether a container takes what an open encoder makes: writes its header to nowhere. FFmpeg's error code, or at least
-/// 0.
+/// Tests if a container accepts an open encoder's stream, by writing its header to nowhere. Returns FFmpeg's error
+/// code, or at least 0 on success.
 int try_header(const AVCodecContext& encoder, const char* format);
 
-/// A container with one video stream, written into the temporary of an AtomicFile.
+/// A container with one video stream, written to the temporary file of an AtomicFile.
 class Muxer {
  public:
   Muxer(const std::filesystem::path& target, const char* format);
@@ -66,11 +66,11 @@ class Muxer {
   Muxer& operator=(const Muxer&) = delete;
 
   AVFormatContext& context() { return *context_; }
-  /// Writes the header of a stream encoded by `encoder`; options as FFmpeg's muxers name them.
+  /// Writes the header of a stream encoded by `encoder`; `options` as FFmpeg's muxers name them.
   void begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options);
-  /// Encodes a frame (nullptr: the end) into the stream.
+  /// Encodes a frame (null at the end) into the stream.
   void write(AVCodecContext& encoder, const AVFrame* frame);
-  /// Writes the trailer, closes, and puts the file in place; returns its size in bytes.
+  /// Writes the trailer, closes the file, puts it in place and returns its size in bytes.
   uint64_t finish();
 
  private:

@@ -1,5 +1,5 @@
-// GIF: one palette for the whole clip, found by k-means, with ordered dithering (which, unlike error diffusion, does
-// not flicker from frame to frame).
+// GIF with one palette for the whole clip, found by k-means. Dithering is ordered: unlike error diffusion, it does not
+// flicker from frame to frame.
 #include <algorithm>
 #include <opencv2/core.hpp>
 #include <set>
@@ -13,12 +13,12 @@ namespace {
 constexpr int kPaletteColours =
     255;  // the last of the 256 entries is transparent: the encoder uses it for unchanged pixels
 constexpr int kSamples = 1 << 15;
-constexpr int kLevels = 64;  // levels a channel in the table of nearest colours
+constexpr int kLevels = 64;  // levels per channel in the table of nearest colors
 constexpr int kTransparent = 255;
 
 using Colour = cv::Vec3f;
 
-/// The frames of a clip, RGB [H, W, 3]: its colours are known only with the last of them.
+/// The frames of a clip, RGB [H, W, 3]. They are all kept, because the palette depends on the last one too.
 using Frames = std::vector<std::vector<uint8_t>>;
 
 std::vector<Colour> sample_pixels(const Frames& frames) {
@@ -27,7 +27,7 @@ std::vector<Colour> sample_pixels(const Frames& frames) {
   std::vector<Colour> samples;
   int64_t start = 0;
   for (const std::vector<uint8_t>& rgb : frames) {
-    // The first pixel of each frame moves on, so that the samples do not stand in columns.
+    // Each frame starts at the next pixel, so that the samples do not lie in columns.
     for (int64_t i = start++ % stride; i < pixels_a_frame; i += stride)
       samples.emplace_back(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]);
   }
@@ -46,7 +46,7 @@ class Palette {
       colours_.assign(distinct.begin(), distinct.end());
     } else {
       dithered_ = true;
-      cv::theRNG().state = 1;  // the same frames give the same palette
+      cv::theRNG().state = 1;  // equal frames give an equal palette
       cv::Mat labels, centres;
       const cv::TermCriteria stop(cv::TermCriteria::COUNT + cv::TermCriteria::EPS, 10, 0.5);
       cv::kmeans(cv::Mat(samples).reshape(1), kPaletteColours, labels, stop, 1, cv::KMEANS_PP_CENTERS, centres);
@@ -55,7 +55,7 @@ class Palette {
     fill_nearest();
   }
 
-  /// Palette entries of one frame.
+  /// Returns the palette entry of each pixel of a frame.
   std::vector<uint8_t> map(const std::vector<uint8_t>& rgb, int width) const {
     std::vector<uint8_t> result(rgb.size() / 3);
     for (size_t i = 0; i < result.size(); ++i) {
@@ -68,7 +68,7 @@ class Palette {
     return result;
   }
 
-  /// Entries as FFmpeg's pal8 wants them, ARGB in native order.
+  /// Returns the entries as FFmpeg's pal8 wants them: ARGB in native order.
   std::array<uint32_t, 256> argb() const {
     std::array<uint32_t, 256> result{};
     for (size_t i = 0; i < colours_.size(); ++i) {
@@ -81,7 +81,7 @@ class Palette {
   }
 
  private:
-  /// Bayer's 4 x 4 matrix, -4 .. 3.5 levels: about the distance between the colours of a k-means palette.
+  /// Bayer's 4 x 4 matrix, -4 .. 3.5 levels: about the distance between the colors of a k-means palette.
   static int dither(int x, int y) {
     static constexpr std::array<int, 16> kBayer = {0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5};
     return kBayer[static_cast<size_t>((y % 4) * 4 + x % 4)] / 2 - 4;
@@ -117,7 +117,7 @@ ffmpeg::CodecContext open_gif_encoder(const std::filesystem::path& path, const m
   encoder->width = static_cast<int>(shape.width);
   encoder->height = static_cast<int>(shape.height);
   encoder->pix_fmt = AV_PIX_FMT_PAL8;
-  encoder->time_base = {1, 100};  // GIF's unit
+  encoder->time_base = {1, 100};  // GIF counts in hundredths of a second
   encoder->framerate = av_d2q(fps, 1000);
   ffmpeg::require(avcodec_open2(encoder.get(), codec, nullptr), path);
   return encoder;

@@ -1,4 +1,4 @@
-// Pictures through FFmpeg's decoders: PNG, JPEG and WebP by themselves, and the last frame of what else it knows.
+// Decodes pictures with FFmpeg: PNG, JPEG and WebP, and the last frame of the other files that it reads.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -29,7 +29,7 @@ Error unreadable(const fs::path& path, int code) {
   return bad_file(path, "cannot be read as an image: " + ffmpeg::message(code), kImageRemedy);
 }
 
-/// Options of FFmpeg's, which may take some of them out and free them.
+/// FFmpeg options. FFmpeg may take some of them out and free them.
 class Options {
  public:
   explicit Options(std::initializer_list<std::pair<const char*, const char*>> options) {
@@ -50,7 +50,7 @@ int require_image(int code, const fs::path& path) {
   return code;
 }
 
-/// The end of the time for one file. FFmpeg asks it too while it reads.
+/// The time limit for one file. FFmpeg polls it too while it reads.
 class Deadline {
  public:
   explicit Deadline(std::chrono::seconds limit) : limit_(limit) {}
@@ -72,7 +72,7 @@ class Deadline {
   std::chrono::seconds limit_;
 };
 
-/// Feeds one decoder; what is damaged is an error.
+/// Feeds one decoder; damaged data is an error.
 class Decoder {
  public:
   Decoder(const AVCodec* codec, const fs::path& path, const AVCodecParameters* parameters = nullptr)
@@ -86,12 +86,12 @@ class Decoder {
     require_image(avcodec_open2(context_.get(), codec, nullptr), path);
   }
 
-  /// nullptr: there are no more.
+  /// Sends a packet; null means that there are no more.
   void send(const AVPacket* packet) {
     require_image(avcodec_send_packet(context_.get(), packet), path_);
     receive();
   }
-  /// The last picture that came out.
+  /// Returns the last picture that was decoded.
   ffmpeg::Frame take_last() {
     if (!last_) throw unreadable(path_, AVERROR_INVALIDDATA);
     return std::move(last_);
@@ -114,14 +114,14 @@ class Decoder {
   ffmpeg::Frame frame_, last_;
 };
 
-/// Whether its samples are what is seen: no chroma to be converted.
+/// Returns true if the samples are the visible values, without chroma to convert.
 bool is_plain(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   if ((format.flags & (AV_PIX_FMT_FLAG_BITSTREAM | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_FLOAT)) != 0) return false;
   return (format.flags & AV_PIX_FMT_FLAG_RGB) != 0 ||
          (format.nb_components <= 2 && frame.color_range != AVCOL_RANGE_MPEG);
 }
 
-/// A pixel is the number of a colour, 0xAARRGGBB, in the second plane.
+/// Converts a frame whose pixels are indices of colors (0xAARRGGBB) in the second plane.
 Image palette_image(const AVFrame& frame) {
   Image image{.height = frame.height, .width = frame.width};
   image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
@@ -137,7 +137,7 @@ Image palette_image(const AVFrame& frame) {
   return image;
 }
 
-/// The highest 8 bits of each sample; of grey, the same thrice.
+/// Keeps the highest 8 bits of each sample; gray is repeated in all three channels.
 Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   Image image{.height = frame.height, .width = frame.width};
   image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
@@ -162,12 +162,12 @@ Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   return image;
 }
 
-/// By the matrix and the range that the picture names; JPEG's where it names none.
+/// Sets the matrix and range that the picture names, or JPEG's if it names none.
 void set_colours(SwsContext& scaler, const AVFrame& frame) {
   const bool full = frame.color_range == AVCOL_RANGE_JPEG || frame.format == AV_PIX_FMT_YUVJ420P ||
                     frame.format == AV_PIX_FMT_YUVJ422P || frame.format == AV_PIX_FMT_YUVJ444P ||
                     frame.format == AV_PIX_FMT_YUVJ440P;
-  const int* matrix = sws_getCoefficients(frame.colorspace);  // unknown ones are those of BT.601
+  const int* matrix = sws_getCoefficients(frame.colorspace);  // unknown ones mean BT.601
   sws_setColorspaceDetails(&scaler, matrix, full ? 1 : 0, sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
 }
 
@@ -198,9 +198,9 @@ AVCodecID codec_of(ImageFormat format) {
   return format == ImageFormat::png ? AV_CODEC_ID_PNG : AV_CODEC_ID_WEBP;
 }
 
-/// FFmpeg's readers of pictures and videos that lie in one file, as a picture of a stranger may be any of them.
-/// Playlists (hls, dash, concat), patterns of names (image2), drawings that take minutes to compute (svg) and devices
-/// are not here.
+/// FFmpeg readers for pictures and videos in a single file, because a stranger's picture may be any of them. Left out
+/// are playlists (hls, dash, concat), patterns of names (image2), drawings that take minutes to compute (svg), and
+/// devices.
 constexpr const char* kReaders =
     "png_pipe,apng,jpeg_pipe,mjpeg,mpjpeg,webp_pipe,gif,bmp_pipe,tiff_pipe,exr_pipe,hdr_pipe,jpegxl_pipe,jpegxl_anim,"
     "j2k_pipe,jpegls_pipe,qoi_pipe,sgi_pipe,dds_pipe,dpx_pipe,pam_pipe,pbm_pipe,pgm_pipe,pgmyuv_pipe,ppm_pipe,pfm_pipe,"
@@ -208,7 +208,7 @@ constexpr const char* kReaders =
     "pictor_pipe,vbn_pipe,ico,mov,matroska,avi,flv,live_flv,ivf,obu,av1,yuv4mpegpipe,nut,ogg,mpeg,mpegts,mpegvideo,"
     "m4v,h263,h264,hevc,vvc,vc1,dv,asf,mxf,swf,rm,roq,flic,smk,bink";
 
-/// The reader of a file by its content. A name must not decide: "x%03d.bmp" would be read as a pattern.
+/// Returns the reader for a file by its content. A name must not decide: "x%03d.bmp" would be read as a pattern.
 const AVInputFormat* reader_of(const fs::path& path) {
   constexpr size_t kMostProbed = 1 << 20;
   errno = 0;
@@ -238,7 +238,8 @@ class Source {
     check_image_size(path, stream().codecpar->height, stream().codecpar->width);
   }
 
-  /// Of the pictures from the last one on that can be decoded by itself, or of all; nothing where none comes out.
+  /// Decodes from the last picture that can be decoded by itself, or all pictures if `of_all`. Returns the last one, or
+  /// nothing if none comes out.
   ffmpeg::Frame last_picture(bool of_all) {
     if (!of_all && (context_->duration <= 0 || av_seek_frame(context_.get(), -1, end(), AVSEEK_FLAG_BACKWARD) < 0))
       return {};
@@ -250,18 +251,18 @@ class Source {
       if (packet->stream_index == index_) decoder.send(packet.get());
       av_packet_unref(packet.get());
     }
-    deadline_.require_time(path_);  // else the end of the time passes for the end of the file
+    deadline_.require_time(path_);  // or running out of time would look like the end of the file
     decoder.send(nullptr);
     return decoder.has_picture() ? decoder.take_last() : ffmpeg::Frame();
   }
 
-  /// As ImageHeader has it.
+  /// Returns the orientation as in ImageHeader.
   int orientation() const {
     const int32_t* matrix = display_matrix();
     if (matrix == nullptr) return 1;
     const bool mirrored = int64_t{matrix[0]} * matrix[4] < int64_t{matrix[1]} * matrix[3];
     const double turn = -av_display_rotation_get(matrix);  // clockwise, in degrees
-    // A matrix of zeros turns by no number.
+    // A matrix of zeros has no angle.
     const auto quarters = mirrored || std::isnan(turn) ? 0 : (static_cast<int>(turn / 90 + 4.5) % 4);
     return std::array{1, 6, 3, 8}[static_cast<size_t>(quarters)];
   }
@@ -282,7 +283,7 @@ class Source {
     deadline_.require_time(path_);
     require_image(code, path_);
   }
-  /// Some pictures say their size only to a decoder, which must not decode them where it is too large.
+  /// Some pictures show their size only to a decoder, which must not decode them if they are too large.
   void find_streams() {
     const std::string most = std::to_string(kMostImagePixels);
     std::vector<Options> owned;

@@ -1,4 +1,4 @@
-// What the media libraries of this build are; without_libraries/ has its twin for a build without them.
+// Names the media libraries of this build. without_libraries/ has the counterpart for a build without them.
 #include <opencv2/core.hpp>
 
 #include "app/media/with_libraries/ffmpeg.h"

@@ -1,4 +1,5 @@
-// MP4, MOV, Matroska and WebM: H.264, VP9 or AV1 through libavcodec, BT.709, recipe in the comment tag.
+// Writes MP4, MOV, Matroska and WebM: H.264, VP9 or AV1 through libavcodec, in BT.709, with the recipe in the comment
+// tag.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -16,8 +17,8 @@ namespace {
 
 using ffmpeg::CodecContext;
 
-/// A kind of file, FFmpeg's name for it, and the encoders for it, best first. Wrappers of devices (nvenc, vaapi, omx)
-/// are compiled in on machines that lack the device: they are used only when asked for by name.
+/// A file extension, FFmpeg's name of the format, and its encoders, best first. Wrappers of devices (nvenc, vaapi, omx)
+/// are compiled in on machines that lack the device, so they are used only if the user names them.
 struct Container {
   std::string_view extension;
   const char* format;
@@ -29,8 +30,8 @@ constexpr std::array<Container, 4> kContainers = {{{".mp4", "mp4", {"libx264", "
                                                    {".mkv", "matroska", {"libx264", "libopenh264", "mpeg4"}, nullptr},
                                                    {".webm", "webm", {"libvpx-vp9", "libaom-av1", "libvpx"}, nullptr}}};
 
-/// Seen with 1.4: a check, or a full disk, would hang the program, since it never comes back from being closed before
-/// its first frame.
+/// Closing this encoder before its first frame never returns (seen with version 1.4), so a check or a full disk would
+/// hang the program.
 constexpr const char* kHangs = "libsvtav1";
 
 const Container& container_of(const std::filesystem::path& path) {
@@ -55,35 +56,35 @@ bool makes_yuv420p(const AVCodec& codec) {
   return false;
 }
 
-/// The encoder's nearest equivalent of an x264 crf.
+/// Sets the encoder's nearest equivalent of an x264 crf.
 void set_quality(AVCodecContext& encoder, int crf) {
   const std::string name = encoder.codec->name;
   if (name == "libx264" || name == "libx265") {
     av_opt_set_int(encoder.priv_data, "crf", crf, 0);
   } else if (name.starts_with("libvpx") || name == "libaom-av1") {
     constexpr int kWorst = 63, kWorstOfX264 = 51;
-    encoder.bit_rate = 0;  // quality alone decides
+    encoder.bit_rate = 0;  // only the quality setting decides
     av_opt_set_int(encoder.priv_data, "crf", crf * kWorst / kWorstOfX264, 0);
   } else if (encoder.codec_id == AV_CODEC_ID_MPEG4) {
-    // MPEG-4's quantiser doubles every 6 steps of H.264's and is about 2 at crf 17.
+    // MPEG-4's quantizer doubles every 6 steps of H.264's and is about 2 at crf 17.
     const double quantiser = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0);
     encoder.flags |= AV_CODEC_FLAG_QSCALE;
     encoder.global_quality = static_cast<int>(std::lround(quantiser * FF_QP2LAMBDA));
   } else {
-    // Encoders that only know a bit rate: half a bit a pixel at crf 17, doubling every 6 steps.
+    // These encoders know only a bit rate: half a bit per pixel at crf 17, doubling every 6 steps.
     const double bits_per_pixel = 0.5 * std::exp2((17 - crf) / 6.0);
     encoder.bit_rate = std::llround(bits_per_pixel * encoder.width * encoder.height * av_q2d(encoder.framerate));
   }
 }
 
-/// The same frames make the same file every time and on every machine. Encoders that count the CPUs they may use make
-/// other streams with other numbers of threads. x264's AVX-512 code reads memory that it never wrote where the width is
-/// no multiple of 128 (seen with core 164: two runs, two files); its AVX2 code does not.
+/// Makes the same frames give the same file in every run and on every machine. Encoders that count the CPUs make
+/// different streams with different numbers of threads. x264's AVX-512 code reads memory that it never wrote if the
+/// width is no multiple of 128 (seen with core 164: two runs, two files). Its AVX2 code does not.
 void make_repeatable(AVCodecContext& encoder) {
   constexpr int kThreads = 4;
   const std::string name = encoder.codec->name;
-  if (encoder.thread_count == 0) encoder.thread_count = kThreads;  // 0: as many as there are CPUs, and more
-  // x265 counts for itself. Its log goes to stderr.
+  if (encoder.thread_count == 0) encoder.thread_count = kThreads;  // 0 would follow the number of CPUs
+  // x265 counts CPUs by itself, and logs to stderr.
   if (name == "libx265") av_opt_set(encoder.priv_data, "x265-params", "log-level=none:frame-threads=4", 0);
 #ifdef __x86_64__
   if (name == "libx264" && __builtin_cpu_supports("avx512bw") != 0)
@@ -91,14 +92,14 @@ void make_repeatable(AVCodecContext& encoder) {
 #endif
 }
 
-/// What is to be encoded.
+/// The stream to encode.
 struct Stream {
   const Container& container;
   int width, height;
   const VideoOptions& options;
 };
 
-/// An open encoder, or nullptr with FFmpeg's error code in `code`.
+/// Returns an open encoder, or null with FFmpeg's error code in `code`.
 CodecContext open_encoder(const AVCodec& codec, const Stream& stream, int* code) {
   CodecContext encoder(avcodec_alloc_context3(&codec));
   if (!encoder) throw std::bad_alloc();
@@ -119,7 +120,7 @@ CodecContext open_encoder(const AVCodec& codec, const Stream& stream, int* code)
   return *code < 0 ? nullptr : std::move(encoder);
 }
 
-/// RGB 0..255 to yuv420p by BT.709's coefficients.
+/// Converts RGB 0..255 to yuv420p with BT.709's coefficients.
 class Converter {
  public:
   Converter(int width, int height)
@@ -143,7 +144,7 @@ class Converter {
   ffmpeg::Scaler scaler_;
 };
 
-/// An encoder that opens and whose stream the container takes; nullptr with the reason in `why`.
+/// Returns an encoder that opens and whose stream the container takes, or null with the reason in `why`.
 CodecContext working_encoder(const AVCodec& codec, const Stream& stream, std::string& why) {
   ffmpeg::capture_log();
   int code = 0;
@@ -153,7 +154,7 @@ CodecContext working_encoder(const AVCodec& codec, const Stream& stream, std::st
   return code < 0 ? nullptr : std::move(encoder);
 }
 
-/// What to do where --codec leads nowhere: names encoders that do work.
+/// Returns the remedy for an unusable --codec: it names encoders that work.
 std::string remedy_beside_codec(const Stream& stream) {
   std::vector<const AVCodec*> others = encoders_of(stream.container);
   const AVCodec* same_format = stream.options.codec == kHangs ? avcodec_find_encoder_by_name("libaom-av1") : nullptr;
@@ -170,7 +171,7 @@ Error bad_codec(const Stream& stream, const std::string& cause) {
   return bad_option("codec", stream.options.codec + cause, remedy_beside_codec(stream));
 }
 
-/// The one that --codec names, by what is known of it before it opens.
+/// Returns the encoder that --codec names. Throws Error if it is known to fail before it opens.
 const AVCodec& codec_asked_for(const Stream& stream) {
   const std::string& name = stream.options.codec;
   if (name == kHangs) throw bad_codec(stream, " never comes back from being closed before its first frame");
@@ -183,7 +184,7 @@ const AVCodec& codec_asked_for(const Stream& stream) {
   return *codec;
 }
 
-/// Those to try in order where --codec is not given.
+/// Returns the encoders to try in order if --codec is not given.
 std::vector<const AVCodec*> usual_codecs(const Container& container) {
   std::vector<const AVCodec*> known = encoders_of(container);
   if (!known.empty()) return known;
@@ -261,7 +262,7 @@ class EncodedWriter final : public VideoWriter {
 }  // namespace
 
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {
-  constexpr int kSide = 256;  // of what remedies are tried with: hardware has a smallest size
+  constexpr int kSide = 256;  // size for trying encoders: hardware has a least size
   const Stream stream{container_of(path), kSide, kSide, options};
   if (options.codec.empty())
     usual_codecs(stream.container);
@@ -271,7 +272,7 @@ void check_encoder(const std::filesystem::path& path, const VideoOptions& option
 
 void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options) {
   const Container& container = container_of(path);
-  // The rows of a set ask the same again and again, and an encoder takes milliseconds to open.
+  // Cache the result, because rows of a set repeat the question and opening an encoder takes milliseconds.
   static std::set<std::tuple<std::string_view, int64_t, int64_t, double, int, std::string>> known;
   const auto key = std::tuple(container.extension, width, height, options.fps, options.crf, options.codec);
   if (known.contains(key)) return;

@@ -1,4 +1,4 @@
-// PNG through FFmpeg's encoder: a folder of frames, and one image for the contact sheet.
+// Writes PNG with FFmpeg's encoder: a folder of frames, or the one image of a contact sheet.
 #include "app/media/with_libraries/png.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ fs::path frame_path(const fs::path& folder, int64_t index) {
   return folder / name.data();
 }
 
-/// A folder in the making beside its target; removed unless committed.
+/// A new folder beside its target, which is removed unless committed.
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& target)
@@ -43,12 +43,12 @@ class UnfinishedFolder {
   void commit() {
     const fs::path& path = temporary_.path();
     if (const int error = models::flush_to_disk(path); error != 0) models::throw_write_failure(target_, error);
-    std::error_code ignored;  // a folder that cannot keep its permissions is better than no video
+    std::error_code ignored;  // lost permissions are better than no video
     if (fs::is_directory(target_, ignored)) fs::permissions(path, fs::status(target_, ignored).permissions(), ignored);
     // rename() replaces an empty folder and refuses one with files in it.
     if (std::rename(path.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
     temporary_.keep();
-    models::flush_to_disk(target_.parent_path());  // the rename itself; the folder is whole either way
+    models::flush_to_disk(target_.parent_path());  // flushes the rename itself; the folder is whole either way
   }
 
  private:
@@ -56,11 +56,12 @@ class UnfinishedFolder {
   models::Temporary temporary_;
 };
 
-/// "frames/" and "frames" are the same folder; of a symbolic link, the folder that it points to.
+/// Returns the folder: "frames/" and "frames" are the same, and a symbolic link stands for the folder that it points
+/// to.
 fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads to no path
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads nowhere
     throw bad_file(path, "is a file, not a folder for PNGs", "choose another name");
   return models::behind_links(folder);
 }
@@ -101,7 +102,7 @@ PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::mo
   encoder_->height = height;
   encoder_->pix_fmt = AV_PIX_FMT_RGB24;
   encoder_->time_base = {1, 1};
-  encoder_->thread_count = 1;  // a packet comes out for every frame that goes in
+  encoder_->thread_count = 1;  // so that each frame yields a packet at once
   ffmpeg::require(avcodec_open2(encoder_.get(), codec, nullptr), target_);
   frame_ = ffmpeg::make_frame(AV_PIX_FMT_RGB24, width, height);
 }

@@ -1,4 +1,4 @@
-// One PNG after the other through FFmpeg's encoder. Internal to app/media.
+// Encodes PNGs one after the other with FFmpeg. Internal to app/media.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,9 @@ namespace sparsereel::app {
 
 class PngEncoder {
  public:
-  /// `target` is what errors name.
+  /// `target` is the file that errors name.
   PngEncoder(int width, int height, std::filesystem::path target);
-  /// pixels: RGB [height, width, 3]; returns the bytes of a PNG file.
+  /// Encodes RGB `pixels` [height, width, 3] and returns the bytes of a PNG file.
   std::vector<uint8_t> encode(std::span<const uint8_t> pixels);
 
  private:
@@ -22,7 +22,7 @@ class PngEncoder {
   ffmpeg::Frame frame_;
 };
 
-/// One picture, RGB [height, width, 3], as a file that appears whole or not at all.
+/// Writes a picture, RGB [height, width, 3]. The file appears whole or not at all.
 void write_png(const std::filesystem::path& path, int width, int height, const std::vector<uint8_t>& pixels);
 
 }  // namespace sparsereel::app

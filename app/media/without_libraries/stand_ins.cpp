@@ -1,4 +1,4 @@
-// Stands in for what needs FFmpeg or OpenCV in a build without them: each says what such a build can do.
+// Replaces what needs FFmpeg or OpenCV in a build without them. Each function says what such a build can do.
 #include "app/media/image_readers.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
