@@ -1,6 +1,6 @@
-// Prepares the process before libtorch loads: its libraries open files, and read the environment, the stack's limit and
-// the working directory while they load. This runs before any of their code; where something has to change, the program
-// sets it and starts itself again, which costs less than 0.1 s here and would cost four times that in main().
+// Prepares the process before libtorch loads. While they load, its libraries open files and read the environment, the
+// stack limit and the working directory. This code runs before any of theirs. If something must change, it sets that
+// and starts the program again. That costs less than 0.1 s here, and would cost four times as much in main().
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -21,10 +21,10 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr rlim_t kUsualStack = 8 << 20;    // Linux's own default
-constexpr rlim_t kLeastStack = 512 << 10;  // 96 KiB crashed in libtorch's threads, 128 did not
+constexpr rlim_t kUsualStack = 8 << 20;    // Linux's default
+constexpr rlim_t kLeastStack = 512 << 10;  // libtorch's threads crashed with 96 KiB, but not with 128
 
-/// A variable that we set where it is in nobody's environment; whoever sets one of `choices` has chosen.
+/// A variable that is set unless the environment already has one of `choices`.
 struct Setting {
   char* entry;
   std::array<std::string_view, 2> choices;
@@ -33,10 +33,10 @@ struct Setting {
 char passive[] = "OMP_WAIT_POLICY=passive", expandable[] = "PYTORCH_ALLOC_CONF=expandable_segments:True";  // NOLINT
 
 constinit const std::array<Setting, 2> kSettings = {{
-    // Waiting threads of OpenMP spin for milliseconds, which costs several times the run's time where others want the
-    // cores.
+    // Waiting OpenMP threads spin for milliseconds. If others want the cores, that costs several times the run's time.
     {passive, {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="}},
-    // Free GPU memory stays in one piece: stages of other shapes would leave gaps, a fifth of it where it is short.
+    // Keeps free GPU memory in one piece: otherwise stages with other shapes leave gaps, a fifth of the memory if it is
+    // short.
     {expandable, {"PYTORCH_ALLOC_CONF=", "PYTORCH_CUDA_ALLOC_CONF="}},
 }};
 
@@ -45,8 +45,8 @@ constinit const std::array<Setting, 2> kSettings = {{
   _exit(2);
 }
 
-/// A file or socket that took the number of a closed standard descriptor would receive messages and progress. Reading
-/// and writing fail as they do where nothing is open: the modes are the wrong way round.
+/// Opens closed standard descriptors. Otherwise a file or socket could take such a number and receive messages and
+/// progress. The modes are swapped on purpose, so that reading and writing fail as on a closed descriptor.
 void open_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(number, F_GETFD) >= 0) continue;  // NOLINT(cppcoreguidelines-pro-type-vararg): of C
@@ -55,14 +55,15 @@ void open_standard_descriptors() {
   }
 }
 
-/// oneMKL ends the process where there is none, with words about a library.
+/// Refuses a deleted working directory, because oneMKL would end the process with a message about a library.
 void require_working_directory() {
   std::array<char, PATH_MAX> path{};
   if (getcwd(path.data(), path.size()) == nullptr && errno == ENOENT)
     refuse("error: the working directory was deleted\n  remedy: change to a folder that exists\n");
 }
 
-/// Threads have stacks of the size that is the limit when the process starts. True where it was raised.
+/// Raises the stack limit, which sets the size of threads' stacks when the process starts. Returns true if it was
+/// raised.
 bool raise_stack_limit() {
   rlimit stack{};
   if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= kUsualStack) return false;
@@ -80,11 +81,11 @@ bool is_chosen(const Setting& setting, char** environment) {
   return false;
 }
 
-/// Hands the program's start over to the program that is started again: "PID:NANOSECONDS". The process is the same one.
+/// Passes the program's start ("PID:NANOSECONDS") to the restarted program, which runs in the same process.
 constexpr std::string_view kStarted = "SPARSEREEL_STARTED=";
 
-/// Takes the variable out of the environment, so that no child inherits it. Returns its time, or 0 where there is none
-/// of this process.
+/// Removes the variable from the environment, so that no child inherits it. Returns its time, or 0 if it is missing or
+/// of another process.
 int64_t take_start(char** environment) {
   int64_t start = 0;
   char** kept = environment;
@@ -104,9 +105,9 @@ int64_t take_start(char** environment) {
   return start > 0 && start <= boot_nanoseconds() ? start : 0;
 }
 
-/// The variable for this process, in storage that lives until execve().
+/// Returns the variable for this process, in storage that lives until execve().
 char* start_entry(int64_t start) {
-  static constinit std::array<char, 64> text{};  // zeros end it
+  static constinit std::array<char, 64> text{};  // zeros terminate it
   char* const last = text.data() + text.size() - 1;
   char* end = std::ranges::copy(kStarted, text.data()).out;
   end = std::to_chars(end, last, getpid()).ptr;
@@ -120,7 +121,7 @@ bool lacks_settings(char** environment) {
   return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
 }
 
-/// The environment with what is lacking in it and the program's start; null where memory ended.
+/// Returns the environment with the missing settings and the program's start; null without memory.
 char** completed(char** environment, int64_t start) {
   size_t size = 0;
   while (environment[size] != nullptr) ++size;
@@ -133,9 +134,10 @@ char** completed(char** environment, int64_t start) {
   return all;
 }
 
-/// Comes back only where the program cannot be started again: it then runs as it is.
+/// Starts the program again. Returns only if that is impossible; the program then runs as it is.
 void start_again(char** arguments, char** environment) {
-  // Its name is kept for ps and top; a program that the loader was told to run has the loader's.
+  // Resolve the link first, so that ps and top show the program's name. If the loader was told to run a program, the
+  // link leads to the loader.
   std::array<char, PATH_MAX> program{};
   if (getauxval(AT_BASE) == 0 || readlink("/proc/self/exe", program.data(), program.size() - 1) < 0) return;
   execve(program.data(), arguments, environment);
@@ -152,7 +154,7 @@ void before_libraries(int, char** arguments, char** environment) {
     if (changed != nullptr) start_again(arguments, changed);
     std::free(changed);
   }
-#ifndef __SANITIZE_ADDRESS__  // it is one of those libraries
+#ifndef __SANITIZE_ADDRESS__  // ASan is one of those libraries
   start_cuda_early(arguments, environment);
 #endif
 }

@@ -1,4 +1,4 @@
-// Puts the name that the user typed into the commands of messages.
+// Replaces the program's name in messages by the one that the user typed.
 #include "app/called_program.h"
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// How the user called this program, so that the commands in messages can be copied.
+// Remembers how the user called this program, so that the commands in messages can be copied.
 #pragma once
 
 #include <string>
@@ -6,19 +6,20 @@
 
 namespace sparsereel::app {
 
-/// Keeps the command line. Call it once, before anything is printed.
+/// Stores the command line. Call it once, before anything is printed.
 void remember_call(int argc, const char* const* argv);
 
-/// The words behind the program's name.
+/// Returns the words after the program's name.
 const std::vector<std::string>& called_words();
 
-/// The program's name as a shell takes it: "build/sparsereel", "sparsereel" from the PATH. Quoted where it has spaces.
+/// Returns the program's name as a shell takes it: "build/sparsereel", or "sparsereel" from the PATH. Quoted if it has
+/// spaces.
 std::string called_program();
 
-/// `text` with the quoted commands in it ('sparsereel doctor') named as the program was called.
+/// Replaces the program's name in the quoted commands of `text` ('sparsereel doctor') by called_program().
 std::string as_called(std::string text);
 
-/// A whole command line that begins with "sparsereel", or has it in a substitution, named likewise.
+/// Does the same in a whole command line that begins with "sparsereel" or has it in a command substitution.
 std::string command_as_called(std::string command);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// The program's start is known before its libraries are loaded, and told from there.
+// Keeps the program's start, which is known before the libraries are loaded.
 #include "app/clock.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace sparsereel::app {
 namespace {
 
-constinit int64_t program_start = 0;  // 0: nobody has set it
+constinit int64_t program_start = 0;  // 0 until it is set
 
 struct Start {
   std::chrono::steady_clock::time_point main = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// The one stopwatch of the commands, and when the process began.
+// The stopwatch of the commands, and when the process began.
 #pragma once
 
 #include <chrono>
@@ -10,17 +10,18 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Nanoseconds of CLOCK_BOOTTIME, which no change of the system's clock moves.
+/// Returns nanoseconds of CLOCK_BOOTTIME, which changes of the system's clock do not move.
 int64_t boot_nanoseconds();
 
-/// Sets when the program began. before_libraries.cpp calls it before any constructor runs, so it must need none.
+/// Sets when the program began. before_libraries.cpp calls it before any constructor runs, so it must not need one.
 void set_program_start(int64_t boot_nanoseconds);
 
-/// Seconds from the program's start, as set, to the first call, which main() makes: they load the libraries. 0 where
-/// nobody set it. What the process did before it was this program, a shell that runs `exec` for one, does not count.
+/// Returns the seconds from the program's start to the first call, which main() makes: the time to load the libraries.
+/// Returns 0 if nobody set the start. Time before the process became this program, as in a shell that runs `exec`, does
+/// not count.
 double seconds_before_main();
 
-/// When main() began.
+/// Returns when main() began.
 std::chrono::steady_clock::time_point main_start();
 
 }  // namespace sparsereel::app

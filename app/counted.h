@@ -1,4 +1,4 @@
-// Numbers in messages.
+// Formats numbers in messages.
 #pragma once
 
 #include <array>
@@ -8,19 +8,19 @@
 
 namespace sparsereel::app {
 
-/// "1 row", "2 rows".
+/// Returns "1 row" or "2 rows".
 inline std::string counted(int64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-/// With `digits` decimals.
+/// Returns the value with `digits` decimals.
 inline std::string fixed(double value, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   return text.data();
 }
 
-/// What is below `bound`, with `digits` decimals or as many more as show that it is.
+/// Returns a value below `bound` with at least `digits` decimals, and with more if rounding would reach the bound.
 inline std::string fixed_below(double value, double bound, int digits) {
   constexpr int kMost = 17;
   std::string text = fixed(value, digits);

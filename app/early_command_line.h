@@ -1,5 +1,5 @@
-// The command line, as far as it must be known before CLI11 reads it: by the early start of CUDA, which comes before
-// any library is ready, and by ranks that must stay silent about CLI11's errors too. Allocates nothing.
+// Reads the command line where CLI11 cannot. The early start of CUDA comes before any library is ready, and some ranks
+// must not print even CLI11's errors. Allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct EarlyCommand {
   bool computes = false;
 };
 
-/// Every command. A test holds this and the flags below against what CLI11 parses.
+/// Every command. A test compares this list and the flags below with what CLI11 parses.
 inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "generate", .computes = true},
     {.path = "batch", .computes = true},
@@ -31,8 +31,7 @@ inline constexpr auto kEarlyCommands = std::to_array<EarlyCommand>({
     {.path = "doctor"},
 });
 
-/// The options of any command that can stand without a value. Every other option takes the word behind it, whatever
-/// that is.
+/// The options of any command that can stand without a value. Every other option takes the next word, whatever that is.
 inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
     "-h",
     "--help",
@@ -55,9 +54,9 @@ inline constexpr auto kEarlyFlags = std::to_array<std::string_view>({
 /// An option as the user typed it: "--gpus", "-p".
 struct EarlyOption {
   std::string_view name;
-  std::string_view value;  // empty where it has none
+  std::string_view value;  // empty if it has none
 
-  /// Long names may be written with _ for -.
+  /// Compares names; long names may be written with _ for -.
   constexpr bool is(std::string_view other) const {
     return std::ranges::equal(name, other, {}, [](char c) { return c == '_' ? '-' : c; });
   }
@@ -66,17 +65,17 @@ struct EarlyOption {
   }
 };
 
-/// The options among words, which a null ends, one by one and as CLI11 takes them: what follows an option is its value
-/// even where it looks like another option.
+/// Reads the options one by one from words that end with a null. Like CLI11, it takes the word after an option as its
+/// value, even if that looks like another option.
 class EarlyOptions {
  public:
   constexpr explicit EarlyOptions(const char* const* words) : next_(words) {}
 
-  /// Returns false where no option is left.
+  /// Returns false if no option is left.
   constexpr bool read(EarlyOption& option) {
     while (*next_ != nullptr) {
       const std::string_view word = *next_++;
-      if (word == "--") return false;  // what follows are no options
+      if (word == "--") return false;  // only positional arguments follow
       if (word.size() < 2 || word[0] != '-' || (word[1] >= '0' && word[1] <= '9')) continue;
       const bool is_long = word[1] == '-';
       const size_t end = is_long ? std::min(word.find('='), word.size()) : 2;
@@ -91,13 +90,13 @@ class EarlyOptions {
   const char* const* next_;
 };
 
-/// The command that the first words name, and the words behind it; null where they name none.
+/// The command that the first words name, and the words after it; both null if they name none.
 struct EarlyLine {
   const EarlyCommand* command = nullptr;
   const char* const* words = nullptr;
 };
 
-/// `words`: those behind the program's name, which a null ends.
+/// Finds the command. `words` follow the program's name and end with a null.
 constexpr EarlyLine read_early(const char* const* words) {
   for (const EarlyCommand& command : kEarlyCommands) {
     std::string_view path = command.path;

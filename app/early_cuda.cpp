@@ -1,3 +1,4 @@
+// Starts the GPU's driver in a thread, with nothing but the C library.
 #include "app/early_cuda.h"
 
 #include <dlfcn.h>
@@ -16,7 +17,7 @@ Function* symbol(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-/// By the driver's own interface (CUDA driver API, which CUDA's runtime shares): its first context of a device.
+/// Creates the primary context of a device through the CUDA driver API; CUDA's runtime then shares it.
 void* start(void* device) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (driver == nullptr) return nullptr;
@@ -36,7 +37,7 @@ void* start(void* device) {
 void start_cuda_early(char** arguments, char** environment) {
   const int device = likely_device(arguments, environment);
   if (device == kNoDevice) return;
-  // Signals are the program's own threads' to hear.
+  // Block all signals in the new thread: the program's own threads handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

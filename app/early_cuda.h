@@ -1,11 +1,11 @@
-// The GPU's driver, started before the program needs it.
+// Starts the GPU's driver before the program needs it.
 #pragma once
 
 namespace sparsereel::app {
 
-/// Starts the driver, and the GPU that the arguments name, in a thread of its own where the command computes on one:
-/// that takes a quarter of a second, most of it in the system, and the libraries take as long to start. Whatever fails
-/// is left to whoever needs it. Uses the C library alone, for it is called before any other is ready.
+/// If the command computes on a GPU, starts the driver and the GPU that the arguments name, in a separate thread. That
+/// takes a quarter of a second, mostly in the system, and runs while the libraries load. Failures are left to the code
+/// that needs the GPU. Uses only the C library, because no other is ready yet.
 void start_cuda_early(char** arguments, char** environment);
 
 }  // namespace sparsereel::app

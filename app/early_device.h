@@ -1,4 +1,4 @@
-// The GPU that a command will most likely compute on, by its command line and the environment. Allocates nothing.
+// Guesses from the command line and the environment which GPU a command will compute on. Allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -11,18 +11,18 @@
 
 namespace sparsereel::app {
 
-/// In place of a GPU's number: start nothing, or only the driver, since a file or a rank's place decides.
+/// Used in place of a GPU's number: start nothing, or only the driver, because a file or a rank's place decides.
 inline constexpr int kNoDevice = -1, kDriverAlone = -2;
 
-/// Profilers hear the end of a process (main.cpp), which must not come while the driver starts.
+/// Profilers act at the end of a process (main.cpp), which must not come while the driver starts.
 inline constexpr std::string_view kProfilerVariable = "CUDA_INJECTION64_PATH";
 
-/// Options with which a command computes nothing.
+/// Options with which a command does no work.
 inline constexpr auto kNoWork = std::to_array<std::string_view>({"-h", "--help", "--version", "--dry-run", "--status"});
-/// Options that may name another device than the command line does.
+/// Options that may change the device that the command line names.
 inline constexpr auto kElsewhere = std::to_array<std::string_view>({"--config", "--gpus"});
 
-/// The variable's value; null data where it is not in `environment`, which a null ends.
+/// Returns the variable's value; null data if it is not in `environment`, which ends with a null.
 constexpr std::string_view early_variable(const char* const* environment, std::string_view name) {
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
@@ -42,7 +42,7 @@ constexpr bool is_one_of(const EarlyOption& option, const auto& names) {
   return std::ranges::any_of(names, [&](std::string_view name) { return option.is(name); });
 }
 
-/// The GPU that the words behind the command name, which the last --device does; `otherwise` where they do not.
+/// Returns the GPU that the last --device among the words names, or `otherwise` if there is none.
 inline int device_in(const char* const* words, int otherwise) {
   int device = otherwise;
   bool is_named = false;
@@ -59,7 +59,7 @@ inline int device_in(const char* const* words, int otherwise) {
   return device;
 }
 
-/// `arguments`: with the program's name. A null ends them and the environment.
+/// Returns the likely GPU. `arguments` begins with the program's name; both lists end with a null.
 inline int likely_device(const char* const* arguments, const char* const* environment) {
   const auto value_of = [&](std::string_view name) { return early_variable(environment, name); };
   if (value_of(kProfilerVariable).data() != nullptr) return kNoDevice;

@@ -1,4 +1,4 @@
-// Fields of JSON objects that may lack them, or hold something else.
+// Reads fields of JSON objects that may be missing or of another type.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::app {
 
-/// Empty where the object holds no text of this name.
+/// Returns the text of this name; empty if there is none.
 inline std::string text_of(const nlohmann::json& object, const std::string& name) {
   const auto field = object.find(name);
   return field != object.end() && field->is_string() ? field->get<std::string>() : "";

@@ -1,4 +1,4 @@
-// NVML by dlopen, so that a machine without a driver runs the program too.
+// Loads NVML by dlopen, so that the program also runs on a machine without a driver.
 #include "app/links.h"
 
 #include <dlfcn.h>
@@ -11,9 +11,9 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr unsigned kMostLinks = 18;  // of a GPU
+constexpr unsigned kMostLinks = 18;  // NVLinks of a GPU
 
-/// NVML's functions, as far as they are asked here; a result of 0 is success.
+/// The functions of NVML that are used here; they return 0 on success.
 struct Nvml {
   int (*start)() = nullptr;
   int (*count)(unsigned*) = nullptr;
@@ -68,7 +68,7 @@ double link_speed(const GpuLinks& links) {
 
 std::string link_warning(const GpuLinks& links, int64_t gpus) {
   if (gpus < 2 || !links.problem.empty() || links.gpus < 2 || links.nvlinks > 0) return {};
-  // A published model of 14 billion weights: 40 layers of 40 heads at 480p, a step of 5.2 s on one H100.
+  // The example is a published model of 14 billion weights: 40 layers of 40 heads at 480p, 5.2 s per step on one H100.
   const VideoCost video{.tokens = 32760, .layers = 40, .heads = 40, .channels = 5120, .passes = 2, .step_ms = 5180};
   const double slow = cost_over_ranks(video, gpus, kPcieSpeed).step_ms;
   const double fast = cost_over_ranks(video, gpus, kNvlinkSpeed).step_ms;

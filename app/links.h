@@ -1,4 +1,4 @@
-// How the GPUs of this host are joined. No torch, no header of NVIDIA's.
+// Finds how the GPUs of this host are linked. No torch, no NVIDIA headers.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@ namespace sparsereel::app {
 
 struct GpuLinks {
   int64_t gpus = 0;
-  int64_t nvlinks = 0;  // active ones of the GPU that has the fewest
-  std::string problem;  // why nothing is known
+  int64_t nvlinks = 0;  // active links of the GPU that has the fewest
+  std::string problem;  // why the links are unknown; empty if they are known
 };
 
-/// By NVML, which comes with the driver.
+/// Finds them through NVML, which comes with the driver.
 GpuLinks find_gpu_links();
 
-/// Gigabytes a second that a GPU sends while it receives as many: what all-to-alls of a few hundred MB reach.
+/// GB/s that a GPU sends while it receives as much: what all-to-alls of a few hundred MB reach.
 constexpr double kNvlinkSpeed = 340, kPcieSpeed = 25;
 double link_speed(const GpuLinks& links);
 
-/// To warn of before `gpus` of this host make a video together: they have no NVLink. Empty: they have, or it is
-/// unknown.
+/// Returns a warning for `gpus` of this host that are to make a video together without NVLink. Empty if they have it or
+/// if that is unknown.
 std::string link_warning(const GpuLinks& links, int64_t gpus);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// /proc for the processor; the GPU driver by dlopen, so that a machine without one runs the program too.
+// Reads the processor from /proc, and loads the GPU driver by dlopen so that machines without one run the program too.
 #include "app/machine.h"
 
 #include <dlfcn.h>

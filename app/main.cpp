@@ -1,3 +1,4 @@
+// Runs the program and ends the process.
 #include "app/program.h"
 
 #include <cstdio>
@@ -5,7 +6,7 @@
 
 namespace {
 
-/// Who looks at a process from within hears of its end from the libraries: a profiler, a sanitizer.
+/// Returns true if a profiler or sanitizer is attached: these run when libraries are unloaded at a normal exit.
 bool is_watched() {
 #ifdef __SANITIZE_ADDRESS__
   return true;
@@ -19,7 +20,7 @@ bool is_watched() {
 int main(int argc, char** argv) {
   const int exit_code = sparsereel::app::run_program(argc, argv);
   if (is_watched()) return exit_code;
-  // Everything is written. What libraries hold the system takes back faster than they do: with a GPU 0.3 s.
+  // Everything is written. The system frees the libraries' resources faster than they do; with a GPU that saves 0.3 s.
   std::fflush(nullptr);
   std::_Exit(exit_code);
 }

@@ -32,12 +32,12 @@ namespace {
 
 constexpr const char* kSummary = "Text to video with Hilbert-ordered, block-sparse attention";
 
-/// In the order of --help.
+/// The commands in the order of --help.
 constexpr std::array<void (*)(CLI::App&, CommandLine&), 10> kCommands = {
     add_generate, add_batch,  add_decode,     add_bench,     add_tune,
     add_inspect,  add_config, add_completion, add_reference, add_doctor};
 
-/// Long names may be written with _ for -.
+/// Replaces _ by - in long names, and reverses the words.
 std::vector<std::string> normalised(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments) {
@@ -50,7 +50,7 @@ std::vector<std::string> normalised(int argc, char** argv) {
   return arguments;
 }
 
-/// CLI11 throws what says nothing where a flag has a value that it does not know.
+/// Checks the values of flags, because CLI11's error for an unknown one is unhelpful.
 void check_flags(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     const size_t end = argument.find('=');
@@ -77,8 +77,8 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// Scripts put what they want behind what they are given: the last of a repeated option wins, but for what
-/// add_options() joins.
+/// Makes the last of a repeated option win, since scripts append to the options they are given. Options that
+/// add_options() joins are the exception.
 void let_the_last_win(CLI::App& command) {
   for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
     if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::Join) option->take_last();
@@ -93,7 +93,7 @@ void add_commands(CLI::App& program, CommandLine& line) {
   let_the_last_win(program);
 }
 
-/// Parses the command line, which runs its command.
+/// Parses the command line; CLI11 then runs the command.
 void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   const c10::InferenceMode guard;
   try {
@@ -114,7 +114,7 @@ void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   }
 }
 
-/// Whoever reads the JSON of --json or --report gets it from a run, too, that fails before its report begins.
+/// Makes a run that fails before its report begins still write the JSON of --json or --report.
 void ask_for_report(const CLI::App& program, const CommandLine& line, int argc, char** argv) {
   std::vector<std::string> words = normalised(argc, argv);
   std::reverse(words.begin(), words.end());
@@ -139,8 +139,8 @@ void run(int argc, char** argv, bool is_silent, RunReport& report) {
   }
 }
 
-/// Prints cause and remedy, a line each, and the choices as commands, made of the `words` of this one. Ends the report;
-/// a report that cannot be written changes nothing about the exit code.
+/// Prints the cause and the remedy in one line each, and the choices as commands made from `words`. Then ends the
+/// report; if it cannot be written, the exit code stays the same.
 int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy,
          const std::vector<ErrorChoice>& choices, const std::vector<std::string>& words) {
   remedy = choices.empty() ? as_called(remedy) : "run one of these commands";
@@ -154,10 +154,10 @@ int fail(RunReport& report, int exit_code, const std::string& cause, std::string
   } catch (const Error& error) {
     std::cerr << "warning: " << one_line(error.what()) << "\n";
   }
-  return finish(report, exit_code, cause, remedy);  // prints what could not be written
+  return finish(report, exit_code, cause, remedy);  // prints a report that could not be written
 }
 
-/// A reader of a pipe that has seen enough is no failure; a full disk is.
+/// Throws Error if stdout failed, as on a full disk. A pipe whose reader has left is no failure.
 void check_stdout() {
   std::cout.flush();
   const bool failed = !std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
@@ -180,7 +180,7 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
   }
 }
 
-/// Of a process that leaves all words to another. `last_words`: of why it ends, for that one.
+/// Runs a process that leaves all output to another one. `last_words`: write why it ends, for that process to read.
 int run_silently(int argc, char** argv, bool last_words) {
   RunReport report;
   try {
@@ -208,7 +208,7 @@ int run_program(int argc, char** argv, const Additions& additions) {
     if (started && is_follower(argc, argv)) {
       auto world = std::make_unique<World>(*started);
       const int code = follow(*world);
-      // Rank 0 waits for this process, which ends faster than NCCL lets go of its GPU.
+      // Rank 0 waits for this process, which ends faster than NCCL releases its GPU.
       if (code == 0 && world->has_gpu()) static_cast<void>(world.release());
       return code;
     }

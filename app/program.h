@@ -10,14 +10,14 @@
 
 namespace sparsereel::app {
 
-/// What a program has beside this one's: families, what loads their components, and options.
+/// What a program adds to this one: model families, loaders of their components, and options.
 struct Additions {
   std::vector<models::Family> families;
   models::ComponentLoaders loaders;
   std::vector<models::Field> fields;
 };
 
-/// Returns the exit code.
+/// Runs the program and returns its exit code.
 int run_program(int argc, char** argv, const Additions& additions = {});
 
 /// Returns every command and option that run_program() parses.

@@ -1,4 +1,4 @@
-// libtorch's element types and safetensors' side by side.
+// Maps libtorch's dtypes to those of safetensors.
 #include "app/tensor_file.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +34,7 @@ models::TensorView view_of(const std::string& name, const at::Tensor& tensor) {
 at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry) {
   for (const auto& [scalar, dtype] : kDtypes) {
     if (dtype != entry.dtype) continue;
-    void* data = const_cast<std::byte*>(file.covered(entry).data());  // from_blob wants it so; only read, by a copy
+    void* data = const_cast<std::byte*>(file.covered(entry).data());  // from_blob needs it; the copy only reads
     const auto options = at::TensorOptions().dtype(scalar);
     if (entry.strides.empty()) return at::from_blob(data, entry.shape, options).clone();
     return at::from_blob(data, entry.shape, entry.strides, options).clone(at::MemoryFormat::Contiguous);

@@ -1,4 +1,4 @@
-// Tensors in the safetensors files of this program: latents, denoising checkpoints, searches.
+// Reads and writes tensors in the program's safetensors files: latents, denoising checkpoints, searches.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,11 +10,11 @@
 
 namespace sparsereel::app {
 
-/// What write_safetensors() takes: a contiguous CPU tensor, which must outlive the view. Throws Error for a dtype that
-/// these files do not hold.
+/// Returns a view of a contiguous CPU tensor for write_safetensors(). The tensor must outlive the view. Throws Error
+/// for a dtype that these files do not hold.
 models::TensorView view_of(const std::string& name, const at::Tensor& tensor);
 
-/// A copy of the entry; undefined where these files do not hold its dtype.
+/// Returns a copy of the entry; undefined if these files do not hold its dtype.
 at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Finds what a terminal would obey.
+// Finds the characters that a terminal would obey.
 #include "app/terminal.h"
 
 #include <array>
@@ -16,14 +16,14 @@ bool is_obeyed(char32_t code) {
   return (control && code != '\n' && code != '\t') || turns;
 }
 
-/// "\x9b", "\u001b"
+/// Returns "\x9b" or "\u001b".
 std::string escaped(char kind, unsigned code) {
   std::array<char, 16> text{};
   std::snprintf(text.data(), text.size(), kind == 'x' ? "\\x%02x" : "\\u%04x", code);
   return text.data();
 }
 
-/// Bytes at the end that begin a character and do not end it.
+/// Returns how many bytes at the end belong to an incomplete character.
 size_t unfinished(std::string_view text) {
   constexpr size_t kLongest = 4;
   for (size_t back = 1; back < kLongest && back <= text.size(); ++back) {

@@ -1,4 +1,4 @@
-// Text on its way to a terminal, which obeys what is hidden in names, prompts and metadata of other people's files.
+// Makes text safe for a terminal. Names, prompts and metadata of other people's files may hide control sequences.
 #pragma once
 
 #include <ostream>
@@ -8,17 +8,17 @@
 
 namespace sparsereel::app {
 
-/// Control characters but line feed and tab, and what turns the direction of writing, as \u001b: to a reader of JSON
-/// that is the same text. Bytes that are no UTF-8 as \x9b.
+/// Escapes control characters other than line feed and tab, and those that change the direction of writing, as \u001b.
+/// A reader of JSON takes that for the same text. Bytes that are not UTF-8 become \x9b.
 std::string printable(std::string_view text);
 
-/// The same with line feeds and tabs too: a name cannot begin a line of its own.
+/// Escapes line feeds and tabs too, so that a name cannot begin a new line.
 std::string one_line(std::string_view text);
 
-/// Each line of the text by one_line(), those behind the first below it, indented: what is to be copied stands alone.
+/// Formats each line with one_line(). Later lines are put below the first and indented, so that commands can be copied.
 std::string indented_lines(std::string_view text);
 
-/// While it lives, all that goes to the stream passes through printable().
+/// While this object lives, all output to the stream passes through printable().
 class PrintableOnly : private std::streambuf {
  public:
   explicit PrintableOnly(std::ostream& stream) : stream_(stream), target_(stream.rdbuf(this)) {}
@@ -34,7 +34,7 @@ class PrintableOnly : private std::streambuf {
 
   std::ostream& stream_;
   std::streambuf* target_;
-  std::string begun_;  // the first bytes of a character whose last ones are to come
+  std::string begun_;  // the first bytes of an incomplete character
 };
 
 }  // namespace sparsereel::app
