@@ -1,4 +1,4 @@
-// The exact oracle, a head at a time to bound memory.
+// Computes exact attention one head at a time, to limit memory.
 #include "app/lab/bench/accuracy.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ at::Tensor sample_queries(int64_t tokens, int64_t rows, at::Device device) {
 }  // namespace
 
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal) {
-  constexpr int64_t most = 2048;  // queries at a time
+  constexpr int64_t most = 2048;  // queries computed at once
   const int64_t batch = inputs.q.size(0), tokens = inputs.q.size(1), heads = inputs.q.size(2);
   const double scale = 1 / std::sqrt(static_cast<double>(inputs.q.size(3)));
   ExactRows exact;
@@ -32,7 +32,7 @@ ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal) {
   const at::Tensor positions = at::arange(tokens, exact.queries.options()).unsqueeze(0);
   for (int64_t b = 0; b < batch; ++b) {
     for (int64_t h = 0; h < heads; ++h) {
-      const auto head = [&](const at::Tensor& t) {  // k and v may have fewer
+      const auto head = [&](const at::Tensor& t) {  // k and v may have fewer heads
         return t.select(0, b).select(1, h * t.size(2) / heads).to(at::kDouble);
       };
       const at::Tensor queries = head(q), keys = head(inputs.k).t(), values = head(inputs.v);

@@ -1,4 +1,4 @@
-// How far a result is from full attention, computed exactly in fp64 for a sample of the queries.
+// Compares results with full attention, computed exactly in fp64 for a sample of the queries.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,12 +8,12 @@
 namespace sparsereel::app::bench {
 
 struct ExactRows {
-  at::Tensor queries;  // int64 [R], ascending positions in the sequence, the same for every head
+  at::Tensor queries;  // int64 [R], ascending positions in the sequence, equal for every head
   at::Tensor out;      // fp64 [B, R, H, D]
 };
 
-/// softmax(q k^T D^-0.5) v in fp64 for `rows` queries, one from each of as many equal stretches of the sequence; all
-/// queries where there are no more. The inputs are taken as they are, rounded to their dtype. causal: query i sees keys
+/// Returns softmax(q k^T D^-0.5) v in fp64 for `rows` queries, one from each of as many equal stretches of the
+/// sequence; for all queries if there are no more. The inputs stay rounded to their dtype. `causal`: query i sees keys
 /// up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
@@ -27,7 +27,7 @@ struct Accuracy {
   Accuracy& operator+=(const Accuracy& other);
 };
 
-/// out: [B, N, H, D].
+/// Compares `out` [B, N, H, D] with the exact rows.
 Accuracy compare(const at::Tensor& out, const ExactRows& exact);
 
 }  // namespace sparsereel::app::bench

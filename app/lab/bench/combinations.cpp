@@ -1,4 +1,4 @@
-// Each combination is read from settings of its own, so that no rule of theirs is written here a second time.
+// Reads each combination from its own settings, so that their rules are not written here again.
 #include "app/lab/bench/combinations.h"
 
 #include <algorithm>
@@ -26,12 +26,12 @@ using attention::Mode;
 using attention::Policy;
 using attention::Selection;
 
-using Items = std::map<std::string, std::string>;  // one of each list
+using Items = std::map<std::string, std::string>;  // one item of each list
 using Keys = std::vector<std::string>;
 
 const Keys kHowMany(models::kHowManyBlocks.begin(), models::kHowManyBlocks.end());
 const Keys kHowChosen = {"dropped", "select", "cell", "arithmetic", "selection_rows", "similarity"};
-const char* kRows = "selection_rows";  // the one list that is no option of `generate`
+const char* kRows = "selection_rows";  // the only list that is no option of `generate`
 const Keys kRowChoices = {"64", "128", "192"};
 
 std::string comma_list(const Keys& words) {
@@ -52,7 +52,7 @@ Keys given_of(const Lists& lists, const Keys& keys) {
   return given;
 }
 
-/// A measurement of more would take weeks, and they are compared with each other.
+/// More would take weeks to measure, and rows are compared with each other.
 constexpr size_t kMostCombinations = 1000;
 
 void check_combinations(double count) {
@@ -61,7 +61,7 @@ void check_combinations(double count) {
                     "give shorter lists: at most " + std::to_string(kMostCombinations) + " combinations are compared");
 }
 
-/// An item of each list that was given, the first list outermost.
+/// Returns all combinations of the given lists' items; the first list varies slowest.
 std::vector<Items> product(const Lists& lists, const Keys& keys) {
   double count = 1;
   for (const std::string& key : given_of(lists, keys))
@@ -110,7 +110,7 @@ class Expansion {
   }
 
  private:
-  /// Throws where two items exclude each other, or one is none of its option's kind.
+  /// Throws Error if two items exclude each other, or if one is not of its option's kind.
   Settings settings_of(Items items) const { return with(base_, std::move(items)); }
   static Settings with(Settings settings, Items items) {
     items.erase(kRows);
@@ -162,11 +162,11 @@ class Expansion {
     }
   }
 
-  /// Each item by itself.
+  /// Checks each item by itself.
   void check(const Keys& keys) const {
     for (const std::string& key : keys) {
       for (const Items& item : product(lists_, {key})) {
-        if (item.empty()) continue;  // no such list
+        if (item.empty()) continue;  // the list was not given
         const std::string named = option_name(key) + " " + item.at(key);
         if (key == kRows) require_choice(named, item.at(key), kRowChoices, "give one of them");
         const Settings settings = settings_of(item);
@@ -194,7 +194,7 @@ class Expansion {
     if (first.preset.empty()) first.preset = combination.preset;
   }
 
-  /// Throws where contradictions leave none.
+  /// Throws Error if contradictions leave no combination.
   void add_products(Mode mode, Keys keys, const Items& order) {
     keys.insert(keys.end(), {"cache", "weights"});
     std::string refused;
@@ -227,7 +227,7 @@ class Expansion {
   void add_sparse(const Items& order) {
     const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
     Keys how_many = given_of(lists_, kHowMany);
-    if (how_many.empty() && untuned) how_many.emplace_back();  // as the settings say
+    if (how_many.empty() && untuned) how_many.emplace_back();  // the settings decide
     for (const std::string& key : how_many) {
       Keys keys = kHowChosen;
       keys.insert(keys.end(), {key, "dense_steps"});
@@ -263,7 +263,7 @@ class Expansion {
   const Lists& lists_;
   const Compared& compared_;
   const std::vector<Items> orders_;
-  std::vector<Row> rows_;  // of the combinations
+  std::vector<Row> rows_;  // rows of the combinations
   Grid grid_;
 };
 
@@ -368,7 +368,7 @@ std::string value_name(const Row& row, const std::string& topk) {
 
 namespace {
 
-/// "in 16 bits"; nothing of 8.
+/// Returns "in 16 bits", or nothing for 8.
 std::string bits_name(const Row& row) {
   const auto bits = number_of(row, "arithmetic");
   return bits ? "in " + exact_text(*bits) + " bits" : "";

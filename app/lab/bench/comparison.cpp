@@ -1,4 +1,4 @@
-// Terms, pairs of prompts, and the frontier.
+// Names rows, compares them by prompt and finds the frontier.
 #include "app/lab/bench/comparison.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string list_of(const std::vector<std::string>& words, const char* between) 
   return text;
 }
 
-/// "--topk 0.5" and "dense_steps=1" -> "topk=0.5" and "dense-steps=1"
+/// Normalizes a term: "--topk 0.5" -> "topk=0.5", "dense_steps=1" -> "dense-steps=1".
 std::string term_of(std::string word) {
   if (word.starts_with("--")) word.erase(0, 2);
   const size_t end = std::min(word.find_first_of("= "), word.size());
@@ -29,7 +29,7 @@ std::string term_of(std::string word) {
   return word;
 }
 
-/// The figure of each prompt less the other row's, where both have one.
+/// Returns the figure of each prompt minus the other row's, for prompts where both have one.
 std::vector<double> differences(const Row& row, const Row& other, const std::string& figure) {
   std::vector<double> all;
   for (size_t i = 0; i < std::min(row["prompts"].size(), other["prompts"].size()); ++i) {
@@ -51,13 +51,14 @@ void compare(const Row& other, const std::string& figure, Row& row) {
   if (count > 1) row[figure + "_difference_se"] = std::sqrt(squares / (count - 1) / count);
 }
 
-/// denoise_seconds, or with "full_" before it those of full attention.
+/// Returns the quartile of the seconds, or the seconds without one. `key`: denoise_seconds, or full_denoise_seconds for
+/// full attention.
 std::optional<double> seconds_of(const Row& row, const std::string& key, const char* quartile) {
   const auto bound = number_of(row, key + quartile);
   return bound ? bound : number_of(row, key);
 }
 
-/// Beyond what noise explains: the quartiles do not overlap. `key`: the other's seconds.
+/// Returns true if `other` is faster beyond noise: the quartiles do not overlap. `key` names the seconds of `other`.
 bool is_faster(const Row& other, const std::string& key, const Row& row) {
   const auto most = seconds_of(other, key, "_upper_quartile");
   return most && *most < *seconds_of(row, "denoise_seconds", "_lower_quartile");

@@ -1,4 +1,4 @@
-// Builds the contenders.
+// Builds the contenders and lists the limits of GPUs.
 #include "app/lab/bench/contenders.h"
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@ using attention::Mode;
 
 enum class Backend { flash, cudnn, efficient };
 
-/// Leaves one SDPA backend on, and puts the process's choice back at the end.
+/// Enables only one SDPA backend, and restores the process's choice at the end.
 class OnlyBackend {
  public:
   explicit OnlyBackend(Backend backend) {
@@ -76,7 +76,7 @@ Contender ours(Mode mode, const std::optional<attention::Policy>& policy, const 
   attention::Context context;
   context.mode = mode;
   if (policy) context.policy = policy->at(0, 0);
-  context.policy.dense_operations = 0;  // what is timed is what was asked for
+  context.policy.dense_operations = 0;  // run sparse attention even where it does not pay
   context.text_tokens = workload.text_tokens;
   context.causal = workload.causal;
   Contender contender{.mode = mode, .kernel = "", .policy = policy, .run = {}};
@@ -106,7 +106,7 @@ std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload
 }
 
 std::optional<HardwareLimit> hardware_limit(std::string_view gpu) {
-  // The first name that the GPU's contains counts, so a variant stands before its family.
+  // The first name contained in the GPU's name counts, so variants stand before their family.
   static constexpr std::array<std::pair<std::string_view, HardwareLimit>, 7> table{{
       {"H100 PCIe", {1513, 756}},
       {"H100 NVL", {1671, 835}},

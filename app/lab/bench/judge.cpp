@@ -1,4 +1,4 @@
-// Convolutions over nine frames, then a linear head for each trait.
+// Runs the classifier: convolutions over nine frames, then a linear head for each trait.
 #include "app/lab/bench/judge.h"
 
 #include <ATen/ATen.h>
@@ -12,9 +12,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kFrames = 9, kSide = 64, kGroups = 8, kFeatures = 48;
-constexpr int64_t kFlat = 64 * 5 * 4 * 4;  // channels, frames, height and width after the convolutions
+constexpr int64_t kFlat = 64 * 5 * 4 * 4;  // channels x frames x height x width after the convolutions
 
-/// A convolution, its group norm behind it; `index`: its place in the network's list of layers.
+/// A convolution followed by a group norm. `index` is its position in the network's list of layers.
 struct Convolution {
   int index;
   std::vector<int64_t> shape, stride, padding;
@@ -52,7 +52,7 @@ std::map<std::string, std::vector<int64_t>> shapes() {
   return all;
 }
 
-/// [F, H, W, 3] in 0..1 -> [1, 3, 9, 64, 64] in -1..1
+/// Samples and scales frames: [F, H, W, 3] in 0..1 -> [1, 3, 9, 64, 64] in -1..1.
 at::Tensor view(const at::Tensor& frames) {
   const at::Tensor index = at::linspace(0, static_cast<double>(frames.size(0) - 1), kFrames).round().to(at::kLong);
   const at::Tensor some = frames.index_select(0, index).permute({0, 3, 1, 2}) * 2 - 1;

@@ -1,5 +1,5 @@
-// The tiny model's judge: a small network that reads shape, colour, background and motion off a clip, and what prompts
-// tell of them (assets/tiny-training/judge.py and shapes.py).
+// The tiny model's classifier: a small network that recognizes shape, color, background and motion in a clip. Also
+// reads from prompts what should be seen (assets/tiny-training/judge.py and shapes.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,24 +15,25 @@
 namespace sparsereel::app::bench {
 
 constexpr size_t kTraits = 4;
-/// What the judge reads off a clip, as its heads are called.
+/// The traits that the classifier recognizes, named like its heads.
 constexpr std::array<std::string_view, kTraits> kTraitNames = {"shape", "colour", "background", "motion"};
 
-/// For each trait the index of its value, in the order in which the judge was trained; -1: unknown.
+/// The index of each trait's value, in the order of the classifier's training; -1 if unknown.
 using Traits = std::array<int, kTraits>;
 
-/// How many values a trait has.
+/// Returns how many values a trait has.
 size_t trait_values(size_t trait);
 
-/// What the prompt says of each trait, by the words of shapes.py (evaluate.py's labels()).
+/// Returns the traits that the prompt describes, by the words of shapes.py (evaluate.py's labels()).
 Traits traits_of(const std::string& prompt);
 
 class Judge {
  public:
-  /// Throws Error naming the file and the tensor that is missing, misshaped or too much.
+  /// Throws Error naming the file and a tensor that is missing, misshaped or unexpected.
   explicit Judge(const std::filesystem::path& file);
 
-  /// frames: fp32 CPU [F, H, W, 3] in 0..1, of any length and size: it looks at nine frames of 64 x 64.
+  /// Returns the traits of `frames` (fp32, CPU, [F, H, W, 3] in 0..1, any length and size). It looks at nine frames of
+  /// 64 x 64.
   Traits read(const at::Tensor& frames) const;
 
  private:
@@ -41,14 +42,14 @@ class Judge {
   std::map<std::string, at::Tensor> weights_;  // fp32
 };
 
-/// The judge that lies beside a model, in a folder of its name and "-training"; empty where there is none.
+/// Returns the classifier beside a model, in the folder of its name with "-training"; empty if there is none.
 std::filesystem::path judge_beside(const std::filesystem::path& model);
 
-/// What of the traits that a prompt tells was seen in its video: {"shape": true, "colour": false}.
+/// Compares traits that the prompt describes with those in its video: {"shape": true, "colour": false}.
 nlohmann::json verdict(const Traits& told, const Traits& seen);
 
-/// Over verdicts that tell something: {"prompts": 20, "right": 19, "shape": [20, 20], ...}: how many are right in all
-/// that they tell; of each trait how often it is right, and told.
+/// Counts non-empty verdicts: {"prompts": 20, "right": 19, "shape": [20, 20], ...}. `right` counts those that are right
+/// in every trait; each trait has how often it is right and how often it is described.
 nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts);
 
 }  // namespace sparsereel::app::bench

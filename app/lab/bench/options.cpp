@@ -1,4 +1,4 @@
-// From the command line's texts to a plan.
+// Turns the command line's texts into a plan.
 #include "app/lab/bench/options.h"
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace {
 using attention::Mode;
 
 constexpr const char* kHelp = "give one of them";
-constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // where no list says how many blocks are computed
+constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // used if no list says how many blocks to compute
 
-/// -1: as many as the model has.
+/// Returns the number of text tokens; -1 for as many as the model has.
 int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
   const int64_t tokens = parse_number<int64_t>(text).value_or(-1);
@@ -53,7 +53,7 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   return workloads;
 }
 
-/// Options of what is made up mean nothing to what was captured, and the other way round.
+/// Warns of options for synthetic data given with captured data only, and the other way round.
 void warn_of_data(const AttentionOptions& options, std::vector<std::string>& warnings) {
   if (options.token_orders && options.captured.empty())
     warnings.emplace_back("--token-order has no effect on made-up data");
@@ -70,7 +70,7 @@ DataKind parse_data(const std::string& text) {
   return static_cast<DataKind>(std::ranges::find(names, text) - names.begin());
 }
 
-/// The rows of mode sparse; options of the selection mean nothing where there are none.
+/// Returns the rows of mode sparse; without them, the options of the selection have no effect.
 Grid make_grid(const AttentionOptions& options, const Settings& given, const std::vector<Mode>& modes) {
   Lists lists = options.lists;
   if (const auto& rows = options.selection_rows) {

@@ -1,4 +1,4 @@
-// From options to contenders.
+// Turns the options into contenders.
 #include "app/lab/bench/pipeline_plan.h"
 
 #include <algorithm>
@@ -10,14 +10,14 @@
 namespace sparsereel::app::bench {
 namespace {
 
-constexpr int64_t kDefaultSteps = 4;  // a run is for its time; its video is better with more
+constexpr int64_t kDefaultSteps = 4;  // enough to measure time; a good video takes more
 constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
 
 Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
   Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
   if (given.profile) compared.profiles = {read_profile_policy(given.profile->file.string())};
   Grid grid = expand(settings, options.lists, compared);
-  for (Combination& each : grid.combinations) {  // all have one pipeline
+  for (Combination& each : grid.combinations) {  // one pipeline serves all
     if (each.weights != given.request.weights)
       grid.warnings.push_back("--profile " + each.profile + ": its weights " + each.weights +
                               " have no effect beside others: give --weights " + each.weights);
@@ -26,7 +26,7 @@ Grid contenders(const Settings& settings, const PipelineOptions& options, const 
   return grid;
 }
 
-/// Options of the selection change nothing where no contender leaves blocks out, those of means where none has any.
+/// Warns of selection options if no contender drops blocks, and of options of means if none uses means.
 void warn_of_selection(const Settings& settings, std::vector<IdleCause> idle, PipelinePlan& plan) {
   const std::vector<Combination>& rows = plan.grid.combinations;
   PipelineOptions& options = plan.options;

@@ -10,7 +10,7 @@ namespace sparsereel::app::bench {
 
 constexpr const char* kNoDryRun = "off";
 
-/// What the command has beside the options of `generate` that it takes; unset means the default.
+/// The options that only this command has, besides those of `generate`; an unset one means the default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   Lists lists;
@@ -18,25 +18,26 @@ struct PipelineOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;
-  std::string dry_run = kNoDryRun;  // empty or "true": without numbers; else "5180" or "5180,340"
-  std::string against;              // empty: none
-  std::string heat_map;             // empty: none
+  std::string dry_run = kNoDryRun;  // empty or "true" without numbers; else "5180" or "5180,340"
+  std::string against;              // empty if there is none
+  std::string heat_map;             // empty if there is none
   TableOptions table;
 };
 
-/// Adds the options that `generate` has not, or that are lists here; `options` must outlive the parsing.
+/// Adds the options that `generate` does not have, or that are lists here. `options` must outlive the parsing.
 void add_options(CLI::App& command, PipelineOptions& options);
 
 struct PipelinePlan : VideoPlan {
   PipelineOptions options;
-  int64_t video_steps = 0;  // of a whole video, which is extrapolated to; 0 until choose_steps()
+  int64_t video_steps = 0;  // steps of a whole video, to which times are extrapolated; 0 until choose_steps()
 };
 
-/// But for how many steps there are, which the model has a say in. Throws Error naming the option that is out of range.
+/// Returns the plan without the number of steps, which depends on the model. Throws Error naming an option that is out
+/// of range.
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
 
-/// As many are timed as --steps says, or a few; with a cache all of a video, where a few do not tell how many it
-/// reuses.
+/// Sets the steps to time: as many as --steps says, or a few. With a cache it times all steps of a video, because a few
+/// do not show how many the cache reuses.
 void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan);
 
 }  // namespace sparsereel::app::bench

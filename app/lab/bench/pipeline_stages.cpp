@@ -1,4 +1,4 @@
-// Turn-taking and clocks.
+// Measures each stage and lets the contenders take turns.
 #include "app/lab/bench/pipeline_stages.h"
 
 #include <ATen/ATen.h>
@@ -25,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kFarLonger = 1.25;  // times
+constexpr double kFarLonger = 1.25;  // factor from which a row's parts get a note
 
-/// Adds the parts of the row's time, with a word where what they are shares of took far longer.
+/// Adds the parts of the row's time, with a note if the calls that were split took far longer.
 void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) {
   if (splits.empty()) return;
   row.update(part_fields(parts_of(milliseconds, splits)));
@@ -42,13 +42,13 @@ class PipelineStages {
  public:
   PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
       : plan_(plan), pipeline_(pipeline), progress_(progress) {
-    const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
+    const bool cpu = pipeline.device().is_cpu();  // a CPU is slow and steady; a GPU's clock has to settle first
     warmup_ = plan.options.warmup.value_or(cpu ? 1 : 2);
     repetitions_ = plan.options.repetitions.value_or(cpu ? 1 : 3);
-    at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which is no part of any stage
+    at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which belongs to no stage
   }
 
-  /// Loads and runs the text encoder, then lets it go.
+  /// Loads and runs the text encoder, then releases it.
   void measure_text() {
     progress_.stage("text");
     models::reset_peak_memory(pipeline_.device());
@@ -70,10 +70,10 @@ class PipelineStages {
     measure_image();
   }
 
-  /// Loads the denoiser; each contender warms up, then they take turns step by step, every one from the same noise; in
-  /// each repetition one step more has its sections measured, whose shares are those of the median step. A contender
-  /// with a cache takes its turn run by run, and has no sections: its steps differ. What a contender cannot do becomes
-  /// its row's note.
+  /// Loads the transformer and measures the steps. Each contender warms up; then they take turns step by step, all from
+  /// the same noise. In each repetition one more step is split into sections, whose shares are applied to the median
+  /// step. A contender with a cache takes turns run by run and has no sections, because its steps differ. A contender's
+  /// failure becomes its row's note.
   void measure_steps() {
     progress_.stage("load transformer");
     models::reset_peak_memory(pipeline_.device());
@@ -94,8 +94,8 @@ class PipelineStages {
     for (Entry& entry : entries_) finish_steps(entry);
   }
 
-  /// Loads the decoder and decodes what each contender made; frames and latents are compared with those of mode full.
-  /// Here and below a failure becomes the row's note: the steps were measured all the same.
+  /// Loads the decoder, decodes each contender's latents, and compares frames and latents with those of mode full. From
+  /// here on a failure becomes the row's note, because the steps are already measured.
   void measure_decode() {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)
@@ -107,7 +107,7 @@ class PipelineStages {
       std::vector<double> milliseconds;
       const std::string failure = failure_of([&] {
         after_.push_back(shared_row("load vae", {time([this] { pipeline_.load_vae(); })}));
-        if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first one chooses convolutions
+        if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first decode chooses convolutions
         milliseconds.clear();
         for (int64_t i = 0; i < repetitions_; ++i)
           for (Entry* entry : done) decode(*entry, milliseconds);
@@ -145,7 +145,7 @@ class PipelineStages {
     after_.push_back(shared_row("encode", milliseconds, failure.empty() ? encoder : failure));
   }
 
-  /// What was measured so far, in the order of a run.
+  /// Returns the rows measured so far, in the order of a run.
   Rows rows() const {
     Rows rows = before_;
     for (const Entry& entry : entries_) rows.push_back(entry.row);
@@ -159,11 +159,11 @@ class PipelineStages {
     models::Plan video;
     Row row;
     std::unique_ptr<models::Denoising> denoising;
-    std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
-    std::vector<Split> splits;         // of one step of each repetition
+    std::vector<double> milliseconds;  // of each step; with a cache, the mean of each run
+    std::vector<Split> splits;         // one step of each repetition
     uint64_t peak_bytes = 0;
-    at::Tensor latents;  // CPU, laid out as the family's are
-    at::Tensor frames;   // CPU [F, H, W, 3]
+    at::Tensor latents;  // on the CPU, in the family's layout
+    at::Tensor frames;   // on the CPU, [F, H, W, 3]
 
     bool cached() const { return contender.cache.on(); }
     bool failed() const { return row.contains("note"); }
@@ -194,7 +194,7 @@ class PipelineStages {
     return row;
   }
 
-  /// What the contender cannot do becomes its note.
+  /// Runs the call; a failure becomes the contender's note.
   void attempt(Entry& entry, const std::function<void()>& call) {
     const std::string failure = failure_of(call);
     if (failure.empty()) return;
@@ -211,10 +211,10 @@ class PipelineStages {
       if (!entry.denoising || entry.denoising->finished()) restart(entry);
       entry.denoising->step();
     }
-    entry.denoising.reset();  // what a cache remembers is not to be the others' memory
+    entry.denoising.reset();  // frees what a cache keeps, for the other contenders
   }
 
-  /// Takes a step apart that is not one of the dense first ones.
+  /// Splits a step that comes after the dense first ones.
   void split_step(Entry& entry) {
     restart(entry);
     models::Denoising& denoising = *entry.denoising;
@@ -226,13 +226,13 @@ class PipelineStages {
 
   double time_step(Entry& entry) {
     models::reset_peak_memory(pipeline_.device());
-    entry.denoising->load_expert();  // no part of the step
+    entry.denoising->load_expert();  // not part of the step
     const double taken = time([&] { entry.denoising->step(); });
     entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
     return taken;
   }
 
-  /// Contenders without a cache share a round, each of the others has one of its own.
+  /// Contenders without a cache share a round; each of the others has its own.
   void next_round() {
     const auto cached = std::ranges::count_if(entries_, [](const Entry& entry) { return entry.cached(); });
     const int64_t sharing = cached < std::ssize(entries_) ? 1 : 0;
@@ -305,10 +305,10 @@ class PipelineStages {
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   int64_t warmup_, repetitions_;
-  int64_t rounds_ = 0;  // of steps
+  int64_t rounds_ = 0;  // rounds of steps
   models::Conditioning conditioning_;
   std::vector<Entry> entries_;
-  Rows before_, after_;  // stages that all share, before and after the steps
+  Rows before_, after_;  // shared stages before and after the steps
   std::string decode_note_;
 };
 

@@ -1,4 +1,4 @@
-// Measures a pipeline's stages, the denoising steps of all contenders in turns.
+// Measures the stages of a pipeline; in the denoising steps all contenders take turns.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace sparsereel::app::bench {
 
-/// Text, steps, decoding and encoding. `measured`: gets the rows after each of them, in the order of a run.
+/// Measures text, steps, decoding and encoding. `measured` gets the rows after each stage, in the order of a run.
 void measure_stages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
                     const std::function<void(Rows so_far)>& measured);
 

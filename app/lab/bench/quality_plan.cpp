@@ -1,4 +1,4 @@
-// From options to prompts and combinations.
+// Turns the options into prompts and combinations.
 #include "app/lab/bench/quality_plan.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ std::vector<std::string> items_of(const Lists& lists, const std::string& key) {
   return is_given(lists, key) ? split(*lists.at(key), ',') : std::vector<std::string>{};
 }
 
-/// Whether the lists ask for presets, and for nothing that is a row of its own.
+/// Returns true if the lists ask only for presets, with or without weights.
 bool are_presets_alone(const QualityOptions& options) {
   return is_given(options.lists, "preset") && !options.modes &&
          std::ranges::none_of(options.lists, [](const auto& list) {
@@ -56,7 +56,7 @@ std::vector<Mode> modes_of(const QualityOptions& options) {
   return modes;
 }
 
-/// Full attention by weights that the reference has not, one for each.
+/// Returns full attention with each kind of weights that the reference does not have.
 std::vector<Combination> reduced_weights(const QualityOptions& options, const QualityPlan& plan) {
   std::vector<std::string> weights = items_of(options.lists, "weights");
   if (weights.empty()) weights = {plan.request.weights};
@@ -91,7 +91,7 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   return grid;
 }
 
-/// Of options without effect.
+/// Returns warnings about options without effect.
 std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan& plan, std::vector<IdleCause> idle) {
   std::vector<std::string> warnings = plan.grid.warnings;
   if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))
@@ -153,7 +153,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   if (!options.against.empty()) plan.against = find_row(options.against, rows, names_of(rows));
   if (!options.times.empty()) plan.times = read_step_times(split(options.times, ','));
   const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
-  if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // what settings tell
+  if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // the settings' own policy
   plan.warnings = warnings_of(settings, plan, given.idle);
   if (options.judge.empty()) plan.options.judge = judge_beside(plan.run.model);
   if (plan.times) plan.options.timed_steps = 0;

@@ -11,51 +11,52 @@
 
 namespace sparsereel::app::bench {
 
-/// What the command has beside the options of `generate` that it takes; unset means the default.
+/// The options that only this command has, besides those of `generate`; an unset one means the default.
 struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
   Lists lists;
   std::optional<std::string> modes;
-  std::string against;  // terms of a row; empty: none
-  std::string times;    // reports of `bench pipeline`, a comma list; empty: none
+  std::string against;  // terms of a row; empty if there are none
+  std::string times;    // reports of `bench pipeline`, a comma list; empty if there are none
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
-  std::string judge;     // empty: the one beside the model
-  std::string plot;      // empty: none
-  std::string pictures;  // empty: none
+  std::string judge;     // empty for the one beside the model
+  std::string plot;      // empty if there is none
+  std::string pictures;  // empty if there is none
   TableOptions table;
 
   std::vector<std::string> profiles() const;  // files of --profile
 };
 
-/// Adds the options that `generate` has not, or that are lists here; `options` must outlive the parsing.
+/// Adds the options that `generate` does not have, or that are lists here. `options` must outlive the parsing.
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
-  QualityOptions options;  // judge: the one beside the model, too; plot: none where there are no times
+  QualityOptions options;  // with the classifier beside the model filled in, and without `plot` if there are no times
   std::vector<std::string> prompts;
-  std::optional<StepTimes> times = {};  // that stand in place of this run's
-  std::optional<size_t> against = {};   // the row that others are compared with prompt by prompt
+  std::optional<StepTimes> times = {};  // used in place of this run's times
+  std::optional<size_t> against = {};   // the row that others are compared with, prompt by prompt
 
-  /// What all are compared with.
+  /// Returns the reference that all are compared with.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
-  /// Steps to time of each row that has no cache: as many as are asked for beyond the dense ones, so that both kinds
-  /// are among them. To be asked once the number of steps is resolved.
+  /// Returns how many steps to time in each row without a cache: as many as are asked for beyond the dense ones, so
+  /// that both kinds occur. Call it once the number of steps is resolved.
   int64_t rounds_to_time() const;
-  /// Rows with a cache are timed by whole videos, or not at all: a few steps do not tell how many are reused.
+  /// Rows with a cache are timed over whole videos or not at all, because a few steps do not show how many are reused.
   bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
-  /// Blocks left out by this mode. The seed grows by one from prompt to prompt, as in `batch`.
+  /// Returns the plan of a prompt's video; `mode` drops the blocks. As in `batch`, the seed grows by one from prompt to
+  /// prompt.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Full attention without a cache is what all are compared with, and no row, unless weights are reduced: then it is the
-/// first one, whatever the modes, and tells what the weights alone cost. Presets alone have no other rows. Throws Error
-/// naming the option that is out of range, files that cannot be read, and where nothing is left to compare.
+/// Returns the plan. Full attention without a cache is the reference and no row. If weights are reduced it also becomes
+/// the first row, whatever the modes, which shows what the weights alone cost. Presets alone have no other rows. Throws
+/// Error for options out of range, unreadable files, and if nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
-/// Once the number of steps is resolved: throws Error where --plot would have nothing to draw. Returns a warning where
-/// some rows are not timed, or fewer steps than were asked for; else nothing.
+/// Call it once the number of steps is resolved. Throws Error if --plot would have nothing to draw. Returns a warning
+/// if some rows are not timed, or if fewer steps are timed than asked for; else nothing.
 std::string check_times(const QualityPlan& plan);
 
 }  // namespace sparsereel::app::bench

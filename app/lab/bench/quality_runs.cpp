@@ -1,4 +1,4 @@
-// Denoises prompt by prompt, then times, then decodes.
+// Denoises prompt by prompt, then times steps, then decodes.
 #include "app/lab/bench/quality_runs.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kPictureFrames = 6;
 
-/// What rows tell of a time, by the endings of their fields.
+/// The statistics of a time in a row, by the endings of its fields.
 struct TimeFigure {
   std::string ending;
   double Spread::*figure;
@@ -32,7 +32,7 @@ at::Tensor some_frames(const at::Tensor& frames) {
   return frames.index_select(0, index);
 }
 
-/// But for what the frames tell.
+/// Returns the figures of a prompt, without those that need the frames.
 Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   const attention::Statistics& statistics = run.statistics;
   Row figures = {{"prompt", prompt},
@@ -76,7 +76,7 @@ QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, Ru
   for (size_t i = 0; i < rows.size(); ++i) entries_.emplace_back(rows[i], names[i]);
   for (Entry& entry : entries_) {
     models::Pipeline& own = *pipelines.by_weights.at(entry.combination.weights);
-    // Nothing is reduced: the same model need not be loaded twice.
+    // If no weights are reduced, use the reference instead of loading the same model twice.
     models::Pipeline& pipeline = own.fp8_weights() || own.fp8_text_weights() ? own : *pipelines.reference;
     auto side = std::ranges::find_if(sides_, [&](const Side& each) { return &each.pipeline == &pipeline; });
     if (side == sides_.end()) {
@@ -119,7 +119,7 @@ void QualityRuns::encode_prompts() {
   }
 }
 
-/// Two transformers need not fit into memory: the other side's goes first.
+/// Releases the other side's transformer first, because two may not fit into memory.
 void QualityRuns::begin(const std::string& stage, const Side& side) {
   for (const Side& other : sides_)
     if (&other != &side) other.pipeline.release_transformer();
@@ -172,12 +172,13 @@ void QualityRuns::denoise() {
 
 double QualityRuns::time_step(const Side& side, Entry& entry) {
   progress_.stop_if_interrupted();
-  entry.denoising->load_expert();  // no part of the step
+  entry.denoising->load_expert();  // not part of the step
   return milliseconds_of(side.pipeline.device(), [&] { entry.denoising->step(); });
 }
 
-/// A contender with a cache takes its turn run by run, so that what it remembers is not the others' memory, and none
-/// where too few steps are timed to tell how many it reuses. Leaves the contenders without what they held to denoise.
+/// Times the contenders in turns. One with a cache takes turns run by run, so that other contenders do not share memory
+/// with it. It has no turn if too few steps are timed to show how many it reuses. Afterwards all denoisings are
+/// released.
 void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t rounds) {
   begin("time steps", side);
   const auto restart = [&](Entry& entry) { entry.denoising = start(side, entry, 0, attention::Mode::sparse); };
@@ -185,7 +186,7 @@ void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t ro
   const auto runs = rounds < steps ? 0 : std::ranges::count_if(all, [](const Entry* entry) { return entry->cached(); });
   int64_t done = 0;
   const auto next = [&] { progress_.round(done++, rounds + 1 + runs * steps); };
-  for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
+  for (int64_t round = -1; round < rounds; ++round) {  // the first round warms up
     next();
     for (Entry* entry : all) {
       if (entry->cached()) continue;
@@ -217,7 +218,7 @@ void QualityRuns::add_times(Entry& entry) const {
       row["step_ms" + each.ending] = step;
       row["denoise_seconds" + each.ending] = step * static_cast<double>(steps) / 1000;
     }
-  } else if (std::ssize(all) == steps) {  // a few do not tell how many are reused
+  } else if (std::ssize(all) == steps) {  // a few steps do not show how many are reused
     row.update(times_of_cached(all, entry.computed));
   }
   for (const TimeFigure& each : kTimeFigures)
@@ -254,8 +255,8 @@ at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t pro
 
 void QualityRuns::compare() {
   progress_.stage("decode");
-  for (const Side& side : sides_) side.pipeline.release_transformer();  // the decoder has its memory
-  models::Pipeline& pipeline = sides_.front().pipeline;                 // of the same decoder for all videos
+  for (const Side& side : sides_) side.pipeline.release_transformer();  // make room for the decoder
+  models::Pipeline& pipeline = sides_.front().pipeline;                 // all pipelines have the same decoder
   pipeline.load_vae();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));

@@ -17,62 +17,63 @@
 
 namespace sparsereel::app::bench {
 
-/// A video of the first prompt, as frames to look at.
+/// Frames of a first prompt's video, to look at.
 struct Picture {
-  std::string name;   // "full", or the combination's
-  at::Tensor frames;  // a few of them, fp32 CPU [F, H, W, 3]
+  std::string name;   // "full", or the combination's name
+  at::Tensor frames;  // fp32, CPU, [F, H, W, 3]
 };
 
-/// Makes the videos by full attention that all others are compared with, by weights that are not reduced; and those of
-/// the rows, by the rows' weights.
+/// The reference makes the videos of full attention with weights that are not reduced. The others make the rows' videos
+/// with the rows' weights.
 struct Pipelines {
   std::shared_ptr<models::Pipeline> reference;
-  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};  // where nothing is reduced, not loaded
+  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};  // not loaded if nothing is reduced
 };
 Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& folder);
 
 class QualityRuns {
  public:
-  /// `judge`: null where nobody judges.
+  /// `judge`: the classifier; null if there is none.
   QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Judge* judge);
 
   void encode_prompts();
-  /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
-  /// its row's note. Of several pipelines one has its transformer in memory at a time: the reference comes first.
+  /// Denoises each prompt by full attention and by every combination, from the same noise. A combination's failure
+  /// becomes its row's note. Only one pipeline at a time has its transformer in memory; the reference comes first.
   void denoise();
-  /// Steps of the first prompt, all combinations and full attention in turns, without measuring errors; rows of other
-  /// weights than the reference's apart, before the others. Nothing where --times tells what a step takes.
+  /// Times steps of the first prompt, without measuring errors. All combinations and full attention take turns, but
+  /// rows with other weights than the reference run separately and first. Does nothing if --times gives the times.
   void time_steps();
-  /// Decodes what was denoised and compares the frames.
+  /// Decodes the latents and compares the frames.
   void compare();
 
   Rows rows() const;
-  /// The like of full attention, which all are compared with.
+  /// Returns the same fields for full attention, the reference.
   Row full() const;
-  /// Whether rows have other weights than the reference: their steps take no turns with its.
+  /// Returns true if some rows have other weights than the reference: their steps then do not take turns with its
+  /// steps.
   bool reduces_weights() const { return sides_.size() > 1; }
   const std::vector<Picture>& pictures() const { return pictures_; }
 
  private:
-  /// A combination on its way; its row's note says why where it failed.
+  /// The state of a combination. If it failed, its row's note says why.
   struct Entry {
     Entry(const Combination& of, const std::string& name) : combination(of), row(quality_row(of, name)) {}
 
     Combination combination;
     Row row;
-    std::vector<at::Tensor> latents;  // one a prompt, CPU, laid out as the family's are
+    std::vector<at::Tensor> latents;  // one per prompt, on the CPU, in the family's layout
     bool failed = false;
     std::unique_ptr<models::Denoising> denoising;  // of the first prompt, while its steps are timed
-    std::vector<double> milliseconds;              // of these steps
-    std::vector<bool> computed;                    // which of them
+    std::vector<double> milliseconds;              // of the timed steps
+    std::vector<bool> computed;                    // true for the steps that were computed
 
     bool cached() const { return combination.cache.on(); }
   };
-  /// A pipeline, what its text encoder made of the prompts, and the rows of its weights.
+  /// A pipeline, the prompts encoded by its text encoder, and the rows with its weights.
   struct Side {
     models::Pipeline& pipeline;
     std::vector<Entry*> entries = {};
-    std::vector<models::Conditioning> texts = {};  // CPU, one a prompt
+    std::vector<models::Conditioning> texts = {};  // on the CPU, one per prompt
   };
 
   void begin(const std::string& stage, const Side& side);
@@ -87,21 +88,21 @@ class QualityRuns {
   const QualityPlan& plan_;
   RunProgress& progress_;
   const Judge* judge_;
-  int64_t videos_ = 0;          // begun
+  int64_t videos_ = 0;          // videos begun
   Entry full_;                  // the reference's
-  std::vector<Entry> entries_;  // one a combination
-  std::vector<Side> sides_;     // the reference's first
+  std::vector<Entry> entries_;  // one per combination
+  std::vector<Side> sides_;     // the reference's comes first
   std::vector<Picture> pictures_;
 };
 
-/// Milliseconds of a step of a whole run: the median of its first `dense_steps` and that of the others, weighed by how
-/// many of `steps` each kind is. `milliseconds`: of the first steps, some of each kind that occurs. `figure`: in place
-/// of the median.
+/// Returns the milliseconds of an average step of a whole run: the medians of the first `dense_steps` and of the other
+/// steps, weighted by how many of `steps` each kind has. `milliseconds` holds the first steps, some of each kind that
+/// occurs. `figure` replaces the median.
 double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
                          double Spread::*figure = &Spread::median);
 
-/// Of a whole run with a cache: step_ms, the mean of the steps that were computed, and denoise_seconds, of all; the
-/// quartiles of both, as if all steps of a kind took its quartile at once.
+/// Returns the times of a whole run with a cache. step_ms is the mean of the computed steps, denoise_seconds the sum of
+/// all. The quartiles of both assume that all steps of a kind take its quartile at once.
 Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<bool>& computed);
 
 }  // namespace sparsereel::app::bench

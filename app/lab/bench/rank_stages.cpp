@@ -1,4 +1,4 @@
-// A team for each count, videos in turns, and their own seconds.
+// Starts a team for each count, and times videos in turns.
 #include "app/lab/bench/rank_stages.h"
 
 #include <ATen/ATen.h>
@@ -35,10 +35,10 @@ double sum_of(const std::vector<double>& times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
-/// The request that resolves to what the combination runs: told to other ranks, it is all that they know.
+/// Returns the request that resolves to the combination. It is all that other ranks are told.
 models::Request request_of(const PipelinePlan& plan, const Combination& combination) {
   models::Request request = combination.selected(plan.request);
-  request.policy.reset();  // which is that contender's alone that is the profile
+  request.policy.reset();  // only the contender with the profile has its policy
   request.attention_mode = combination.mode;
   request.token_order = combination.order;
   request.cache = combination.cache;
@@ -46,7 +46,7 @@ models::Request request_of(const PipelinePlan& plan, const Combination& combinat
   return request;
 }
 
-/// Measures the steps of a video, and the exchange between ranks in each.
+/// Measures the steps of a video, and the exchange between ranks in each step.
 struct TimedSteps final : models::RunObserver {
   explicit TimedSteps(models::ExchangeMeter& ranks) : meter(ranks) {}
 
@@ -59,12 +59,12 @@ struct TimedSteps final : models::RunObserver {
   std::vector<double> milliseconds, exchange;
 };
 
-/// What a contender's videos took on one count.
+/// The times of a contender's videos for one count.
 struct Entry {
   Row row;
   Video video;
-  std::vector<double> steps = {};                        // milliseconds of each
-  std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache the mean of each video's
+  std::vector<double> steps = {};                        // milliseconds of each step
+  std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache, the mean of each video
   std::vector<double> decode = {};                       // seconds
   models::Outcome last = {};
 
@@ -151,7 +151,7 @@ class RankStages {
     return share ? threads_of_each(count.gpus) : threads_;
   }
 
-  /// What the contender cannot do becomes its note; a rank that is gone ends the run.
+  /// Runs the call. A failure becomes the contender's note, but the loss of a rank ends the run.
   static void attempt(Team& team, Entry& entry, const std::function<void()>& call) {
     const std::string failure = failure_of(call);
     if (failure.empty()) return;
@@ -167,8 +167,8 @@ class RankStages {
     return models::lead_video(*world, pipeline_, video.options.request, video.plan, inputs, run);
   }
 
-  /// Some steps of a video that is then given up, by all ranks together. `whole`: to its frames, since a GPU's first
-  /// decode chooses convolutions, and other ranks load the decoder.
+  /// Makes some steps of a video, which all ranks then abandon together. `whole`: makes the frames too, because a GPU's
+  /// first decode chooses convolutions and other ranks have to load the decoder.
   void warm_up(Team& team, const Entry& entry, bool whole) {
     if (warmup_ == 0) return;
     TimedSteps steps(meter_);
@@ -187,7 +187,7 @@ class RankStages {
     models::Run run;
     run.cancelled = interrupted;
     run.observer = &steps;
-    meter_.take();  // of what came before
+    meter_.take();  // discards what came before
     try {
       entry.last = make(team, entry.video, run);
     } catch (const models::Cancelled&) {
@@ -200,7 +200,7 @@ class RankStages {
     if (plan_.decode) entry.decode.push_back(entry.last.seconds.decode);
   }
 
-  /// With a cache steps differ: their median would be that of one kind of them.
+  /// With a cache, steps differ, and a median would be that of one kind of them.
   static void add_times(bool cached, const std::vector<double>& of_steps, std::vector<double>& times) {
     if (cached)
       times.push_back(sum_of(of_steps) / static_cast<double>(of_steps.size()));
@@ -229,9 +229,9 @@ class RankStages {
     entry.row["exchange_percent"] = 100 * sum_of(entry.exchange) / sum_of(entry.milliseconds);
   }
 
-  /// Those before it in the list, too.
+  /// Compares all entries with mode full, those before it in the list too.
   void compare_with_full(std::vector<Entry>& entries) {
-    const Entry* full = nullptr;  // which is not compared with itself
+    const Entry* full = nullptr;  // not compared with itself
     for (const Entry& entry : entries) {
       if (full_.latents.defined() || !entry.is_full()) continue;
       full_ = entry.last;
@@ -251,11 +251,11 @@ class RankStages {
   RunProgress& progress_;
   models::ExchangeMeter meter_;
   int64_t warmup_, repetitions_;
-  const int threads_ = at::get_num_threads();  // of one alone
+  const int threads_ = at::get_num_threads();  // for a single GPU
   GenerateOptions model_;
-  std::vector<Video> videos_;  // of the combinations
+  std::vector<Video> videos_;  // one per combination
   models::Conditioning conditioning_;
-  models::Outcome full_;  // of mode full on the first count
+  models::Outcome full_;  // mode full on the first count
   double text_ms_ = 0;
   Rows rows_;
 };
@@ -265,7 +265,7 @@ std::string combination_of(Row row) {
   return row_name(row);
 }
 
-/// The first row of the same combination that fits; null where there is none, or it was not measured.
+/// Returns the first row of the same combination that fits; null if there is none or if it was not measured.
 template <typename Fits>
 const Row* find_alike(const Rows& rows, const Row& row, const Fits& fits) {
   const auto found = std::ranges::find_if(

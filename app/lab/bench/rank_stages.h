@@ -1,4 +1,4 @@
-// Measures videos that several GPUs make together, beside those of one.
+// Measures videos that several GPUs make together, beside those of one GPU.
 #pragma once
 
 #include <functional>
@@ -12,43 +12,46 @@
 
 namespace sparsereel::app::bench {
 
-/// One that is a member of --gpus: so many make a video together. A single one has no group, but where
-/// SPARSEREEL_GROUP=of-one asks for both ways.
+/// An item of --gpus: how many GPUs make a video together. A single GPU needs no group, but SPARSEREEL_GROUP=of-one
+/// measures it both ways.
 struct GpuCount {
   int64_t gpus = 1;
   bool together = false;
 };
 
-/// The list of --gpus, in its order; by default one alone. Throws Error naming what is no such number.
+/// Returns the list of --gpus in its order; by default a single GPU. Throws Error naming an invalid item.
 std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists);
-/// Whether there are others than one alone.
+/// Returns true if any count uses a group.
 bool any_together(const std::vector<GpuCount>& counts);
-/// The smallest of them: what so few have the memory for, all can make.
+/// Returns the smallest count: if its memory suffices for a video, that of larger counts does too.
 int64_t fewest(const std::vector<GpuCount>& counts);
 
-/// The device of the first rank, which has one's videos to itself, too; `device`: what was asked for. Throws Error
-/// where there are fewer cards, one of several is named, or a launcher has started ranks.
+/// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is what was asked for.
+/// Throws Error if there are too few GPUs, if `device` names one of several, or if a launcher has started ranks.
 std::string first_device(const std::vector<GpuCount>& counts, const std::string& device);
 
-/// Of the plan's video, without the time of its steps.
+/// Returns the cost of the plan's video, without the time of its steps.
 VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 
-/// Fields of a row beside those of its combination (see rows.h): gpus; grouped, one went the way of several; ms of the
-/// steps, with a cache of each video's mean; exchange_ms of a step, likewise, that rank 0 spends in exchanges, waiting
-/// for the slowest rank with them, and
-/// exchange_percent of its time; decode_seconds; scaling and decode_scaling, over the first count's; speedup, over mode
-/// full on as many; steps_ms, each of them; video_seconds; expected_ms and expected_exchange_ms, by ranks_cost.h, of
-/// what one alone takes here; rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
+/// Returns the columns of a row besides those of its combination (see rows.h).
+///   gpus; grouped: a single GPU ran the code for several;
+///   ms of the steps (with a cache, of each video's mean step);
+///   exchange_ms of a step, which rank 0 spends in exchanges and in waiting for the slowest rank; exchange_percent of
+/// ms;
+///   decode_seconds; scaling and decode_scaling, relative to the first count;
+///   speedup, over mode full on as many GPUs; steps_ms of each step; video_seconds;
+///   expected_ms and expected_exchange_ms, by ranks_cost.h from a single GPU's time here;
+///   rel_l1 and psnr against mode full of the first count; peak_gib of rank 0.
 Columns rank_columns();
 Row rank_row(const Combination& combination, const GpuCount& count);
 
-/// Fills scaling, decode_scaling, speedup, video_seconds and what is expected. `steps` and `text_ms`: of a usual video.
-/// `link_speed`: as cost_over_ranks(); 0: unknown.
+/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms` are those of a
+/// usual video. `link_speed` is in GB/s as in cost_over_ranks(); 0 if unknown.
 void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64_t steps, double text_ms);
 
-/// Count after count, each with processes of its own; the contenders take turns, a video each. `pipeline`: on the first
-/// device. `measured`: gets the rows after each count. Throws Error where so many ranks cannot make one of the videos,
-/// before anything is loaded.
+/// Measures one count after the other, each with its own processes. Contenders take turns, one video each. `pipeline`
+/// is on the first device. `measured` gets the rows after each count. Throws Error, before anything is loaded, if a
+/// count of ranks cannot make one of the videos.
 void measure_over_ranks(const Settings& settings, const PipelinePlan& plan, const std::vector<GpuCount>& counts,
                         models::Pipeline& pipeline, RunProgress& progress,
                         const std::function<void(Rows so_far)>& measured);

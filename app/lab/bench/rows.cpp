@@ -1,4 +1,4 @@
-// Columns, and sums over what was measured.
+// Declares columns and computes fields from measurements.
 #include "app/lab/bench/rows.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// What the shape alone does not say: "causal, 8 heads of k and v", "226 text".
+/// Returns what the shape alone does not say: "causal, 8 heads of k and v", "226 text".
 std::string traits(const Row& row) {
   std::string text = row.at("causal").get<bool>() ? "causal" : "";
   const auto add = [&text](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
@@ -45,7 +45,7 @@ std::vector<std::string> with_endings(const std::vector<std::string>& keys, cons
   return all;
 }
 
-/// A figure of the prompts that have it.
+/// Returns the figures of the prompts that have them.
 std::vector<double> figures(const Row& prompts, const char* key) {
   std::vector<double> known;
   for (const Row& prompt : prompts)
@@ -53,7 +53,7 @@ std::vector<double> figures(const Row& prompts, const char* key) {
   return known;
 }
 
-/// Of a figure over the prompts, two or more: the 5th percentile, and the standard deviation.
+/// Adds the 5th percentile and the standard deviation of a figure over two or more prompts.
 void add_spread(const Row& prompts, const std::string& key, Row& row) {
   const std::vector<double> known = figures(prompts, key.c_str());
   if (known.size() < 2) return;
@@ -64,7 +64,7 @@ void add_spread(const Row& prompts, const std::string& key, Row& row) {
   row[key + "_sd"] = std::sqrt(squares / static_cast<double>(known.size() - 1));
 }
 
-/// "-1.25 ± 0.08"
+/// Returns "-1.25 ± 0.08".
 std::string difference_text(const Row& row) {
   const auto mean = number_of(row, "psnr_difference"), error = number_of(row, "psnr_difference_se");
   if (!mean) return {};
@@ -80,13 +80,14 @@ bool is_step(const Row& row) {
   return text_of(row, "stage") == kStepStage;
 }
 
-/// Who shares stages other than the step: our contenders, or the ways to run a rival ("diffusers eager").
+/// Returns who shares the stages other than the step: our contenders, or the configurations of a baseline ("diffusers
+/// eager").
 std::string owner_of(const Row& row) {
   const std::string mode = text_of(row, "mode");
   return text_of(row, "token_order").empty() ? mode.substr(0, mode.find(' ')) : "";
 }
 
-/// Milliseconds of a stage that the owner's steps share, else 0.
+/// Returns the milliseconds of a stage that the owner's steps share; 0 without a time.
 double shared_ms(const Rows& rows, const std::string& owner, const std::string& stage) {
   for (const Row& row : rows)
     if (const auto ms = number_of(row, "ms"); ms && text_of(row, "stage") == stage && owner_of(row) == owner)
@@ -94,7 +95,7 @@ double shared_ms(const Rows& rows, const std::string& owner, const std::string& 
   return 0;
 }
 
-/// The parts as shares of ms, whatever they were measured as.
+/// Scales the parts so that they add up to ms, whatever unit they have.
 void scale_parts(const Row& parts, Row& row) {
   const auto matmul = number_of(parts, "matmul_ms"), attention = number_of(parts, "attention_ms");
   const auto rest = number_of(parts, "rest_ms");
@@ -126,7 +127,7 @@ Row rival_row(const Row& json, const std::string& where) {
   return row;
 }
 
-/// What the times of both depend on.
+/// Throws Error if settings differ that both times depend on.
 void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, const std::string& file) {
   for (const char* field :
        {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "dtype", "width", "height", "frames"}) {
@@ -194,7 +195,7 @@ void split_prepass(Rows& rows) {
 
 Columns quality_columns() {
   Columns mode = varying({"mode"}), means = columns({"mean_share"}), judge = columns({"judge"});
-  mode[0].usual = attention::name(attention::Mode::sparse);  // a row of another is to have a name
+  mode[0].usual = attention::name(attention::Mode::sparse);  // rows of other modes need a name
   means[0].beside = "cell";
   judge[0].text = judged_text;
   const Columns head = joined(

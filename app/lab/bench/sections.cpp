@@ -1,4 +1,4 @@
-// Marks on the device's time line.
+// Places marks on the device's time line.
 #include "app/lab/bench/sections.h"
 
 #include "models/request/attention_run.h"
@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A point in time: of the device's stream on a GPU.
+/// A point in time; on a GPU, in the device's stream.
 class Mark {
  public:
   explicit Mark(c10::Device device) : time_(Clock::now()) {
@@ -37,7 +37,7 @@ class Mark {
   std::optional<c10::Event> event_;
 };
 
-/// The sections of one call. Sections inside of sections belong to the outer one.
+/// The sections of a call. A section inside of another belongs to the outer one.
 class Sections {
  public:
   explicit Sections(c10::Device device) : device_(device) {}
@@ -66,7 +66,7 @@ class Sections {
   std::deque<Span> spans_;
 };
 
-/// libtorch calls plain functions: what they work on is of the thread that measures.
+/// libtorch's hooks are plain functions, so they find the measurement of their thread here.
 thread_local Sections* measured = nullptr;
 
 bool is_matmul(std::string_view name) {
@@ -88,7 +88,7 @@ void leave(const at::RecordFunction& /*function*/, at::ObserverContext* context)
   if (context != nullptr) measured->end(&Split::matmul);
 }
 
-/// The hooks, for as long as this lives.
+/// Installs the hooks while it lives.
 class Hooks {
  public:
   Hooks(Sections& sections, models::AttentionRun& run) : run_(run) {

@@ -1,4 +1,4 @@
-// Where the time of a forward goes: matrix products, attention, and the rest.
+// Splits the time of a forward pass into matrix products, attention and the rest.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,25 +14,26 @@
 
 namespace sparsereel::app::bench {
 
-/// Milliseconds.
+/// Milliseconds of the sections.
 struct Split {
-  double matmul = 0;     // linear layers and matrix products outside of attention, with what their epilogues fuse
-  double attention = 0;  // attention::attend(), its norms and rotary embedding included
-  double rest = 0;       // the remainder of the call
+  double matmul = 0;     // linear layers and other matrix products outside of attention, with their fused epilogues
+  double attention = 0;  // attention::attend(), with its norms and rotary embedding
+  double rest = 0;       // the rest of the call
 
   double total() const { return matmul + attention + rest; }
 };
 
-/// Runs the call and measures its sections: attention by the run's watcher and its `attended`, matrix products by
-/// libtorch's hook for operators. On a GPU by events, read at the end, so that nothing waits in between. Nothing is
-/// left in place afterwards: other calls pay nothing. This one does, by its hooks and events: take its shares, of the
-/// time of calls without them.
+/// Runs the call and measures its sections: attention by the run's `watcher` and `attended`, matrix products by
+/// libtorch's operator hook. On a GPU it uses events that are read at the end, so that nothing waits in between. All
+/// hooks are removed afterwards. This call pays for hooks and events, so apply its shares to the time of calls without
+/// them.
 Split measure_split(c10::Device device, models::AttentionRun& run, const std::function<void()>& call);
 
-/// Parts that add up to `milliseconds`, by their mean shares of these calls; at least one, none of which took no time.
+/// Returns parts that add up to `milliseconds`, by their mean shares in these calls. Needs at least one call, each with
+/// a time above 0.
 Split parts_of(double milliseconds, const std::vector<Split>& calls);
 
-/// matmul_ms, attention_ms and rest_ms.
+/// Returns matmul_ms, attention_ms and rest_ms.
 nlohmann::json part_fields(const Split& parts);
 
 }  // namespace sparsereel::app::bench

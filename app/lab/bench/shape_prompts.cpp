@@ -1,4 +1,4 @@
-// What prompts tell the judge: looks for the words of each trait.
+// Finds the words of each trait in prompts, for the classifier.
 #include "app/lab/bench/judge.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 struct Value {
   std::string name;
-  std::vector<std::string> words;  // that mean it
+  std::vector<std::string> words;  // words with this meaning
 };
 
 const std::array<std::vector<Value>, kTraits>& vocabulary() {
@@ -51,7 +51,7 @@ const std::array<std::vector<Value>, kTraits>& vocabulary() {
 
 constexpr size_t kBackground = 2;
 
-/// Lower case, words with one space around each, no full stops or commas.
+/// Returns the prompt in lower case, with one space around each word and without full stops and commas.
 std::string plain(const std::string& prompt) {
   std::string text = " ";
   for (const char c : prompt + " ") {
@@ -62,7 +62,7 @@ std::string plain(const std::string& prompt) {
   return text;
 }
 
-/// "on a blue background" names a colour that is not the shape's: it is taken out of the text.
+/// Finds "on a blue background" and removes it from the text, because its color is not the shape's.
 int take_background(std::string& text) {
   const std::vector<Value>& backgrounds = vocabulary()[kBackground];
   int found = -1;

@@ -1,4 +1,4 @@
-// Steps of reports, found by what they computed.
+// Finds steps in reports by what they compute.
 #include "app/lab/bench/step_times.h"
 
 #include <algorithm>
@@ -20,12 +20,12 @@ bool is_reduced(const Row& row) {
 
 constexpr const char* kMedian = "ms";
 
-/// In which a GPU multiplies.
+/// Returns the bits of a GPU's multiplications.
 double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
 }
 
-/// by_topk: the step has one, whichever, in place of the bound that `like` has.
+/// Returns true if the step fits `like`. `by_topk`: the step may have any topk in place of the bound of `like`.
 bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
   const auto same = [&](const std::string& key) {
     if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();
@@ -38,7 +38,7 @@ bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by
          std::ranges::all_of(selection_columns(), same, &Column::key);
 }
 
-/// The median of reports that have no quartiles.
+/// Returns the figure, or the median for reports without quartiles.
 double time_of(const StepTimes::Step& step, const std::string& figure) {
   return number_of(step.row, figure).value_or(step.row["ms"].get<double>());
 }
@@ -65,7 +65,7 @@ const StepTimes::Step* StepTimes::find(const Row& like, const char* mode) const 
   return found == steps.end() ? nullptr : &*found;
 }
 
-/// 16 bits compute all blocks about as fast as full attention.
+/// With 16 bits, all blocks take about as long as full attention.
 const StepTimes::Step* StepTimes::find_every_block(const Row& like) const {
   const Step* quantized = bits_of(like) == 16 ? nullptr : find(like, "quantized");
   return quantized == nullptr ? find(like, "full") : quantized;
@@ -93,7 +93,8 @@ double ShareTimes::ms(double share) const {
   return below.ms + (share - below.share) / (above->share - below.share) * (above->ms - below.ms);
 }
 
-/// `figure`: "ms", or a quartile, whose ending the row's fields have, too. False where no report has such a step.
+/// Fills one figure: "ms" or a quartile, whose ending the row's fields get too. Returns false if no report has such a
+/// step.
 bool StepTimes::fill(Row& row, int64_t run_steps, const std::string& figure) const {
   const double dense = number_of(row, "computed_dense_steps").value_or(0), computed = *number_of(row, "computed_steps");
   ShareTimes own;

@@ -1,5 +1,5 @@
-// What the steps of another model take, so that the quality of a small one and the speed of a large one stand in one
-// table.
+// Takes the step times of another model, so that a table can show the quality of a small model with the speed of a
+// large one.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace sparsereel::app::bench {
 
-/// What steps take by the share of the blocks that they compute.
+/// Times of steps by the share of blocks that they compute.
 struct ShareTimes {
   struct Point {
     double share, ms;
   };
-  std::vector<Point> points;  // by share; empty: not known
+  std::vector<Point> points;  // by share; empty if unknown
   int64_t layers = 0;
 
-  /// Along straight lines between the points; beyond them as at the last.
+  /// Interpolates linearly between the points; constant beyond them.
   double ms(double share) const;
 };
 
-/// Of reports of `bench pipeline`.
+/// Step times from reports of `bench pipeline`.
 struct StepTimes {
   struct Step {
     Row row;
@@ -29,17 +29,17 @@ struct StepTimes {
     std::string file;
   };
   std::vector<Step> steps;
-  std::vector<std::string> summaries;  // of each report, as run_summary() says it
+  std::vector<std::string> summaries;  // of each report, from run_summary()
 
-  /// Fills step_ms, denoise_seconds and those of full attention, with their quartiles where steps have some, or a note
-  /// where no report has such a step. Of a row with computed_steps: a computed step takes what the step of the same
-  /// mode, selection, token order and weights took without a cache, or with a bound on a block's error what by_share()
-  /// says of the row's kept_share; one that keeps every block what `quantized` took (`full` where it was not measured);
-  /// a reused one its share of one layer. `run_steps`: of the row's videos.
+  /// Fills step_ms, denoise_seconds and those of full attention, with quartiles if the steps have them. Adds a note if
+  /// no report has such a step. Rows must have computed_steps; `run_steps` is the number of steps of their videos. A
+  /// computed step takes the time of the step with the same mode, selection, token order and weights without a cache.
+  /// With a bound on a block's error, by_share() gives the time for the row's kept_share. A step with every block takes
+  /// the time of `quantized` (of `full` if that is missing). A reused step takes its share of one layer.
   void fill(Row& row, int64_t run_steps) const;
-  /// How many blocks a bound on a block's error leaves depends on what is drawn, and random weights draw nothing. So it
-  /// takes what steps with a topk took, and those with every block, that are alike otherwise. `figure`: their "ms", or
-  /// a quartile.
+  /// Returns the times of steps by share of blocks, for bounds on a block's error. How many blocks such a bound leaves
+  /// depends on the picture, and random weights draw none. The points are the steps with a topk and with every block
+  /// that are otherwise equal to `like`. `figure`: "ms" or a quartile.
   ShareTimes by_share(const Row& like, const char* figure = "ms") const;
 
  private:
@@ -48,7 +48,7 @@ struct StepTimes {
   const Step* find_every_block(const Row& like) const;
 };
 
-/// Throws Error naming the file that is no such report.
+/// Throws Error naming a file that is no such report.
 StepTimes read_step_times(const std::vector<std::string>& files);
 
 }  // namespace sparsereel::app::bench

@@ -1,4 +1,4 @@
-// Names what a run resolved to.
+// Resolves what a run measures and describes it in the report.
 #include "app/lab/bench/video_plan.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// The config of each component.
+/// Returns the config of each component.
 nlohmann::json architecture_of(const models::Checkpoint& folder) {
   nlohmann::json architecture;
   for (const std::string& name : folder.roles()) {
@@ -28,8 +28,8 @@ nlohmann::json architecture_of(const models::Checkpoint& folder) {
   return architecture;
 }
 
-/// What all combinations share: a recipe's fields but for texts and what each combination says for itself, and facts
-/// that a rival needs to run the same.
+/// Returns the settings that all combinations share: a recipe's fields except texts and the combinations' own. Adds
+/// facts that a baseline needs for an equal run.
 nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipeline) {
   const models::ModelSpec& spec = pipeline.spec();
   const models::Plan& video = plan.video;
@@ -60,7 +60,7 @@ bool cache_is_of_a_preset(const Settings& settings) {
   return settings.has("preset") && cache != nullptr && cache->source == Source::matched_config;
 }
 
-/// Adds, once, that the cache reuses nothing.
+/// Adds, once, a warning that the cache reuses nothing.
 void add_cache_warning(const Settings& settings, const Combination& combination, const models::ModelSpec& spec,
                        VideoPlan& plan) {
   models::Request request = plan.request;
@@ -89,7 +89,7 @@ models::Plan VideoPlan::video_of(const Combination& combination) const {
 
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
   VideoPlan plan{.run = given.run, .request = given.request, .caches_listed = is_given(lists, "cache")};
-  plan.request.attention_mode = attention::Mode::full;  // the combinations have their own, and caches
+  plan.request.attention_mode = attention::Mode::full;  // the combinations have their own modes and caches
   plan.request.cache = {};
   return plan;
 }

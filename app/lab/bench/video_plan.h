@@ -1,4 +1,4 @@
-// What the benchmarks of whole videos share: what they run, and what they say about it.
+// What the benchmarks of whole videos share: plans and reports.
 #pragma once
 
 #include <memory>
@@ -17,30 +17,30 @@ namespace sparsereel::app::bench {
 
 struct VideoPlan {
   RunOptions run;
-  models::Request request;  // but for what a combination says: it has no cache
-  models::Plan video = {};  // of the request, by begin_report()
-  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // of its images
-  bool decode = true;                                                         // its frames are wanted
+  models::Request request;  // without the combinations' part: it has no cache
+  models::Plan video = {};  // the resolved request, set by begin_report()
+  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // the request's images
+  bool decode = true;                                                         // true if frames are needed
   Grid grid = {};
   std::vector<models::TunedProfile> profiles = {};
-  std::vector<std::string> warnings = {};  // of options without effect
-  bool caches_listed = false;              // by the command line
+  std::vector<std::string> warnings = {};  // about options without effect
+  bool caches_listed = false;              // true if the command line lists caches
 
-  /// The video with what the combination says.
+  /// Returns the video's plan with the combination's settings.
   models::Plan video_of(const Combination& combination) const;
 };
 
-/// But for its combinations and profiles.
+/// Returns the plan without combinations and profiles.
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 
-/// Resolves the request, checks the profiles, warns, and begins the report: machine, architecture and settings (model,
-/// LoRAs, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy). ranks: the
-/// fewest that make a video together.
+/// Resolves the request, checks the profiles, warns, and begins the report. The report gets machine, architecture and
+/// settings: model, LoRAs, dtype, size, tokens, guidance scale, sampler, steps, seed and the shared part of the policy.
+/// `ranks`: the fewest that make a video together.
 void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report, int64_t ranks = 1);
 
-/// "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2), 4
-/// steps, seed 42", of a report that begin_report() began.
+/// Summarizes a report of begin_report(): "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776
+/// tokens, guidance batch 2), 4 steps, seed 42".
 std::string run_summary(const nlohmann::json& report);
 
 }  // namespace sparsereel::app::bench

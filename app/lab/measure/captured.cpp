@@ -1,4 +1,4 @@
-// Tensors are called stepS.layerL.q; what else a file says is metadata, checked as it is read.
+// Reads tensors called stepS.layerL.q, and checks the file's metadata while reading.
 #include "app/lab/measure/captured.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ std::string tensor_name(const CapturedCall& call, const std::string& part) {
   return "step" + std::to_string(call.step) + ".layer" + std::to_string(call.layer) + "." + part;
 }
 
-/// A file and its metadata.
+/// Reads a file and its metadata.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file) : file_(file) {}

@@ -1,4 +1,4 @@
-// Data and texts for the script of gnuplot, which draws them.
+// Writes the data and texts for the gnuplot script that draws the charts.
 #include "app/lab/measure/chart.h"
 
 #include <sys/wait.h>
@@ -27,10 +27,10 @@ constexpr const char* kChartScript =
 #include "app/lab/measure/chart.gnuplot.inc"
     ;
 constexpr const char* kInstall = "install it (apt-get install gnuplot-nox)";
-constexpr int kNotFound = 127;             // a shell's exit code
-constexpr size_t kCharactersOfALine = 56;  // of 8 cm
+constexpr int kNotFound = 127;             // exit code of a shell for a missing program
+constexpr size_t kCharactersOfALine = 56;  // in 8 cm
 
-/// Without what gnuplot would take for the end of a text, an escape or a command.
+/// Replaces characters that gnuplot would take for the end of a text, an escape or a command.
 std::string plain(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return c < ' ' || c == '"' || c == '\'' || c == '\\' || c == '`'; }, ' ');
@@ -41,7 +41,7 @@ std::string quoted(const std::string& text) {
   return '"' + plain(text) + '"';
 }
 
-/// Broken at spaces.
+/// Breaks the text at spaces.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines(1);
   for (const std::string& word : split(text, ' ')) {
@@ -51,7 +51,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// What gnuplot reads: values by their names, blocks of data, and at last the script.
+/// The input of gnuplot: named values, then blocks of data, then the script.
 class Input {
  public:
   Input(const fs::path& path, const std::string& caption) {
@@ -72,7 +72,7 @@ class Input {
     for (const std::string& line : lines) add(line);
     end();
   }
-  /// A name of a curve or a bar; the longest one tells how small names are written.
+  /// Quotes a name of a curve or a bar. The longest name decides the size of small names.
   std::string named(const std::string& name) {
     longest_ = std::max(longest_, name.size());
     return quoted(name);
@@ -88,7 +88,7 @@ std::string point_line(const Curve::Point& point) {
   return exact_text(point.x) + " " + exact_text(point.y);
 }
 
-/// The picture; throws Error. `path`: what the errors name.
+/// Returns the picture. Throws Error naming `path`.
 std::string drawn(const fs::path& path, const Input& input) {
   const models::Temporary folder(fs::temp_directory_path() / "sparsereel-chart", models::Temporary::Kind::folder);
   const fs::path script = folder.path() / "chart.gnuplot", errors = folder.path() / "errors";
@@ -97,7 +97,7 @@ std::string drawn(const fs::path& path, const Input& input) {
   file.write(text.data(), text.size());
   file.commit();
   const std::string command = "gnuplot " + shell_quoted(script) + " 2> " + shell_quoted(errors);
-  FILE* const output = popen(command.c_str(), "r");  // a pipe, so that a full disk is an error of ours
+  FILE* const output = popen(command.c_str(), "r");  // a pipe, so that this program reports a full disk
   if (output == nullptr) throw run_failure(path.string() + " is not drawn: no process could be started", "try again");
   std::string picture;
   std::array<char, 4096> part{};

@@ -1,4 +1,4 @@
-// Charts of measurements, which gnuplot draws for a paper's column of 8 cm.
+// Draws charts of measurements with gnuplot, for an 8 cm column of a paper.
 #pragma once
 
 #include <filesystem>
@@ -8,27 +8,27 @@
 
 namespace sparsereel::app {
 
-/// One way to run: a stacked bar, and a point of quality against speed.
+/// One configuration: a stacked bar, and a point of quality against speed.
 struct PlotRow {
   std::string name;               // "sparse 0.5"
-  std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty: the total is in one piece
+  std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty for a single part
   double total = 0;               // milliseconds
-  std::optional<double> speedup;  // of the point; no point without both
+  std::optional<double> speedup;  // x of the point; there is a point only if both are set
   std::optional<double> quality;
 };
 
 struct PlotData {
   std::string title;               // the caption: model, dtype, machine
-  std::string unit;                // of the bars: "ms a step"
-  std::string quality;             // of the points' axis up: "PSNR dB against full attention"
+  std::string unit;                // unit of the bars: "ms a step"
+  std::string quality;             // label of the points' y axis: "PSNR dB against full attention"
   std::vector<std::string> parts;  // "matmul", "attention", "rest"
   std::vector<PlotRow> rows;
 };
 
-/// Ways to run that differ in one number: points, or a line of them.
+/// Configurations that differ in one number, drawn as points or as a line.
 struct Curve {
   struct Point {
-    std::string label;  // of the number: "0.3"
+    std::string label;  // the number: "0.3"
     double x = 0, y = 0;
   };
   std::string name;
@@ -37,34 +37,35 @@ struct Curve {
 
 struct CurvesData {
   std::string title;         // the caption
-  std::string x, y;          // what the axes show
-  bool logarithmic = false;  // the axis of y, all of whose values are above 0
+  std::string x, y;          // labels of the axes
+  bool logarithmic = false;  // a logarithmic y axis; all y must be above 0
   std::vector<Curve> curves;
-  bool joined = true;                       // each curve is a line
-  std::vector<Curve::Point> frontier = {};  // a line by itself, through points of the curves
-  std::optional<double> mark;               // a vertical line there, with a name
+  bool joined = true;                       // draw each curve as a line
+  std::vector<Curve::Point> frontier = {};  // a separate line through points of the curves
+  std::optional<double> mark;               // x of a vertical line
   std::string mark_name;
 };
 
-/// A table of shares, drawn as colours from pale (0) to dark (1); nothing is drawn where a value is NaN.
+/// A table of shares, drawn in colors from pale (0) to dark (1). NaN leaves the field empty.
 struct HeatMap {
   std::string title;
-  std::string rows, columns;                // what they are: "layer", "step"
+  std::string rows, columns;                // what rows and columns are: "layer", "step"
   std::vector<std::vector<double>> values;  // [row][column]
 };
 
-/// Throws Error naming the option unless the file ends in .png, .svg or .pdf and can be written. Prints a warning where
-/// gnuplot is missing: it may be installed while a long run goes on.
+/// Throws Error naming the option unless the file ends in .png, .svg or .pdf and can be written. Prints a warning if
+/// gnuplot is missing, because it may be installed during a long run.
 void check_chart(const std::string& option, const std::filesystem::path& path);
 
-/// Bars, and below them points where there are any. Atomic. Throws Error naming the file: what check_chart() refuses, a
-/// machine without gnuplot, or what gnuplot says.
+/// Draws the bars, and below them the points, if any. The write is atomic. Throws Error naming the file for anything
+/// that check_chart() refuses, if gnuplot is missing, or with gnuplot's message.
 void write_plot(const std::filesystem::path& path, const PlotData& data);
 
-/// One picture of all curves, their names below; the axes are those of the first. Otherwise as write_plot().
+/// Draws all curves in one picture with their names below; the axes follow the first entry. Otherwise like
+/// write_plot().
 void write_curves(const std::filesystem::path& path, const std::vector<CurvesData>& data);
 
-/// One below the other, each with a scale. Otherwise as write_plot().
+/// Draws the maps one below the other, each with a scale. Otherwise like write_plot().
 void write_heat_maps(const std::filesystem::path& path, const std::string& caption, const std::vector<HeatMap>& maps);
 
 }  // namespace sparsereel::app

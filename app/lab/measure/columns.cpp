@@ -1,4 +1,4 @@
-// Every choice and figure of the benchmarks' tables: a key has one title, unit and meaning wherever it stands.
+// Declares every choice and figure of the benchmarks' tables: a key has one title, unit and meaning in all of them.
 #include <algorithm>
 
 #include "app/lab/measure/table.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kFullTime = "the same of full attention";
 
-/// Chosen by somebody: all its digits are shown, and no line below the table explains it.
+/// A value that the user chose. All its digits are shown, and the list below the table does not explain it.
 struct Choice {
   std::string key, title, meaning;
 };
@@ -88,7 +88,7 @@ const std::vector<Column> kFigures = {
     {"decode_scaling", "decode x fewest", 3, "", "how many times as fast as decoding on the fewest GPUs"},
     {"megabytes", "MB sent a layer", 3, "MB", "what a GPU sends in a layer: q, k, v and the output"}};
 
-/// What follows from a figure, by the end of its key.
+/// A figure derived from another, recognized by the end of its key.
 struct Derived {
   std::string ending, title, meaning;
 };

@@ -1,23 +1,22 @@
-// Generators of inputs.
+// Generates random inputs.
 //
-// `structured` draws each head by itself, so that quantisation and block selection meet what they meet in a trained
-// model. With t the position of a token in the sequence:
-//   q = smooth + a F(t) + mean_q            mean_q  ~ 0.5 N(0, 1) a channel
-//   k = (smooth + a F(t)) . g + mean_k      mean_k  ~ 2 N(0, 1) a channel: K's mean dwarfs its spread, as is known of K
-//   v = smooth . g + mean_v                 mean_v  ~ 0.5 N(0, 1) a channel
-// smooth: unit variance, half of it shared by 16 neighbouring tokens, so that blocks resemble their mean.
-// g: 1, but for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
-// F(t): cos and sin of D / 2 angles w t, periods spread evenly in the logarithm from 32 tokens to 4 N. F(s) . F(t)
-// falls with |s - t|, so attention mass gathers near the diagonal; `a` makes the logit's rise at s = t between 4 (a
-// diffuse head) and 16 (a local one), uniform over the heads. Where heads of q share one of k and v, these are the
-// first one's.
+// `structured` draws each head separately, so that quantization and block selection meet the data of a trained model.
+// With t the position of a token in the sequence:
+//   q = smooth + a F(t) + mean_q            mean_q  ~ 0.5 N(0, 1) per channel
+//   k = (smooth + a F(t)) . g + mean_k      mean_k  ~ 2 N(0, 1) per channel, as K's mean dwarfs its spread in models
+//   v = smooth . g + mean_v                 mean_v  ~ 0.5 N(0, 1) per channel
+// smooth: unit variance, half of it shared by 16 neighboring tokens, so that blocks resemble their mean.
+// g: 1, except for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
+// F(t): cos and sin of D / 2 angles w t, with periods spread logarithmically from 32 tokens to 4 N. F(s) . F(t) falls
+// with |s - t|, so attention mass gathers near the diagonal. `a` makes the logit rise at s = t by 4 (a diffuse head) to
+// 16 (a local one), uniform over the heads. If heads of q share one of k and v, these are the first one's.
 //
-// `smooth` is the same but for V, which is nearly the same over long stretches, as features of a video are:
-//   v = cos(w t + phase) + 0.2 N(0, 1)      a period from N / 8 to N tokens and a phase for each channel
-// Whatever loses a part of long sums of equal sign in P.V shows in it, and hardly in the other two.
+// `smooth` differs only in V, which changes slowly, as features of a video do:
+//   v = cos(w t + phase) + 0.2 N(0, 1)      for each channel a period of N / 8 to N tokens and a phase
+// It shows any loss in long sums of equal sign in P.V, which the other two hardly show.
 //
-// `loud` is normal data but for four channels, which hold most of K's energy, as known of trained models: before a
-// rotary embedding k is +-30 in them, the same in every token, and q is 0.3 N(0, 1).
+// `loud` is normal data except for four channels, which hold most of K's energy, as in trained models. Before a rotary
+// embedding k is +-30 in them for every token, and q is 0.3 N(0, 1).
 #include "app/lab/measure/inputs.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +32,7 @@ namespace {
 constexpr double kBeyondCache = 200e6;
 constexpr int64_t kMostCopies = 256;
 
-/// [N, D], unit variance, neighbours alike.
+/// Returns [N, D] with unit variance, in which neighbors are alike.
 at::Tensor smooth_tokens(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
   constexpr int64_t group = 16;
   const at::Tensor shared = at::randn({(tokens + group - 1) / group, head_dim}, options);
@@ -41,7 +40,7 @@ at::Tensor smooth_tokens(int64_t tokens, int64_t head_dim, const at::TensorOptio
   return (shared.repeat_interleave(group, 0).narrow(0, 0, tokens) + own) * std::sqrt(0.5);
 }
 
-/// F(t) [N, D]; an odd last channel is 0.
+/// Returns F(t) [N, D]; an odd last channel is 0.
 at::Tensor position_features(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
   const int64_t angles = head_dim / 2;
   const double shortest = 32, longest = std::max(64.0, 4.0 * static_cast<double>(tokens));
@@ -53,14 +52,14 @@ at::Tensor position_features(int64_t tokens, int64_t head_dim, const at::TensorO
   return features;
 }
 
-/// [D], 1 but for a few channels.
+/// Returns [D], 1 except for a few channels.
 at::Tensor outlier_gains(int64_t head_dim, double gain, const at::TensorOptions& options) {
   at::Tensor gains = at::ones({head_dim}, options);
   const at::Tensor channels = at::randperm(head_dim, options.dtype(at::kLong)).narrow(0, 0, (head_dim + 31) / 32);
   return gains.index_fill_(0, channels, gain);
 }
 
-/// V of `smooth` [N, D].
+/// Returns V of `smooth` [N, D].
 at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
   const at::Tensor periods = (1 + 7 * at::rand({head_dim}, options)) * (static_cast<double>(tokens) / 8);
   const at::Tensor phase = 2 * M_PI * at::rand({head_dim}, options);
@@ -68,7 +67,7 @@ at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions
   return angle.cos() + 0.2 * at::randn({tokens, head_dim}, options);
 }
 
-/// Writes one head's [N, D] into q, k and v.
+/// Writes the [N, D] of one head into q, k and v.
 void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head, const at::Tensor& features) {
   const int64_t group = inputs.q.size(2) / inputs.k.size(2);
   const at::TensorOptions options = features.options();
@@ -88,7 +87,7 @@ void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head,
                                            : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
 }
 
-/// Rotary embedding of pairs (2i, 2i + 1) by angles t / 10000^(2i / D).
+/// Returns the rotary embedding of pairs (2i, 2i + 1) by angles t / 10000^(2i / D).
 attention::Prologue rotary(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
   const at::Tensor frequencies = at::pow(1e4, at::arange(0, head_dim, 2, options) / -static_cast<double>(head_dim));
   const at::Tensor angles = at::arange(tokens, options).unsqueeze(1) * frequencies.repeat_interleave(2);
@@ -98,9 +97,9 @@ attention::Prologue rotary(int64_t tokens, int64_t head_dim, const at::TensorOpt
   return prologue;
 }
 
-/// Makes four channels, two pairs, of normal q and k [B, N, H, D] loud.
+/// Makes four channels (two pairs) of normal q and k [B, N, H, D] loud.
 void make_loud(Inputs& inputs) {
-  const int64_t head_dim = inputs.q.size(3), padded = head_dim + head_dim % 2;  // so that all are pairs
+  const int64_t head_dim = inputs.q.size(3), padded = head_dim + head_dim % 2;  // so that all channels form pairs
   at::Tensor q = at::pad(inputs.q, {0, padded - head_dim}), k = at::pad(inputs.k, {0, padded - head_dim});
   for (const int64_t pair : {int64_t{1}, head_dim / 4}) {
     q.narrow(3, 2 * pair, 2).mul_(0.3);

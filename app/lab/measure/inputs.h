@@ -1,4 +1,4 @@
-// Random q, k and v to measure on: plain normal data, or data with the traits of a trained model's.
+// Random q, k and v to measure on: normal data, or data with the traits of a trained model's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,19 +9,19 @@
 
 namespace sparsereel::app {
 
-/// q, k and v [B, N, H, D], contiguous; k and v with their own H.
+/// q, k and v [B, N, H, D], contiguous; k and v may have fewer heads.
 struct Inputs {
   at::Tensor q, k, v;
 };
 
-/// How many copies make the inputs come from memory and not from a cache when they take turns: together 200 MB, which
-/// no GPU's L2 cache holds; 1 where one copy is that large, 256 at most.
+/// Returns how many copies make the inputs come from memory instead of a cache when they take turns. Together they have
+/// 200 MB, more than any GPU's L2 cache. Returns 1 if one copy is that large, and at most 256.
 int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype);
 
-/// Bytes that `copies` of the inputs take.
+/// Returns the bytes of `copies` of the inputs.
 double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies);
 
-/// `copies` independent inputs, the same for the same seed on the same device.
+/// Returns `copies` independent inputs. Equal seeds give equal inputs on the same device.
 std::vector<Inputs> make_inputs(const Shape& shape, DataKind data, at::ScalarType dtype, at::Device device,
                                 int64_t copies, uint64_t seed);
 

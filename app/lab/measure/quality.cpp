@@ -1,4 +1,4 @@
-// PSNR, SSIM and MS-SSIM with torch's operators.
+// Computes PSNR, SSIM and MS-SSIM with torch's operators.
 #include "app/lab/measure/quality.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kWindow = 11;
 constexpr double kDeviation = 1.5;
-constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // the paper's K1 and K2 for values from 0 to 1
+constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // (K1 L)^2 and (K2 L)^2 of the paper for L = 1
 constexpr int64_t kFramesAtOnce = 8;
 constexpr std::array<double, 5> kPowers = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};  // the paper's, finest scale first
 static_assert(kLeastOfMsSsim >> (kPowers.size() - 1) == kWindow);
@@ -23,7 +23,7 @@ at::Tensor gaussian(at::Device device) {
   return weights / weights.sum();
 }
 
-/// Weighted means of the windows; x [N, 1, H, W] -> [N, 1, H - 10, W - 10].
+/// Returns weighted means of the windows: x [N, 1, H, W] -> [N, 1, H - 10, W - 10].
 at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
   return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
 }
@@ -31,10 +31,10 @@ at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
 /// Means over the windows of each frame, [F].
 struct Similarity {
   at::Tensor structure;  // the term of contrast and structure
-  at::Tensor whole;      // times that of luminance
+  at::Tensor whole;      // the product with the term of luminance
 };
 
-/// x, y [F, 1, H, W] of double: the variance of a flat window is a difference of squares, in which fp32 keeps nothing
+/// x, y: [F, 1, H, W] in double. The variance of a flat window is a difference of squares, which in fp32 would vanish
 /// beside C2.
 Similarity compare(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);
@@ -45,7 +45,7 @@ Similarity compare(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w
   return {structure.mean({1, 2, 3}), (luminance * structure).mean({1, 2, 3})};
 }
 
-/// Of a few frames, one each.
+/// Returns the SSIM of each of a few frames.
 at::Tensor ssim_of(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   return compare(x, y, weights).whole;
 }
@@ -63,7 +63,7 @@ at::Tensor ms_ssim_of(at::Tensor x, at::Tensor y, const at::Tensor& weights) {
   return product;
 }
 
-/// The mean over the frames of what `of` says of the luma of each, a few at a time.
+/// Returns the mean of `of` over the luma of all frames, computed for a few frames at a time.
 template <typename Of>
 double mean_of_luma(const at::Tensor& frames, const at::Tensor& reference, at::Device device, const Of& of) {
   const at::Tensor weights = gaussian(device);

@@ -1,4 +1,4 @@
-// How near frames are to a reference: PSNR, SSIM and MS-SSIM.
+// Measures the fidelity of frames to a reference: PSNR, SSIM and MS-SSIM.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,32 +7,34 @@
 
 namespace sparsereel::app {
 
-/// frames, reference: fp32 [F, H, W, 3] in 0..1. Decibels over all values; nothing where the two are equal.
+/// Returns the PSNR in dB over all values; nothing if both are equal. `frames` and `reference`: fp32 [F, H, W, 3] in
+/// 0..1.
 std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference);
 
-/// Structural similarity (Wang et al., IEEE Transactions on Image Processing 13(4), 2004, equation 13) of luma, 11 x 11
-/// Gaussian windows of deviation 1.5 that lie inside the frame; the mean over windows and frames. H and W are at least
-/// 11. Computed on `device`, a few frames at a time.
+/// Returns the structural similarity of luma (Wang et al., IEEE Transactions on Image Processing 13(4), 2004, equation
+/// 13), as the mean over windows and frames. Windows are 11 x 11 Gaussians of deviation 1.5 inside the frame, so H and
+/// W must be at least 11. Computes a few frames at a time on `device`.
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-/// The smaller side of frames that have an MS-SSIM: of halves of halves at its fifth scale a window still fits in.
+/// The least side, in pixels, of frames that have an MS-SSIM: a window still fits at the fifth scale, after four
+/// halvings.
 constexpr int64_t kLeastOfMsSsim = 176;
 
-/// Multi-scale SSIM (Wang, Simoncelli and Bovik, Asilomar 2003, equation 7) of luma in the same windows: each scale has
-/// the mean of each 2 x 2 pixels of the one before; the product of the scales' contrast and structure terms and of the
-/// last one's luminance, to the paper's powers, a negative term counting as 0; the mean over frames. Nothing where a
-/// side is below kLeastOfMsSsim.
+/// Returns the multi-scale SSIM of luma (Wang, Simoncelli and Bovik, Asilomar 2003, equation 7) in the same windows, as
+/// the mean over the frames. Each scale averages 2 x 2 pixels of the previous one. The result multiplies all scales'
+/// contrast and structure terms and the last one's luminance, with the paper's powers. Negative terms count as 0.
+/// Returns nothing if a side is below kLeastOfMsSsim.
 std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-constexpr double kEqualPsnr = 100;  // dB, from which frames count as equal
+constexpr double kEqualPsnr = 100;  // dB; from here on frames count as equal
 
-/// PSNR and SSIM, of frames that are equal kEqualPsnr and 1: numbers that can be averaged.
+/// PSNR and SSIM as numbers that can be averaged: kEqualPsnr and 1 for equal frames.
 struct Nearness {
   double psnr = 0, ssim = 0;
 };
 Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-/// sum |a - b| / sum |b|
+/// Returns sum |a - b| sum |b|.
 double relative_l1(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Bytes, calls and shares of a step, added up.
+// Adds up the bytes, calls and computation of a step.
 #include "app/lab/measure/ranks_cost.h"
 
 #include <algorithm>
@@ -7,9 +7,9 @@ namespace sparsereel::app {
 namespace {
 
 constexpr double kCallMs = 0.05, kReductionMs = 0.04, kReductions = 2;
-constexpr double kBytes = 2;  // of an element
+constexpr double kBytes = 2;  // bytes of an element
 
-/// The part of a step's operations that are attention's, where layers have the usual 12 C^2 weights.
+/// Returns attention's share of a step's operations, if layers have the usual 12 C^2 weights.
 double attention_share(const VideoCost& video) {
   const double attention = 4 * video.tokens * video.channels, layers = 24 * video.channels * video.channels;
   return attention / (attention + layers);
@@ -29,14 +29,14 @@ RanksCost cost_over_ranks(const VideoCost& video, int64_t gpus, double speed) {
   const auto ranks = static_cast<double>(cost.ulysses);
   const double passes_each = static_cast<double>(video.passes) / static_cast<double>(cost.passes);
   if (cost.ulysses > 1) {
-    // Of its 1/n of the tokens a GPU sends all heads but its own 1/n: q, k and v there, the output back.
+    // A GPU has 1/n of the tokens and sends all heads but its own 1/n: q, k and v first, then the output back.
     const double one = video.tokens * video.channels * kBytes / ranks * (1 - 1 / ranks);
     cost.megabytes = 4 * one * passes_each / 1e6;
     const double layer_ms =
-        cost.megabytes / speed + (2 * kCallMs + kReductions * kReductionMs) * passes_each;  // MB / (GB/s) are ms
+        cost.megabytes / speed + (2 * kCallMs + kReductions * kReductionMs) * passes_each;  // MB / (GB/s) = ms
     cost.exchange_ms = layer_ms * static_cast<double>(video.layers);
   }
-  if (cost.passes > 1) cost.exchange_ms += kCallMs;  // the passes' predictions
+  if (cost.passes > 1) cost.exchange_ms += kCallMs;  // exchanges the passes' predictions
   if (video.step_ms <= 0) return cost;
   const double attention = attention_share(video);
   const double share = attention * divided_up(video.heads, cost.ulysses) + (1 - attention) / ranks;

@@ -1,5 +1,4 @@
-// What a step of denoising is expected to take on several GPUs: its computing, divided, and what they exchange. No
-// torch.
+// Estimates a denoising step on several GPUs: its computation divided among them, and their exchanges. No torch.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +9,24 @@ namespace sparsereel::app {
 struct VideoCost {
   double tokens = 0;  // of one pass
   int64_t layers = 0, heads = 0;
-  double channels = 0;  // of all heads
-  int64_t passes = 1;   // of guidance, all of which a step computes
-  double step_ms = 0;   // of all passes; 0: unknown
+  double channels = 0;  // of all heads together
+  int64_t passes = 1;   // guidance passes, all of which a step computes
+  double step_ms = 0;   // milliseconds of all passes; 0 if unknown
 };
 
 struct RanksCost {
-  int64_t passes = 1;      // of guidance side by side
-  int64_t ulysses = 1;     // GPUs that share the tokens of a pass, and in attention its heads
-  int64_t most_heads = 0;  // of one GPU
-  double megabytes = 0;    // that a GPU sends in a layer: q, k, v and the output
-  double exchange_ms = 0;  // of a step
-  double step_ms = 0;      // 0: unknown
-  double speedup = 0;      // likewise
+  int64_t passes = 1;      // guidance passes side by side
+  int64_t ulysses = 1;     // GPUs that share the tokens of a pass, and the heads of its attention
+  int64_t most_heads = 0;  // most heads of one GPU
+  double megabytes = 0;    // MB that a GPU sends per layer: q, k, v and the output
+  double exchange_ms = 0;  // per step
+  double step_ms = 0;      // 0 if unknown
+  double speedup = 0;      // 0 if unknown
 };
 
-/// Cards go to guidance passes first, then to the tokens of a pass. `speed`: gigabytes a second that a GPU sends while
-/// it receives as many. A call takes 0.05 ms before the first byte, and a small reduction, of which a layer has two,
-/// 0.04: on hosts of four H100 with NVLink all-to-alls of q, k and v of 38 to 435 MB were within 10% of this.
+/// Returns the estimate. GPUs go to guidance passes first, then to the tokens of a pass. `speed`: GB/s that a GPU sends
+/// while it receives as much. A call takes 0.05 ms before the first byte, and each of a layer's two small reductions
+/// takes 0.04 ms. On hosts of four H100 with NVLink, all-to-alls of q, k and v of 38 to 435 MB were within 10% of this.
 RanksCost cost_over_ranks(const VideoCost& video, int64_t gpus, double speed);
 
 }  // namespace sparsereel::app

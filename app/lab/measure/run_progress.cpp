@@ -1,4 +1,4 @@
-// Progress, machine and checks, then the text stage.
+// Implements progress, the machine's name, checks, and the text stage.
 #include "app/lab/measure/run_progress.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Rows as Markdown and CSV, and where a table goes.
+// Formats rows as Markdown and CSV, and writes tables.
 #include "app/lab/measure/table.h"
 
 #include <unistd.h>
@@ -24,7 +24,7 @@ const Row& field_of(const Row& row, const std::string& name) {
   return found == row.end() ? unknown : *found;
 }
 
-/// [1, 4, 2336, 64] -> "1,4,2336,64"
+/// Joins a list: [1, 4, 2336, 64] -> "1,4,2336,64".
 std::string items_of(const Row& list) {
   std::string text;
   for (const Row& item : list) text += (text.empty() ? "" : ",") + item.dump();
@@ -43,14 +43,14 @@ std::string cell(const Column& column, const Row& row, bool people) {
   return people ? number_text(value.get<double>(), column.digits) : value.dump();
 }
 
-/// What a column says of each row.
+/// Returns the column's text for each row.
 std::vector<std::string> cells(const Column& column, const Rows& rows, bool people) {
   std::vector<std::string> texts;
   for (const Row& row : rows) texts.push_back(cell(column, row, people));
   return texts;
 }
 
-/// In Markdown, with these cells.
+/// Returns true if Markdown shows the column with these cells.
 bool is_shown(const Column& column, const std::vector<std::string>& texts) {
   const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
   if (column.shown == Shown::in_csv || (same && (texts.empty() || texts.front().empty()))) return false;
@@ -70,7 +70,7 @@ std::string csv_field(const std::string& text) {
   return quoted + "\"";
 }
 
-/// Characters of UTF-8.
+/// Returns the number of UTF-8 characters.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -79,7 +79,7 @@ bool is_figure(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '-';
 }
 
-/// A cell of a column that is that wide at least.
+/// Pads a cell to at least this width.
 std::string padded(const std::string& text, size_t width, bool figures) {
   const std::string air(width - std::min(width, width_of(text)), ' ');
   return " " + (figures ? air + text : text + air) + " |";
@@ -174,7 +174,7 @@ std::string number_text(double value, int digits) {
 
 namespace {
 
-/// {"psnr": {"title": "PSNR dB", "unit": "dB", "meaning": "..."}, ...}
+/// Returns {"psnr": {"title": "PSNR dB", "unit": "dB", "meaning": "..."}, ...}.
 Row descriptions(const Columns& columns) {
   Row all = Row::object();
   for (const Column& column : columns)
@@ -183,7 +183,7 @@ Row descriptions(const Columns& columns) {
   return all;
 }
 
-/// Each row with what tells runs apart, so that the files of several runs can be joined.
+/// Adds to each row the values that distinguish runs, so that the files of several runs can be joined.
 std::string csv_of_run(Columns columns, Rows rows, const nlohmann::json& report) {
   const Row settings = report.value("settings", Row::object());
   std::string size;
@@ -232,7 +232,7 @@ void TableOutput::deliver(std::string for_people, const Columns& columns, const 
     file_->commit();
     text = name_ + ": " + counted(static_cast<int64_t>(rows.size()), "row") + "\n";
   }
-  text.pop_back();  // the line's end comes with the report's
+  text.pop_back();  // the report adds the final newline
   report.last_line = std::move(text);
   show_last_line(report);
 }

@@ -1,4 +1,4 @@
-// Tables of results: rows are objects of a report, and one list of columns says how every format shows their fields.
+// Tables of results. Rows are objects of a report; one list of columns says how each format shows their fields.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace sparsereel::app {
 
 class OptionGroup;
 
-/// By the names of columns: texts, numbers, lists of them, or null where nothing is known.
+/// Values by column key: texts, numbers, lists of them, or null if unknown.
 using Row = nlohmann::json;
 using Rows = std::vector<Row>;
 
@@ -24,74 +24,75 @@ enum class Shown { everywhere, in_csv, to_people };
 
 /// A field of the rows.
 struct Column {
-  std::string key;           // of the field, and the head in CSV
-  std::string title;         // the head in Markdown
-  int digits = 0;            // significant ones of a fraction for people; 0: all
-  std::string unit = {};     // of the field: "ms", "dB"; empty: none
+  std::string key;           // of the field; also the head in CSV
+  std::string title;         // head in Markdown
+  int digits = 0;            // significant digits of a fraction for people; 0 for all
+  std::string unit = {};     // of the field: "ms", "dB"; empty if it has none
   std::string meaning = {};  // a sentence without a full stop
-  bool is_choice = false;    // what somebody asked for, in place of what was measured
+  bool is_choice = false;    // the user chose the value; it was not measured
   Shown shown = Shown::everywhere;
-  bool varying = false;                              // not for people where all rows say the same
-  std::string usual = {};                            // where all rows say this, if it is not empty
-  std::string beside = {};                           // another field, without which this one says nothing
-  std::function<std::string(const Row&)> text = {};  // for people, in place of the field
+  bool varying = false;                              // hidden from people if all rows have the same value
+  std::string usual = {};                            // if set, hides the column only if all rows have this value
+  std::string beside = {};                           // key of another field; without that field, this one means nothing
+  std::function<std::string(const Row&)> text = {};  // text for people in place of the field
 };
 using Columns = std::vector<Column>;
 
-/// The columns of these keys: a key has one title, unit and meaning in every table. columns.cpp declares them; other
-/// options of `generate` are explained by their help. Throws Error for another key.
+/// Returns the columns of these keys. A key has one title, unit and meaning in every table. columns.cpp declares most
+/// keys; help explains those that are options of `generate`. Throws Error for another key.
 Columns columns(const std::vector<std::string>& keys);
-/// The same, but not for people where all rows say the same; for CSV alone; with this text, for people alone; and under
-/// another title (and meaning, unless it is empty).
+/// Return the same columns, changed: hidden from people if all rows are equal; only in CSV; with this text and only for
+/// people; or with another title (and meaning, unless it is empty).
 Columns varying(const std::vector<std::string>& keys);
 Columns in_csv(const std::vector<std::string>& keys);
 Column to_people(const std::string& key, std::function<std::string(const Row&)> text);
 Column titled(const std::string& key, const std::string& title, const std::string& meaning = {});
 
-/// One list of several.
+/// Joins several lists.
 Columns joined(const std::vector<Columns>& lists);
-/// The fields key + "_lower_quartile" and key + "_upper_quartile" of a row in one column for people.
+/// Returns a column for people that shows key + "_lower_quartile" and key + "_upper_quartile" of a row.
 Column quartiles_column(const std::string& key);
-/// "ms" under this title, its quartiles and its extremes.
+/// Returns the columns of "ms" under this title, its quartiles and its extremes.
 Columns time_columns(const std::string& title);
-/// The fields of time_columns(); null where nothing was measured.
+/// Returns the fields of time_columns(); null if nothing was measured.
 Row time_fields(const std::optional<Spread>& milliseconds);
 
-/// Columns that are empty in every row are left out. aligned: each is of one width, numbers to the right.
+/// Returns a Markdown table without columns that are empty in every row. `aligned`: pad cells to equal width, numbers
+/// to the right.
 std::string markdown(const Columns& columns, const Rows& rows, bool aligned = false);
-/// A list of what the figures of that table mean, behind an empty line.
+/// Returns a list that explains the figures of that table, after an empty line.
 std::string explained(const Columns& columns, const Rows& rows);
-/// RFC 4180, every column with all digits.
+/// Returns CSV as in RFC 4180, every column with all digits.
 std::string csv(const Columns& columns, const Rows& rows);
 
-/// `digits` significant digits, for people.
+/// Returns the value with `digits` significant digits, for people.
 std::string number_text(double value, int digits);
 
 enum class Format { markdown, csv, json };
 
-/// Of --format and --output.
+/// The values of --format and --output.
 struct TableOptions {
   std::optional<std::string> format = {};
-  std::string output = {};  // empty: stdout
+  std::string output = {};  // empty for stdout
 };
 void add_table_options(const OptionGroup& group, TableOptions& options);
 
-/// Throws Error for a format other than md, csv and json. Without one the ending of the output decides, .md and .txt
-/// being Markdown like none; Error for others.
+/// Returns the format. Throws Error unless it is md, csv or json. If it is not given, the output's extension decides:
+/// .md, .txt and none mean Markdown; others throw Error.
 Format parse_format(const TableOptions& options);
 
-/// Where a benchmark's rows go.
+/// Writes the rows of a benchmark.
 class TableOutput {
  public:
-  /// Opens the file: what cannot be written ends the run before it begins. Throws as parse_format().
+  /// Opens the file, so that an unwritable one ends the run before it begins. Throws like parse_format().
   explicit TableOutput(const TableOptions& options);
 
-  /// Whether people read the table on a terminal.
+  /// Returns true if people read the table on a terminal.
   bool aligned() const;
-  /// Writes the rows to the file, or prints them unless the report is printed: as `for_people`, or by their columns, or
-  /// all that the report holds. CSV has the machine, the video's size, steps and seed of the report in each row; the
-  /// report gets `columns`, the title, unit and meaning of each. Comes before what may fail, a full disk for the report
-  /// among it.
+  /// Writes the rows to the file, or prints them unless the report is printed. The format decides between `for_people`,
+  /// the rows by their columns, and the whole report. In CSV each row also has the report's machine, video size, steps
+  /// and seed. Adds `columns` to the report: title, unit and meaning of each. Call it before anything that may fail,
+  /// such as writing the report to a full disk.
   void deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report);
 
  private:

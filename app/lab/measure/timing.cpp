@@ -1,4 +1,4 @@
-// The clock and the rounds.
+// Implements the timer and the rounds.
 #include "app/lab/measure/timing.h"
 
 #include <ATen/ATen.h>
@@ -26,13 +26,14 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// How many calls a contender's next turn takes, and where the times of this round's turn are.
+/// How many calls a contender's next turn takes, and how many it made in this round.
 struct Turn {
   size_t calls = 1;
   size_t done = 0;
 };
 
-/// The median of the later half of each turn's times, which lie one turn behind the other; 0 where a turn made no call.
+/// Returns the median of the later half of each turn's times, 0 for a turn without calls. The times of all turns follow
+/// one another.
 std::vector<double> turn_times(const std::vector<double>& times, const std::vector<Turn>& turns) {
   std::vector<double> medians;
   auto first = times.begin();
@@ -76,11 +77,11 @@ void Timer::time(const std::function<void()>& call) {
     times_.push_back(clock_() - start);
     return;
   }
-  // CUDA's library is loaded at run time, so streams and events come through c10's virtual interface.
+  // The CUDA library is loaded at run time, so streams and events go through c10's virtual interface.
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   c10::Event before(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   c10::Event after(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-  after.record(stream);  // the first record creates the event, which should not fall into the time
+  after.record(stream);  // the first record creates the event, which must not be timed
   before.record(stream);
   call();
   after.record(stream);

@@ -1,4 +1,4 @@
-// The table of known attentions, and reading shapes.
+// The table of known workloads, and the parser of shapes.
 #include "app/lab/measure/workloads.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace {
 constexpr std::string_view kSpace = " \t\n";
 constexpr int64_t kLargest = 1 << 30;  // small enough for the arithmetic on a shape's sizes
 
-/// 1 to kLargest; 0 for anything else.
+/// Parses 1 to kLargest; returns 0 for anything else.
 int64_t parse_size(std::string_view text) {
   const int64_t value = parse_number<int64_t>(text).value_or(0);
   return value > 0 && value <= kLargest ? value : 0;
 }
 
-/// K of "H/K", which becomes "H"; nothing where there is no such part.
+/// Takes "/K" off "H/K" and returns K; nothing if there is none.
 std::optional<std::string> take_kv_heads(std::string& heads) {
   const size_t slash = heads.find('/');
   if (slash == std::string::npos) return {};
@@ -74,7 +74,7 @@ double Workload::operations() const {
 }
 
 const std::vector<Workload>& known_workloads() {
-  // Sizes and text tokens of the published configurations; batch 2 is classifier-free guidance.
+  // Sizes and text tokens are those of the published configurations; batch 2 is classifier-free guidance.
   static const std::vector<Workload> table = {
       {"cogvideox-2b", {2, 30, 17776, 64}, 226, false},  // 49 x 480 x 720
       {"cogvideox-5b", {2, 48, 17776, 64}, 226, false},

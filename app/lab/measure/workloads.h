@@ -1,4 +1,4 @@
-// Which attentions to measure: those of known models by name, and shapes as B,H,N,D. No torch.
+// The attention workloads to measure: those of known models by name, and shapes as B,H,N,D. No torch.
 #pragma once
 
 #include <cstdint>
@@ -8,44 +8,44 @@
 
 namespace sparsereel::app {
 
-/// q, k and v are [batch, tokens, heads, head_dim] each; written B,H,N,D as papers do, with fewer heads of k and v
-/// B,H/K,N,D.
+/// q, k and v [batch, tokens, heads, head_dim]. Written B,H,N,D as in papers, or B,H/K,N,D if k and v have K heads.
 struct Shape {
   int64_t batch = 1;
   int64_t heads = 1;
   int64_t tokens = 1;
   int64_t head_dim = 64;
-  int64_t kv_heads = 0;  // of k and v; 0: as many
+  int64_t kv_heads = 0;  // heads of k and v; 0 for as many as q
 
   int64_t heads_of_keys() const { return kv_heads == 0 ? heads : kv_heads; }
   double elements() const;      // of q
-  double key_elements() const;  // of k, and of v
+  double key_elements() const;  // of k; v has as many
   std::string text() const;     // "2,30,17776,64", "1,32/8,24576,128"
 };
 
-/// What made-up q, k and v look like; inputs.cpp says how each is drawn.
+/// How synthetic q, k and v are distributed; inputs.cpp says how each is drawn.
 enum class DataKind { gaussian, structured, smooth, loud };
 
 struct Workload {
   std::string name;  // empty for a shape without a name
   Shape shape;
-  int64_t text_tokens = 0;  // the last tokens; how many the model has
+  int64_t text_tokens = 0;  // text tokens of the model, which come last
   bool causal = false;
-  std::string token_order = {};  // of captured q, k and v; empty for made-up ones
+  std::string token_order = {};  // order of captured q, k and v; empty for synthetic ones
 
   bool captured() const { return !token_order.empty(); }
 
-  /// Multiplications and additions of both matrix products over the visible pairs: 4 B H N^2 D, half of it when causal.
+  /// Returns the multiplications and additions of both matrix products over the visible pairs: 4 B H N^2 D, half if
+  /// causal.
   double operations() const;
 };
 
 const std::vector<Workload>& known_workloads();
 
-/// Throws Error listing the known names.
+/// Returns the workload. Throws Error listing the known names.
 Workload find_workload(const std::string& name);
 
-/// "1,4,2336,64;1,32/8,24576,128" -> two shapes; ';' and white space separate. Throws Error naming the one that is not
-/// four whole numbers from 1 to 2^30, or whose heads of q are no multiple of those of k and v.
+/// Parses shapes separated by ';' or white space: "1,4,2336,64;1,32/8,24576,128" gives two. Throws Error for a shape
+/// that is not four whole numbers from 1 to 2^30, or if the heads of q are no multiple of those of k and v.
 std::vector<Shape> parse_shapes(std::string_view text);
 
 }  // namespace sparsereel::app

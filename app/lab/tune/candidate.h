@@ -1,4 +1,4 @@
-// A setting that `tune` may choose, and all of them.
+// The settings that `tune` may choose from.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 
 namespace sparsereel::app::tuning {
 
-/// What a preset says of a run.
+/// One setting, like a preset's.
 struct Candidate {
   attention::Mode mode = attention::Mode::sparse;
-  // Of mode sparse one of these two; neither: blocks are selected as the settings say.
+  // Mode sparse has at most one of these two. Without either, the settings select the blocks.
   std::optional<double> topk = {}, block_error = {};
-  models::FirstSteps dense = {};  // steps with every block, of mode sparse
+  models::FirstSteps dense = {};  // steps with every block, in mode sparse
   models::CacheRule cache = {};
   std::string weights = "auto";
 
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool operator==(const Candidate&) const = default;
-  /// By the options' names, as a profile has them.
+  /// Returns the values by option name, as in a profile.
   std::map<std::string, std::string> options() const;
 };
 
-/// "topk 0.3, 20% dense, forecast:0.2:20%, weights fp8": no two have the same.
+/// Returns "topk 0.3, 20% dense, forecast:0.2:20%, weights fp8"; names are unique.
 std::string name(const Candidate& candidate);
 
 /// The values that are searched.
@@ -41,17 +41,17 @@ struct Axes {
   std::vector<std::string> weights;
 };
 
-/// Shares of blocks that are searched, and that steps are timed by.
+/// Returns the shares of blocks that are searched and that steps are timed for.
 std::vector<std::optional<double>> usual_topks();
 
-/// What is given by the user stays as it is given; the rest has its usual values.
+/// Returns the user's value of an option if given, else its usual values.
 Axes axes_of(const Settings& settings);
 
-/// Every combination of the values, in sparse, quantized and full attention, but for that which all are compared with;
-/// no two are the same in a run of so many steps.
+/// Returns every combination of the values in sparse, quantized and full attention, except the reference. All are
+/// different in a run of `steps` steps.
 std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps);
 
-/// What the settings say, as a preset's.
+/// Returns the settings as a candidate.
 Candidate candidate_of(const Settings& settings);
 
 }  // namespace sparsereel::app::tuning

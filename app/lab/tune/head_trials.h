@@ -1,5 +1,5 @@
-// Measures policies on the q, k, v of a running denoiser, head by head, inside its attention calls: nothing of them is
-// kept.
+// Measures policies of single heads on the q, k and v of a running transformer, inside its attention calls. Keeps no q,
+// k or v.
 #pragma once
 
 #include <functional>
@@ -15,17 +15,17 @@ using HeadSearches = std::vector<std::vector<attention::HeadSearch>>;  // [layer
 
 class HeadTrials {
  public:
-  /// `untuned` says what stands for dropped blocks, and what blocks are ranked by, in all trials. selection_rows:
-  /// queries that share one selection in all but the untuned policy's. `poll` is called between trials, and ends the
-  /// run by throwing.
+  /// `untuned` decides in all trials what represents dropped blocks and how blocks are ranked. `selection_rows`:
+  /// queries that share one selection, except in trials of the untuned policy. `poll` is called between trials and may
+  /// throw to end the run.
   HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll);
 
-  /// Asks each head's search of the call's layer what to measure until it has enough, on one entry of the batch. Full
-  /// attention on the same device and dtype is the reference, so what quantisation costs there is part of the error.
+  /// Asks the search of each head in the call's layer what to measure, until it has enough. Uses one entry of the
+  /// batch. The reference is full attention on the same device and dtype, so the error includes that of quantization.
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:
-  /// What attention::attend() takes, without a prologue.
+  /// The arguments of attention::attend(), without a prologue.
   struct Inputs {
     at::Tensor q, k, v;
     attention::Context context;
@@ -37,7 +37,7 @@ class HeadTrials {
   attention::BlockPolicy untuned_;
   int64_t selection_rows_;
   std::function<void()> poll_;
-  attention::Workspace workspace_;  // the run's own keeps its counts to itself
+  attention::Workspace workspace_;  // separate from the run's, which counts its own calls
 };
 
 }  // namespace sparsereel::app::tuning

@@ -1,4 +1,4 @@
-// Trials inside attention calls: nothing of q, k and v is kept.
+// Measures heads inside attention calls, and chooses their policies.
 #include "app/lab/tune/heads.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// Of what is left of the budget; whole videos have the rest.
+/// Share of the rest of the budget; whole videos have the rest of it.
 constexpr double kMeasuringShare = 0.5;
 
 double mean(const std::vector<double>& values) {
@@ -68,7 +68,7 @@ bool HeadPhase::measure_prompt(size_t prompt, const std::vector<int64_t>& steps)
     const int64_t step = denoising->done();
     context_.progress.round(step, end);
     const bool sampled = std::ranges::find(steps, step) != steps.end();
-    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // the state's when the step is complete
+    HeadSearches heads = sampled ? heads_.searches : HeadSearches();  // copied back when the step is complete
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {

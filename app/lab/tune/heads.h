@@ -1,4 +1,4 @@
-// A policy for each head: heads are measured inside full-attention runs of the prompts.
+// Finds a policy for each head: heads are measured inside full-attention runs of the prompts.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace sparsereel::app::tuning {
 
-/// What is chosen for the heads, and what that came of.
+/// The choices for the heads and their cost.
 struct FoundHeads {
   std::vector<std::vector<attention::HeadChoice>> choices;
   int64_t selection_rows = 0;
-  double untuned_work = 1, work = 1;  // shares of full attention's, means over the heads
+  double untuned_work = 1, work = 1;  // shares of full attention's work, means over the heads
 };
 
 class HeadPhase {
  public:
-  /// `candidate`: whose blocks each head starts from.
+  /// Each head starts from the blocks of `candidate`.
   HeadPhase(const TuneContext& context, const Candidate& candidate, VideoRuns& videos);
 
-  /// Measures heads in the steps that are planned for it. Returns false where its share of the budget ended it; throws
-  /// OutOfTime where a head was not measured even once.
+  /// Measures heads in the planned steps. Returns false if its share of the budget ended it. Throws OutOfTime if a head
+  /// was not measured even once.
   bool measure();
   FoundHeads found() const;
-  /// The candidate's, with the heads' own blocks.
+  /// Returns the candidate's policy with the heads' own blocks.
   attention::Policy policy_of(const FoundHeads& found) const;
 
  private:
@@ -36,7 +36,7 @@ class HeadPhase {
   HeadState& heads_;
   attention::HeadSearch fresh_;
   int64_t selection_rows_;
-  double ends_;  // seconds of the budget from which on what was measured will do
+  double ends_;  // seconds of the budget after which the measurements must do
 };
 
 }  // namespace sparsereel::app::tuning

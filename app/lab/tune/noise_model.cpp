@@ -1,4 +1,4 @@
-// A dozen parameters, fitted by libtorch's linear algebra.
+// Fits a dozen parameters with libtorch's linear algebra.
 #include "app/lab/tune/noise_model.h"
 
 #include <ATen/ATen.h>
@@ -35,12 +35,12 @@ const Prior kPrior[kShared] = {{std::log(1.5e-5), 1.5},
                                {std::log(2.3e-4), 1},
                                {std::log(0.6), 0.5}};
 constexpr double kOfPrompts = 3;      // dB
-constexpr double kLeastNoise = 1e-9;  // of what differs from full attention in nothing that shows
+constexpr double kLeastNoise = 1e-9;  // for settings that do not differ visibly from full attention
 constexpr double kUsualThreshold = 0.1;
-constexpr double kLeastTopk = 0.01;  // of blocks: of none the noise would be infinite
+constexpr double kLeastTopk = 0.01;  // share of blocks; with none, the noise would be infinite
 constexpr int kIterations = 30;
 
-/// How many of the videos are of the same setting: together they say less than as many of others.
+/// Returns how many of the videos have the same setting: together they say less than as many of different ones.
 double count_alike(const std::vector<Decibels>& measured, const Traits& traits) {
   return static_cast<double>(std::ranges::count_if(measured, [&](const Decibels& each) {
     const Traits& other = each.traits;

@@ -1,4 +1,4 @@
-// From the command line's texts to a plan.
+// Turns the command line's texts into a plan.
 #include "app/lab/tune/options.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kLongest = 30.0 * 24 * 3600;
 
-/// What the preset balanced promises: the mean and the lowest, dB (configs/README.md).
+/// The mean and the lowest PSNR, in dB, that the preset balanced promises (configs/README.md).
 constexpr double kBalancedPsnr = 40, kBalancedLowest = 36;
 
 void check_bound(const char* option, double value) {
@@ -59,7 +59,7 @@ void check_options(const TuneOptions& options) {
   check_goal(options);
 }
 
-/// Those that are no full attention: what all are compared with is none to choose.
+/// Returns the presets except full attention, which is the reference and cannot be chosen.
 std::vector<Preset> presets_of(const Settings& settings) {
   std::vector<Preset> presets;
   for (const std::string& name : settings.preset_names()) {
@@ -69,7 +69,7 @@ std::vector<Preset> presets_of(const Settings& settings) {
   return presets;
 }
 
-/// What the user says of the blocks beside how many.
+/// Returns the user's selection options, except those that say how many blocks.
 std::map<std::string, std::string> given_selection(const Settings& settings) {
   std::map<std::string, std::string> given;
   for (const OptionSpec& option : option_table()) {
@@ -126,9 +126,9 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.request = given.request;
   plan.request.cache = {};
   if (options.videos > 0) plan.request.weights = "auto";
-  plan.request.dense_steps.reset();                     // candidates have their own, as of the two above
-  plan.request.attention_mode = attention::Mode::full;  // of the samples
-  plan.request.policy.reset();                          // where --config names a profile for `generate`
+  plan.request.dense_steps.reset();                     // candidates have their own, and their own cache and weights
+  plan.request.attention_mode = attention::Mode::full;  // for the samples
+  plan.request.policy.reset();                          // set if --config names a profile for `generate`
   std::vector<IdleCause> idle = given.idle;
   if (models::dropped_of(plan.request) == attention::Dropped::none)
     idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});

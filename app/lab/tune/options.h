@@ -17,17 +17,17 @@
 
 namespace sparsereel::app::tuning {
 
-/// What the command has beside the options of `generate` that it takes.
+/// The options that only this command has, besides those of `generate`.
 struct TuneOptions {
-  std::string prompts;  // file of a prompt set; empty: --prompt
+  std::string prompts;  // file of a prompt set; empty for --prompt
   std::string budget = "10m";
   std::optional<double> min_psnr, min_ssim, at_most;
-  std::string times;  // reports of `bench pipeline`, a comma list; empty: none
+  std::string times;  // reports of `bench pipeline`, a comma list; empty if there are none
   std::optional<double> l1, l2;
   int64_t samples = 6;
   int64_t videos = 4;
   std::string output = "profile.yaml";
-  std::string heat_map;  // empty: none
+  std::string heat_map;  // empty if there is none
 };
 
 /// A preset of the model, as a candidate.
@@ -38,39 +38,39 @@ struct Preset {
 
 struct TunePlan {
   RunOptions run;
-  models::Request request;  // without a profile's policy; its prompt is none of the set's yet
-  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // of its images
+  models::Request request;  // without a profile's policy; its prompt is set later
+  std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();  // the request's images
   std::vector<std::string> prompts;
   std::string budget;  // as given
   double budget_seconds = 0;
   Goal goal;
-  bool goal_asked = false;  // else it is what the preset balanced promises
+  bool goal_asked = false;  // if false, the goal is what the preset balanced promises
   Axes axes;
   std::vector<Preset> presets;
-  std::map<std::string, std::string> given;  // of the options that select blocks: in the profile as they are
+  std::map<std::string, std::string> given;  // options that select blocks; the profile keeps them
   std::optional<bench::StepTimes> times;     // of another model, in place of this one's
   attention::Bounds bounds;
-  bool bounds_asked = false;  // the heads keep them at any price; else only where they get no slower by it
+  bool bounds_asked = false;  // heads keep the bounds at any cost; else only if they get no slower
   int64_t samples = 0;        // steps of each prompt's run in which heads are measured
-  int64_t videos = 0;         // prompts of which whole videos are compared; 0: heads alone
+  int64_t videos = 0;         // number of prompts whose videos are compared; 0 for heads alone
   std::filesystem::path output, heat_map;
-  std::vector<std::string> warnings;  // of options without effect
+  std::vector<std::string> warnings;  // about options without effect
 
-  /// Queries that share one selection in a policy for each head. A CPU's tiles have 64 rows, so that finer choices cost
-  /// nothing there; a GPU's kernels want the policy's own.
+  /// Returns how many queries share one selection in a policy for each head. A CPU's tiles have 64 rows, so finer
+  /// choices cost nothing there. A GPU's kernels need the policy's own number.
   static int64_t selection_rows(const models::Plan& untuned) {
     return untuned.device == "cpu" ? 64 : untuned.attention_policy.selection_rows;
   }
 
-  /// The steps (from 0) of that prompt's run in which heads are measured: spread over the run, and others for each
-  /// prompt.
+  /// Returns the steps (from 0) of a prompt's run in which heads are measured. They are spread over the run and differ
+  /// between prompts.
   std::vector<int64_t> sampled_steps(size_t prompt, int64_t steps) const;
 };
 
-/// "90s", "10m", "1h30m", "45" (seconds). Throws Error for anything else.
+/// Returns the seconds of "90s", "10m", "1h30m" or "45" (seconds). Throws Error for anything else.
 double parse_duration(const std::string& text);
 
-/// Throws Error naming the option that is out of range.
+/// Throws Error naming an option that is out of range.
 TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options);
 
 }  // namespace sparsereel::app::tuning

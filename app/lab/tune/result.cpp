@@ -1,4 +1,4 @@
-// Words and figures.
+// Writes the results as a profile, a report and a table.
 #include "app/lab/tune/result.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ attention::ProfileSetting made_with(const models::Plan& untuned) {
           .dtype = untuned.dtype};
 }
 
-/// The bounds that the heads keep: of a profile that keeps untuned heads for their speed these are wider than planned.
+/// Returns the bounds that the heads keep. If untuned heads are kept for their speed, these are wider than planned.
 attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& profile) {
   double worst = 0;
   for (const auto& layer : profile.heads)
@@ -71,7 +71,7 @@ Row row_of(const std::string& what, const Standing& standing, double full_second
           {"speedup", full_seconds / standing.seconds}};
 }
 
-/// What was chosen, then the presets as far as videos were made by them, and full attention, the fastest first.
+/// Returns the rows of the choice, then of presets with videos and of full attention, fastest first.
 Rows rows_of(const TunePlan& plan, const Found& found, int64_t steps) {
   Rows rows;
   if (!found.best) return rows;
@@ -97,7 +97,7 @@ Columns found_columns() {
                  columns({"computed_steps", "psnr", "psnr_lowest", "ssim", "denoise_seconds", "speedup"})});
 }
 
-/// ", 1.42 x as fast as balanced": the fastest preset that keeps what was asked for, too.
+/// Returns ", 1.42 x as fast as balanced": the comparison with the fastest preset that also reaches the goal.
 std::string beside_presets(const TunePlan& plan, const Found& found) {
   const Standing* fastest = nullptr;
   std::string named;

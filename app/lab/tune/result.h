@@ -1,4 +1,4 @@
-// What a tuning run hands out: the profile, the report, and what people read.
+// The results of a tuning run: the profile, the report, and the summary for people.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace sparsereel::app::tuning {
 attention::Profile make_profile(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline,
                                 const Found& found);
 
-/// How the videos miss what was asked for; empty where they don't.
+/// Returns how the videos miss the goal; empty if they reach it.
 std::string missed_goal(const TunePlan& plan, const Found& found);
 
 std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, const attention::Profile& profile);
@@ -22,7 +22,7 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
 nlohmann::json found_report(const TunePlan& plan, const Found& found, const attention::Profile& profile,
                             const TuneState& state);
 
-/// One line of what was found, then the table of it beside the presets.
+/// Returns one line about the result, then a table of it beside the presets.
 std::string summary(const TunePlan& plan, const Found& found, const attention::Profile& profile,
                     const std::filesystem::path& output, double seconds);
 

@@ -1,4 +1,4 @@
-// Settings, then heads, within the budget.
+// Searches settings, then heads, within the budget.
 #include "app/lab/tune/session.h"
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// A policy for each head is not worth its file where it saves less than this share of the work, or of the time.
+/// A policy for each head is not worth its file if it saves less than this share of the work or of the time.
 constexpr double kLeastGain = 0.01;
 
-/// The settings' own blocks, in every step.
+/// Returns the settings' own blocks, used in every step.
 Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   const attention::HeadPolicy& head = untuned.attention_policy.defaults;
   Candidate candidate{.weights = weights};
@@ -22,8 +22,8 @@ Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
   return candidate;
 }
 
-/// The first of them that has a topk, with the bound in its place that is expected to leave as many blocks. How many
-/// bounds leave depends on a video's size: until one was seen, any of them may seem slow.
+/// Returns the first preset with a topk, with the bound that should leave as many blocks in its place. How many blocks
+/// a bound leaves depends on the video's size, so until one was measured any bound may look slow.
 std::optional<Candidate> bounded_twin(const std::vector<Candidate>& presets, const std::vector<double>& bounds) {
   const auto preset = std::ranges::find_if(presets, [](const Candidate& each) { return each.topk.has_value(); });
   if (preset == presets.end() || bounds.empty()) return {};
@@ -65,7 +65,7 @@ void Session::make(SettingSearch& search, size_t candidate, size_t prompt) {
   search.report(candidate, prompt, videos.at(prompt));
 }
 
-/// Candidates with these weights, beside those that were searched before.
+/// Searches candidates with these weights, in addition to earlier ones.
 void Session::search_with(const std::string& weights, const bench::StepTimes& times, SettingSearch& search) {
   const Costs costs = [&](const Candidate& candidate) { return cost_of(videos_.combination_of(candidate), times); };
   std::vector<Candidate> presets;
@@ -85,7 +85,7 @@ void Session::search_with(const std::string& weights, const bench::StepTimes& ti
   while (const auto next = search.wanted()) make(search, next->candidate, next->prompt);
 }
 
-/// So that people see what they gain.
+/// Makes the presets' videos, so that people see what they gain.
 void Session::compare_presets(SettingSearch& search) {
   for (const Preset& preset : context_.plan.presets) {
     const auto known = search.find(preset.candidate);
@@ -121,7 +121,8 @@ void Session::search_setting(Found& found) {
   compare_presets(*found.search);
 }
 
-/// Of a video's denoising: steps that keep every block are no faster by heads.
+/// Returns the seconds of denoising a video with the heads' policies, which do not speed up steps that keep every
+/// block.
 double Session::seconds_by_heads(const Candidate& candidate, const HeadState& heads) const {
   const Standing standing{.candidate = candidate, .videos = heads.videos};
   const double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);
@@ -133,7 +134,7 @@ double Session::seconds_by_heads(const Candidate& candidate, const HeadState& he
 bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, Found& found) {
   HeadState& state = context_.own.state.heads;
   const auto samples = static_cast<int64_t>(state.sampled.size());
-  if (state.compared_samples != samples) {  // with more samples the heads' choices are others
+  if (state.compared_samples != samples) {  // with more samples, the heads' choices change
     state.compared_samples = samples;
     state.videos.clear();
     state.speedup = 0;

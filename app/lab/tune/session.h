@@ -1,5 +1,4 @@
-// A tuning run: settings are compared by whole videos, then the heads of the best one get blocks of their own where
-// that gains.
+// A tuning run: compares settings by whole videos, then gives the heads of the best one their own blocks if that gains.
 #pragma once
 
 #include <optional>
@@ -12,21 +11,21 @@
 
 namespace sparsereel::app::tuning {
 
-/// What is searched for.
+/// The result of the search.
 struct Found {
-  std::optional<SettingSearch> search;  // where videos were compared
-  std::optional<size_t> best;           // of its candidates
-  double full_seconds = 0;              // of a video's denoising by full attention
-  std::optional<FoundHeads> heads;      // where they gain, or are all that was asked for
-  Videos head_videos;                   // of these heads, by the best candidate
-  double speedup = 1;                   // of a step by them
-  double head_seconds = 0;              // of a video's denoising by them
-  std::string no_heads;                 // why there are none
-  bool complete = true;                 // the budget did not end the search
-  std::string ended_before;             // what was not done then
+  std::optional<SettingSearch> search;  // set if videos were compared
+  std::optional<size_t> best;           // index of its best candidate
+  double full_seconds = 0;              // of denoising a video by full attention
+  std::optional<FoundHeads> heads;      // set if heads gain, or if only they were asked for
+  Videos head_videos;                   // made with these heads and the best candidate
+  double speedup = 1;                   // of a step with these heads
+  double head_seconds = 0;              // of denoising a video with these heads
+  std::string no_heads;                 // why there are no heads
+  bool complete = true;                 // false if the budget ended the search
+  std::string ended_before;             // what the budget left undone
 
   const Standing& setting() const { return search->standings().at(*best); }
-  /// With the heads that were found.
+  /// Returns the best standing, with the heads that were found.
   Standing chosen() const;
   bool passed() const { return !search || (best && search->holds(chosen())); }
 };
@@ -35,7 +34,7 @@ class Session {
  public:
   explicit Session(const TuneContext& context) : context_(context), videos_(context) {}
 
-  /// Throws Error where the budget ends before anything can be said.
+  /// Throws Error if the budget ends before there is any result.
   Found run();
 
  private:

@@ -1,5 +1,5 @@
-// Expected improvement: the video is made next whose setting promises most seconds, times how likely it keeps the
-// floor.
+// Searches by expected improvement. The next video is that of the setting with the largest product of expected seconds
+// saved and probability of keeping the floor.
 #include "app/lab/tune/setting_search.h"
 
 #include <algorithm>
@@ -9,27 +9,27 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-/// From here on a candidate is not worth its videos: a share of the best one's seconds, and decibels.
+/// A candidate that promises less is not worth its videos: a share of the best one's seconds, and decibels.
 constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
-/// Nearness beyond which nothing is seen: a cache that never reused a step makes equal videos, which no model of noise
-/// explains.
+/// PSNR above which no difference is visible. A cache that never reused a step makes equal videos, which the noise
+/// model cannot explain.
 constexpr double kMostDecibels = 60;
-/// What the floor is taken for where none is: the level that the model of noise is of.
+/// The floor assumed if none is given: the level for which the noise model was made.
 constexpr double kUsualDecibels = 40;
 
 double normal(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
-/// The share of steps that a forecast of this threshold computes, of 50, in the first fifth and later: of the tiny
-/// model at 512 x 512 (assets/charts). With fewer steps each changes more.
+/// Returns the share of steps that a forecast cache with this threshold computes at the position `at` (0 to 1) of a
+/// run. Measured with the tiny model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each changes more.
 double density(double threshold, double at, double steps) {
   const double of_few = std::pow(50 / steps, 0.8);
   const double share = at < 0.2 ? 0.8 * std::pow(threshold / 0.1, -0.45) : 0.31 * std::pow(threshold / 0.1, -0.95);
   return std::min(1.0, share * of_few);
 }
 
-/// How unlike two rules are.
+/// Returns how much two cache rules differ.
 double distance(const models::CacheRule& one, const models::CacheRule& other, int64_t steps) {
   const auto share = [&](const models::CacheRule& rule) {
     return static_cast<double>(rule.first.of(steps)) / static_cast<double>(steps);
@@ -87,7 +87,8 @@ void SettingSearch::report(size_t candidate, size_t prompt, const Seen& seen) {
   update();
 }
 
-/// PSNR, or what is as far from the floor: where SSIM decides, 1 - SSIM takes the place of the mean squared error.
+/// Returns the PSNR, or a figure with the same distance from the floor: if SSIM decides, 1 - SSIM replaces the mean
+/// squared error.
 double SettingSearch::figure_of(const Seen& seen) const {
   double figure = seen.psnr;
   if (goal_.min_ssim) {
@@ -112,7 +113,7 @@ bool SettingSearch::holds(const Standing& standing) const {
          standing.lowest_psnr() >= goal_.min_lowest.value_or(0);
 }
 
-/// How many of the first `share` of the steps its cache computes, before anything was seen.
+/// Returns how many of the first `share` of the steps are computed, before any video was made.
 double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   const auto steps = static_cast<double>(steps_);
   const models::CacheRule& cache = candidate.cache;
@@ -127,7 +128,8 @@ double SettingSearch::steps_by(const Candidate& candidate, double share) const {
   return sum;
 }
 
-/// By how much the nearest rule that was seen computes more steps than expected, but for those that any would.
+/// Returns by which factor the closest measured cache rule computes more steps than expected, without those that any
+/// rule would compute.
 double SettingSearch::correction(const Candidate& candidate) const {
   const models::CacheRule& cache = candidate.cache;
   if (!cache.on() || cache.kind == models::CacheKind::steps) return 1;
@@ -145,8 +147,8 @@ double SettingSearch::correction(const Candidate& candidate) const {
   return expected > 0.5 ? std::max(0.1, (nearest->mean(&Seen::computed_steps) - forced) / expected) : 1;
 }
 
-/// The share of the blocks that it computes, before anything was seen: the nearest bound that was seen says how far off
-/// the usual one is.
+/// Returns the expected share of computed blocks, before any video was made. It is corrected by the error of that
+/// estimate at the closest measured bound.
 double SettingSearch::share_by(const Candidate& candidate) const {
   const double usual = usual_share(candidate);
   const auto distance_of = [&](const Standing& standing) {
@@ -156,7 +158,7 @@ double SettingSearch::share_by(const Candidate& candidate) const {
   for (const size_t index : seen_) {
     const Standing& each = standings_[index];
     if (!each.candidate.block_error || !candidate.block_error) continue;
-    if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps)) continue;  // the bound had no say
+    if (each.mean(&Seen::computed_steps) <= each.mean(&Seen::computed_dense_steps)) continue;  // without the bound
     if (nearest == nullptr || distance_of(each) < distance_of(*nearest)) nearest = &each;
   }
   return std::min(1.0,
@@ -185,7 +187,7 @@ void SettingSearch::update_times(Standing& standing) const {
       (dense * cost.every_block + (computed - dense) * cost.own + (steps - computed) * cost.reused) / 1000;
 }
 
-/// What was seen, and for the other prompts what the model says, moved by as much as it was off.
+/// Combines the measured figures with the model's for the other prompts, shifted by the model's error so far.
 void SettingSearch::guess(Standing& standing) const {
   const auto all = static_cast<double>(prompts_), seen = static_cast<double>(standing.videos.size());
   const Guess model = model_.guess(traits(standing));
@@ -204,7 +206,7 @@ void SettingSearch::guess(Standing& standing) const {
   standing.psnr = {.mean = sum / all, .deviation = left / all * std::sqrt(variance)};
 }
 
-/// A topk is what it says; a bound computes what was seen.
+/// Uses the measured share of blocks for a bound; a topk is exact.
 Traits SettingSearch::traits(const Standing& standing) const {
   const bool bounded = standing.candidate.block_error.has_value();
   return traits_of(standing.candidate, steps_, bounded ? std::optional(standing.share) : std::nullopt);
@@ -219,7 +221,7 @@ void SettingSearch::update() {
   for (Standing& standing : standings_) guess(standing);
 }
 
-/// That it keeps the floor.
+/// Returns the probability that the candidate keeps the floor.
 double SettingSearch::chance(const Standing& standing) const {
   if (complete(standing)) return holds(standing) ? 1 : 0;
   if (!goal_.has_floor()) return 1;
@@ -234,10 +236,10 @@ double SettingSearch::chance(const Standing& standing) const {
   return chance * normal((lowest - *goal_.min_lowest) / std::hypot(standing.psnr.deviation, kOfVideos));
 }
 
-/// What its videos promise: shares of the best one's seconds or, within a limit of seconds, of what counts in decibels.
+/// Returns what its videos promise: a share of the best one's seconds or, with a limit of seconds, decibels.
 double SettingSearch::gain(const Standing& standing, const std::optional<size_t>& best) const {
   if (complete(standing) || !has_time(standing)) return 0;
-  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // which `quantized` does, too
+  const bool keeps_all = standing.candidate.block_error && standing.share >= 1;  // `quantized` does the same
   if (keeps_all && standing.videos.empty()) return 0;
   const bool held = best && holds(standings_[*best]);
   if (goal_.at_most) {
@@ -273,7 +275,7 @@ std::optional<SettingSearch::Wanted> SettingSearch::wanted() const {
   return Wanted{*chosen, next_prompt(standings_[*chosen])};
 }
 
-/// What is expected to come nearest to the goal: where nothing reaches it, by how much it is missed.
+/// Returns the candidate that should come closest to the goal, if none reaches it.
 std::optional<size_t> SettingSearch::nearest() const {
   const auto score = [&](const Standing& each) {
     return has_time(each) ? std::pair(1, each.psnr.mean) : std::pair(0, -each.seconds);

@@ -1,5 +1,5 @@
-// The search for a setting: which video to make next, and what to conclude. No timer, no tensor and no GPU: the caller
-// makes the videos and reports what they gave.
+// Decides which video to make next and which setting is best. Uses no timer, no tensor and no GPU: the caller makes the
+// videos and reports the results.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +16,39 @@
 
 namespace sparsereel::app::tuning {
 
-/// What is asked of a setting. Of means over the prompts, and of the lowest of them.
+/// The goal: bounds on means over the prompts and on the lowest PSNR.
 struct Goal {
   std::optional<double> min_psnr = {}, min_ssim = {}, min_lowest = {};
-  std::optional<double> at_most = {};  // seconds of a video's denoising: the nearest within them, else the fastest
+  std::optional<double> at_most = {};  // most seconds of denoising: then the highest fidelity wins, not the fastest
 
   bool has_floor() const { return min_psnr || min_ssim || min_lowest; }
 };
 
-/// A video by a setting beside full attention's.
+/// A setting's video compared with full attention's.
 struct Seen {
   double psnr = 0, ssim = 0;
-  double computed_steps = 0, computed_dense_steps = 0;  // of the latter: with every block
-  double share = 1;                                     // of the blocks, in the others that were computed
+  double computed_steps = 0, computed_dense_steps = 0;  // the latter are those of the former with every block
+  double share = 1;                                     // of blocks, in the other computed steps
 };
 
-/// Milliseconds of a step, by what it computes; unset: nobody knows.
+/// Milliseconds of a step, by what it computes; unset if unknown.
 struct StepCost {
   double own = 0, every_block = 0, reused = 0;
-  bench::ShareTimes by_share = {};  // of a bound on the blocks' errors, where own and reused come from these
+  bench::ShareTimes by_share = {};  // for a bound on the blocks' errors; own and reused come from it
 
-  /// With own and reused for such a share of the blocks.
+  /// Returns the cost with own and reused for this share of blocks.
   StepCost at(double share) const;
 };
 using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
 
-/// What is known of a candidate.
+/// What is known about a candidate.
 struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt
-  double computed_steps = 0;           // expected, or the mean of what was seen
-  double share = 1;                    // of the blocks, in steps that leave some out, likewise
-  double seconds = 0;                  // of a video's denoising, likewise
-  Guess psnr = {};                     // of the mean over all prompts; of some figure like it where SSIM decides
+  double computed_steps = 0;           // expected, or the mean of the measured ones
+  double share = 1;                    // of blocks in steps that drop some; expected or measured
+  double seconds = 0;                  // of denoising a video; expected or measured
+  Guess psnr = {};                     // of the mean over all prompts; if SSIM decides, of a comparable figure
 
   double mean(double Seen::*figure) const;
   double lowest_psnr() const;
@@ -56,13 +56,13 @@ struct Standing {
 
 class SettingSearch {
  public:
-  /// `prompts`: videos of a candidate; `steps`: of a video; `full_seconds`: of full attention's denoising.
+  /// `prompts`: videos per candidate. `steps`: steps of a video. `full_seconds`: denoising by full attention.
   SettingSearch(const Goal& goal, size_t prompts, int64_t steps, double full_seconds);
 
-  /// Searched from now on, beside the others; one that is known already is not added twice, nor one that nobody knows
-  /// the times of. `first`: its first video is made before others are chosen, as those of presets are.
+  /// Adds candidates to the search. Skips known ones, and those whose times are unknown. `first`: their first videos
+  /// are made before others are chosen, as for presets.
   void add(const std::vector<Candidate>& candidates, const Costs& costs, bool first = false);
-  /// The video to make next; nothing: the search is over.
+  /// The video to make next; wanted() returns nothing when the search is over.
   struct Wanted {
     size_t candidate = 0, prompt = 0;
   };
@@ -71,12 +71,12 @@ class SettingSearch {
 
   const std::vector<Standing>& standings() const { return standings_; }
   std::optional<size_t> find(const Candidate& candidate) const;
-  /// Every prompt has its video.
+  /// Returns true if every prompt has its video.
   bool complete(const Standing& standing) const { return standing.videos.size() == prompts_; }
-  /// A complete one that reaches the goal, faster than full attention does.
+  /// Returns true if the candidate is complete, reaches the goal and is faster than full attention.
   bool holds(const Standing& standing) const;
-  /// Of those that hold the fastest, or, within a limit of seconds, the nearest to full attention; where none holds the
-  /// one that comes next to it. Nothing where no video was made.
+  /// Returns the fastest candidate that holds or, with a limit of seconds, the one with the highest fidelity. If none
+  /// holds, returns the one closest to the goal. Returns nothing if no video was made.
   std::optional<size_t> best() const;
 
  private:
@@ -101,9 +101,9 @@ class SettingSearch {
   double full_seconds_;
   NoiseModel model_;
   std::vector<Standing> standings_;
-  std::vector<StepCost> costs_;  // of each
+  std::vector<StepCost> costs_;  // of each candidate
   std::vector<size_t> first_;
-  std::set<size_t> seen_;  // that have videos
+  std::set<size_t> seen_;  // candidates that have videos
 };
 
 }  // namespace sparsereel::app::tuning

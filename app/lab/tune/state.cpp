@@ -1,4 +1,4 @@
-// The state as a safetensors file: the heads' numbers and the latents are tensors, the rest is JSON.
+// Saves the state as a safetensors file: the heads' numbers and the latents are tensors, the rest is JSON.
 #include "app/lab/tune/state.h"
 
 #include <ATen/ATen.h>
@@ -70,7 +70,7 @@ std::vector<double> numbers_of(const models::TensorFile& file) {
   return numbers;
 }
 
-/// Those of the first prompts, without a gap.
+/// Returns the latents of the first prompts, without a gap.
 std::map<int64_t, at::Tensor> latents_of(const models::TensorFile& file, const SearchLimits& limits) {
   std::map<int64_t, at::Tensor> latents;
   const auto entry_of = [&](int64_t prompt) { return file.find("latents." + std::to_string(prompt)); };
@@ -90,13 +90,13 @@ void read_heads(const models::TensorFile& file, const NewHead& new_head, const S
   try {
     for (auto& layer : state.heads.searches)
       for (attention::HeadSearch& head : layer) left = head.restore(left);
-  } catch (const Error&) {  // it does not know the file
+  } catch (const Error&) {  // restore() does not know the file's name
     throw damaged(file.path());
   }
   if (!left.empty()) throw damaged(file.path());
 }
 
-/// Whether it has nothing but what a search of these limits finds.
+/// Returns true if the state holds only what a search with these limits can find.
 bool fits(const TuneState& state, const SearchLimits& limits) {
   const HeadState& heads = state.heads;
   const auto is_planned = [&](const std::pair<int64_t, int64_t>& sample) {
@@ -135,7 +135,7 @@ TuneState read(const models::TensorFile& file, const json& text, const NewHead& 
   return state;
 }
 
-/// Nothing where it is of another key.
+/// Returns nothing if the file has another key.
 std::optional<TuneState> load(const fs::path& path, const std::string& key, const NewHead& new_head,
                               const SearchLimits& limits) {
   try {

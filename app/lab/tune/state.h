@@ -1,4 +1,4 @@
-// What a tuning run has found so far, in a file beside the profile: an interrupted run goes on from it.
+// The progress of a tuning run, in a file beside the profile from which an interrupted run resumes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,57 +20,57 @@ namespace sparsereel::app::tuning {
 
 using Videos = std::map<size_t, Seen>;  // by prompt
 
-/// What was found of a policy for each head.
+/// The progress of the search for heads' policies.
 struct HeadState {
-  std::string setting;              // the candidate's name whose selection they start from
-  std::optional<double> topk = {};  // its own
+  std::string setting;              // name of the candidate whose selection the heads start from
+  std::optional<double> topk = {};  // the candidate's topk
   HeadSearches searches = {};
-  std::set<std::pair<int64_t, int64_t>> sampled = {};  // prompt, step: done
-  // Of the choice that `compared_samples` samples led to; with others they mean nothing.
+  std::set<std::pair<int64_t, int64_t>> sampled = {};  // finished (prompt, step) pairs
+  // Videos and speedup belong to the choice after `compared_samples` samples, and become invalid with others.
   int64_t compared_samples = 0;
   Videos videos = {};
-  double speedup = 0;  // of a step over one with the same share in every head; 0: not timed
+  double speedup = 0;  // of a step, over one with the same share in every head; 0 if not timed
 };
 
 struct TuneState {
   std::string key;                        // of everything that the search depends on
-  std::map<int64_t, at::Tensor> latents;  // prompt -> final latents of full attention, CPU fp32
-  Rows steps;                             // of one step each, as `bench pipeline` has them
+  std::map<int64_t, at::Tensor> latents;  // prompt -> final latents of full attention, CPU, fp32
+  Rows steps;                             // one per timed step, as in `bench pipeline`
   std::map<std::string, Videos> videos;   // by the candidate's name
   HeadState heads;
 
-  /// Without those of full attention.
+  /// Returns the number of videos, without those of full attention.
   int64_t video_count() const;
-  /// Calls that every head was measured in.
+  /// Returns in how many calls every head was measured.
   int64_t least_calls() const;
-  /// Atomic.
+  /// Saves the state. The write is atomic.
   void save(const std::filesystem::path& path) const;
 };
 
-/// Where the best that was found stays when it misses the floor: "p.yaml" -> "p.missed.yaml"
+/// Returns where the best result goes if it misses the goal: "p.yaml" -> "p.missed.yaml".
 std::filesystem::path missed_beside(const std::filesystem::path& profile);
 
-/// What a saved search must fit.
+/// The sizes that a saved search must match.
 struct SearchLimits {
   size_t layers = 0, heads = 0;  // of the model
   int64_t prompts = 0, steps = 0;
-  std::vector<int64_t> latents;  // the shape of each
+  std::vector<int64_t> latents;  // shape of each prompt's latents
 };
 
-/// Every file beside the profile that a search may be kept in.
+/// Returns every file beside the profile that may hold a search.
 std::vector<std::filesystem::path> states_beside(const std::filesystem::path& profile);
 
 /// The state of a search: "profile.yaml" -> "profile.yaml.search", or "profile.yaml.search-2" and so on.
 struct OwnState {
-  std::filesystem::path path;                 // of the state of this key; else the first that is free
-  TuneState state;                            // that of this key; else an empty one
-  std::vector<std::filesystem::path> others;  // of other keys, which stay, before the own one
+  std::filesystem::path path;                 // of the state with this key, else the first free name
+  TuneState state;                            // the state with this key, else an empty one
+  std::vector<std::filesystem::path> others;  // files with other keys, found before it; they stay
 };
 
-/// What each head starts from beside this topk.
+/// Returns the search that each head starts with, given the candidate's topk.
 using NewHead = std::function<attention::HeadSearch(std::optional<double> topk)>;
 
-/// Throws Error for a damaged file.
+/// Returns the state with this key, or a new one. Throws Error for a damaged file.
 OwnState find_state(const std::filesystem::path& profile, const std::string& key, const NewHead& new_head,
                     const SearchLimits& limits);
 

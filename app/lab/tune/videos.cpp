@@ -1,4 +1,4 @@
-// A pipeline at a time has its transformer in memory.
+// Makes and times videos. Only one pipeline at a time has its transformer in memory.
 #include "app/lab/tune/videos.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 using attention::Mode;
 using bench::Combination;
 
-/// Steps are timed for so long, but so many at least and at most.
+/// Steps are timed for this long, within the least and most counts.
 constexpr double kTimingSeconds = 3;
 constexpr int64_t kLeastTimed = 3, kMostTimed = 9;
 constexpr const char* kFullWeights = "auto";
@@ -34,7 +34,7 @@ void VideoRuns::require_time(double seconds) const {
   if (seconds > context_.deadline.left()) throw OutOfTime{};
 }
 
-/// As `bench quality` does, the seed grows by one from prompt to prompt.
+/// As in `bench quality`, the seed grows by one from prompt to prompt.
 models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) const {
   models::Plan plan = context_.untuned;
   plan.prompt = context_.plan.prompts.at(prompt);
@@ -106,7 +106,7 @@ void VideoRuns::make_references() {
   }
 }
 
-/// Milliseconds of a few steps of each; the first ones warm up.
+/// Returns milliseconds of a few steps of each combination, measured in turns; the first steps warm up.
 std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combination>& all) {
   std::vector<std::vector<double>> milliseconds(all.size());
   std::vector<std::unique_ptr<models::Denoising>> runs(all.size());
@@ -118,7 +118,7 @@ std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combina
     for (size_t i = 0; i < all.size(); ++i) {
       context_.deadline.check();
       if (round <= 0) runs[i] = start(all[i], 0);
-      runs[i]->load_expert();  // no part of the step
+      runs[i]->load_expert();  // not part of the step
       const double taken = milliseconds_of(context_.pipelines.at(all[i].weights)->device(), [&] { runs[i]->step(); });
       if (round >= 0) milliseconds[i].push_back(taken);
     }

@@ -1,4 +1,4 @@
-// Makes the videos that `tune` compares, and times the steps of those that it may choose.
+// Makes the videos that `tune` compares, and times the steps of its candidates.
 #pragma once
 
 #include <chrono>
@@ -18,10 +18,10 @@
 
 namespace sparsereel::app::tuning {
 
-/// Thrown where the budget ends in the middle of something, which then does not count.
+/// Thrown if the budget ends in the middle of a piece of work, which then does not count.
 struct OutOfTime {};
 
-/// The budget, from the command's start.
+/// The budget, counted from the command's start.
 class Deadline {
  public:
   Deadline(std::chrono::steady_clock::time_point start, double seconds) : start_(start), seconds_(seconds) {}
@@ -38,17 +38,17 @@ class Deadline {
   double seconds_;
 };
 
-/// One by its weights; the reference's are "auto".
+/// A pipeline for each kind of weights; the reference's are "auto".
 using Pipelines = std::map<std::string, std::shared_ptr<models::Pipeline>>;
 
-/// What a search and the videos that it asks for work on.
+/// What the search and its videos share.
 struct TuneContext {
   const TunePlan& plan;
-  models::Plan untuned;  // of the plan's request
+  models::Plan untuned;  // the plan of the request before tuning
   const Pipelines& pipelines;
   RunProgress& progress;
   const Deadline& deadline;
-  OwnState& own;  // gets what takes long, and is saved after each piece of it
+  OwnState& own;  // collects slow results, and is saved after each
 
   void save() const { own.state.save(own.path); }
 };
@@ -58,22 +58,23 @@ class VideoRuns {
   explicit VideoRuns(const TuneContext& context) : context_(context) {}
 
   void encode_prompts();
-  /// The latents of full attention that are not there yet. Throws OutOfTime.
+  /// Makes the missing latents of full attention. Throws OutOfTime.
   void make_references();
-  /// Times steps with these weights: of full and quantized attention, and of each topk.
+  /// Times steps with these weights: full and quantized attention, and each topk.
   void time_steps(const std::string& weights, const std::vector<std::optional<double>>& topks);
-  /// What was timed.
+  /// Returns the step times so far.
   bench::StepTimes times() const;
-  /// A video beside full attention's. `policy`: in place of the candidate's own blocks, by each head. Throws OutOfTime.
+  /// Makes a video and compares it with full attention's. `policy`, if not null, replaces the candidate's blocks in
+  /// each head. Throws OutOfTime.
   Seen compare(const Candidate& candidate, size_t prompt, const attention::Policy* policy = nullptr);
-  /// How many times as fast a step is whose heads have this policy; they take turns.
+  /// Returns how many times faster a step is with this policy for the heads; both take turns.
   double speedup_of(const Candidate& candidate, const attention::Policy& policy);
 
   bench::Combination combination_of(const Candidate& candidate) const;
   /// Loads the transformer of these weights in place of another one.
   models::Pipeline& with_transformer(const std::string& weights);
   std::unique_ptr<models::Denoising> start(const bench::Combination& combination, size_t prompt);
-  /// Throws where the user or the budget ends the run.
+  /// Throws if the user or the budget ends the run.
   void poll();
 
  private:
@@ -86,10 +87,10 @@ class VideoRuns {
   const TuneContext& context_;
   std::vector<models::Conditioning> texts_;
   std::map<size_t, at::Tensor> references_;       // frames of full attention, by prompt
-  double step_seconds_ = 0, decode_seconds_ = 0;  // of the last video: what the next one may take
+  double step_seconds_ = 0, decode_seconds_ = 0;  // of the last video, to predict the next one's time
 };
 
-/// What steps of such a candidate take; nothing where that is not known.
+/// Returns the cost of such a candidate's steps; nothing if it is unknown.
 std::optional<StepCost> cost_of(const bench::Combination& combination, const bench::StepTimes& times);
 
 }  // namespace sparsereel::app::tuning
