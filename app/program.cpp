@@ -1,3 +1,4 @@
+// Parses the command line, runs its command, and turns errors into messages and exit codes.
 #include "app/program.h"
 
 #include <c10/core/InferenceMode.h>

@@ -10,7 +10,7 @@
 
 namespace sparsereel::app {
 
-/// What a program adds to this one: model families, loaders of their components, and options.
+/// Additions of another program to this one: model families, loaders of their components, and options.
 struct Additions {
   std::vector<models::Family> families;
   models::ComponentLoaders loaders;

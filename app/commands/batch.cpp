@@ -93,7 +93,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
   return pipeline;
 }
 
-/// What the manifests of earlier runs say.
+/// The results of earlier runs, from their manifests.
 struct History {
   const std::vector<ManifestEntry>& entries;
   FinishedVideos finished;

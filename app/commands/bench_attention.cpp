@@ -30,7 +30,7 @@ using attention::Mode;
 /// Number of query rows compared with exact attention on synthetic data.
 constexpr int64_t kSampledRows = 256;
 
-/// What all workloads of a run share.
+/// The state that all workloads of a run share.
 struct Run {
   const bench::AttentionOptions& options;
   bench::AttentionPlan plan;

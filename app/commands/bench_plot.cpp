@@ -61,8 +61,8 @@ bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
-/// Returns the label of a point: the preset; else "0.3" for topk, "cdf 0.9" or "block error 0.008" for other
-/// selections, "tuned" for a profile; or the cache of full attention.
+/// Returns the label of a point. Sparse rows are labeled by preset, by "tuned" for a profile, or by value: "0.3" for
+/// topk, else "cdf 0.9" or "block error 0.008". Full attention is labeled by its cache.
 std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");

@@ -1,4 +1,4 @@
-// What the commands share: the options of the table, the settings made from them, and the report.
+// The shared state of commands: the options of the table, the settings made from them, and the report.
 #pragma once
 
 #include <map>

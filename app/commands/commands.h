@@ -1,5 +1,5 @@
-// The program's commands. Each function adds a command with all its options, and stands in the file of its name. When
-// the command line names the command, it runs, fills the report of `line`, and throws Error if it fails. `line` must
+// The program's commands. Each function adds a command with all its options, and stands in the file of its name. A
+// command runs when the command line names it, fills the report of `line`, and throws Error if it fails. `line` must
 // outlive the parsing.
 #pragma once
 

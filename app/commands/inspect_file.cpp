@@ -127,7 +127,7 @@ std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& o
   return parts;
 }
 
-/// What reading a file's header once has found.
+/// The findings from a file's header, which is read once.
 struct Look {
   models::StoredWeights weights;
   uint64_t bytes = 0;

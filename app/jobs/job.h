@@ -81,9 +81,9 @@ struct TextLimit {
   double seconds = std::numeric_limits<double>::infinity();  // of encoding; at least twice the time of loading
 };
 
-/// How a job treats its videos. By default each video is made as if it were alone, and a failure is thrown. (A
-/// transformer that stayed loaded might force the decoder to work in tiles.) A cancelled video keeps its finished
-/// steps, and the next job resumes from them.
+/// How a job treats its videos. By default each video is made as if it were alone, and a failure is thrown. A
+/// transformer that stayed loaded might force the decoder to work in tiles. A cancelled video keeps its finished steps,
+/// and the next job resumes from them.
 struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised

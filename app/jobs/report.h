@@ -51,8 +51,8 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run);
 
 /// Returns the attention part of a report. Holds mode, kernel and sparsity of blocks (without means) in total, per
-/// layer, and per step and layer. Holds the error of check mode likewise. Also holds what represents dropped blocks,
-/// its cost and predicted error, and the steps that were redone with full attention.
+/// layer, and per step and layer. Holds the error of check mode in the same way. Also holds what represents dropped
+/// blocks, its cost and predicted error, and the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
 /// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean, of

@@ -126,7 +126,7 @@ struct FormatEncoders {
   std::vector<std::string> found = {};  // those in this FFmpeg, best first
 };
 
-/// What this build writes video with, for `doctor`.
+/// The libraries and encoders of this build, for `doctor`.
 struct MediaReport {
   std::string libraries;  // "FFmpeg 5.1.9, OpenCV 4.6.0"; empty in a build without them
   std::vector<FormatEncoders> formats = {};

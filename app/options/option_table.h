@@ -18,7 +18,7 @@ using models::ValueKind;
 /// The commands that take options from the table.
 enum class Command { generate, batch, decode, bench_pipeline, bench_quality, tune };
 
-/// Where a prompt set may give an option: rows or the command line, rows only, the command line only.
+/// The places where a prompt set may give an option: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
 
 /// One option. Its key in YAML files is its first long name with '_' for '-'. If it is one of models::fields(), this
@@ -42,7 +42,7 @@ struct OptionSpec {
   std::vector<Exclusion> excludes = {};  // options that exclude it; each pair is listed once, at its first option
 };
 
-/// Where a file may lie that a row of a prompt set names. The set may be somebody else's work.
+/// The places where a file may lie that a row of a prompt set names. The set may be somebody else's work.
 enum class RowFile {
   anywhere,        // the file is read and checked, but never quoted; relative to the working directory
   from_the_set,    // the same, but a relative path begins in the folder of the set

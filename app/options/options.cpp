@@ -82,7 +82,7 @@ std::optional<bool> gives_images(const Settings& settings) {
   return lacks_prompt(settings) ? std::nullopt : std::optional(false);
 }
 
-/// What is known about the model that the settings name before it is opened.
+/// The facts about the settings' model that are known before it is opened.
 struct KnownModel {
   models::ModelConfig config;  // without defaults if no file of configs/ fits
   models::Defaults defaults;   // the model's own defaults

@@ -88,9 +88,8 @@ models::Request read_request(const Settings& settings, Command command = Command
 /// themselves, and for `config show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// Fills in what depends on the model and the device: the attention mode (by default sparse if that runs there) and the
-/// causes that leave options without effect. Throws Error if the device cannot run the mode with this dtype, or if a
-/// profile does not fit the model.
+/// Fills in the attention mode, by default sparse if it runs on the device, and the causes that leave options without
+/// effect. Throws Error if the device cannot run the mode with this dtype, or if a profile does not fit the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
 /// Returns the causes for which the model and its sampler leave options without effect.

@@ -14,12 +14,13 @@ namespace sparsereel::app {
 bool recipe_has_profile(const Settings& settings);
 
 /// Adds the recipe of a video as Source::recipe. A recipe holds only the model's name: if no stronger source names a
-/// model, this uses the tiny model or a file of configs/. Throws Error naming the file if it carries no recipe, if the
-/// recipe has a field that this version does not know, or if the user must name the model or the initial latents.
+/// model, this uses the tiny model or a file of configs/. Throws Error naming the file if it carries no recipe, or if
+/// the recipe has a field that this version does not know. Also throws if the user must name the model or the initial
+/// latents.
 void add_recipe(Settings& settings, const std::filesystem::path& video);
 
-/// Returns warnings if this run differs from the video of --from in the hash of its model, profile, image, LoRA or
-/// initial latents, or in the program's version. `recipe` is this run's. Returns nothing without --from.
+/// Returns warnings if this run differs from the video of --from. Compares the hashes of model, profile, image, LoRA
+/// and initial latents, and the program's version. `recipe` is this run's. Returns nothing without --from.
 std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohmann::json& recipe);
 
 }  // namespace sparsereel::app

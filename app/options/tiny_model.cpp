@@ -50,7 +50,7 @@ fs::path tiny_model() {
 
 std::string unusual_shape_warning(const fs::path& model, const std::vector<VideoShape>& shapes) {
   constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // sizes at which the classifier recognizes its videos
-  constexpr int64_t kGainless = int64_t{9} * 128 * 128;  // pixels of a video whose steps take as long in both modes
+  constexpr int64_t kGainless = int64_t{9} * 128 * 128;       // pixels for which both modes take equally long
   const auto is_unusual = [](const VideoShape& shape) {
     const auto [least, most] = std::minmax(shape.width, shape.height);
     return shape.frames != kFrames || least < kLeast || most > kMost;

@@ -16,8 +16,8 @@ struct VideoShape {
   int64_t width = 0, height = 0, frames = 0;
 };
 
-/// If `model` is the tiny model, warns about shapes that it was not trained on and cannot draw well, or that are too
-/// small for sparse attention to gain. Returns one warning for all shapes, or nothing.
+/// If `model` is the tiny model, warns about shapes that it cannot draw well because it was not trained on them. Also
+/// warns if a video is too small for sparse attention to gain. Returns one warning for all shapes, or nothing.
 std::string unusual_shape_warning(const std::filesystem::path& model, const std::vector<VideoShape>& shapes);
 
 /// If `model` is the tiny model, warns about words that were not in its training: it knows only moving shapes. Returns

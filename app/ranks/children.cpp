@@ -65,7 +65,7 @@ class ChildEnvironment {
   std::vector<char*> entries_;
 };
 
-/// What happens to file descriptors between fork and exec.
+/// Changes to file descriptors between fork and exec.
 class FileActions {
  public:
   FileActions() { posix_spawn_file_actions_init(&actions_); }

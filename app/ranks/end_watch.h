@@ -14,7 +14,7 @@ namespace sparsereel::app {
 /// Ends this process if the end of another rank leaves it nothing to do. Any thread may call it.
 class EndWatch {
  public:
-  /// Where this rank stands.
+  /// The stage of this rank's work.
   enum class Stage {
     starting,  // The ranks have not met. A child's death is kept for early_death().
     working,   // The work needs the other ranks. If one ends, this rank ends too, after some seconds to notice.

@@ -25,7 +25,7 @@ struct Launched {
 /// Throws Error naming a variable that is no number, or a rank that is not below the size.
 std::optional<Launched> find_launched(const Environment& environment);
 
-/// Where launched processes meet: the same as Rendezvous in models/parallel/rendezvous.h.
+/// The place where launched processes meet, as in Rendezvous of models/parallel/rendezvous.h.
 struct MeetingPlace {
   std::string host;
   uint16_t port = 0;

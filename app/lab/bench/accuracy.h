@@ -13,8 +13,8 @@ struct ExactRows {
 };
 
 /// Returns softmax(q k^T D^-0.5) v in fp64 for `rows` queries, one from each of as many equal stretches of the
-/// sequence; for all queries if there are no more. The inputs stay rounded to their dtype. `causal`: query i sees keys
-/// up to i.
+/// sequence. If there are no more queries, returns all. The inputs stay rounded to their dtype. `causal`: query i sees
+/// keys up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
 /// Sums over outputs o and exact ones o*, of one call or pooled over several.

@@ -69,8 +69,8 @@ const Columns& selection_columns();
 /// 0.008".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
-/// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless it
-/// is hilbert, cache, and the number of GPUs if the row has one.
+/// Returns the name of a row: mode, selection, token order unless it is hilbert, cache, and number of GPUs if the row
+/// has it. For example "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs".
 std::string row_name(const Row& row);
 /// Returns "topk 0.3, mean, error, cell 16, hilbert" from fields_of(), for errors and pictures.
 std::string combination_name(const Row& row);
@@ -103,7 +103,7 @@ void report_choices(const Grid& grid, const std::vector<std::string>& warnings, 
 /// The reason why selection options have no effect if all combinations are profiles.
 constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has a selection of its own";
 
-/// What is compared besides the lists.
+/// The modes, profiles and presets that are compared besides the lists.
 struct Compared {
   std::vector<attention::Mode> modes = {attention::Mode::sparse};
   std::vector<ProfilePolicy> profiles = {};

@@ -95,9 +95,9 @@ class QualityRuns {
   std::vector<Picture> pictures_;
 };
 
-/// Returns the milliseconds of an average step of a whole run: the medians of the first `dense_steps` and of the other
-/// steps, weighted by how many of `steps` each kind has. `milliseconds` holds the first steps, some of each kind that
-/// occurs. `figure` replaces the median.
+/// Returns the milliseconds of an average step of a whole run. It weighs the median of the first `dense_steps` and that
+/// of the other steps by how many of `steps` each kind has. `milliseconds` holds the first steps, some of each kind
+/// that occurs. `figure` replaces the median.
 double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps,
                          double Spread::*figure = &Spread::median);
 

@@ -1,4 +1,4 @@
-// What the benchmarks of whole videos share: plans and reports.
+// Plans and reports of the benchmarks that make whole videos.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,4 @@
-// What all benchmarks share besides measuring: progress, Ctrl-C, the machine's name, warnings, and the first stages of
-// measuring whole videos.
+// All benchmarks use this for progress, Ctrl-C, the machine's name, warnings, and the first stages of whole videos.
 #pragma once
 
 #include <c10/core/Device.h>

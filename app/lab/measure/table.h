@@ -41,8 +41,9 @@ using Columns = std::vector<Column>;
 /// Returns the columns of these keys. A key has one title, unit and meaning in every table. columns.cpp declares most
 /// keys; help explains those that are options of `generate`. Throws Error for another key.
 Columns columns(const std::vector<std::string>& keys);
-/// Return the same columns, changed: hidden from people if all rows are equal; only in CSV; with this text and only for
-/// people; or with another title (and meaning, unless it is empty).
+/// These return the same columns with a change. varying() hides them from people if all rows are equal. in_csv() shows
+/// them only in CSV; to_people() shows this text and only to people. titled() changes the title, and the meaning unless
+/// it is empty.
 Columns varying(const std::vector<std::string>& keys);
 Columns in_csv(const std::vector<std::string>& keys);
 Column to_people(const std::string& key, std::function<std::string(const Row&)> text);

@@ -45,7 +45,7 @@ const std::vector<Workload>& known_workloads();
 Workload find_workload(const std::string& name);
 
 /// Parses shapes separated by ';' or white space: "1,4,2336,64;1,32/8,24576,128" gives two. Throws Error for a shape
-/// that is not four whole numbers from 1 to 2^30, or if the heads of q are no multiple of those of k and v.
+/// that is not four whole numbers from 1 to 2^30. Also throws if the heads of q are no multiple of those of k and v.
 std::vector<Shape> parse_shapes(std::string_view text);
 
 }  // namespace sparsereel::app

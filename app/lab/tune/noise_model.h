@@ -23,7 +23,7 @@ struct Traits {
 /// Returns the traits. `share` of blocks: if set, it is better known than usual_share().
 Traits traits_of(const Candidate& candidate, int64_t steps, std::optional<double> share = {});
 /// Returns the share of blocks that a candidate computes in steps that drop some: its topk. For a bound on errors it is
-/// about what the tiny model computes at 256 x 256, or more than 1 if the bound is so small that it keeps all.
+/// about what the tiny model computes at 256 x 256. It exceeds 1 if the bound is so small that it keeps all blocks.
 double usual_share(const Candidate& candidate);
 
 /// The fidelity of a video to full attention's.

@@ -41,7 +41,7 @@ struct StepCost {
 };
 using Costs = std::function<std::optional<StepCost>(const Candidate&)>;
 
-/// What is known about a candidate.
+/// A candidate and the results of its videos so far.
 struct Standing {
   Candidate candidate;
   std::map<size_t, Seen> videos = {};  // by prompt

@@ -41,7 +41,7 @@ class Deadline {
 /// A pipeline for each kind of weights; the reference's are "auto".
 using Pipelines = std::map<std::string, std::shared_ptr<models::Pipeline>>;
 
-/// What the search and its videos share.
+/// The shared state of the search and its videos.
 struct TuneContext {
   const TunePlan& plan;
   models::Plan untuned;  // the plan of the request before tuning
