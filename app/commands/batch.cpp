@@ -396,7 +396,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (const auto card = find_started_rank(process_environment))
     return render_as_card(set, options, repeated(read_rows(options), video_count(set.merged)), *card);
   PlannedSet planned = plan_set(set, options);
-  begin_batch_report(set, report);  // now that no row and no file of the set is known to be that file
+  begin_batch_report(set, report);  // only now, as it must not be a file of the set
   if (set.merged.flag("dry_run")) return show_set(planned.plan, options, planned.share, planned.row_count, report);
   make_folder(options.folder);
   SetRun run(set, options, planned);

@@ -147,7 +147,7 @@ class Generation : private JobUser {
   Progress progress_;
   CountedRun shown_{progress_};
   PresetLines presets_;
-  const nlohmann::json head_;                              // head of the report
+  const nlohmann::json head_;                              // fields that every report of this run begins with
   nlohmann::json video_, made_ = nlohmann::json::array();  // reports of the current video and of written ones
 };
 
@@ -181,7 +181,7 @@ void Generation::open() {
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
-/// Starts the other ranks first, so that they open the model at the same time.
+/// Connects to the other ranks and names the model, so that they open it while this rank does.
 void Generation::meet() {
   const GenerateOptions& options = videos_.front().options;
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
@@ -243,8 +243,8 @@ void Generation::written(const Video& video, const Made& made) {
   begun_ = {};
 }
 
-/// Returns advice that resumes the same videos. It names the output if the user did not, because existing videos would
-/// by then shift the default name.
+/// Returns the advice to run the command again. It names the output if the user did not: the default name may be taken
+/// by then, and the run would choose another.
 std::string Generation::same_command() const {
   std::string options;
   if (!output_.is_named) options += " -o " + shell_quoted(output_.path);

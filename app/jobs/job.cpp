@@ -182,7 +182,7 @@ void Job::make(Video& video, models::Pipeline& pipeline) {
   if (!policy_.write_behind) collect();
 }
 
-/// Calls the recipe's function only after denoising, so the recipe then holds its outcome.
+/// The recipe is written when decoding begins: it then holds the outcome of the denoising.
 std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
   const auto recipe = [&video](bool tiled) {
     set_tiling(video.recipe, tiled);

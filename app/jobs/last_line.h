@@ -8,7 +8,7 @@
 
 namespace sparsereel::app {
 
-/// "4.2 s", "16 s", "4 min 12 s", "1 h 5 min"
+/// Returns "4.2 s", "16 s", "4 min 12 s" or "1 h 5 min".
 std::string duration_text(double seconds);
 
 /// Returns "clip.mp4: 4.1 s of video, 256x256". A single frame, and outputs without a frame rate (.safetensors, PNGs),

@@ -29,7 +29,7 @@ int64_t terminal_columns() {
   return known ? size.ws_col : 80;
 }
 
-/// "0:17", "1:02:05"
+/// Returns "0:17" or "1:02:05".
 std::string clock_text(int64_t seconds) {
   std::array<char, 64> text{};
   const auto part = [](int64_t value) { return static_cast<long>(value); };

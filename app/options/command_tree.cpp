@@ -45,7 +45,7 @@ std::string path_of(const CLI::App& app) {
   return above + (above.empty() ? "" : " ") + app.get_name();
 }
 
-/// "  -s, --seed N              seed of the noise"
+/// Returns a row of help: "  -s, --seed N              seed of the noise".
 std::string row(const std::string& term, const std::string& explanation) {
   const std::string start = "  " + term;
   if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
@@ -60,7 +60,7 @@ std::string with_choices(const OptionInfo& option) {
   return text;
 }
 
-/// "-s, --seed N"
+/// Returns the names and the placeholder of a row: "-s, --seed N".
 std::string term_of(const std::vector<OptionInfo>& alike) {
   std::string term;
   for (const OptionInfo& option : alike) {

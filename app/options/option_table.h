@@ -55,9 +55,9 @@ RowFile row_file(const OptionSpec& option);
 const std::vector<OptionSpec>& option_table();
 /// Returns the option with this key, or with another of its long names written with '_'; null if there is none.
 const OptionSpec* find_option(std::string_view key);
-/// "max_sequence_length" -> "--max-sequence-length"
+/// Returns the long name of a key: "max_sequence_length" -> "--max-sequence-length"
 std::string option_name(std::string key);
-/// "--max-sequence-length" -> "max_sequence_length"; empty for a short name.
+/// Returns the key of a long name, "--max-sequence-length" -> "max_sequence_length"; empty for a short name.
 std::string key_of_option(std::string name);
 
 /// Returns true if a preset or a profile may set it.

@@ -25,7 +25,7 @@ struct StartedRank {
   pid_t parent = 0;
 };
 
-/// Returns nothing in a process that was not started as a rank.
+/// Returns what a started rank finds; nothing in any other process.
 std::optional<StartedRank> find_started_rank(const Environment& environment);
 /// Returns true if the command line of such a process says that it follows rank 0. Otherwise it runs a command.
 bool is_follower(int argc, char** argv);

@@ -63,7 +63,7 @@ class World final : public models::Rank {
   bool ended() const { return control_ && control_->ended(); }
   /// Returns true if this rank stopped because of its own failure.
   bool failed_here() const { return failed_here_; }
-  /// On rank 0, tells the others that there is nothing more to make. On another rank, confirms it.
+  /// On rank 0, tells the others that there is nothing more to make. On another rank, records that rank 0 said so.
   void finish();
 
  private:

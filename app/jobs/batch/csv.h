@@ -13,9 +13,8 @@ struct CsvRecord {
   std::vector<std::string> fields;
 };
 
-/// Parses records. Quoted fields may hold commas, line ends and doubled quotes. Lines end with
-///  or \r
-/// ; empty lines are skipped. Throws Error naming `file` and line.
+/// Parses records. Quoted fields may hold commas, line ends and doubled quotes. Lines end with \n or \r\n; empty lines
+/// are skipped. Throws Error naming `file` and line.
 std::vector<CsvRecord> parse_csv(std::string_view text, const std::string& file);
 
 }  // namespace sparsereel::app::sets

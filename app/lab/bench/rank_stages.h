@@ -36,8 +36,7 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 /// Returns the columns of a row besides those of its combination (see rows.h).
 ///   gpus; grouped: a single GPU ran the code for several;
 ///   ms of the steps (with a cache, of each video's mean step);
-///   exchange_ms of a step, which rank 0 spends in exchanges and in waiting for the slowest rank; exchange_percent of
-/// ms;
+///   exchange_ms of a step: rank 0's time in exchanges, waiting for the slowest rank included; exchange_percent of ms;
 ///   decode_seconds; scaling and decode_scaling, relative to the first count;
 ///   speedup, over mode full on as many GPUs; steps_ms of each step; video_seconds;
 ///   expected_ms and expected_exchange_ms, by ranks_cost.h from a single GPU's time here;

@@ -33,15 +33,13 @@ void compare_with_dense(Rows& rows);
 /// chooses no blocks. Without a quantized row it stays empty.
 void split_prepass(Rows& rows);
 
-/// Returns the columns of `bench quality`, for a combination over all prompts beside full attention from the same
-/// noise.
+/// Returns the columns of `bench quality`. A row compares a combination with full attention from the same noise.
 ///   the fields of the combination, its name and preset;
 ///   psnr, ssim and ms_ssim of the frames, means over the prompts; psnr_lowest;
 ///   from two prompts on, of each the 5th percentile (psnr_p5) and the standard deviation (psnr_sd);
 ///   rel_l1 of attention calls against exact attention on the same inputs; predicted_error; sparsity, without means;
 ///   mean_share, the cost of means as a share of full attention's work;
-///   computed_steps, not reused; computed_dense_steps, those of them with every block; kept_share of blocks in the
-/// others;
+///   computed_steps, not reused; computed_dense_steps, those with every block; kept_share of blocks in the others;
 ///   step_ms of a computed step: the median of steps that took turns, with a cache the mean;
 ///   denoise_seconds of all steps of a video; full_step_ms and full_denoise_seconds, the same of full attention;
 ///   the quartiles of each of these times (step_ms_lower_quartile and so on); speedup, by seconds;
@@ -64,8 +62,7 @@ constexpr const char* kStepStage = "step";
 ///   ms of single steps (with a cache, of the means of whole runs); peak_gib, GPU memory in use;
 ///   note, why there is no time or what to know about it.
 /// Only steps have the fields of their combination and these:
-///   kernel of attention; computed_steps of a run with a cache; matmul_ms, attention_ms and rest_ms, which add up to
-/// ms;
+///   kernel of attention; computed_steps of a run with a cache; matmul_ms, attention_ms and rest_ms (their sum is ms);
 ///   speedup, over the step of mode full; video_seconds: text, all steps of a usual video and decode, without loading;
 ///   sparsity, without means; mean_share, the cost of means as a share of full attention's work;
 ///   psnr and ssim of frames and rel_l1 of latents against mode full;

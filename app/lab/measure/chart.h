@@ -14,7 +14,7 @@ struct PlotRow {
   std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty for a single part
   double total = 0;               // milliseconds
   std::optional<double> speedup;  // x of the point; there is a point only if both are set
-  std::optional<double> quality;
+  std::optional<double> quality;  // y of the point
 };
 
 struct PlotData {
