@@ -116,7 +116,6 @@ char* start_entry(int64_t start) {
   return text.data();
 }
 
-/// Returns true if a variable is missing from the environment.
 bool lacks_settings(char** environment) {
   return std::ranges::any_of(kSettings, [&](const Setting& setting) { return !is_chosen(setting, environment); });
 }
@@ -136,8 +135,8 @@ char** completed(char** environment, int64_t start) {
 
 /// Starts the program again. Returns only if that is impossible; the program then runs as it is.
 void start_again(char** arguments, char** environment) {
-  // Resolve the link first, so that ps and top show the program's name. If the loader was told to run a program, the
-  // link leads to the loader.
+  // Resolve the link, so that ps and top show the program's name. If the loader was told to run it, the link leads to
+  // the loader.
   std::array<char, PATH_MAX> program{};
   if (getauxval(AT_BASE) == 0 || readlink("/proc/self/exe", program.data(), program.size() - 1) < 0) return;
   execve(program.data(), arguments, environment);

@@ -21,7 +21,6 @@ void set_program_start(int64_t boot_nanoseconds);
 /// not count.
 double seconds_before_main();
 
-/// Returns when main() began.
 std::chrono::steady_clock::time_point main_start();
 
 }  // namespace sparsereel::app

@@ -121,7 +121,7 @@ std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipel
   return left;
 }
 
-/// Throws one error for all rows if the folder cannot be written to, instead of one error for each.
+/// Throws one error for all rows instead of one for each.
 void check_takes_files(const std::filesystem::path& folder, const std::filesystem::path& manifest) {
   try {
     const models::AtomicFile probe(manifest);

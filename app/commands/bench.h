@@ -22,12 +22,12 @@ std::string caption_of(const nlohmann::json& report);
 /// attention` if none is sparse. Leaves out rows without a time. Throws Error naming `file` if it holds none of these.
 PlotData plot_of(const nlohmann::json& report, const std::string& file);
 
-/// Returns the rows of `bench quality`: PSNR in dB against seconds of denoising, with the points of each method,
-/// presets by name, and the frontier. Throws Error naming `file` if it holds no such rows.
+/// Returns the rows of `bench quality`: PSNR in dB against seconds of denoising. Holds each method's points, presets by
+/// name, and the frontier. Throws Error naming `file` if there are no such rows.
 CurvesData curves_of(const nlohmann::json& report, const std::string& file);
 
-/// Returns the sparse and quantized rows of `bench attention`: relative L1 error against milliseconds of a call. There
-/// is one curve per method, and per workload if there are several. Throws Error naming `file` if it holds no such rows.
+/// Returns the sparse and quantized rows of `bench attention`: relative L1 error against milliseconds of a call, one
+/// curve per method (and workload). Throws Error naming `file` if there are no such rows.
 CurvesData error_curves_of(const nlohmann::json& report, const std::string& file);
 
 }  // namespace sparsereel::app

@@ -94,7 +94,7 @@ void check_memory(const Run& run, const Workload& workload, int64_t copies) {
                     "choose fewer tokens, heads or a smaller batch");
 }
 
-/// Warns of a long run. The estimate assumes that every mode takes as long as full attention.
+/// Assumes that every mode takes as long as full attention.
 std::string slow_warning(const Run& run) {
   if (!run.device.is_cpu()) return {};
   const auto turns = static_cast<double>((run.warmup + run.repetitions) * std::ssize(run.plan.modes));

@@ -39,8 +39,8 @@ std::vector<HeatMap> heat_maps(const Rows& rows) {
   return maps;
 }
 
-/// The values of --dry-run: milliseconds of a step on one GPU (0 if unknown), and the speed of the links in GB/s. If
-/// the speed is not given, it follows from this machine's links.
+/// The values of --dry-run: milliseconds of a step on one GPU (0 if unknown), and the links' speed in GB/s (this
+/// machine's by default).
 struct Expectation {
   double step_ms = 0, link_speed = 0;
 };

@@ -61,8 +61,8 @@ bool is_sparse(const Json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::sparse);
 }
 
-/// Returns the label of a point. Sparse rows are labeled by preset, by "tuned" for a profile, or by value: "0.3" for
-/// topk, else "cdf 0.9" or "block error 0.008". Full attention is labeled by its cache.
+/// Returns a point's label: the preset, "tuned", "0.3" for topk, "cdf 0.9" or "block error 0.008"; the cache for full
+/// attention.
 std::string label_of(const Json& row) {
   if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
   if (!is_sparse(row)) return text_of(row, "cache");
@@ -125,7 +125,7 @@ std::string workload_of(const Json& row) {
   return name.empty() ? row.value("shape", Json()).dump() : name;
 }
 
-/// Returns the name of the row's curve: the method, and the workload if there are several.
+/// Names the row's curve: the method, and the workload if there are several.
 std::string error_curve_of(const Json& row, const Rows& drawn) {
   const std::string workload = workload_of(row);
   const bool several =
@@ -183,7 +183,6 @@ std::vector<Curve::Point> frontier_of(const Rows& drawn) {
   return points;
 }
 
-/// Returns true if the report is from `bench quality`.
 bool is_quality_report(const Json& report, const std::string& file) {
   const Rows rows = rows_of(report, file);
   return !rows.empty() && rows.front().contains("step_ms");

@@ -1,6 +1,6 @@
-// The program's commands. Each function adds a command with all its options, and stands in the file of its name. A
-// command runs when the command line names it, fills the report of `line`, and throws Error if it fails. `line` must
-// outlive the parsing.
+// The program's commands. Each function adds one with all its options, and stands in the file of its name. A command
+// runs when the command line names it, fills the report of `line`, and throws Error if it fails. `line` must outlive
+// parsing.
 #pragma once
 
 #include "app/commands/command_line.h"

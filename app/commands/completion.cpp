@@ -24,7 +24,7 @@ std::string replaced(const std::string& text, const std::map<char, std::string>&
   return result;
 }
 
-/// Returns the text in single quotes. A quote inside it closes the quotes, is escaped, and opens them again.
+/// Returns the text in single quotes. A quote in it closes them, is escaped, and opens them again.
 std::string literal(const std::string& text) {
   return "'" + replaced(text, {{'\'', "'\\''"}}) + "'";
 }

@@ -181,7 +181,7 @@ void Generation::open() {
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
-/// Connects to the other ranks and names the model, so that they open it while this rank does.
+/// Tells the other ranks the model first, so that they open it while this one does.
 void Generation::meet() {
   const GenerateOptions& options = videos_.front().options;
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
@@ -286,9 +286,8 @@ void Generation::run() {
   for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
-/// Makes one video per entry of `settings`. The report of a single video is the run's report; several videos are listed
-/// in `videos`. `world` holds the ranks that make the videos together, of which this is rank 0; null if there is one
-/// process.
+/// Makes one video per entry of `settings`. The report of a single video is the run's; several are listed in `videos`.
+/// `world`: the ranks that make the videos together, this one being rank 0; null without them.
 void generate(const std::vector<Settings>& settings, const GivenOutput& output, World* world, RunReport& report) {
   try {
     Generation(settings, output, world, report).run();

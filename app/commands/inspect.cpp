@@ -71,7 +71,7 @@ std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   return bytes;
 }
 
-/// Returns the 8-bit options that save memory for this model: " --weights fp8 --text-weights fp8".
+/// Returns the options that save memory: " --weights fp8 --text-weights fp8".
 std::string fp8_options(const models::CheckpointSummary& summary) {
   std::set<std::string, std::greater<>> options;
   for (const models::ComponentSummary& component : summary.components)
@@ -125,8 +125,8 @@ void print_downloads(const models::Architecture& architecture, const Settings& s
   }
 }
 
-/// Prints a model. `architecture` is set if `path` is a model's YAML, else null. `inventory` describes the folder that
-/// the model was found in; null if the user named the model itself.
+/// `architecture`: set if `path` is a model's YAML, else null. `inventory`: of the folder that holds the model; null if
+/// the user named the model.
 void inspect_model(const fs::path& path, bool json, const models::Architecture* architecture = nullptr,
                    const FolderInventory* inventory = nullptr) {
   Settings settings;

@@ -22,7 +22,7 @@ struct FolderInventory {
   const models::Candidate* only_model() const;
 };
 
-/// Reads the headers of the files, not their weights.
+/// Reads only headers.
 FolderInventory take_inventory(const std::filesystem::path& folder);
 
 void print_inventory(const FolderInventory& inventory);

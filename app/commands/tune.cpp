@@ -71,8 +71,7 @@ void write_profile(const fs::path& path, const attention::Profile& profile) {
   file.commit();
 }
 
-/// Throws Error if `path` holds something other than a profile, because only a profile may be replaced. `what` names
-/// the file in the error.
+/// Throws Error unless `path` may be replaced, because it holds a profile or nothing. `what` names the file.
 void check_profile_output(const std::string& what, const fs::path& path) {
   const models::AtomicFile probe(path);
   if (!fs::exists(path) || fs::is_empty(path)) return;

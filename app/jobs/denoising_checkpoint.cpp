@@ -28,7 +28,7 @@ constexpr const char *kIdentity = "identity", *kRun = "run", *kChecksum = "check
 
 constexpr const char* kBeginAnew = "remove the file: the run then begins at its first step";
 
-/// Returns the value of a key in the file's metadata; empty if it is missing.
+/// Returns a metadata value; empty if missing.
 std::string metadata_text(const models::TensorFile& file, const char* key) {
   const auto found = file.metadata().find(key);
   return found == file.metadata().end() ? "" : found->second;

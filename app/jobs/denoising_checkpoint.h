@@ -14,8 +14,8 @@
 
 namespace sparsereel::app {
 
-/// Saves the state. `identity` is that of the recipe that the state belongs to. The write is atomic: an older
-/// checkpoint stays until the new one is whole. Throws Error naming the file.
+/// Saves the state under its recipe's `identity`. The write is atomic: an older checkpoint stays until the new one is
+/// whole. Throws Error naming the file.
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
 
@@ -27,7 +27,7 @@ struct OwnCheckpoint {
   std::vector<std::string> passed_over;  // "FILE is not used: why": no checkpoint, damaged, or of another recipe
 };
 
-/// Finds the checkpoint of `output` with this identity. The state must hold everything that `cache` needs.
+/// Finds the checkpoint with this identity and everything that `cache` needs.
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 

@@ -30,7 +30,7 @@ std::vector<fs::path> files_among(const std::vector<std::string>& words) {
   return files;
 }
 
-/// Returns the files that the settings name, and the recipes beside videos.
+/// Includes the recipes beside videos.
 std::vector<fs::path> files_of(const Settings& settings) {
   std::vector<fs::path> files = {recipe_beside(settings.text("output", kDefaultOutput)),
                                  recipe_beside(settings.text("from", ""))};

@@ -16,7 +16,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Returns true if the user chose a size; the model's own default does not count.
+/// The model's default size does not count.
 bool asks_for_size(const Settings& settings) {
   const auto asks = [&](const char* key) {
     const Setting* setting = settings.find(key);

@@ -82,7 +82,7 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
   const auto start = Clock::now();
   // If both do not fit, the transformer of the previous videos makes room.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
-  // The transformers that stay loaded begin with the first one.
+  // If transformers stay loaded, begin with the first one even if the video resumes later.
   const Video& first = *videos.front();
   pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && may_have_checkpoint(first.options.run.output));
   pipeline.text_stage().load();

@@ -28,7 +28,7 @@ fs::path path_beside(const fs::path& output, const BesideKind& kind, int64_t num
   return output.string() + "." + kind.name + (number > 1 ? "-" + std::to_string(number) : "") + kind.ending;
 }
 
-/// Returns the parts of the file's name, or nothing if it is not of this kind.
+/// Returns nothing if the file's name is not of this kind.
 std::optional<FileBeside> file_beside(const fs::path& path, const BesideKind& kind) {
   std::string name = path.filename().string();
   if (!name.ends_with(kind.ending)) return std::nullopt;
@@ -61,7 +61,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   return files;
 }
 
-/// Makes the checks other than check_distinct().
+/// Makes the other checks.
 void check_rest(const std::vector<NamedFile>& files, const Settings& settings) {
   check_model_is_untouched(files, files_of_model(settings));
   std::vector<fs::path> paths;
@@ -130,7 +130,7 @@ void check_files(const std::vector<NamedFile>& files, const Settings& settings) 
 
 namespace {
 
-/// Returns the files of all videos, after checking that those of each video are distinct.
+/// Returns the files of all videos. Throws Error unless they are distinct within each.
 std::vector<NamedFile> distinct_files(const std::vector<Settings>& videos, const fs::path& config,
                                       const fs::path& decoded) {
   std::vector<NamedFile> all;

@@ -31,13 +31,12 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings);
 /// report too.
 void check_distinct(const std::vector<NamedFile>& files);
 
-/// Returns the files that the settings' model is read from.
 models::ModelFiles files_of_model(const Settings& settings);
 
 /// Throws Error if a written file is one of the model's files, or would lie among its weights and configs.
 void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model);
 
-/// Makes both checks for the videos of `generate`, and removes nothing. `config` is the file of --config.
+/// Makes both checks for the videos of `generate`; removes nothing. `config`: file of --config.
 void check_distinct(const std::vector<Settings>& videos, const std::filesystem::path& config);
 
 /// Makes both checks for a run with these settings, then removes what killed runs left of its files.

@@ -18,7 +18,7 @@ class PictureFiles;
 /// asked.
 struct RunReport {
   nlohmann::json content = nlohmann::json::object();
-  std::filesystem::path path;  // --report; empty if there is none
+  std::filesystem::path path;  // --report; empty if none
   bool print = false;          // --json
   std::string last_line;       // for stdout, if the report is not printed
   std::string recovery;        // how to resume from what a failed run saved; empty if it saved nothing
@@ -50,9 +50,9 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 /// same identity make the same video.
 std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run);
 
-/// Returns the attention part of a report. Holds mode, kernel and sparsity of blocks (without means) in total, per
-/// layer, and per step and layer. Holds the error of check mode in the same way. Also holds what represents dropped
-/// blocks, its cost and predicted error, and the steps that were redone with full attention.
+/// Returns the attention part of a report: mode, kernel, and sparsity of blocks (without means) in total, per layer,
+/// and per step and layer. Holds the error of check mode in the same way. Also holds what represents dropped blocks,
+/// its cost and predicted error, and the steps redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
 /// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean, of

@@ -18,7 +18,7 @@ std::string short_name(const fs::path& file, const fs::path& model) {
   return below.empty() || below == "." || *below.begin() == ".." ? file.string() : below.string();
 }
 
-/// Returns a role's plural in words: "text encoders".
+/// Returns "text encoders".
 std::string several(std::string role) {
   if (role == "vae") return "VAEs";
   std::ranges::replace(role, '_', ' ');

@@ -45,7 +45,7 @@ struct Video {
   int64_t resumed_at_step = 0;
   std::optional<Error> failure;  // why there is no video; names the place of the row or the value
 
-  /// Sets `failure`. `latents` is the file of the denoised latents; empty if there is none.
+  /// Sets `failure`. `latents` is the file of the denoised latents; empty if none.
   void fail(const Error& error, const std::filesystem::path& latents = {});
 };
 

@@ -164,7 +164,7 @@ Image turned(const Image& image, int orientation) {
   return result;
 }
 
-/// Throws Error for a folder or a pattern such as "frame_%04d.png", which other programs read as a sequence.
+/// Refuses a folder, and a pattern such as "frame_%04d.png", which other programs read as a sequence.
 void refuse_sequence(const fs::path& path) {
   const std::string remedy = "name one of its files; to go on from a sequence, the last one";
   std::error_code ignored;
@@ -177,7 +177,7 @@ void refuse_sequence(const fs::path& path) {
     throw bad_file(path, "is the pattern of a sequence, and an image is one picture", remedy);
 }
 
-/// Throws Error for anything but a regular file: a pipe may block, and a device may never end.
+/// Refuses pipes, which may block, and devices, which may never end.
 void require_regular_file(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);

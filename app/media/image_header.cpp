@@ -150,7 +150,7 @@ struct Boxes {
     }
   }
 
-  /// Returns the content of the first box of this kind; empty if there is none.
+  /// Returns the content of the first box of this kind; empty if none.
   Bytes find(std::string_view kind) const {
     std::optional<Bytes> found;
     each([&](size_t name, const Bytes& content) {

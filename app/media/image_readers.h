@@ -20,14 +20,14 @@ Image decode_image(const std::filesystem::path& path, ImageFormat format, std::s
 inline constexpr std::chrono::seconds kMostSearch{60};
 
 /// Returns the last picture of any file that FFmpeg reads. Turns it by `orientation` (as in ImageHeader), or as FFmpeg
-/// says if that is not set. Throws like decode_image(), and if the search takes longer than `limit`.
+/// says if unset. Throws like decode_image(), and if the search takes longer than `limit`.
 Image decode_last_frame(const std::filesystem::path& path, std::optional<int> orientation,
                         std::chrono::seconds limit = kMostSearch);
 
 /// Throws Error unless there are pixels, and at most kMostImagePixels.
 void check_image_size(const std::filesystem::path& path, int64_t height, int64_t width);
 
-/// Returns the picture turned by `orientation`, as in ImageHeader.
+/// `orientation`: as in ImageHeader.
 Image turned(const Image& image, int orientation);
 
 }  // namespace sparsereel::app

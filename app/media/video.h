@@ -29,7 +29,7 @@ struct VideoOptions {
   double fps = 8;
   int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders use the nearest quality that they have
   std::string codec = {};   // FFmpeg encoder name; empty for the container's first available one
-  std::string recipe = {};  // JSON, see open_video(); empty if there is none
+  std::string recipe = {};  // JSON, see open_video(); empty if none
 };
 
 struct WrittenVideo {

@@ -25,8 +25,7 @@ bool is_named_by(const OptionSpec& option, const std::string& word) {
   return std::ranges::count(names, usual_option(word)) > 0;
 }
 
-/// Replaces the option's value wherever it stands, or removes the option if `value` is null. Returns true if it was
-/// there.
+/// Replaces the option's value wherever it stands; null removes the option. Returns true if it was there.
 bool replace_option(Words& words, const OptionSpec& option, const std::string* value) {
   bool replaced = false;
   for (size_t i = 0; i < words.size(); ++i) {

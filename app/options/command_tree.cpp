@@ -45,7 +45,7 @@ std::string path_of(const CLI::App& app) {
   return above + (above.empty() ? "" : " ") + app.get_name();
 }
 
-/// Returns a row of help: "  -s, --seed N              seed of the noise".
+/// Returns "  -s, --seed N              seed of the noise".
 std::string row(const std::string& term, const std::string& explanation) {
   const std::string start = "  " + term;
   if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
@@ -60,7 +60,7 @@ std::string with_choices(const OptionInfo& option) {
   return text;
 }
 
-/// Returns the names and the placeholder of a row: "-s, --seed N".
+/// Returns "-s, --seed N".
 std::string term_of(const std::vector<OptionInfo>& alike) {
   std::string term;
   for (const OptionInfo& option : alike) {
@@ -73,7 +73,7 @@ std::string term_of(const std::vector<OptionInfo>& alike) {
   return alike.front().value.empty() ? term : term + " " + alike.front().value;
 }
 
-/// Returns the options under a heading. Options with the same explanation share a row.
+/// Groups the options of a heading; those with the same explanation share a row.
 std::vector<std::vector<OptionInfo>> of_group(const CommandInfo& command, const std::string& group) {
   std::vector<std::vector<OptionInfo>> rows;
   for (const OptionInfo& option : command.options) {

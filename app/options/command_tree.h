@@ -59,8 +59,8 @@ std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 /// Lists the words that the command does not take: "decode does not take --count 2".
 std::string unused_words(const CLI::App& program);
 
-/// Returns the error if a command is missing: "speed is no command of bench", "bench needs a command". If an option
-/// stands in its place, says that it is not taken. Empty if no command is missing.
+/// Returns the error if a command is missing, else nothing: "speed is no command of bench", "bench needs a command". If
+/// an option stands in its place, returns unused_words().
 std::string missing_command(const CLI::App& program, const std::vector<std::string>& words);
 
 /// Returns the remedy for a command line of these words that CLI11 refuses.

@@ -11,7 +11,7 @@ class OptionGroup {
  public:
   OptionGroup(CLI::App& command, std::string heading) : command_(command), heading_(std::move(heading)) {}
 
-  /// Adds an option. `type` is the placeholder of its value in --help, or the list of words that it may be.
+  /// `type` is the value's placeholder in --help, or the words that it may be.
   template <typename Value>
   void add(const char* names, Value& value, const std::string& help, const char* type) const {
     command_.add_option(names, value, help)->type_name(type)->group(heading_);

@@ -55,9 +55,9 @@ RowFile row_file(const OptionSpec& option);
 const std::vector<OptionSpec>& option_table();
 /// Returns the option with this key, or with another of its long names written with '_'; null if there is none.
 const OptionSpec* find_option(std::string_view key);
-/// Returns the long name of a key: "max_sequence_length" -> "--max-sequence-length"
+/// Converts "max_sequence_length" -> "--max-sequence-length".
 std::string option_name(std::string key);
-/// Returns the key of a long name, "--max-sequence-length" -> "max_sequence_length"; empty for a short name.
+/// Converts "--max-sequence-length" -> "max_sequence_length"; a short name gives "".
 std::string key_of_option(std::string name);
 
 /// Returns true if a preset or a profile may set it.
@@ -65,7 +65,7 @@ bool is_of_a_preset(const OptionSpec& option);
 
 bool is_idle(const OptionSpec& option, Idle cause);
 
-/// Returns true if the command takes the option. `generate` takes all; `batch` takes all but those of a single video.
+/// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);
 
 }  // namespace sparsereel::app

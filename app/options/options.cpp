@@ -62,7 +62,7 @@ models::Checkpoint folder_of(const models::Architecture& architecture) {
                                                  architecture.components);
 }
 
-/// Returns the files that the user names for single parts of the model, by role.
+/// Returns the user's files for single parts of the model, by role.
 std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   std::map<std::string, std::string> files;
   for (const models::Family& family : models::families()) {
@@ -98,7 +98,7 @@ KnownModel known_model(const Settings& settings) {
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
-/// Returns the causes that follow from the request and its device. Every command that denoises calls it.
+/// Returns causes in the request and its device. Every command that denoises calls it.
 std::vector<IdleCause> idle_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,

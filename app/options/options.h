@@ -92,10 +92,10 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 /// effect. Throws Error if the device cannot run the mode with this dtype, or if a profile does not fit the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
-/// Returns the causes for which the model and its sampler leave options without effect.
+/// Returns causes in the model and its sampler.
 std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
-/// Returns the causes for which the output leaves options without effect.
+/// Returns causes in the output.
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);
 
 }  // namespace sparsereel::app

@@ -103,7 +103,7 @@ DownloadAdvice advice_of(const models::Published& published, const models::Archi
   return advice;
 }
 
-/// Formats the advice as the lines of a remedy.
+/// Formats the lines of a remedy.
 std::string lines_of(const std::vector<DownloadAdvice>& all) {
   std::string text;
   for (const DownloadAdvice& advice : all) {
@@ -121,7 +121,7 @@ std::string remedy_of(const std::vector<Known>& found) {
          " and name the folder:" + lines_of(all);
 }
 
-/// Returns the folder of the repository's name in the working directory; empty if there is none.
+/// Returns the repository's folder in the working directory; empty if none.
 std::string folder_here(const std::string& model) {
   const std::string name = models::name_of_repository(model);
   std::error_code ignored;

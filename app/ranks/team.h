@@ -19,7 +19,6 @@ class Team {
   /// Throws Error if a process does not arrive.
   Team(std::vector<std::string> devices, int threads, bool together);
 
-  /// Returns the number of ranks.
   int64_t size() const { return static_cast<int64_t>(devices_.size()); }
   /// Sets the model of the next videos; the others begin to load it. `model` must live until the next call.
   void use(const GenerateOptions& model);

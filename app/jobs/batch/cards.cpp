@@ -34,7 +34,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Returns this process's command line.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -169,7 +168,6 @@ class Cards::Run {
     for (size_t i = 0; i < cards_of_run_.size(); ++i) give_rows(i);
   }
 
-  /// Handles every message that has arrived.
   void hear_all(size_t i, bool is_ready) {
     Card& card = cards_of_run_[i];
     if (is_ready) hear(i, card.socket.receive());
@@ -223,8 +221,8 @@ class Cards::Run {
     card.socket.send({{"rows", rows}});
   }
 
-  /// Gives the rows of a dead process to the others, except those in its manifest. If `why` is empty, the way it ended
-  /// gives the reason.
+  /// Gives a dead process's rows to the others, except those in its manifest. `why`: empty if the way it ended is the
+  /// reason.
   void bury(size_t i, const std::string& why = {}) {
     Card& card = cards_of_run_[i];
     card.lives = false;

@@ -20,8 +20,8 @@ using RowGroups = std::vector<std::vector<Video*>>;
 /// The devices that make a video together.
 using CardsOfAVideo = std::vector<std::string>;
 
-/// Returns the devices of each video that is made at the same time, from --gpus and --gpus-per-video. Throws Error if
-/// the second does not divide the first, and like devices_of_ranks_here().
+/// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if the second does not
+/// divide the first, and like devices_of_ranks_here().
 std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const BatchOptions& options);
 
 /// The GPUs' processes. They are started early, because starting takes a while; they wait for rows.

@@ -6,8 +6,8 @@
 
 namespace sparsereel::app::sets {
 
-/// Shows the set. `plan` holds the rows of this share; `rows` counts those of the whole set. Loads no weights and
-/// writes nothing. If a row would fail, prints what is known and then throws Error (bad input).
+/// `plan` holds the rows of this share; `rows` counts those of the whole set. Loads no weights and writes nothing. If a
+/// row would fail, prints what is known, then throws Error (bad input).
 void show_set(SetPlan& plan, const BatchOptions& options, const Share& share, int64_t rows, RunReport& report);
 
 }  // namespace sparsereel::app::sets

@@ -1,4 +1,4 @@
-// Looks up finished videos by name, by identity and at other places of the set.
+// Looks up finished videos by name, identity and place.
 #include "app/jobs/batch/finished.h"
 
 #include <algorithm>

@@ -20,7 +20,7 @@ struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): 
   std::string output;                     // file name of the video in the folder
   std::string state;                      // "done", "failed"
   std::string identity;                   // SHA-256 of the resolved recipe
-  std::string sha256;                     // of the video; empty if there is none
+  std::string sha256;                     // of the video; empty if none
   uint64_t bytes = 0;                     // of the video; 0 if there is none
   std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": sorts as it reads
   std::string cause;                      // why the row failed
@@ -40,10 +40,9 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
 /// Returns every manifest.*.jsonl in the folder. Throws Error if the folder cannot be read.
 std::vector<std::filesystem::path> manifests_in(const std::filesystem::path& folder);
 
-/// Returns the lines of all manifests in the folder, earliest first.
+/// Returns the lines of all manifests, earliest first.
 std::vector<ManifestEntry> read_manifests(const std::filesystem::path& folder, std::vector<std::string>& warnings);
 
-/// Returns the path of a share's manifest.
 std::filesystem::path manifest_path(const std::filesystem::path& folder, int64_t rank);
 
 /// The only writer of manifest.<rank>.jsonl. It locks the file; the lock ends with the process, however that ends.
@@ -68,7 +67,7 @@ class ManifestWriter {
   off_t size_ = 0;  // bytes that the file must have at least
 };
 
-/// Returns the time now, in the format of ManifestEntry::finished.
+/// Returns the time as in ManifestEntry::finished.
 std::string utc_now();
 
 }  // namespace sparsereel::app::sets

@@ -36,7 +36,7 @@ void attempt(Video& row, const std::function<void()>& part) {
   }
 }
 
-/// Returns the row with its files at the places that row_file() demands.
+/// Moves the row's files to the places of row_file().
 PromptRow with_places(PromptRow row, const BatchOptions& options) {
   for (auto& [key, value] : row.values) {
     const RowFile where = row_file(*find_option(key));
@@ -58,8 +58,7 @@ void refuse_links(const PromptRow& row) {
   }
 }
 
-/// Merges the row's settings. If the row names a model (or a transformer's file) or a recipe, the configs are chosen
-/// again.
+/// If the row names a model (or a transformer's file) or a recipe, the configs are chosen again.
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
   const std::array deciding = {"model", "random_weights", "from", "transformer", "diffusion_model"};
   const bool own = std::ranges::any_of(deciding, [&](const char* key) { return row.values.contains(key); });

@@ -165,7 +165,7 @@ nlohmann::json Renderer::line(const Video& row, const char* state) const {
   return entry;
 }
 
-/// Returns a new line for the row that keeps what the old one says about the video.
+/// Keeps what the old line says about the video.
 nlohmann::json Renderer::line(const Video& row, const ManifestEntry& finished) const {
   nlohmann::json entry = finished.line, now = line(row, "done");
   now["version"] = finished.line.value("version", "");

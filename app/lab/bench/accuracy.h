@@ -27,7 +27,7 @@ struct Accuracy {
   Accuracy& operator+=(const Accuracy& other);
 };
 
-/// Compares `out` [B, N, H, D] with the exact rows.
+/// `out`: [B, N, H, D].
 Accuracy compare(const at::Tensor& out, const ExactRows& exact);
 
 }  // namespace sparsereel::app::bench

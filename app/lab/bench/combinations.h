@@ -37,7 +37,7 @@ struct Combination {
   attention::Mode mode = attention::Mode::sparse;
   attention::Policy policy{};  // for mode sparse
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
-  std::string profile{};  // file of the profile; empty if there is none
+  std::string profile{};  // file of the profile; empty if none
   models::CacheRule cache{};
   std::string preset{};                             // name of the preset; empty if it is none
   std::string weights = "auto";                     // as in a request
@@ -69,8 +69,8 @@ const Columns& selection_columns();
 /// 0.008".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
-/// Returns the name of a row: mode, selection, token order unless it is hilbert, cache, and number of GPUs if the row
-/// has it. For example "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs".
+/// Returns "sparse 0.5 means of 16 by error native first-block:0.1 on 2 GPUs": mode, selection, token order unless
+/// hilbert, cache, and GPUs if the row has a number.
 std::string row_name(const Row& row);
 /// Returns "topk 0.3, mean, error, cell 16, hilbert" from fields_of(), for errors and pictures.
 std::string combination_name(const Row& row);

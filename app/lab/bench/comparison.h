@@ -12,8 +12,8 @@ namespace sparsereel::app::bench {
 /// "topk=0.3,cache=forecast:0.1".
 std::vector<std::string> names_of(const std::vector<Combination>& rows);
 
-/// Returns the row with all terms of the list, as in "quantized,cache=0". A row's whole name selects it even if other
-/// rows have these terms and more. Throws Error naming the rows unless exactly one fits. `names` are those of the rows.
+/// Returns the row with all terms of the list, as in "quantized,cache=0". A whole name selects its row even if other
+/// rows have more terms. Throws Error naming the rows unless exactly one fits. `names`: of the rows.
 size_t find_row(const std::string& terms, const std::vector<Combination>& rows, const std::vector<std::string>& names);
 
 /// Compares each other row with `rows[against]`, prompt by prompt. Fills psnr_difference, ssim_difference and

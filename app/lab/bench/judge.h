@@ -21,7 +21,6 @@ constexpr std::array<std::string_view, kTraits> kTraitNames = {"shape", "colour"
 /// The index of each trait's value, in the order of the classifier's training; -1 if unknown.
 using Traits = std::array<int, kTraits>;
 
-/// Returns how many values a trait has.
 size_t trait_values(size_t trait);
 
 /// Returns the traits that the prompt describes, by the words of shapes.py (evaluate.py's labels()).
@@ -42,7 +41,7 @@ class Judge {
   std::map<std::string, at::Tensor> weights_;  // fp32
 };
 
-/// Returns the classifier beside a model, in the folder of its name with "-training"; empty if there is none.
+/// Returns the classifier beside a model, in the folder of its name with "-training"; empty if none.
 std::filesystem::path judge_beside(const std::filesystem::path& model);
 
 /// Compares traits that the prompt describes with those in its video: {"shape": true, "colour": false}.

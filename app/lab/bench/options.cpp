@@ -18,7 +18,7 @@ using attention::Mode;
 constexpr const char* kHelp = "give one of them";
 constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // used if no list says how many blocks to compute
 
-/// Returns the number of text tokens; -1 for as many as the model has.
+/// Returns -1 for as many as the model has.
 int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
   const int64_t tokens = parse_number<int64_t>(text).value_or(-1);

@@ -23,7 +23,7 @@ struct AttentionOptions {
   std::vector<std::string> shapes;     // --shape: B,H,N,D, one or more each
   std::vector<std::string> workloads;  // --workload: comma lists of names
   std::string modes = "full,quantized,sparse";
-  std::string captured;                     // file of q, k and v; empty if there is none
+  std::string captured;                     // file of q, k and v; empty if none
   std::optional<std::string> token_orders;  // orders for the captured data
   Lists lists;
   std::optional<std::string> selection_rows, similarity, pv_threshold;  // one value for all rows
@@ -39,7 +39,7 @@ struct AttentionOptions {
   int64_t turn_ms = 0;
   std::optional<int64_t> accuracy_rows;  // if unset, 256, or all rows of captured data
   TableOptions table;
-  std::string report;  // empty if there is none
+  std::string report;  // empty if none
   bool json = false;
   bool quiet = false;
 };
@@ -49,7 +49,7 @@ void add_options(CLI::App& command, AttentionOptions& options);
 
 /// The checked plan, in the order of the rows.
 struct AttentionPlan {
-  std::vector<hilbert::TokenOrder> orders;  // of captured data; empty if there is none
+  std::vector<hilbert::TokenOrder> orders;  // of captured data; empty if none
   std::vector<Workload> workloads;          // with synthetic data; text_tokens and causal as they will run
   std::vector<attention::Mode> modes;
   Grid grid;                          // the rows of mode sparse

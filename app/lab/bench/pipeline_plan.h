@@ -19,8 +19,8 @@ struct PipelineOptions {
   std::optional<int64_t> repetitions;
   bool no_decode = false;
   std::string dry_run = kNoDryRun;  // empty or "true" without numbers; else "5180" or "5180,340"
-  std::string against;              // empty if there is none
-  std::string heat_map;             // empty if there is none
+  std::string against;              // empty if none
+  std::string heat_map;             // empty if none
   TableOptions table;
 };
 
@@ -36,8 +36,8 @@ struct PipelinePlan : VideoPlan {
 /// of range.
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
 
-/// Sets the steps to time: as many as --steps says, or a few. With a cache it times all steps of a video, because a few
-/// do not show how many the cache reuses.
+/// Sets the steps to time: --steps, or a few. With a cache it times a whole video, because a few steps do not show how
+/// many are reused.
 void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan);
 
 }  // namespace sparsereel::app::bench

@@ -25,7 +25,6 @@ std::vector<std::string> read_first_prompts(const QualityOptions& options) {
   return prompts;
 }
 
-/// Fills the plan's profiles and returns their policies.
 std::vector<ProfilePolicy> read_profiles(const Settings& settings, const QualityOptions& options, QualityPlan& plan) {
   std::vector<std::string> files = options.profiles();
   if (files.empty() && settings.has("profile")) files = {*settings.text("profile")};
@@ -91,7 +90,6 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   return grid;
 }
 
-/// Returns warnings about options without effect.
 std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan& plan, std::vector<IdleCause> idle) {
   std::vector<std::string> warnings = plan.grid.warnings;
   if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))

@@ -17,13 +17,13 @@ struct QualityOptions {
   std::optional<int64_t> limit;
   Lists lists;
   std::optional<std::string> modes;
-  std::string against;  // terms of a row; empty if there are none
-  std::string times;    // reports of `bench pipeline`, a comma list; empty if there are none
+  std::string against;  // terms of a row; empty if none
+  std::string times;    // reports of `bench pipeline`, a comma list; empty if none
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
   std::string judge;     // empty for the one beside the model
-  std::string plot;      // empty if there is none
-  std::string pictures;  // empty if there is none
+  std::string plot;      // empty if none
+  std::string pictures;  // empty if none
   TableOptions table;
 
   std::vector<std::string> profiles() const;  // files of --profile
@@ -45,8 +45,7 @@ struct QualityPlan : VideoPlan {
   int64_t rounds_to_time() const;
   /// Rows with a cache are timed over whole videos or not at all, because a few steps do not show how many are reused.
   bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
-  /// Returns the plan of a prompt's video; `mode` drops the blocks. As in `batch`, the seed grows by one from prompt to
-  /// prompt.
+  /// `mode` drops the blocks. As in `batch`, the seed grows by one from prompt to prompt.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 

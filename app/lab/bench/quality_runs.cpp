@@ -32,7 +32,7 @@ at::Tensor some_frames(const at::Tensor& frames) {
   return frames.index_select(0, index);
 }
 
-/// Returns the figures of a prompt, without those that need the frames.
+/// Leaves the figures that need frames empty.
 Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   const attention::Statistics& statistics = run.statistics;
   Row figures = {{"prompt", prompt},

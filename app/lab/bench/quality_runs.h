@@ -49,8 +49,7 @@ class QualityRuns {
   Rows rows() const;
   /// Returns the same fields for full attention, the reference.
   Row full() const;
-  /// Returns true if some rows have other weights than the reference: their steps then do not take turns with its
-  /// steps.
+  /// Returns true if rows have other weights than the reference: their steps take no turns with its steps.
   bool reduces_weights() const { return sides_.size() > 1; }
   const std::vector<Picture>& pictures() const { return pictures_; }
 

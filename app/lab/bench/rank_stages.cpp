@@ -229,7 +229,7 @@ class RankStages {
     entry.row["exchange_percent"] = 100 * sum_of(entry.exchange) / sum_of(entry.milliseconds);
   }
 
-  /// Compares all entries with mode full, those before it in the list too.
+  /// Entries before mode full in the list are compared, too.
   void compare_with_full(std::vector<Entry>& entries) {
     const Entry* full = nullptr;  // not compared with itself
     for (const Entry& entry : entries) {

@@ -27,7 +27,7 @@ bool any_together(const std::vector<GpuCount>& counts);
 int64_t fewest(const std::vector<GpuCount>& counts);
 
 /// Returns the device of the first rank, which also makes the videos of a single GPU. `device` is what was asked for.
-/// Throws Error if there are too few GPUs, if `device` names one of several, or if a launcher has started ranks.
+/// Throws Error if GPUs are too few, if `device` names one of several, or if a launcher started ranks.
 std::string first_device(const std::vector<GpuCount>& counts, const std::string& device);
 
 /// Returns the cost of the plan's video, without the time of its steps.
@@ -44,8 +44,8 @@ VideoCost video_cost(const models::ModelSpec& spec, const models::Plan& video);
 Columns rank_columns();
 Row rank_row(const Combination& combination, const GpuCount& count);
 
-/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms` are those of a
-/// usual video. `link_speed` is in GB/s as in cost_over_ranks(); 0 if unknown.
+/// Fills scaling, decode_scaling, speedup, video_seconds and the expected times. `steps` and `text_ms`: of a usual
+/// video. `link_speed`: GB/s, 0 if unknown.
 void compare_counts(Rows& rows, const VideoCost& video, double link_speed, int64_t steps, double text_ms);
 
 /// Measures one count after the other, each with its own processes. Contenders take turns, one video each. `pipeline`

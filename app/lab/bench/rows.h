@@ -81,7 +81,6 @@ Row step_row(const Combination& combination);
 /// computed_steps with a cache.
 void add_attention(const models::AttentionRun& run, Row& row);
 
-/// Converts bytes to GiB, for peak_gib.
 constexpr double gibibytes(uint64_t bytes) {
   return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
 }

@@ -51,7 +51,7 @@ const std::array<std::vector<Value>, kTraits>& vocabulary() {
 
 constexpr size_t kBackground = 2;
 
-/// Returns the prompt in lower case, with one space around each word and without full stops and commas.
+/// Returns lower case with one space around each word, without full stops and commas.
 std::string plain(const std::string& prompt) {
   std::string text = " ";
   for (const char c : prompt + " ") {

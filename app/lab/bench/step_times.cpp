@@ -25,7 +25,7 @@ double bits_of(const Row& row) {
   return number_of(row, "arithmetic").value_or(8);
 }
 
-/// Returns true if the step fits `like`. `by_topk`: the step may have any topk in place of the bound of `like`.
+/// `by_topk`: the step may have any topk in place of the bound of `like`.
 bool is_alike(const Row& step, const Row& like, const std::string& mode, bool by_topk = false) {
   const auto same = [&](const std::string& key) {
     if (by_topk && (key == "topk" || key == "block_error")) return number_of(step, "topk").has_value();

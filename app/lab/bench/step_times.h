@@ -31,16 +31,15 @@ struct StepTimes {
   std::vector<Step> steps;
   std::vector<std::string> summaries;  // of each report, from run_summary()
 
-  /// Fills step_ms, denoise_seconds and those of full attention, with quartiles if the steps have them. Adds a note if
-  /// no report has such a step. A row without computed_steps stays as it is. `run_steps` is the number of steps of the
-  /// row's videos. A computed step takes the time of the step with the same mode, selection, token order and weights
-  /// without a cache. With a bound on a block's error, by_share() gives the time for the row's kept_share. A step with
-  /// every block takes the time of `quantized` (of `full` if that is missing). A reused step takes its share of one
-  /// layer.
+  /// Fills step_ms, denoise_seconds and those of full attention, with quartiles if steps have them. Adds a note if no
+  /// report has such a step. A row without computed_steps stays as it is. `run_steps`: steps of the row's videos. A
+  /// computed step takes the time of the step with equal mode, selection, token order and weights, but no cache. With a
+  /// bound on a block's error, by_share() gives the time for the row's kept_share. A step with every block takes the
+  /// time of `quantized` (of `full` if that is missing). A reused step takes its share of one layer.
   void fill(Row& row, int64_t run_steps) const;
-  /// Returns the times of steps by share of blocks, for bounds on a block's error. How many blocks such a bound leaves
-  /// depends on the picture, and random weights draw none. The points are the steps with a topk and with every block
-  /// that are otherwise equal to `like`. `figure`: "ms" or a quartile.
+  /// Returns times by share of blocks, for bounds on a block's error. How many blocks such a bound leaves depends on
+  /// the picture, and random weights draw none. So the points are steps with a topk or with every block that otherwise
+  /// equal `like`. `figure`: "ms" or a quartile.
   ShareTimes by_share(const Row& like, const char* figure = "ms") const;
 
  private:

@@ -19,7 +19,6 @@ std::string tensor_name(const CapturedCall& call, const std::string& part) {
   return "step" + std::to_string(call.step) + ".layer" + std::to_string(call.layer) + "." + part;
 }
 
-/// Reads a file and its metadata.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file) : file_(file) {}

@@ -57,8 +57,8 @@ struct HeatMap {
 /// gnuplot is missing, because it may be installed during a long run.
 void check_chart(const std::string& option, const std::filesystem::path& path);
 
-/// Draws the bars, and below them the points, if any. The write is atomic. Throws Error naming the file for anything
-/// that check_chart() refuses, if gnuplot is missing, or with gnuplot's message.
+/// Draws the bars, and below them any points. The write is atomic. Throws Error naming the file for what check_chart()
+/// refuses, without gnuplot, or with gnuplot's message.
 void write_plot(const std::filesystem::path& path, const PlotData& data);
 
 /// Draws all curves in one picture with their names below; the axes follow the first entry. Otherwise like

@@ -18,7 +18,6 @@ struct Inputs {
 /// 200 MB, more than any GPU's L2 cache. Returns 1 if one copy is that large, and at most 256.
 int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype);
 
-/// Returns the bytes of `copies` of the inputs.
 double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies);
 
 /// Returns `copies` independent inputs. Equal seeds give equal inputs on the same device.

@@ -34,7 +34,7 @@ struct Nearness {
 };
 Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
-/// Returns sum |a - b| sum |b|.
+/// Returns sum |a - b| / sum |b|.
 double relative_l1(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace sparsereel::app

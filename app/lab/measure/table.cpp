@@ -43,7 +43,6 @@ std::string cell(const Column& column, const Row& row, bool people) {
   return people ? number_text(value.get<double>(), column.digits) : value.dump();
 }
 
-/// Returns the column's text for each row.
 std::vector<std::string> cells(const Column& column, const Rows& rows, bool people) {
   std::vector<std::string> texts;
   for (const Row& row : rows) texts.push_back(cell(column, row, people));

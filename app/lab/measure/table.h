@@ -41,15 +41,13 @@ using Columns = std::vector<Column>;
 /// Returns the columns of these keys. A key has one title, unit and meaning in every table. columns.cpp declares most
 /// keys; help explains those that are options of `generate`. Throws Error for another key.
 Columns columns(const std::vector<std::string>& keys);
-/// These return the same columns with a change. varying() hides them from people if all rows are equal. in_csv() shows
-/// them only in CSV; to_people() shows this text and only to people. titled() changes the title, and the meaning unless
-/// it is empty.
+/// These return the same columns, changed: hidden from people if all rows are equal; shown only in CSV; shown only to
+/// people, with this text; or with another title, and meaning unless it is empty.
 Columns varying(const std::vector<std::string>& keys);
 Columns in_csv(const std::vector<std::string>& keys);
 Column to_people(const std::string& key, std::function<std::string(const Row&)> text);
 Column titled(const std::string& key, const std::string& title, const std::string& meaning = {});
 
-/// Joins several lists.
 Columns joined(const std::vector<Columns>& lists);
 /// Returns a column for people that shows key + "_lower_quartile" and key + "_upper_quartile" of a row.
 Column quartiles_column(const std::string& key);

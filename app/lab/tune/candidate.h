@@ -51,7 +51,6 @@ Axes axes_of(const Settings& settings);
 /// different in a run of `steps` steps.
 std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps);
 
-/// Returns the settings as a candidate.
 Candidate candidate_of(const Settings& settings);
 
 }  // namespace sparsereel::app::tuning

@@ -22,12 +22,12 @@ struct TuneOptions {
   std::string prompts;  // file of a prompt set; empty for --prompt
   std::string budget = "10m";
   std::optional<double> min_psnr, min_ssim, at_most;
-  std::string times;  // reports of `bench pipeline`, a comma list; empty if there are none
+  std::string times;  // reports of `bench pipeline`, a comma list; empty if none
   std::optional<double> l1, l2;
   int64_t samples = 6;
   int64_t videos = 4;
   std::string output = "profile.yaml";
-  std::string heat_map;  // empty if there is none
+  std::string heat_map;  // empty if none
 };
 
 /// A preset of the model, as a candidate.

@@ -1,4 +1,4 @@
-// Writes the results as a profile, a report and a table.
+// Writes profile, report and table.
 #include "app/lab/tune/result.h"
 
 #include <algorithm>

@@ -121,8 +121,7 @@ void Session::search_setting(Found& found) {
   compare_presets(*found.search);
 }
 
-/// Returns the seconds of denoising a video with the heads' policies, which do not speed up steps that keep every
-/// block.
+/// Returns seconds of denoising a video. Heads do not speed up steps that keep every block.
 double Session::seconds_by_heads(const Candidate& candidate, const HeadState& heads) const {
   const Standing standing{.candidate = candidate, .videos = heads.videos};
   const double computed = standing.mean(&Seen::computed_steps), dense = standing.mean(&Seen::computed_dense_steps);

@@ -1,5 +1,5 @@
-// Searches by expected improvement. The next video is that of the setting with the largest product of expected seconds
-// saved and probability of keeping the floor.
+// Searches by expected improvement: the next video promises most seconds, times the probability that its setting keeps
+// the floor.
 #include "app/lab/tune/setting_search.h"
 
 #include <algorithm>
@@ -21,15 +21,14 @@ double normal(double x) {
   return 0.5 * std::erfc(-x / std::sqrt(2.0));
 }
 
-/// Returns the share of steps that a forecast cache with this threshold computes at the position `at` (0 to 1) of a
-/// run. Measured with the tiny model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each changes more.
+/// Returns the share of steps that a forecast cache computes at the position `at` (0 to 1) of a run. Measured with the
+/// tiny model at 512 x 512 and 50 steps (assets/charts). With fewer steps, each changes more.
 double density(double threshold, double at, double steps) {
   const double of_few = std::pow(50 / steps, 0.8);
   const double share = at < 0.2 ? 0.8 * std::pow(threshold / 0.1, -0.45) : 0.31 * std::pow(threshold / 0.1, -0.95);
   return std::min(1.0, share * of_few);
 }
 
-/// Returns how much two cache rules differ.
 double distance(const models::CacheRule& one, const models::CacheRule& other, int64_t steps) {
   const auto share = [&](const models::CacheRule& rule) {
     return static_cast<double>(rule.first.of(steps)) / static_cast<double>(steps);

@@ -39,7 +39,7 @@ struct TuneState {
   std::map<std::string, Videos> videos;   // by the candidate's name
   HeadState heads;
 
-  /// Returns the number of videos, without those of full attention.
+  /// Does not count those of full attention.
   int64_t video_count() const;
   /// Returns in how many calls every head was measured.
   int64_t least_calls() const;
@@ -70,7 +70,7 @@ struct OwnState {
 /// Returns the search that each head starts with, given the candidate's topk.
 using NewHead = std::function<attention::HeadSearch(std::optional<double> topk)>;
 
-/// Returns the state with this key, or a new one. Throws Error for a damaged file.
+/// Returns the state with this key or a new one. Throws Error for a damaged file.
 OwnState find_state(const std::filesystem::path& profile, const std::string& key, const NewHead& new_head,
                     const SearchLimits& limits);
 

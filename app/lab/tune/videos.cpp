@@ -34,7 +34,7 @@ void VideoRuns::require_time(double seconds) const {
   if (seconds > context_.deadline.left()) throw OutOfTime{};
 }
 
-/// Returns the plan of a video. The seed grows by one from prompt to prompt, as in `bench quality`.
+/// The seed grows by one from prompt to prompt, as in `bench quality`.
 models::Plan VideoRuns::plan_of(const Combination& combination, size_t prompt) const {
   models::Plan plan = context_.untuned;
   plan.prompt = context_.plan.prompts.at(prompt);
@@ -106,7 +106,7 @@ void VideoRuns::make_references() {
   }
 }
 
-/// Returns milliseconds of a few steps of each combination, measured in turns; the first steps warm up.
+/// Returns milliseconds of a few steps of each; the first ones warm up.
 std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combination>& all) {
   std::vector<std::vector<double>> milliseconds(all.size());
   std::vector<std::unique_ptr<models::Denoising>> runs(all.size());

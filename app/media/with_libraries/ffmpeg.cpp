@@ -42,7 +42,7 @@ std::string reason(int code) {
   return text.data();
 }
 
-/// Adds a stream for the encoder. Sets `code` to FFmpeg's error code.
+/// Sets `code` to FFmpeg's error code.
 AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, int* code) {
   AVStream* stream = avformat_new_stream(&context, nullptr);
   if (stream == nullptr) throw std::bad_alloc();

@@ -55,7 +55,7 @@ class Palette {
     fill_nearest();
   }
 
-  /// Returns the palette entry of each pixel of a frame.
+  /// Returns a palette entry per pixel.
   std::vector<uint8_t> map(const std::vector<uint8_t>& rgb, int width) const {
     std::vector<uint8_t> result(rgb.size() / 3);
     for (size_t i = 0; i < result.size(); ++i) {

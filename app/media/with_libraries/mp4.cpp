@@ -92,7 +92,6 @@ void make_repeatable(AVCodecContext& encoder) {
 #endif
 }
 
-/// The stream to encode.
 struct Stream {
   const Container& container;
   int width, height;
