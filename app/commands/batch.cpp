@@ -79,8 +79,7 @@ void make_folder(const std::filesystem::path& folder) {
                     "choose another with -o");
 }
 
-/// Opens the model of `rows`. Returns null if the rows name a model or device that cannot be used; the rows have then
-/// failed.
+/// Returns null if the rows name a model or device that cannot be used; they have then failed.
 std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Renderer& renderer) {
   if (std::all_of(rows.begin(), rows.end(), [](const Video* row) { return row->failure.has_value(); })) {
     for (const Video* row : rows) renderer.failed(*row);

@@ -59,7 +59,7 @@ Expectation read_expectation(const std::string& text) {
   return given;
 }
 
-/// Returns the expected rows for 2, 4 and 8 GPUs, and for the counts that were asked for.
+/// Estimates 2, 4 and 8 GPUs, and the counts that were asked for.
 Rows expected_rows(const VideoCost& video, const std::vector<bench::GpuCount>& gpus, double speed) {
   std::set<int64_t> counts = {2, 4, 8};
   for (const bench::GpuCount& count : gpus)

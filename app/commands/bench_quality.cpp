@@ -113,7 +113,7 @@ void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipe
     plan.warnings.push_back("--weights fp8 has no effect " + why);
 }
 
-/// Returns the chart's data. Throws Error if no row has both a time and a PSNR.
+/// Throws Error if no row has both a time and a PSNR.
 CurvesData curves_to_draw(const std::string& plot, const Rows& rows, const RunReport& report) {
   const auto is_drawn = [](const Row& row) { return number_of(row, "denoise_seconds") && number_of(row, "psnr"); };
   if (std::ranges::none_of(rows, is_drawn)) {
@@ -187,7 +187,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   write_pictures(plan.options.pictures, runs.pictures());
 }
 
-/// Returns the files named by options that only this command has.
+/// Files of options that only this command has.
 std::vector<NamedFile> files_of_quality(const bench::QualityOptions& options) {
   std::vector<NamedFile> files = {{"--output", options.table.output, true},
                                   {"--plot", options.plot, true},

@@ -228,7 +228,7 @@ std::string as_man(const std::vector<Entry>& entries) {
   return text;
 }
 
-/// Prints `format` "text", or "man" (for `man -l` or a folder of manual pages). Throws Error for any other.
+/// `format`: text, or man (for `man -l` or a folder of manual pages). Throws Error for any other.
 std::string reference(const CommandInfo& program, const std::string& format) {
   require_choice("--format " + format, format, {"text", "man"}, "see 'sparsereel reference --help'");
   return format == "text" ? as_text(manual(program)) : as_man(manual(program));

@@ -242,7 +242,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
                         (found.complete ? "; ask for less" : "; run the same command again to search on"));
 }
 
-/// Returns the files named by options that only tune has.
+/// Files of options that only this command has.
 std::vector<NamedFile> files_of_tune(const tuning::TuneOptions& options) {
   std::vector<NamedFile> files = {
       {"--output", options.output, true},

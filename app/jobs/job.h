@@ -81,9 +81,9 @@ struct TextLimit {
   double seconds = std::numeric_limits<double>::infinity();  // of encoding; at least twice the time of loading
 };
 
-/// How a job treats its videos. By default each video is made as if it were alone, and a failure is thrown. A
-/// transformer that stayed loaded might force the decoder to work in tiles. A cancelled video keeps its finished steps,
-/// and the next job resumes from them.
+/// How a job treats its videos. By default each video is made as if it were alone, because a transformer that stayed
+/// loaded might force the decoder to work in tiles. A failure is then thrown. A cancelled video keeps its finished
+/// steps, and the next job resumes from them.
 struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised
@@ -103,7 +103,7 @@ class Job {
   /// Checks the weights, encodes the texts (equal ones once) and loads what stays loaded. The videos must be resolved.
   /// Returns how many of them, from the first on, are ready for run(): as many as TextLimit allows.
   size_t load(std::span<Video* const> videos, models::Pipeline& pipeline);
-  /// Makes the videos that load() has encoded. With write_behind the last one may still be being written: call
+  /// Makes the videos that load() has encoded. With write_behind the last video may not be finished yet: call
   /// collect(). Throws models::DiskError if the disk cannot take more, and models::Cancelled. Before it throws, it
   /// finishes writing the previous video.
   void run(std::span<Video* const> videos, models::Pipeline& pipeline);

@@ -9,7 +9,7 @@
 
 namespace sparsereel::app {
 
-/// Why a file of latents was written.
+/// The reason for writing a file of latents.
 enum class LatentsPurpose { asked_for, until_the_video_is_written };
 
 /// Saves latents (CPU, contiguous, fp32, fp16 or bf16). `recipe` goes into the file's metadata. The write is atomic.

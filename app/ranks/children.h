@@ -17,7 +17,7 @@
 
 namespace sparsereel::app {
 
-/// The environment of a rank that Children started.
+/// The environment variables of a rank that Children started.
 struct StartedRank {
   int64_t rank = 0;
   std::string device;  // "cuda:1"
@@ -25,7 +25,7 @@ struct StartedRank {
   pid_t parent = 0;
 };
 
-/// Returns what a started rank finds; nothing in any other process.
+/// Returns the variables of a started rank; nothing in any other process.
 std::optional<StartedRank> find_started_rank(const Environment& environment);
 /// Returns true if the command line of such a process says that it follows rank 0. Otherwise it runs a command.
 bool is_follower(int argc, char** argv);

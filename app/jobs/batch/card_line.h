@@ -35,7 +35,7 @@ class LineSocket {
   std::unique_ptr<std::mutex> sending_ = std::make_unique<std::mutex>();
 };
 
-/// Tells the other end at intervals that this process is running, until it is destroyed.
+/// While this object lives, tells the other end at intervals that this process runs.
 class Heartbeat {
  public:
   Heartbeat(LineSocket& line, std::chrono::milliseconds every);

@@ -27,7 +27,7 @@ std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const Batch
 /// The GPUs' processes. They are started early, because starting takes a while; they wait for rows.
 class Cards {
  public:
-  /// Starts a process for each video at a time, with this process's command line and set.
+  /// Starts a process for each concurrent video, with this process's command line and set.
   Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options);
   ~Cards();
   Cards(const Cards&) = delete;

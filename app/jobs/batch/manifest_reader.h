@@ -20,8 +20,8 @@ class ManifestReader {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Opens the file. Call it after the GPU's process has created the file and before that writes: lines found then are
-  /// from earlier runs. Throws Error if the file is gone.
+  /// Opens the file. Call it when the GPU's process has created the file but not written yet: lines found then are from
+  /// earlier runs. Throws Error if the file is gone.
   void begin();
   /// Returns the new whole lines. Throws Error if the file became shorter.
   std::string new_lines();

@@ -17,7 +17,7 @@
 
 namespace sparsereel::app::bench {
 
-/// Frames of a first prompt's video, to look at.
+/// Frames of a video of the first prompt, to look at.
 struct Picture {
   std::string name;   // "full", or the combination's name
   at::Tensor frames;  // fp32, CPU, [F, H, W, 3]

@@ -36,7 +36,7 @@ class HeadPhase {
   HeadState& heads_;
   attention::HeadSearch fresh_;
   int64_t selection_rows_;
-  double ends_;  // seconds of the budget after which the measurements must do
+  double ends_;  // seconds of the budget after which the measurements so far must suffice
 };
 
 }  // namespace sparsereel::app::tuning

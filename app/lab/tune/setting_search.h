@@ -75,8 +75,8 @@ class SettingSearch {
   bool complete(const Standing& standing) const { return standing.videos.size() == prompts_; }
   /// Returns true if the candidate is complete, reaches the goal and is faster than full attention.
   bool holds(const Standing& standing) const;
-  /// Returns the fastest candidate that holds or, with a limit of seconds, the one with the highest fidelity. If none
-  /// holds, returns the one closest to the goal. Returns nothing if no video was made.
+  /// Returns the fastest candidate for which holds() is true or, with a limit of seconds, the one with the highest
+  /// fidelity. If there is none, returns the one closest to the goal. Returns nothing if no video was made.
   std::optional<size_t> best() const;
 
  private:

@@ -41,7 +41,7 @@ struct TuneState {
 
   /// Does not count those of full attention.
   int64_t video_count() const;
-  /// Returns in how many calls every head was measured.
+  /// Returns the number of calls in which every head was measured.
   int64_t least_calls() const;
   /// Saves the state. The write is atomic.
   void save(const std::filesystem::path& path) const;
