@@ -37,7 +37,7 @@ class World final : public models::Rank {
 
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }
-  int64_t ranks_here() const { return place_.ranks_here; }     // this one and those that it started
+  int64_t ranks_here() const { return place_.ranks_here; }     // ranks of this host; 1 if a launcher started them
   const std::string& device() const { return place_.device; }  // this rank's: "cuda:1", "cpu"
   bool has_gpu() const;
   /// Returns the CPU threads of each rank, unless a number is asked for: the ranks share this host's cores.
