@@ -1,4 +1,4 @@
-// The library's boundary: plain types become a pipeline's, and every exception becomes a Failure.
+// Implements the public header: converts its plain types to those of a pipeline, and every exception to a Failure.
 #include "models/sparsereel.h"
 
 #include <ATen/ATen.h>
@@ -42,7 +42,7 @@ static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPA
 namespace sparsereel {
 namespace {
 
-/// ": some-model, fp16, 28.6 GB (transformer a.safetensors); ...": the ways out of an error that has several.
+/// Lists the ways out of an error: ": some-model, fp16, 28.6 GB (transformer a.safetensors); ..."
 std::string listed(const std::vector<ErrorChoice>& choices) {
   std::string text;
   for (const ErrorChoice& choice : choices) {
@@ -53,7 +53,7 @@ std::string listed(const std::vector<ErrorChoice>& choices) {
   return text;
 }
 
-/// Runs `action` in inference mode and with all threads; what it throws leaves as a Failure.
+/// Runs `action` in inference mode with all threads, and converts what it throws to a Failure.
 template <typename Action>
 auto guarded(const Action& action) {
   try {
@@ -69,7 +69,7 @@ auto guarded(const Action& action) {
 
 using Texts = std::map<std::string, std::string>;
 
-/// A member that is set, as options have its value.
+/// These write a member that is set as text, in the form that options use.
 void add(Texts& texts, const char* name, const std::string& value) {
   if (!value.empty()) texts[name] = value;
 }
@@ -93,7 +93,8 @@ void add(Texts& texts, const char* name, const std::optional<double>& value) {
   if (value) texts[name] = exact_text(*value);
 }
 
-/// Those by name. Throws Error for one that is a member's too, the opened model's, or a file.
+/// Adds options given by name. Throws Error for a file, an option of the opened model, or one that is also set as a
+/// member.
 void add_options(Texts& texts, const Texts& options) {
   for (const auto& [given, value] : options) {
     std::string name = given;
@@ -165,7 +166,7 @@ Texts texts_of(const ModelOptions& options) {
   return texts;
 }
 
-/// The members of ModelOptions and VideoRequest, and what a model's file says beside them.
+/// The options of ModelOptions and VideoRequest, and those that only a model's file sets.
 const models::OptionList& members() {
   static const models::OptionList list = [] {
     std::vector<models::Option> all;
@@ -173,7 +174,7 @@ const models::OptionList& members() {
     all.push_back({.key = "preset"});
     all.push_back({.key = "profile", .kind = models::ValueKind::file, .idle = {models::Idle::exact}});
     all.push_back({.key = "fps", .kind = models::ValueKind::number});
-    // Members have their types; the texts of files are checked where they are read.
+    // The compiler checks the types of members. Texts of files are checked where they are read.
     return models::OptionList(std::move(all), {.name = [](const std::string& key) { return key; },
                                                .check = [](const auto&...) {},
                                                .unknown = [](const auto&...) { return "leave it out"; }});
@@ -181,7 +182,7 @@ const models::OptionList& members() {
   return list;
 }
 
-/// Of the file counts what a request may say.
+/// Keeps only the options of the model's file that a request may set.
 void keep_members(models::ModelConfig& config) {
   const auto is_none = [](const auto& each) {
     const models::Field* field = models::find_field(each.first);
@@ -197,7 +198,7 @@ models::Settings settings_of(const Texts& given) {
   return settings;
 }
 
-/// With what the profile and the model's file leave to it.
+/// Adds the values of the profile, then those of the model's file.
 models::Settings completed(models::Settings settings, const models::ModelConfig& config,
                            const models::ModelSpec& spec) {
   models::add_profile(settings);
@@ -207,13 +208,12 @@ models::Settings completed(models::Settings settings, const models::ModelConfig&
   return settings;
 }
 
-/// An error about a value of the model's file names its place there; one about a member, the member.
+/// If the value at fault came from the model's file, names its place there; otherwise the error names the member.
 Error with_place_in_file(const models::Settings& settings, const Error& error) {
   const models::Setting* setting = error.field().empty() ? nullptr : settings.find(error.field());
   return setting != nullptr && setting->source == models::Source::matched_config ? settings.with_place(error) : error;
 }
 
-/// What to warn of beside a profile.
 std::vector<std::string> profile_warnings(const models::Settings& settings,
                                           const std::optional<models::TunedProfile>& profile,
                                           const models::Plan& plan) {
@@ -227,7 +227,7 @@ std::vector<std::string> profile_warnings(const models::Settings& settings,
   return warnings;
 }
 
-/// Null where there is none. `field`: the request's.
+/// Copies the picture, or returns null if there is none. `field` is the request's member, for errors.
 std::shared_ptr<const models::Picture> picture_of(const ImageView& view, const char* field) {
   if (view.pixels == nullptr) return {};
   if (view.height < 1 || view.width < 1 || view.height > models::kMostImagePixels / view.width)
@@ -238,7 +238,7 @@ std::shared_ptr<const models::Picture> picture_of(const ImageView& view, const c
       models::Picture{.height = view.height, .width = view.width, .pixels = {view.pixels, view.pixels + bytes}});
 }
 
-/// Adds what the request has to know of its images, which have no files.
+/// Returns copies of the request's images and sets the members of `asked` that depend on them.
 models::Images images_of(const VideoRequest& request, models::Request& asked) {
   models::Images images = {.first = picture_of(request.image, "image"),
                            .last = picture_of(request.last_image, "last_image")};
@@ -249,7 +249,7 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
   return images;
 }
 
-/// What one call makes its video from.
+/// Everything that one call makes its video from.
 struct Resolved {
   models::Request request;
   models::Plan plan;
@@ -287,7 +287,7 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
   return resolved;
 }
 
-/// Passes steps on to the caller and remembers why it wants no more.
+/// Passes each step to the caller's callback. Remembers whether the callback stopped the run, and what it threw.
 class Watcher final : public models::RunObserver {
  public:
   explicit Watcher(const StepCallback& callback) : callback_(callback) {}
@@ -320,7 +320,7 @@ class Watcher final : public models::RunObserver {
   std::exception_ptr thrown_;
 };
 
-/// One call of an object. Throws Error where another one is under way.
+/// Marks an object as busy for one call. Throws Error if another call is running.
 class OneAtATime {
  public:
   explicit OneAtATime(std::atomic<bool>& is_busy) : is_busy_(is_busy) {
@@ -351,7 +351,7 @@ Video video_of(const models::Outcome& result, const models::Plan& plan, const mo
   return video;
 }
 
-/// Where the known models' YAML is, `asked` or our own.
+/// Returns the folder of the known models' YAML: `asked`, or ours if that is empty.
 std::filesystem::path configs_folder(const std::string& asked) {
   if (asked.empty()) return models::data_folder() / "configs";
   std::error_code error;
@@ -373,10 +373,10 @@ Failure::~Failure() = default;
 
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
-  std::unique_ptr<models::RankThreads> ranks;  // whose first it is; null: it makes videos alone
-  models::ModelConfig config;                  // that fits the model; without defaults where none does
-  std::vector<std::string> warnings;           // of every video
-  std::atomic<bool> is_busy = false;           // with a video
+  std::unique_ptr<models::RankThreads> ranks;  // own `pipeline` as rank 0; null: `pipeline` works alone
+  models::ModelConfig config;                  // of the file that fits the model; without defaults if none does
+  std::vector<std::string> warnings;           // repeated with every video
+  std::atomic<bool> is_busy = false;           // a video is being made
 };
 
 TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) {

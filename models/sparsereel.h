@@ -1,8 +1,8 @@
-// libsparsereel: text to video from C++17. The one public header; it needs none of libtorch's.
+// libsparsereel: makes videos from text, from C++17. This is the only public header; it includes nothing of libtorch.
 //
-// On a CPU, libtorch's threads spin while they wait for each other: beside other busy processes a video takes several
-// times as long. OMP_WAIT_POLICY=passive in the environment ends that. It is read while the library is loaded, so set
-// it before the program starts, as the command line does for itself; later is too late.
+// On a CPU, libtorch's threads spin while they wait for each other. Beside other busy processes a video then takes
+// several times as long. Set OMP_WAIT_POLICY=passive in the environment to prevent that. Set it before the program
+// starts, because it is read while the library is loaded. The command line sets it for itself.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 #define SPARSEREEL_API __attribute__((visibility("default")))
 
-// The library's soname is major.minor: its binary interface is the same within a minor version.
+// The library's soname is major.minor: the binary interface stays the same within a minor version.
 #define SPARSEREEL_VERSION_MAJOR 0
 #define SPARSEREEL_VERSION_MINOR 1
 #define SPARSEREEL_VERSION_PATCH 0
 
 namespace sparsereel {
 
-/// The one exception that the library throws; libtorch's and the standard library's come as one too. what() is cause
-/// and remedy, in which options stand by their members' names.
+/// The only exception that the library throws. Exceptions of libtorch and of the standard library are converted to it.
+/// what() holds cause and remedy; they name options by the members below.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy, std::string field = {});
@@ -35,115 +35,118 @@ class SPARSEREEL_API Failure : public std::runtime_error {
   int code() const { return code_; }  // 1: failed while running, 2: bad arguments or input, 130: cancelled
   const std::string& cause() const { return cause_; }
   const std::string& remedy() const { return remedy_; }
-  const std::string& field() const { return field_; }  // the member below that is at fault, "steps"; empty: none
+  const std::string& field() const { return field_; }  // the member below at fault, such as "steps"; empty: none
 
  private:
   int code_;
   std::string cause_, remedy_, field_;
 };
 
-/// The values of the command line's options of the same names.
+/// Options of an opened model. They take the values of the command line's options of the same names.
 struct ModelOptions {
   std::string device = "auto";                          // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
-  std::string weights = "auto", text_weights = "auto";  // auto, fp8: of the transformer, of the text encoder
-  bool offload = false;                                 // weights pass from the host's memory through the GPU's
-  /// One file of a part's weights (safetensors, GGUF, .pth), in place of the model's, under diffusers' names or those
-  /// of the model's authors; the second: of the second transformer, where there is one.
+  std::string weights = "auto", text_weights = "auto";  // auto, fp8: for the transformer and the text encoder
+  bool offload = false;  // keeps weights in host memory and copies them to the GPU in turn
+  /// Files of weights (safetensors, GGUF, .pth) that replace the model's, one for each part. Tensors have the names of
+  /// diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};
-  /// In place of the model's, and of one in the text encoder's file or beside it: a spiece.model, a tokenizer.json, or
-  /// a folder of one.
+  /// Tokenizer that replaces the model's, and any in the text encoder's file or beside it: a spiece.model, a
+  /// tokenizer.json, or a folder with one of them.
   std::string tokenizer = {};
-  std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
-  std::string configs = {};  // folder of the known models' YAML, which must be there; empty: the installation's, or the
-                             // source tree's
-  int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
-  /// That make each video together: cuda:0 and on, of those that CUDA_VISIBLE_DEVICES leaves. Each has the whole
-  /// transformer and decoder, and a thread of this process, for as long as a video is made. Where one fails the video
-  /// does, and the next is made as if nothing had been; a GPU that is broken stays so until the process ends. Beside
-  /// device cpu so many threads share the cores: for tests. GPUs of several hosts are the command line's.
+  std::string lora = {};  // "style.safetensors:0.8", several separated by commas; added to the weights
+  /// Folder with the YAML files of known models; it must exist. Empty: the installation's, or the source tree's.
+  std::string configs = {};
+  /// CPU threads of the whole process. 0 keeps the current number, which is at first the number of cores.
+  int threads = 0;
+  /// GPUs that make each video together: cuda:0, cuda:1 and so on, among those that CUDA_VISIBLE_DEVICES leaves. Each
+  /// GPU holds the whole transformer and decoder. While a video is made, each has a thread of this process. If one
+  /// fails, the video fails, and the next one starts afresh; a broken GPU stays broken until the process ends. With
+  /// device cpu, this many threads share the cores (for tests). Only the command line uses GPUs of several hosts.
   int gpus = 1;
 };
 
-/// A picture, RGB of 8 bits as for a screen: [height, width, 3] without gaps, turned as it is to be seen. The pixels
-/// are the caller's, and only read; null: no picture.
+/// An RGB picture of 8 bits per value, gamma-encoded: [height, width, 3] without gaps, already rotated upright. The
+/// caller owns the pixels; the library only reads them. Null if there is no picture.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t height = 0, width = 0;
 };
 
-/// One video, resolved as the command line does: what is unset takes the value of the profile or the preset, then that
-/// of the one file of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has
-/// a member here. Without such files in it the checkpoint's defaults are all there is, which is a warning. What is
-/// impossible, out of its range or contradicts another member is refused as there, before anything is computed; a
-/// member that can have no effect is a warning.
+/// Options of one video, resolved as on the command line. An unset member takes the value of the profile or preset.
+/// Next comes the one file in ModelOptions::configs that fits the model, of which only options with a member here
+/// count, and then the checkpoint. If that folder has no such files, a warning says so and only the checkpoint's
+/// defaults remain. Values that are impossible, out of range or contradict each other are refused before anything is
+/// computed. A member that can have no effect causes a warning.
 struct VideoRequest {
-  std::string prompt = {};                          // UTF-8, more than white space
+  std::string prompt = {};                          // UTF-8; must contain more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
-  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
-  std::string size = {};  // 480p, 720p: an area in place of width and height, in the image's shape, or 16:9
-  std::optional<double> seconds = {};  // in place of frames: the nearest number at the model's frame rate
-  /// What the video begins and ends with, for models that take it, of any size. With neither width nor height, the
-  /// video has the first one's shape, and the area of `size`, or of the model's own.
+  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; the model requires multiples
+  std::string size = {};  // 480p, 720p: area that replaces width and height; the shape is the image's, or 16:9
+  std::optional<double> seconds = {};  // replaces frames: the nearest possible number at the model's frame rate
+  /// First and last frame of the video, of any size, for models that take them. If width and height are both unset, the
+  /// video has the first image's shape, and the area of `size` or of the model's default.
   ImageView image = {}, last_image = {};
   std::string resize = {};                                 // cover (scale and crop), stretch; empty: cover
-  std::optional<int64_t> max_sequence_length = {};         // tokens of the prompt; longer ones are cut
-  std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // the second: of the second transformer, where there is one
+  std::optional<int64_t> max_sequence_length = {};         // most tokens of the prompt; longer prompts are cut
+  std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // guidance scales; cfg_scale_2 is for a second transformer
   std::string guidance_passes = {};                        // batched, in-turn; empty: batched
-  std::optional<bool> dynamic_cfg = {};                    // guidance grows over the steps
+  std::optional<bool> dynamic_cfg = {};                    // the guidance scale changes over the steps
   std::string scheduler = {};                              // empty: the checkpoint's
-  std::optional<double> flow_shift = {};                   // of schedulers of flow matching
-  std::vector<double> sigmas = {};  // likewise; noise levels before the shift, {1, 0.75, 0.5}; they exclude steps
-  std::string attention = {};       // full, quantized, sparse, check; empty: sparse where it runs
+  std::optional<double> flow_shift = {};                   // for flow-matching schedulers
+  /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching schedulers. They exclude `steps`.
+  std::vector<double> sigmas = {};
+  std::string attention = {};  // full, quantized, sparse, check; empty: sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
-  std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
-  std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
+  std::string dropped = {};  // what represents blocks that are not computed: mean, none; empty: the program's default
+  std::string select = {};   // how blocks are ranked: error, mass; empty: the ranking that goes with `dropped`
   std::optional<int64_t> cell = {};             // tokens that share one mean: 16, 32, 64
   std::optional<int64_t> arithmetic = {};       // bits in which a GPU computes sparse attention: 8, 16; unset: 8
-  std::optional<std::string> dense_steps = {};  // the first ones, with every block: "5", or "20%" of all
-  std::optional<int64_t> dense_layers = {};     // likewise
+  std::optional<std::string> dense_steps = {};  // first steps that compute every block: "5", or "20%" of all
+  std::optional<int64_t> dense_layers = {};     // first layers that compute every block
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; empty: hilbert
-  /// "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20": compute 20 steps; empty: none
+  /// "0.1" or "forecast:0.1": reuse steps whose first block changes less. "steps:20": compute 20 steps. Empty: no
+  /// cache.
   std::string cache = {};
   std::string vae_tiling = {};  // auto, on, off; empty: auto
-  /// exact, near, balanced, fast, as far as the model's file has them; empty: exact beside attention full, else
-  /// balanced
+  /// exact, near, balanced, fast, if the model's file has them. Empty: exact with attention full, else balanced.
   std::string preset = {};
-  /// File of a profile that `sparsereel tune` made of this model, which stands for the preset; without effect beside
+  /// File of a profile that `sparsereel tune` made for this model. It replaces the preset and has no effect with
   /// attention full.
   std::string profile = {};
-  /// Options of the video that have no member, or have one that is unset, by the command line's long names with _ or -:
-  /// {{"cell", "32"}}.
+  /// More options of the video, under the command line's long names with _ or -: {{"cell", "32"}}. An option must not
+  /// also be set as a member.
   std::map<std::string, std::string> options = {};
 };
 
-/// Belongs to the caller: it outlives the TextToVideo that made it.
+/// A finished video. The caller owns it; it may outlive the TextToVideo that made it.
 struct Video {
   int64_t frames = 0, height = 0, width = 0;
-  std::vector<float> pixels = {};  // [frames, height, width, 3], RGB as for a screen (not linear light), 0..1
-  double sparsity = 0;             // share of the attention's work that was not done, 0..1; means not counted
-  double mean_share = 0;           // what the means of dropped blocks cost: their share of full attention's work
-  std::string defect = {};         // "is black"; empty: nothing is wrong
-  /// What the command line would warn of: members without effect, the defect, a prompt that was cut, steps that gave
-  /// NaN and were redone with full attention, another number of frames, a decode that had to be done again in tiles.
+  std::vector<float> pixels = {};  // [frames, height, width, 3], gamma-encoded RGB (not linear light), 0..1
+  double sparsity = 0;             // share of the attention's work that was skipped, 0..1, without the means' cost
+  double mean_share = 0;           // cost of the means of dropped blocks, as a share of full attention's work
+  std::string defect = {};         // "is black"; empty if nothing is wrong
+  /// Everything the command line would warn of: members without effect, the defect, a prompt that was cut, and another
+  /// number of frames. Also steps that gave NaN and were redone with full attention, and a decode that was redone in
+  /// tiles.
   std::vector<std::string> warnings = {};
 };
 
-/// Called after each denoising step, from 1 to `steps`, on the caller's thread; false ends the run with a Failure of
-/// code 130, after which the model is as good as before. What it throws ends the run too, and reaches the caller as it
-/// is. Loading and decoding, which come before and after, are not interrupted.
+/// Called on the caller's thread after each denoising step; `step` counts from 1 to `steps`. Returning false ends the
+/// run with a Failure of code 130; the model stays usable. An exception from the callback also ends the run and reaches
+/// the caller unchanged. Loading, which comes before, and decoding, which comes after, are not interrupted.
 using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 
-/// An opened checkpoint; after the first video its denoiser and decoder stay in memory until it goes. A call
-/// that overlaps another one of the same object is refused with a Failure of code 2. Different objects may run in
-/// different threads, and share the CPU's cores or the GPU.
+/// An opened checkpoint. From the first video on, its transformer and decoder stay in memory until the object is
+/// destroyed. A call that overlaps another call on the same object throws a Failure of code 2. Different objects may
+/// run in different threads; they share the CPU's cores or the GPU.
 class SPARSEREEL_API TextToVideo {
  public:
-  /// `model`: a checkpoint in diffusers' layout, or a folder of single files, or one file of all parts; empty: the
-  /// files that the options name. Where a folder holds several models, the Failure's remedy lists their files. Only
-  /// headers are read here; weights are loaded while a video is made.
+  /// Opens a model and reads only the headers of its files; weights are loaded while a video is made. `model` is a
+  /// checkpoint in diffusers' layout, a folder of single files, or one file with all parts. If it is empty, the files
+  /// in `options` are used. If a folder holds several models, the Failure's remedy lists their files.
   explicit TextToVideo(const std::string& model, const ModelOptions& options = {});
   ~TextToVideo();
   TextToVideo(TextToVideo&&) noexcept;
@@ -151,7 +154,7 @@ class SPARSEREEL_API TextToVideo {
   TextToVideo(const TextToVideo&) = delete;
   TextToVideo& operator=(const TextToVideo&) = delete;
 
-  /// The same request on the same machine gives the same video, to the last bit.
+  /// Makes one video. The same request on the same machine gives the same video, bit for bit.
   Video generate(const VideoRequest& request, const StepCallback& step = {});
 
  private:

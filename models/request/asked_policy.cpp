@@ -1,4 +1,4 @@
-// Block selection by its four fields and what they bring along, then the fields that choose by themselves.
+// Builds a policy: first from the four fields that select blocks and what they imply, then from fields with a choose().
 #include "models/request/asked_policy.h"
 
 #include "models/request/fields.h"

@@ -6,12 +6,12 @@
 
 namespace sparsereel::models {
 
-/// What stands for its dropped blocks: as asked for, or as the rest of its block selection needs it.
+/// Returns what represents dropped blocks: the request's choice, or what the rest of its block selection requires.
 attention::Dropped dropped_of(const Request& request);
 
-/// The request's own block selection, whatever its `policy`, without dense steps; unset members keep the policy's
-/// defaults. What asks for means (a bound on errors, a ranking by them) brings them, and what stands for dropped blocks
-/// brings its usual ranking. Throws Error for values out of their range.
+/// Returns the block selection of the request's own members, without its `policy` and its dense steps. Unset members
+/// keep the policy's defaults. An error bound or a ranking by error implies means for dropped blocks; what represents
+/// dropped blocks implies its usual ranking. Throws Error for values out of range.
 attention::Policy make_policy(const Request& request);
 
 }  // namespace sparsereel::models

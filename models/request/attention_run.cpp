@@ -1,4 +1,4 @@
-// Which steps were computed, and how much of their attention.
+// Counts which steps were computed, and how many blocks their attention kept.
 #include "models/request/attention_run.h"
 
 #include <algorithm>

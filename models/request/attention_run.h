@@ -1,4 +1,4 @@
-// How the attention of a run's transformer goes: what is asked of it, what watchers see, and what is counted.
+// How the attention of a run's transformer is computed, observed and counted.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,44 +21,46 @@ namespace sparsereel::models {
 
 class Group;
 
-/// What a call of attention::attend() is given, the context's prologue not yet applied. References hold during the
-/// watcher's call.
+/// The arguments of one call of attention::attend(), before the context's prologue is applied. The references are valid
+/// while the watcher runs.
 struct AttentionCall {
-  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text; where ranks
-                                // share the heads, this one's, until the next call overwrites them
+  /// [B, N, heads, head_dim]: video tokens in the run's order, then text. If ranks share the heads, only this rank's
+  /// heads, and only until the next call overwrites them.
+  const at::Tensor &q, &k, &v;
   const attention::Context& context;
   const hilbert::Grid& grid;  // of the video tokens
   int64_t layer = 0, step = 0;
 };
 
-/// How attention runs in one forward, and what it reported.
+/// How attention runs in one forward pass, and its statistics.
 struct AttentionRun {
   attention::Mode mode = attention::Mode::full;
   attention::Policy policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   int64_t step = 0;
-  Group* tokens = nullptr;  // whose ranks share the video's tokens, and in attention its heads; null: this one has all
-  std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
-  std::function<void()> attended;                     // likewise after each call
-  bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
-  attention::Statistics statistics;  // summed over layers and forwards
-  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
-  // Denoising fills these: [step][layer] of what was committed, and the steps that were redone with full attention.
+  /// group whose ranks split the video's tokens, and in attention the heads; null if this rank has all of them
+  Group* tokens = nullptr;
+  std::function<void(const AttentionCall&)> watcher;  // called before each call of attention; may be empty
+  std::function<void()> attended;                     // called after each call; may be empty
+  bool collects = true;              // false: forward() does not wait for a GPU's counts; collect() fetches them later
+  attention::Statistics statistics;  // sum over layers and forward passes
+  std::vector<attention::Statistics> per_layer;  // sum over forward passes, for each layer
+  // The denoising loop fills these: [step][layer] of the committed steps, and the steps redone with full attention.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
-  std::vector<int64_t> kept_by_rank;  // blocks that each of several ranks kept; statistics are those of all of them
-  std::string kernel;                 // what ran last
+  std::vector<int64_t> kept_by_rank;  // blocks that each rank kept, with several ranks; `statistics` covers all ranks
+  std::string kernel;                 // name of the kernel that ran last
 };
 
-/// Whether the later layers of a step had fewer calls than its first: a cache was used in their place.
+/// Returns true if a step's later layers had fewer calls than its first layer, because a cache replaced them.
 bool is_reused_step(const std::vector<attention::Statistics>& layers);
-/// The steps whose first blocks alone ran.
+/// Returns the steps that ran only their first block.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
-/// How many were not.
+/// Returns the number of other steps.
 int64_t computed_steps(const AttentionRun& run);
-/// How many of these ran with every block by the policy's dense steps: none in a mode that drops no blocks.
+/// Returns how many computed steps the policy's dense steps made dense; 0 in a mode that drops no blocks.
 int64_t computed_dense_steps(const AttentionRun& run);
-/// The share of the blocks that attention kept in the others, which may leave some out; nothing: there were none.
+/// Returns the share of blocks kept by attention in computed steps after the dense ones; empty if there were none.
 std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

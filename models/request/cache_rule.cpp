@@ -1,4 +1,4 @@
-// Rules as texts.
+// Converts cache rules to texts and back.
 #include "models/request/cache_rule.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
   if (steps >= run_steps || step == 0) return false;
   const int64_t gaps = steps - 1, last = run_steps - 1;
   if (gaps == 0) return true;
-  // Computed are round(k * last / gaps); the k that comes nearest to this step is round(step * gaps / last).
+  // The computed steps are round(k * last / gaps). The k nearest to this step is round(step * gaps / last).
   const int64_t k = (2 * step * gaps + last) / (2 * last);
   return (2 * k * last + gaps) / (2 * gaps) != step;
 }

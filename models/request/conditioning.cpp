@@ -1,4 +1,4 @@
-// Walks the tensors that there are.
+// Operations on all defined tensors of a conditioning.
 #include "models/request/conditioning.h"
 
 #include <ATen/ATen.h>

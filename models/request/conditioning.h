@@ -1,4 +1,4 @@
-// What a video is denoised towards: texts, images, and what of the video is known beforehand.
+// The inputs that guide denoising: texts, images, and parts of the video that are known beforehand.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,35 +14,39 @@ namespace sparsereel::models {
 class ContextKeys;
 
 struct Conditioning {
-  // A row for each pass of guidance: of the negative prompt, where guidance runs, and of the prompt.
+  // One row for each guidance pass: the negative prompt, if guidance runs, then the prompt.
   at::Tensor text{};                    // [B, L, C]
-  std::vector<int64_t> text_lengths{};  // tokens of each row, behind which there is padding; empty: all L
-  at::Tensor pooled{};                  // [B, C], of the whole text; undefined: none
-  // Of the video, whatever the pass.
-  at::Tensor context{};  // [1, L, C], tokens of images; undefined: none
-  at::Tensor latents{};  // [1, ..] in the model's layout, at the scale of its latents; undefined: none
-  at::Tensor mask{};     // [1, ..], spread over the latents: 0 where they are the video's and stay, else 1; undefined:
-                         // they go into the transformer as channels behind the video's, as many as they have
-  at::Tensor deviation{};  // [1, ..], of the first frames of `latents`, which are a mean until a run draws them;
-                           // undefined: they are what they are
-  std::shared_ptr<ContextKeys> keys{};  // of the context, kept over the forwards of one denoising by one transformer;
-                                        // null: each forward makes its own
+  std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty: all L
+  at::Tensor pooled{};                  // [B, C], embedding of the whole text; undefined if there is none
+  // Shared by all passes.
+  at::Tensor context{};  // [1, L, C], tokens of images; undefined if there are none
+  at::Tensor latents{};  // [1, ..] in the model's layout and at its latents' scale; undefined if there are none
+  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. Undefined: the
+  /// latents enter the transformer as channels after the video's, in the number that they have.
+  at::Tensor mask{};
+  /// [1, ..]: standard deviation for the first frames of `latents`, which are a mean until a run draws them. Undefined:
+  /// the latents are final.
+  at::Tensor deviation{};
+  /// Keys of the context, kept over all forward passes of one denoising by one transformer. Null: each forward pass
+  /// computes its own.
+  std::shared_ptr<ContextKeys> keys{};
 
-  /// All of them, in an order that stays.
+  /// Returns pointers to all tensor members, always in the same order.
   static std::span<at::Tensor Conditioning::*const> tensors();
   bool defined() const { return text.defined(); }
   int64_t passes() const { return text.size(0); }
-  /// Tokens of the shortest text and of the longest one.
+  /// Returns the token counts of the shortest and the longest text.
   std::pair<int64_t, int64_t> shortest_and_longest_text() const;
-  /// Of one pass.
+  /// Returns the conditioning of one pass.
   Conditioning pass(int64_t index) const;
+  /// Converts all tensors to these options.
   Conditioning to(const at::TensorOptions& options) const;
   /// Takes what is the video's, whatever the pass, from another one.
   void take_video(const Conditioning& other);
   uint64_t nbytes() const;
 };
 
-/// The passes, which have the same parts, as one; what is the video's is the first one's.
+/// Joins passes, which must have the same parts, into one batch. Shared members come from the first pass.
 Conditioning join(const std::vector<Conditioning>& passes);
 
 }  // namespace sparsereel::models

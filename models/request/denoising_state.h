@@ -1,4 +1,4 @@
-// Where a denoising stands between two steps.
+// The state of a denoising between two steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,14 @@
 
 namespace sparsereel::models {
 
-/// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
+/// Enough to continue a denoising to the same bits. All tensors are on the CPU.
 struct DenoisingState {
-  int64_t step = 0;                             // steps done
+  int64_t step = 0;                             // steps done so far
   at::Tensor latents;                           // in the model's layout
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   std::map<std::string, at::Tensor> cache;      // StepCache::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it
-  // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
+  // As in AttentionRun, for the steps done so far: [step][layer].
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
   std::string kernel;  // as in AttentionRun

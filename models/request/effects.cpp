@@ -1,4 +1,4 @@
-// The table of causes, and the options that it concerns.
+// The table of causes, and the warnings about options that it leaves without effect.
 #include "models/request/effects.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ struct Row {
   Idle idle;
   const char* beside;  // key of the option to blame
   const char* manual;
-  std::string (*why)(const RunFacts&);  // empty: it is no cause
+  std::string (*why)(const RunFacts&);  // returns an empty text if the cause does not apply
 };
 
-/// How a warning names a choice that may be the run's own.
+/// Names a value for a warning, even if the run chose it by itself.
 std::string named(const RunFacts& facts, const char* key, std::string_view value) {
   const Settings& settings = *facts.settings;
   return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
@@ -122,7 +122,8 @@ bool asks_for_something(const Settings& settings, const Option& option) {
   return !value.empty() && value != option.nothing;
 }
 
-/// A stronger choice overrides the option; an equal or weaker one means that the user expects what will not come.
+/// A stronger source overrides the option on purpose. An equal or weaker one deserves a warning: the user expects an
+/// effect.
 bool is_overridden(const Settings& settings, const Setting& idle, const IdleCause& cause) {
   const Setting* by = settings.find(cause.beside);
   return idle.source <= Source::profile || (by != nullptr && by->source > idle.source);

@@ -1,4 +1,4 @@
-// How members of a request are read from texts and become texts again, by their types: for the rows of fields.cpp.
+// Reads members of a request from texts and writes them as texts, by type. The rows of fields.cpp use this.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// A member's type: its kind, its choices, how a text becomes one and back. `name`: the field's, for errors.
+/// The properties of a member's type: its kind, and how to read and write a value. `name` is the field's, for errors.
 template <typename Value>
 struct FieldType;
 
@@ -109,7 +109,7 @@ struct FieldType<FrameArea> {
   static std::string text(const FrameArea& area) { return name(area); }
 };
 
-/// Of a choice with a name() and a parser, which throws what says the choices.
+/// For an enum with a name() and a parser. The parser throws an Error that lists the choices.
 template <typename Choice, auto Parse>
 struct ChoiceType {
   static constexpr ValueKind kind = ValueKind::choice;
@@ -140,7 +140,7 @@ struct FieldType<std::optional<Value>> {
   static std::string text(const std::optional<Value>& value) { return value ? FieldType<Value>::text(*value) : ""; }
 };
 
-/// What a recipe says of a value; null: nothing.
+/// Returns a value as a recipe stores it; null if the recipe omits it.
 template <typename Value>
 nlohmann::json saved(const Value& value) {
   if constexpr (std::is_enum_v<Value>)

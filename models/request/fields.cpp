@@ -1,5 +1,5 @@
-// The rows. What a recipe says, down to the type of a number, is part of the identity by which runs know their own
-// work.
+// The rows. A recipe's values, including the types of numbers, are part of the identity by which runs recognize their
+// own work.
 #include "models/request/fields.h"
 
 #include <algorithm>
@@ -47,7 +47,8 @@ std::optional<Value> only(bool condition, Value value) {
   return condition ? std::optional(std::move(value)) : std::nullopt;
 }
 
-/// `row`: the rest of it. `plan_value`: a member of Plan, or what a recipe says of a plan.
+/// Completes `row` for a member. `plan_value` is a member of Plan, or a function that returns the recipe's value for a
+/// plan.
 template <typename Value, typename PlanValue>
 Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   using Kind = FieldType<Value>;
@@ -63,13 +64,12 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   return row;
 }
 
-/// Whether one choice of blocks holds for all heads; else a profile has one for each.
+/// Returns true if all heads share one choice of blocks. Otherwise a profile has one for each head.
 bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
 
-/// Which share of the blocks, or by which bound; those behind it in the table are excluded here, itself by those
-/// before.
+/// The row of one way to select blocks. It excludes those after it in the table; those before it exclude it.
 Field how_many_blocks(const attention::SelectionField& own) {
   Field row{.name = own.name, .idle = {Idle::every_block}};
   for (const auto& each : attention::kSelections)
@@ -81,7 +81,7 @@ Field how_many_blocks(const attention::SelectionField& own) {
   return field(kHowMany[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
-/// Takes the value that is asked for into the policy. Where it is unset, the policy keeps its default.
+/// Copies the request's value into the policy. An unset value keeps the policy's default.
 template <typename Owner, typename Value>
 auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   return [asked, member](const Request& request, attention::Policy& policy) {
@@ -89,7 +89,7 @@ auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   };
 }
 
-/// Of all heads alike. Unset, it keeps the policy's default.
+/// The row of a value that all heads share. An unset value keeps the policy's default.
 template <typename Value>
 Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
   const auto of_plan = [member](const Plan& plan) {
@@ -123,14 +123,13 @@ std::vector<Field> size() {
   const Range seconds = {.least = 0, .most = 86400, .above = true, .remedy = "give the length of the video, such as 4"};
   return {field(&Request::width, &Plan::width, {.name = "width"}),
           field(&Request::height, &Plan::height, {.name = "height"}),
-          field(&Request::size, [](const Plan&) { return nlohmann::json(); },  // width and height say what came of it
+          field(&Request::size, [](const Plan&) { return nlohmann::json(); },  // width and height record the result
                 {.name = "size", .recipe = InRecipe::nothing, .excludes = {{.other = "width"}, {.other = "height"}}}),
           field(&Request::num_frames, &Plan::num_frames, {.name = "frames"}),
-          field(&Request::seconds, [](const Plan&) { return nlohmann::json(); },  // frames say what came of it
+          field(&Request::seconds, [](const Plan&) { return nlohmann::json(); },  // frames record the result
                 {.name = "seconds", .recipe = InRecipe::nothing, .range = seconds, .excludes = {{.other = "frames"}}})};
 }
 
-/// Of pictures that the video is made from.
 std::vector<Field> images() {
   const auto name_of = [](std::string Plan::*file) {
     return [file](const Plan& plan) {
@@ -149,7 +148,7 @@ std::vector<Field> images() {
 }
 
 std::vector<Field> sampling() {
-  // Guidance of far above what shows anything: from there on the latents grow beyond all numbers.
+  // Far more guidance than is useful: beyond this, the latents overflow.
   const Range scale = {.least = 0, .most = 1000, .remedy = "use 1 for no guidance, 6 as a usual value"};
   const Range shift = {
       .least = 0, .most = 1e9, .above = true, .remedy = "use 3 to 12; larger ones spend more steps on noisy latents"};
@@ -165,7 +164,7 @@ std::vector<Field> sampling() {
             [](const Plan& plan) { return plan.is_guided() ? plan.guidance_scale_2 : std::nullopt; },
             {.name = "cfg_scale_2", .range = scale, .idle = {Idle::one_transformer, Idle::no_guidance}}),
       field(&Request::guidance_passes,
-            [](const Plan& plan) {  // those of both at once go without saying
+            [](const Plan& plan) {  // the default is left out
               return only(plan.is_guided() && plan.guidance_passes != GuidancePasses::batched, plan.guidance_passes);
             },
             {.name = "guidance_passes", .choices = {"batched", "in-turn"}, .idle = {Idle::no_guidance}}),
@@ -212,7 +211,7 @@ std::vector<Field> selection() {
              .idle = {Idle::every_block, Idle::profile, Idle::no_means},
              .choose = chosen(&Request::cell, &Policy::cell)}),
       field(&Request::arithmetic,
-            [](const Plan& plan) {  // 8 bits go without saying
+            [](const Plan& plan) {  // the default of 8 bits is left out
               const bool asked = drops_blocks(plan.attention_mode) && plan.device != "cpu";
               return only(asked && plan.attention_policy.arithmetic == 16, plan.attention_policy.arithmetic);
             },
@@ -234,7 +233,7 @@ std::vector<Field> selection() {
   return all;
 }
 
-/// The file of a role's weights, or the place of the tokenizer.
+/// The row of a file with one role's weights, or of the tokenizer.
 Field weights_file(const std::string& role) {
   const auto of = [role](const std::map<std::string, std::string>& files) {
     const auto found = files.find(role);
@@ -388,7 +387,7 @@ std::string text_key(const Plan& plan) {
   return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + image_key(plan);
 }
 
-// Images are encoded for one size. Their fields say less than the whole paths, which need not be UTF-8.
+// Images are encoded for one size. Whole paths are needed, not the fields' file names; they need not be UTF-8.
 std::string image_key(const Plan& plan) {
   if (plan.image.empty()) return {};
   const nlohmann::json how = {name(plan.resize), plan.width, plan.height, plan.num_frames};
@@ -396,7 +395,7 @@ std::string image_key(const Plan& plan) {
 }
 
 std::string pipeline_key(const Request& request) {
-  std::string key;  // no JSON: a path need not be UTF-8
+  std::string key;  // not JSON, because a path need not be UTF-8
   for (const Field& field : fields())
     if (field.decides == Decides::pipeline) key.append(field.text(request)).push_back('\0');
   return key;

@@ -1,6 +1,6 @@
-// The one list of what makes a video's picture: how each field is read, what of a run it decides, and what a recipe
-// says of it. Command line, YAML, rows of prompt sets, recipes, resume and the library walk it. A new option is a
-// member of Request and of Plan and a row here, and help for it in app/options. No torch.
+// The one list of fields that determine a video: how each is read, what it decides in a run, and what a recipe stores.
+// Command line, YAML, rows of prompt sets, recipes, resume and the library walk this list. A new option needs a member
+// in Request and Plan, a row here, and help in app/options. No torch.
 #pragma once
 
 #include <functional>
@@ -18,34 +18,34 @@
 
 namespace sparsereel::models {
 
-/// What a recipe has of an option: nothing, its value, or name and hash of its file.
+/// What a recipe stores of an option: nothing, its value, or name and hash of its file.
 enum class InRecipe { nothing, value, file };
 
-/// What leaves an option without effect: the run goes on, with a warning.
+/// Causes that leave an option without effect. The run goes on, with a warning.
 enum class Idle {
-  every_block,      // attention computes all
-  exact,            // is what was asked for
-  profile,          // has a policy for each head
-  no_means,         // stand for dropped blocks
-  no_guidance,      // is asked for
-  one_transformer,  // is all that the model has
-  narrow_blocks,    // has the transformer
-  narrow_layers,    // has the text encoder
-  no_flow,          // matching is what the sampler does
-  no_reuse,         // is possible
-  on_a_cpu,         // it runs
-  in_fp32,          // attention computes, on a CPU
-  no_lora,          // is given
-  no_image,         // is given
-  not_encoded,      // the output
-  no_frame_rate,    // has the output
-  random_seed,      // the next run takes another
+  every_block,      // attention computes every block
+  exact,            // the run is exact: attention is full, and no profile asked for it
+  profile,          // the profile has a policy for each head
+  no_means,         // no means represent dropped blocks
+  no_guidance,      // guidance is off
+  one_transformer,  // the model has only one transformer
+  narrow_blocks,    // the transformer's block layers are too narrow
+  narrow_layers,    // the text encoder's layers are too narrow
+  no_flow,          // the sampler is not of flow matching
+  no_reuse,         // the cache can reuse no step
+  on_a_cpu,         // the run is on a CPU
+  in_fp32,          // attention computes in fp32, on a CPU
+  no_lora,          // no LoRA is given
+  no_image,         // no image is given
+  not_encoded,      // the output is not encoded
+  no_frame_rate,    // the output has no frame rate
+  random_seed,      // the seed is drawn anew for every run
 };
 
-/// Another choice that cannot be made beside an option.
+/// Another choice that an option excludes.
 struct Exclusion {
   std::string other;                         // its name
-  std::string value = {}, other_value = {};  // which values exclude each other; empty: all
+  std::string value = {}, other_value = {};  // the values that exclude each other; empty: all values
 };
 
 /// An option, or one value of it.
@@ -58,20 +58,20 @@ struct Choice {
   }
 };
 
-/// Pairs of which only one can be made.
+/// Pairs of choices that exclude each other.
 using ExclusiveChoices = std::vector<std::pair<Choice, Choice>>;
-/// What cannot be chosen beside this one.
+/// Returns the choices that this value of the option excludes.
 std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value);
 
-/// What a number may be, whatever the model; each of several.
+/// The values that a number may take, whatever the model. In a list, each number must fit.
 struct Range {
   double least, most = std::numeric_limits<double>::infinity();
-  bool above = false;  // it is more than the least
+  bool above = false;  // the least itself is excluded
   std::string remedy = "give a positive number";
 };
 
-/// What of a run a field decides. Videos with the same text and images share their encoding, and those with the same
-/// pipeline the loaded weights.
+/// What a field decides. Videos with the same text and images share their encoding; those with the same pipeline fields
+/// share loaded weights.
 enum class Decides { picture, text, images, pipeline };
 
 struct Field {
@@ -79,50 +79,52 @@ struct Field {
   ValueKind kind = ValueKind::text;
   Decides decides = Decides::picture;
   InRecipe recipe = InRecipe::value;
-  std::vector<std::string> choices = {};  // of ValueKind::choice; empty: the model's or the machine's
+  std::vector<std::string> choices = {};  // for ValueKind::choice; empty: they depend on the model or the machine
   std::optional<Range> range = {};
-  std::vector<Idle> idle = {};           // what leaves it without effect
-  std::string nothing = {};              // the value that asks for nothing: beside it no effect is missed
-  std::vector<Exclusion> excludes = {};  // it and the others exclude each other: said once, of the first of two
-  /// Throws Error naming the field where the text is none of its kind, or none of the choices of a type of its own.
+  std::vector<Idle> idle = {};           // causes that leave it without effect
+  std::string nothing = {};              // the value that asks for nothing and so needs no warning
+  std::vector<Exclusion> excludes = {};  // choices that it excludes; each pair is listed once, by the first of the two
+  /// Reads the value into a request. Throws Error naming the field if the text does not fit its type.
   std::function<void(Request&, const std::string&)> read = {};
-  /// What read() makes the same of; empty where it is unset, too.
+  /// Writes the value as a text that read() accepts. Empty if it is unset.
   std::function<std::string(const Request&)> text = {};
-  /// Takes the value of another request, or that it is unset there.
+  /// Copies the value from another request, or that it is unset there.
   std::function<void(Request&, const Request& other)> copy = {};
-  /// What a recipe says of it; null where it has no effect.
+  /// Returns the recipe's value; null if the field has no effect in this plan.
   std::function<nlohmann::json(const Plan&)> save = {};
-  /// Takes what the request asks for into its attention policy. Null: make_policy() knows how, or it is no part of it.
+  /// Copies the request's value into its attention policy. Null if make_policy() does that, or the policy lacks the
+  /// field.
   std::function<void(const Request&, attention::Policy&)> choose = {};
-  /// Throws Error naming the field where a number is out of its range. Null: it has none.
+  /// Throws Error naming the field if a number is out of range. Null if the field has no range.
   std::function<void(const Request&)> check = {};
 };
 
-/// Every field, in the order in which people read them.
+/// Returns every field, in the order in which people read them.
 const std::vector<Field>& fields();
-/// Of a program that has more options: to be called before anything reads the list.
+/// Adds a field for a program with more options. Call this before anything reads the list.
 void add_field(Field field);
-/// nullptr where there is none.
+/// Returns nullptr if there is no such field.
 const Field* find_field(std::string_view name);
 
-/// Values as texts, by their fields' names -> what is asked for. Names of no field are passed over.
+/// Reads a request from texts by field name. Names that are not of a field are ignored.
 Request read_request(const std::map<std::string, std::string>& values);
 
-/// Throws Error naming a field that is out of its range.
+/// Throws Error naming the first field that is out of range.
 void check_ranges(const Request& request);
 
-/// Whether `name` cannot have this value beside the others.
+/// Returns true if one of the given values excludes this value of `name`.
 bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given);
 /// Throws Error naming two fields that exclude each other: "dropped none and error exclude each other".
 void refuse_contradictions(const std::map<std::string, std::string>& given);
 
-/// What makes the same video again, by the fields' names.
+/// Returns the values that make the same video again, by field name.
 nlohmann::json recipe_of(const Plan& plan);
 
-/// Two plans, or requests, with the same key share the encoding of their texts, or the pipeline.
+/// Returns a key of the plan's texts and images. Plans with the same key share their encoding.
 std::string text_key(const Plan& plan);
-/// The same of their images alone.
+/// Returns a key of the plan's images alone.
 std::string image_key(const Plan& plan);
+/// Returns a key of the fields that decide the pipeline. Requests with the same key share one.
 std::string pipeline_key(const Request& request);
 
 }  // namespace sparsereel::models

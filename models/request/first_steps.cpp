@@ -1,4 +1,4 @@
-// As a text: "5", "20%".
+// Converts first steps to texts and back.
 #include "models/request/first_steps.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The first steps of a run: how many, or a share of all. No torch.
+// A number of first steps of a run, or a share of all its steps. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace sparsereel::models {
 
 struct FirstSteps {
   int64_t steps = 0;
-  std::optional<double> percent = {};  // in place of the number
+  std::optional<double> percent = {};  // replaces `steps`
 
-  /// Of a run of so many; a share is rounded up.
+  /// Returns their number in a run of `run_steps`; a share is rounded up.
   int64_t of(int64_t run_steps) const;
   bool operator==(const FirstSteps&) const = default;
 };
-/// "5", "20%"
+/// Returns "5" or "20%".
 std::string name(const FirstSteps& first);
-/// Throws Error naming `field` for any other text.
+/// Reads these texts. Throws Error naming `field` for any other text.
 FirstSteps parse_first_steps(const std::string& text, const std::string& field);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Lines, and the width that goes with them.
+// Computes the area from lines and the width that goes with them.
 #include "models/request/frame_area.h"
 
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 
 int64_t FrameArea::pixels() const {
-  constexpr int64_t kGrid = 32;  // widths that models take: 832 for 480 lines
+  constexpr int64_t kGrid = 32;  // models take widths that are multiples of this: 832 for 480 lines
   return lines * (lines * 16 / 9 / kGrid * kGrid);
 }
 
@@ -17,7 +17,7 @@ std::string name(const FrameArea& area) {
 }
 
 std::optional<FrameArea> find_frame_area(const std::string& text) {
-  constexpr int64_t kFewest = 32, kMost = 1 << 20;  // fewer have no width; beyond, areas are no numbers
+  constexpr int64_t kFewest = 32, kMost = 1 << 20;  // fewer lines have no width; more overflow the area
   if (!text.ends_with('p') && !text.ends_with('P')) return std::nullopt;
   const auto lines = parse_number<int64_t>(std::string_view(text).substr(0, text.size() - 1));
   if (!lines || *lines < kFewest || *lines > kMost) return std::nullopt;

@@ -1,4 +1,4 @@
-// The area of a frame without its shape, as people name it. No torch.
+// The area of a frame, without its shape, by its usual name ("720p"). No torch.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace sparsereel::models {
 
-/// That of a frame of so many lines, 16 to 9: "480p" is that of 832x480, "720p" that of 1280x720.
+/// The area of a 16:9 frame with this many lines: "480p" is the area of 832x480, "720p" of 1280x720.
 struct FrameArea {
   int64_t lines = 0;
 
   int64_t pixels() const;
   bool operator==(const FrameArea&) const = default;
 };
-/// "720p"
+/// Returns "720p".
 std::string name(const FrameArea& area);
-/// Of "720p"; nothing of any other text.
+/// Reads "720p"; returns nothing for any other text.
 std::optional<FrameArea> find_frame_area(const std::string& text);
 
 }  // namespace sparsereel::models

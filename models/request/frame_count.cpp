@@ -1,4 +1,4 @@
-// Counts frames through the latents and back.
+// Converts numbers of frames to latent frames and back.
 #include "models/request/frame_count.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ int64_t latent_frames(const ModelSpec& spec, int64_t frames) {
   return latent_size(spec, frames, 0, 0).frames;
 }
 
-/// Far from where sums of frames would overflow.
+/// A bound far below where sums of frames would overflow.
 int64_t last_number(const ModelSpec& spec) {
   return std::numeric_limits<int64_t>::max() - 4 * spec.stride[0];
 }
@@ -38,7 +38,7 @@ NearestFrames nearest_frames(const ModelSpec& spec, int64_t frames, int64_t leas
 }
 
 int64_t frames_of_seconds(const ModelSpec& spec, double seconds, double fps, int64_t least) {
-  constexpr double kMost = 1e15;  // whose neighbours a double tells apart
+  constexpr double kMost = 1e15;  // a double still distinguishes whole numbers near this one
   const double wanted = std::clamp(seconds * fps, 1.0, kMost);
   const auto [below, above] = nearest_frames(spec, static_cast<int64_t>(wanted), least);
   return wanted - static_cast<double>(below) <= static_cast<double>(above) - wanted ? below : above;

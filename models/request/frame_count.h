@@ -1,5 +1,4 @@
-// How many frames a model makes: the numbers that it keeps exactly, the nearest of them, and that of a duration. No
-// torch.
+// The numbers of frames that a model can make: exact ones, the nearest ones, and that of a duration. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// Returns true if a video of so many frames has exactly so many once it is decoded.
+/// Returns true if a request for this many frames decodes to exactly this many.
 bool makes_exactly(const ModelSpec& spec, int64_t frames);
 
-/// Whether a request may name so many frames. Beside those of makes_exactly() these are the numbers that the reference
-/// takes and makes longer: frame_count_warning() tells of it.
+/// Returns true if a request may ask for this many frames. Beyond makes_exactly(), this includes numbers that the
+/// reference accepts but makes longer; frame_count_warning() reports those.
 bool takes_frames(const ModelSpec& spec, int64_t frames);
 
 /// Two numbers for which makes_exactly() holds.
@@ -21,15 +20,15 @@ struct NearestFrames {
   int64_t below = 0, above = 0;
 };
 
-/// The largest number up to `frames` and the smallest above it; the two smallest from `least` on where `frames` is
-/// below them.
+/// Returns the largest exact number up to `frames` and the smallest above it. If `frames` is below `least`, returns the
+/// two smallest from `least` on.
 NearestFrames nearest_frames(const ModelSpec& spec, int64_t frames, int64_t least = 1);
 
-/// The number that makes_exactly() and whose video is nearest to so many seconds; the shorter one of two that are
-/// equally near. `fps`: frames a second. `least`: the video has no fewer frames.
+/// Returns the exact number of frames nearest to a duration; the smaller one of two equally near. `fps` is in frames
+/// per second. `least` is the smallest number allowed.
 int64_t frames_of_seconds(const ModelSpec& spec, double seconds, double fps, int64_t least = 1);
 
-/// "it must be 1 more than a multiple of 4": what takes_frames() wants, for an error.
+/// Describes what takes_frames() accepts, for an error: "it must be 1 more than a multiple of 4".
 std::string frames_rule(const ModelSpec& spec);
 
 }  // namespace sparsereel::models

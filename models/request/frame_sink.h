@@ -1,4 +1,4 @@
-// Who takes a video's frames while it is being decoded.
+// Receives a video's frames while it is being decoded.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,12 +10,11 @@ namespace sparsereel::models {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// What frames are made of: fp32 in 0..1, or bytes, rounded to nearest.
+  /// Returns the dtype that take() wants: fp32 in 0..1, or bytes, rounded to nearest.
   virtual at::ScalarType dtype() const = 0;
-  /// Frames are to come. For the second time where decoding ran out of memory and is done again: those before do not
-  /// count.
+  /// Announces frames. A second call means that decoding ran out of memory and starts again; earlier frames are void.
   virtual void begin(const VideoShape& shape, bool tiled) = 0;
-  /// The next ones: CPU, contiguous [f, H, W, 3]. What it throws ends the decoding.
+  /// Takes the next frames: CPU, contiguous [f, H, W, 3]. An exception ends the decoding.
   virtual void take(const at::Tensor& frames) = 0;
 };
 

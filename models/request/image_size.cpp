@@ -1,4 +1,4 @@
-// What authors of a model call best_output_size(), in whole numbers.
+// A model's authors call this best_output_size(). It computes in whole numbers.
 #include "models/request/image_size.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ int64_t on_grid(int64_t length, int64_t step) {
   return std::max(length / step, int64_t{1}) * step;
 }
 
-/// The longest side of a shape of this area, whose other one is `other` to its `one`.
+/// Returns the largest length of one side of a shape with at most this area. The sides have the ratio `one` : `other`.
 int64_t side_of(int64_t area, int64_t one, int64_t other) {
   const auto fits = [&](int64_t side) {
     return static_cast<long double>(side) * static_cast<long double>(side) * static_cast<long double>(other) <=
@@ -24,7 +24,7 @@ int64_t side_of(int64_t area, int64_t one, int64_t other) {
   return side;
 }
 
-/// How much longer one side is than in the image's shape.
+/// Returns how far the size's ratio of sides is from the image's, as a factor of at least 1.
 double distortion(const PixelSize& size, const PixelSize& image) {
   const double ratio = static_cast<double>(size.width) * static_cast<double>(image.height) /
                        (static_cast<double>(size.height) * static_cast<double>(image.width));

@@ -1,4 +1,4 @@
-// The pictures that a video is made from.
+// The pictures from which a video is made.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@ namespace sparsereel::models {
 
 struct Picture;
 
-/// Pictures that a video begins and ends with, of any size; null: none.
+/// First and last picture of a video, of any size; null if not given.
 struct Images {
   std::shared_ptr<const Picture> first{}, last{};
 };

@@ -1,3 +1,4 @@
+// Reads and writes choices of LoRAs, whose file names may contain separators.
 #include "models/request/lora_choice.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// The commas in a file's name that are looked for.
+/// Only this many commas are considered part of a file's name.
 constexpr size_t kMostCommas = 16;
 
 bool names_file(const std::filesystem::path& path) {
@@ -27,7 +28,8 @@ std::optional<double> parse_scale(std::string_view text) {
   return whole && fits_float(scale) ? std::optional(scale) : std::nullopt;
 }
 
-/// Takes what follows the last `mark` off the text, unless it holds one of `not_in`: then that is a part of the name.
+/// Cuts off what follows the last `mark` and returns it. Returns nothing if that contains a character of `not_in`: then
+/// it is part of the name.
 std::optional<std::string> take_end(std::string& text, char mark, const char* not_in) {
   const size_t at = text.rfind(mark);
   if (at == std::string::npos || text.find_first_of(not_in, at) != std::string::npos) return std::nullopt;
@@ -40,7 +42,7 @@ Error refusal(const std::string& text, const std::string& problem) {
   return bad_option("lora", text + ": " + problem, "write FILE, FILE:0.8, or FILE@high:0.8 for one of two experts");
 }
 
-/// Parses the marks alone, without a look at the disk.
+/// Parses the text by its marks alone, without looking at the disk.
 LoraChoice parse_marks(const std::string& text) {
   LoraChoice choice;
   std::string rest = text;
@@ -55,7 +57,7 @@ LoraChoice parse_marks(const std::string& text) {
   return choice;
 }
 
-/// The choice that the text is where it ends in a scale, in an expert, or in both; nothing where it does not.
+/// Parses a text that ends in a scale, in an expert, or in both. Returns nothing if it does not.
 std::optional<LoraChoice> reading(std::string text, bool with_scale, bool with_expert) {
   LoraChoice choice;
   if (with_scale) {
@@ -73,7 +75,7 @@ std::optional<LoraChoice> reading(std::string text, bool with_scale, bool with_e
   return choice;
 }
 
-/// The choice of a file that is there, whose name may hold the marks, too; nothing where there is no such file.
+/// Parses a text that names an existing file, whose name may contain the marks. Returns nothing if no such file exists.
 std::optional<LoraChoice> parse_existing(const std::string& text) {
   for (const bool with_scale : {false, true})
     for (const bool with_expert : {false, true})
@@ -86,8 +88,8 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, end + 1 - begin);
 }
 
-/// The choice that begins at `begin`, which becomes the place behind its comma: the longest one that names a file that
-/// is there, else what stands before the next comma.
+/// Parses the choice at `begin` and moves `begin` behind its comma. The longest text that names an existing file wins;
+/// otherwise the choice ends at the next comma.
 LoraChoice take_choice(const std::string& text, size_t& begin) {
   const size_t first_end = std::min(text.find(',', begin), text.size());
   std::vector<size_t> ends = {first_end};
@@ -115,7 +117,8 @@ std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths) {
     text << (text.tellp() > 0 ? "," : "");
     text << (whole_paths ? lora.file : lora.file.filename()).string();
     if (!lora.expert.empty()) text << "@" << lora.expert;
-    if (lora.scale != 1) text << ":" << nlohmann::json(lora.scale).dump();  // the shortest that reads back alike
+    // the shortest text that reads back as the same number
+    if (lora.scale != 1) text << ":" << nlohmann::json(lora.scale).dump();
   }
   return text.str();
 }

@@ -1,4 +1,4 @@
-// Sizes, steps and samplers of requests, and what is impossible for a model.
+// Computes sizes, steps and samplers of requests, and refuses what is impossible for a model.
 #include "models/request/make_plan.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ Error impossible(const char* field, int64_t value, const std::string& rule, cons
   return bad_option(field, std::to_string(value) + " is impossible for this model: " + rule, remedy);
 }
 
-/// Throws naming the nearest possible values unless value is a multiple of step. most: where positions end; 0: nowhere.
+/// Throws, naming the nearest possible values, unless `value` is a multiple of `step`. Positions end at `most`; 0: no
+/// end.
 void require_multiple(const char* field, int64_t value, int64_t step, int64_t most) {
   if (value >= 1 && value % step == 0) return;
   const int64_t last = most > 0 ? most : std::numeric_limits<int64_t>::max() - step;
@@ -48,7 +49,7 @@ int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }
 
-/// Throws naming the nearest numbers of frames that come out as they are asked for.
+/// Throws if the model cannot take this number of frames. The error names the nearest exact numbers.
 void require_frames(const Request& request, int64_t frames, const ModelSpec& spec) {
   if (takes_frames(spec, frames)) return;
   const auto [below, above] = nearest_frames(spec, frames, least_frames(request, spec));
@@ -56,7 +57,8 @@ void require_frames(const Request& request, int64_t frames, const ModelSpec& spe
                    "use " + std::to_string(below) + " or " + std::to_string(above));
 }
 
-/// Throws where the run's sampler cannot take its steps. Here it is known who gave the shift.
+/// Throws if the run's sampler cannot take its steps. Only this function knows who gave the shift: the request or a
+/// file.
 void check_schedule(const Request& request, const Plan& plan, const ModelSpec& spec) {
   try {
     make_sampler(scheduler_config(plan, spec), plan.num_inference_steps);
@@ -66,20 +68,21 @@ void check_schedule(const Request& request, const Plan& plan, const ModelSpec& s
   }
 }
 
-/// The second expert's guidance, where there is one. Its own default counts where the first has its own too.
+/// Returns the second expert's guidance scale, if there is one. Its own default counts only if the first uses its
+/// default.
 std::optional<double> second_scale(const Request& request, const ModelSpec& spec) {
   if (spec.experts.size() == 1) return {};
   if (request.guidance_scale_2) return request.guidance_scale_2;
   return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
 }
 
-/// For a video of the plan's size.
+/// Returns the default flow shift for the plan's size.
 double default_shift(const Plan& plan, const ModelSpec& spec) {
   const std::optional<AreaShift>& large = spec.defaults.shift_above;
   return large && plan.width * plan.height > large->pixels ? large->shift : spec.scheduler.flow_shift;
 }
 
-/// Refused where the sampler takes none.
+/// Checks the sigmas of a flow-matching sampler and copies them into the plan.
 void take_sigmas(const Request& request, Plan& plan) {
   if (request.sigmas.empty()) return;
   if (std::ranges::adjacent_find(request.sigmas, std::less_equal()) != request.sigmas.end())
@@ -108,12 +111,12 @@ void check_sampling(const Request& request, const Plan& plan, const ModelSpec& s
   check_schedule(request, plan, spec);
 }
 
-/// Of frames, in pixels.
+/// Returns the grid of frame sizes in pixels.
 PixelSize grid_of(const ModelSpec& spec) {
   return {.height = spec.stride[1] * spec.patch[1], .width = spec.stride[2] * spec.patch[2]};
 }
 
-/// largest: zeros where a model has no bound.
+/// Throws if the area exceeds `largest`, which is 0 for a model without a bound.
 void check_area(const FrameArea& area, const PixelSize& largest) {
   const int64_t most = largest.height * largest.width;
   if (most == 0 || area.pixels() <= most + most / 20) return;  // 768p is a little more than 1360 x 768
@@ -132,7 +135,7 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
 }
 
-/// Of a model of one size and length.
+/// Refuses another size for a model that has only one size and length.
 void refuse_size(const char* field, const std::string& value, const std::string& remedy) {
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }
@@ -151,7 +154,7 @@ void require_default(const char* field, int64_t value, int64_t only) {
   if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
-/// Of one side of a frame. most: where positions end; 0: nowhere.
+/// Checks one side of a frame, in pixels. Positions end at `most`; 0: no end.
 void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
     throw bad_option(

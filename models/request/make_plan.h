@@ -1,4 +1,4 @@
-// Settles every value of a request for one model, and refuses what the model cannot make. This header needs no torch.
+// Settles every value of a request for one model, and refuses what the model cannot make. No torch is needed.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace sparsereel::models {
 
-/// Returns what the model alone decides: every member of Plan but those of the pipeline and the attention's mode.
+/// Returns every member of Plan that depends on the model alone: all but those of the pipeline and the attention mode.
 /// Throws Error naming the field that the model cannot take.
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
-/// Which images there are.
+/// Whether a first and a last image are given.
 struct GivenImages {
   bool first = false, last = false;
 };
 
-/// Throws Error (field image or last_image) where the model cannot use them in a video of so many latent frames, or
-/// lacks one.
+/// Throws Error (field image or last_image) if the model cannot use an image in a video of `latent_frames`, or needs
+/// one that is missing.
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
 
-/// What the run's sampler is made with.
+/// Returns the configuration of the run's sampler.
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

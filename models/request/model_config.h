@@ -1,4 +1,4 @@
-// What a file of configs/ gives a model that it fits: defaults and presets, as options. No torch.
+// The defaults and presets that a matching file of configs/ gives a model, as options. No torch.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// Options as a YAML file gives them.
+/// Options as a YAML file gives them, with their places in it.
 struct YamlOptions {
   std::map<std::string, std::string> values;
   Places places;
@@ -19,8 +19,8 @@ struct YamlOptions {
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults = {};
-  Places places = {};                               // of the defaults
-  std::map<std::string, YamlOptions> presets = {};  // by name: what each gives in place of defaults, or beside them
+  Places places = {};                               // of the defaults in the file
+  std::map<std::string, YamlOptions> presets = {};  // by name: the values that each sets on top of the defaults
 };
 
 }  // namespace sparsereel::models

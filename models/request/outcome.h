@@ -1,4 +1,4 @@
-// What comes of a run: frames, latents, and what it took.
+// The results of a run: frames, latents, and the time and memory it took.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,28 +13,28 @@
 
 namespace sparsereel::models {
 
-/// What is known of a video's frames, wherever they went.
+/// Facts about a video's frames, whether they were kept or passed on.
 struct FrameFacts {
   VideoShape shape;
-  float largest = 0;   // value; NaN where any is
+  float largest = 0;   // largest value; NaN if any value is NaN
   at::Tensor colours;  // fp32 CPU [F, 3]: each frame's mean red, green and blue, in 0..1
   at::Tensor first;    // fp32 CPU [1, H, W, 3] in 0..1
 };
 
 struct StageSeconds {
-  double load_text_encoder = 0, text = 0;  // a streamed encoder's loading is part of text
+  double load_text_encoder = 0, text = 0;  // loading a streamed encoder counts as text
   double load_transformer = 0, denoise = 0;
-  double switch_transformer = 0;  // loading one between steps, where a model has several; no part of denoise
+  double switch_transformer = 0;  // loading between steps, for models with several transformers; not part of denoise
   double load_vae = 0, decode = 0;
-  double check = 0;           // of the checkpoint's headers
-  double keep = 0;            // saving latents and checkpoints; no part of denoise
+  double check = 0;           // checking the checkpoint's headers
+  double keep = 0;            // saving latents and checkpoints; not part of denoise
   std::vector<double> steps;  // each denoising step
 
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };
 
-/// Most bytes of a GPU in use during a stage and the loading before it; 0 on a CPU. The transformer may load beside the
-/// text encoder, and is part of text then.
+/// Most bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. The transformer may load
+/// beside the text encoder, and then counts as text.
 struct StageMemory {
   uint64_t text = 0, denoise = 0, decode = 0;
 
@@ -42,23 +42,25 @@ struct StageMemory {
 };
 
 struct Outcome {
-  at::Tensor frames;       // fp32 CPU [F, H, W, 3] in 0..1; undefined where an observer takes them, or there are none
-  FrameFacts facts;        // of them, wherever they are
-  at::Tensor latents;      // CPU, in the model's layout and dtype of latents, diffusers' scale
-  bool vae_tiled = false;  // of frames
-  at::Tensor image;        // the first image as encoding and decoding leave it, fp32 CPU [1, H, W, 3]; undefined where
-                           // there is none, or nothing was decoded
+  /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer takes the frames, or nothing was decoded.
+  at::Tensor frames;
+  FrameFacts facts;        // of the frames, wherever they are
+  at::Tensor latents;      // CPU, in the model's layout and its dtype of latents, at diffusers' scale
+  bool vae_tiled = false;  // frames were decoded in tiles
+  /// The first image after encoding and decoding, fp32 CPU [1, H, W, 3]. Undefined if there is no image, or nothing was
+  /// decoded.
+  at::Tensor image;
   StageSeconds seconds;
   StageMemory memory;
   AttentionRun attention;
-  std::vector<std::string> warnings;  // truncated prompt, redone steps, a decode that was done again in tiles
+  std::vector<std::string> warnings;  // such as a cut prompt, redone steps, a decode that was redone in tiles
 };
 
 struct Decoded {
-  at::Tensor frames;  // here and below: as in Outcome
+  at::Tensor frames;  // as in Outcome, like the members below
   FrameFacts facts;
   bool tiled = false;
-  std::string warning;  // empty: none
+  std::string warning;  // empty if there is none
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Where in a file a value stands.
+// Positions of values in files.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-/// A position in a file, from 1; 0: unknown.
+/// A position in a file, counted from 1; 0 if unknown.
 struct Mark {
   int64_t line = 0, column = 0;
 };
-/// Where a file names an option, and where its value begins. Only the lines are known of a row that is no YAML.
+/// Where a file names an option, and where its value begins. For a row that is not YAML, only lines are known.
 struct Place {
   Mark key, value;
 };

@@ -1,4 +1,4 @@
-// A video with every value settled: a request as one model makes it (make_plan.h). This header needs no torch.
+// A video with every value settled for one model (see make_plan.h). This header needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,33 @@
 namespace sparsereel::models {
 
 struct Plan {
-  // What the pipeline is.
-  std::string device;                 // "cpu", "cuda"
-  std::string dtype, vae_dtype;       // "fp32", "bf16", "fp16"
-  bool encodes_in_vae_dtype = false;  // images, as was asked for; else in fp32, rounded to TF32 on a GPU
+  // Members that decide the pipeline.
+  std::string device;            // "cpu", "cuda"
+  std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
+  /// images are encoded in vae_dtype, as asked for; else in fp32, rounded to TF32 on a GPU
+  bool encodes_in_vae_dtype = false;
   bool fp8_weights = false, fp8_text_weights = false;
-  std::map<std::string, std::string> files;  // of weights, as in the request
+  std::map<std::string, std::string> files;  // files of weights by role, as in the request
   std::vector<LoraChoice> loras;
 
   std::string prompt, negative_prompt;
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
-  int64_t decoded_frames = 0;     // may differ from num_frames; see frame_count_warning()
+  int64_t decoded_frames = 0;     // differs from num_frames where frame_count_warning() says so
   std::string image, last_image;  // as in the request
   ResizeRule resize = ResizeRule::cover;
-  std::optional<PixelSize> image_size;  // of the first, whose shape the video has; unset: it has the one asked for
+  std::optional<PixelSize> image_size;  // the first image's size, if the video follows its shape; else unset
   uint64_t seed = 42;
   int64_t num_inference_steps = 0;
-  std::vector<double> sigmas;              // as in the request; empty where the sampler takes none
-  double guidance_scale = 0;               // guidance runs where it is above 1
-  std::optional<double> guidance_scale_2;  // of the second expert, where there is one
+  std::vector<double> sigmas;              // as in the request; empty if the sampler takes none
+  double guidance_scale = 0;               // guidance runs if this is above 1
+  std::optional<double> guidance_scale_2;  // the second expert's, if there is one
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
-  std::string scheduler;             // class
-  std::optional<double> flow_shift;  // of a sampler that has one
-  CacheRule cache;                   // off where it could reuse nothing
+  std::string scheduler;             // class name
+  std::optional<double> flow_shift;  // unset if the sampler has none
+  CacheRule cache;                   // off if it could reuse nothing
   attention::Mode attention_mode = attention::Mode::full;
   attention::Policy attention_policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
@@ -50,7 +51,7 @@ struct Plan {
   bool is_guided() const { return guidance_scale > 1; }
 };
 
-/// The longest prompt and negative prompt: no text encoder reads a hundredth of it, and both travel with the video.
+/// Most bytes of a prompt. No text encoder reads a hundredth of this, and both prompts are stored with the video.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 }  // namespace sparsereel::models

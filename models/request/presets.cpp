@@ -1,4 +1,4 @@
-// Names, the default, and runs of few steps.
+// Resolves names of presets, the default preset, and runs of few steps.
 #include "models/request/presets.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string chosen_name(const ModelConfig& config, const OptionValues& given) {
   return config.presets.contains(name) ? name : std::string();
 }
 
-/// A number that is none is for others to refuse.
+/// An invalid number counts as the default here; others refuse it.
 bool has_few_steps(const OptionValues& given, const OptionValues& defaults, int64_t steps) {
   for (const OptionValues* values : {&given, &defaults}) {
     const auto sigmas = values->find("sigmas"), count = values->find("steps");

@@ -1,4 +1,4 @@
-// Which preset of a model's file holds in a run, and what it gives there. No torch.
+// Chooses the preset of a model's file for a run, and what it sets. No torch.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace sparsereel::models {
 
-/// Steps from which on a preset's cache and dense steps count: a distilled model's few steps have none to spare.
+/// Least steps for which a preset's cache and dense steps apply: a distilled model has no steps to spare.
 constexpr int64_t kLeastPresetSteps = 10;
 
-/// The preset of a model's file that holds.
+/// The chosen preset of a model's file.
 struct PresetChoice {
-  std::string name = {};     // as the file has it; empty: none
-  bool few_steps = false;    // too few for its cache and dense steps, which are left out
-  YamlOptions options = {};  // what it gives
+  std::string name = {};     // the name in the file; empty if there is none
+  bool few_steps = false;    // too few steps for its cache and dense steps, which are left out
+  YamlOptions options = {};  // the options that it sets
 };
 
-/// By what stronger sources than the file give, values by option names: the preset that they name, where "quality" is
-/// another name of near; none beside a recipe or a profile, which have made its choices; exact beside attention full;
-/// else balanced, as far as the file has them. `steps`: the checkpoint's own, where neither they nor the file say.
-/// Throws Error (field preset) where one is named that the file has not.
+/// Chooses a preset from `given`, the values of sources stronger than the file, by option name. A preset that they name
+/// wins; "quality" is another name of near. A recipe or a profile has already made these choices, so there is none.
+/// Otherwise it is exact with attention full, else balanced, if the file has it. `steps` is the checkpoint's default
+/// number of steps. Throws Error (field preset) if the file lacks the named preset.
 PresetChoice choose_preset(const ModelConfig& config, const std::map<std::string, std::string>& given, int64_t steps);
 
-/// What the preset says of the steps, not of the blocks that each computes, goes.
+/// Removes the preset's options about steps and keeps those about the blocks that each step computes.
 void keep_blocks_alone(PresetChoice& preset);
 
-/// The file's defaults, but for what the preset excludes, with what it gives on top.
+/// Returns the file's defaults with the preset on top, without defaults that the preset excludes.
 YamlOptions defaults_of(const ModelConfig& config, const PresetChoice& preset);
 
 }  // namespace sparsereel::models

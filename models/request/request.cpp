@@ -1,4 +1,4 @@
-// Names of the choices.
+// Names of the choices and their parsers.
 #include "models/request/request.h"
 
 #include "hilbert/error.h"

@@ -1,4 +1,4 @@
-// What is asked of one video, and of the model that makes it. No torch, and no tensors.
+// A request for one video and for the model that makes it. No torch, and no tensors.
 #pragma once
 
 #include <algorithm>
@@ -20,32 +20,32 @@
 namespace sparsereel::models {
 
 enum class GuidancePasses {
-  batched,  // one forward over both
-  in_turn,  // one after the other: half of the activations
+  batched,  // one forward pass over both
+  in_turn,  // one after the other, with half of the activations
 };
-/// "batched", "in-turn"
+/// Returns "batched" or "in-turn".
 std::string_view name(GuidancePasses passes);
 /// Throws Error for any other text.
 GuidancePasses parse_guidance_passes(const std::string& text);
 
-/// Of decoding in tiles, which need less memory.
+/// When to decode in tiles, which need less memory.
 enum class VaeTiling { automatic, on, off };
-/// "auto", "on", "off"
+/// Returns "auto", "on" or "off".
 std::string_view name(VaeTiling tiling);
 /// Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
 
-/// How an image of another shape becomes a frame.
+/// How an image of another shape is fitted to the frame.
 enum class ResizeRule {
-  cover,    // scaled until it covers the frame, and cropped at the centre
-  stretch,  // each axis by itself
+  cover,    // scaled until it covers the frame, then center-cropped
+  stretch,  // each axis scaled on its own
 };
-/// "cover", "stretch"
+/// Returns "cover" or "stretch".
 std::string_view name(ResizeRule rule);
 /// Throws Error for any other text.
 ResizeRule parse_resize_rule(const std::string& text);
 
-/// In place of an image's file: one that is made up, for random weights, which show nothing of it.
+/// Stands for a generated image in place of a file, for models with random weights, which show nothing of it.
 constexpr std::string_view kMadeUpImage = "<made up>";
 
 struct PixelSize {
@@ -53,66 +53,67 @@ struct PixelSize {
   bool operator==(const PixelSize&) const = default;
 };
 
-/// Unset: the model's default, or the program's. Pipeline::resolve() makes a Plan of it.
+/// One video as asked for. Unset members take the model's or the program's default; Pipeline::resolve() makes a Plan.
 struct Request {
-  // The pipeline's: what its weights become, and where.
-  std::string device = "auto";  // as in models/store/weights/device.h, like the dtypes
+  // Members that decide the pipeline.
+  std::string device = "auto";  // values as in models/store/weights/device.h, also for the dtypes
   std::string dtype = "auto";
-  std::string vae_dtype = "auto";  // auto: the model's, which most share with the run
-  /// fp8: the large matrices of the denoiser's blocks or of the text encoder in 8-bit floating point, made while they
-  /// are loaded, and so the products with them. auto: in the run's dtype. Slow on a CPU, which emulates it.
+  std::string vae_dtype = "auto";  // auto: the model's, for most models the run's dtype
+  /// fp8: while loading, convert the large matrices of the transformer's blocks or of the text encoder to 8-bit
+  /// floating point, and compute their products in it. auto: the run's dtype. fp8 is emulated on a CPU, and slow.
   std::string weights = "auto", text_weights = "auto";
-  /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
-  /// host while it computes; automatic tiling always tiles. No effect on a CPU.
+  /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
+  /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
-  /// Files of weights in place of the checkpoint's, and the tokenizer's, by role ("transformer"); see
-  /// Checkpoint::replace().
+  /// Files that replace the checkpoint's weights or tokenizer, by role ("transformer"); see Checkpoint::replace().
   std::map<std::string, std::string> files = {};
   std::vector<LoraChoice> loras = {};  // added to the weights in this order
-  bool strict_lora = false;            // refuses one of which layers would be left out
+  bool strict_lora = false;            // refuse a LoRA if some of its layers would be left out
 
-  std::string prompt = {};  // UTF-8, as the negative prompt
+  std::string prompt = {};  // UTF-8, like the negative prompt
   std::optional<std::string> negative_prompt = {};
-  std::optional<int64_t> max_sequence_length = {};                  // tokens of the prompt
+  std::optional<int64_t> max_sequence_length = {};                  // most tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
-  std::optional<double> seconds = {};       // in place of num_frames: the nearest number that comes out exactly
-  std::optional<double> fps = {};           // frames a second by which `seconds` counts; unset: the model's
-  std::optional<FrameArea> size = {};       // in place of both sides: the shape is the image's, or 16:9
-  std::string image = {}, last_image = {};  // files of pictures that the video begins and ends with; empty: none
-  ResizeRule resize = ResizeRule::cover;    // of both
-  /// Of the first image as it is to be seen, where the video's shape is to be the image's: its area is then that of
-  /// `size`, or of width and height, or of the model's where they are unset.
+  std::optional<double> seconds = {};                               // replaces num_frames: the nearest exact number
+  std::optional<double> fps = {};           // frames per second, to convert `seconds`; unset: the model's
+  std::optional<FrameArea> size = {};       // replaces width and height; the shape is the image's, or 16:9
+  std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
+  ResizeRule resize = ResizeRule::cover;    // for both images
+  /// Upright size of the first image, if the video takes its shape. The video's area is then that of `size`, or of
+  /// width and height, or of the model's defaults.
   std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};
-  std::vector<double> sigmas = {};  // of flow matching: noise levels before the shift, one a step; empty: evenly spaced
+  /// Flow matching's noise levels before the shift, one for each step. Empty: evenly spaced.
+  std::vector<double> sigmas = {};
   std::optional<double> guidance_scale = {};
-  std::optional<double> guidance_scale_2 = {};  // of the second expert; unset: the first's where that is given
+  std::optional<double> guidance_scale_2 = {};  // the second expert's; unset: guidance_scale if that is given
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler = {};             // class or name of one of the model's samplers; empty: the checkpoint's
-  std::optional<double> flow_shift = {};  // of samplers that have one; unset: the checkpoint's
-  CacheRule cache = {};                   // of steps whose later blocks are left out
-  std::optional<attention::Mode> attention_mode = {};  // unset: sparse where that runs
+  std::optional<double> flow_shift = {};  // for samplers that have one; unset: the checkpoint's
+  CacheRule cache = {};                   // which steps leave out their later blocks
+  std::optional<attention::Mode> attention_mode = {};  // unset: sparse where it runs
   // Block selection: see make_policy().
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::optional<attention::Dropped> dropped = {};
   std::optional<attention::Ranking> ranking = {};
   std::optional<int64_t> cell = {};
-  std::optional<int64_t> arithmetic = {};  // bits, in which a profile's policy computes too
+  std::optional<int64_t> arithmetic = {};  // bits; overrides a profile's policy too
   std::optional<int64_t> dense_layers = {};
-  std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these ten make
-  std::string policy_file = {};                  // the profile that it comes from
-  std::optional<FirstSteps> dense_steps = {};    // in place of the policy's
+  std::optional<attention::Policy> policy = {};  // a profile's policy, which replaces what these ten would make
+  std::string policy_file = {};                  // the profile that `policy` comes from
+  std::optional<FirstSteps> dense_steps = {};    // overrides the policy's
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
 };
 
-/// The fields that say how many blocks all heads compute, as attention::kSelections; each excludes the others.
+/// The fields that say how many blocks all heads compute, in the order of attention::kSelections. Each excludes the
+/// others.
 inline constexpr std::array<std::optional<double> Request::*, 4> kHowMany = {&Request::topk, &Request::cdf,
                                                                              &Request::error, &Request::block_error};
 static_assert(kHowMany.size() == attention::kSelections.size());
-/// Their names.
+/// The names of these fields.
 inline constexpr auto kHowManyBlocks = [] {
   std::array<const char*, attention::kSelections.size()> names{};
   std::ranges::transform(attention::kSelections, names.begin(), &attention::SelectionField::name);

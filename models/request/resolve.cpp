@@ -1,4 +1,4 @@
-// What profiles add to settings and requests.
+// Adds the effects of profiles to settings and requests.
 #include "models/request/resolve.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Whether a stronger source than the profile says how many blocks all heads compute.
+/// Returns true if a source stronger than the profile says how many blocks all heads compute.
 bool chooses_blocks(const Settings& settings) {
   return std::ranges::any_of(kHowManyBlocks, [&](const char* key) {
     const Setting* setting = settings.find(key);

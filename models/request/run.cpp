@@ -1,4 +1,4 @@
-// Observers of observers.
+// Forwards events to several observers.
 #include "models/request/run.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One video being made: what it is given beside its plan, who may stop it, and what it tells.
+// The making of one video: its inputs beside the plan, cancellation, and the events that it reports.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,63 +21,62 @@ struct AttentionCall;
 struct DenoisingState;
 struct Outcome;
 
-/// What is given beside a plan.
+/// Inputs beside the plan.
 struct Inputs {
-  at::Tensor init_latents = {};                       // in the model's layout, in place of noise; consumes no draw
-  Conditioning conditioning = {};                     // for this plan, image and all; undefined: it is made
-  Images images = {};                                 // of the plan's files
-  std::shared_ptr<const DenoisingState> resume = {};  // go on from here; null: from the first step
+  at::Tensor init_latents = {};    // in the model's layout; replaces the noise and uses no random numbers
+  Conditioning conditioning = {};  // for this plan, images included; undefined: it is computed
+  Images images = {};              // the pictures of the plan's files
+  std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null: from the first step
   bool decode = true;                                 // false: stop at the latents
-  /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
+  /// Another video follows at once, so the transformer stays in memory. Otherwise it is freed for the decoder.
   bool keep_transformer = false;
 };
 
-/// When the state of a denoising is to be kept. The same on all ranks, which make it together.
+/// When to save the state of a denoising. All ranks must agree, because they save it together.
 struct CheckpointTimes {
-  int64_t every = 0;       // after every so many steps; 0: after none
+  int64_t every = 0;       // steps between two checkpoints; 0: none
   bool last = false;       // after the last step
-  bool cancelled = false;  // where the run is cancelled after its first step: the steps that are done
+  bool cancelled = false;  // when the run is cancelled after its first step, with the steps done so far
 };
 
-/// A denoising step, or a text, that is done.
+/// A denoising step, or a text, that is finished.
 struct StepDone {
-  int64_t step = 0, steps = 0;  // how many are done, and of how many
-  double seconds = 0;           // it took
-  /// What the step took the final latents to be (x0): in the model's layout, on the device. It is computed when it is
-  /// called, which must be during the event. Empty: a text has none.
+  int64_t step = 0, steps = 0;  // how many are finished, and of how many
+  double seconds = 0;           // duration of this one
+  /// Computes the step's prediction of the final latents (x0), in the model's layout, on the device. Call it only
+  /// during the event. Empty for a text.
   std::function<at::Tensor()> predicted_latents = {};
 };
 
-/// Within a denoising step: `step` of `steps`, from 0.
+/// A moment within denoising step `step`, counted from 0.
 struct WithinStep {
   int64_t step = 0, steps = 0;
 };
 
-/// Pieces of frames that were encoded or decoded.
+/// Pieces of frames that are encoded or decoded.
 struct Pieces {
   int64_t done = 0, total = 0;
 };
 
-/// Hears what a run tells, in the thread that makes the video. What a function throws ends the run; Cancelled cancels
-/// it.
+/// Receives a run's events in the thread that makes the video. An exception ends the run; Cancelled cancels it.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  virtual void stage(const std::string& /*name*/) {}  // begins: "text", "image", "load", "denoise", "decode"
+  virtual void stage(const std::string& /*name*/) {}  // a stage begins: "text", "image", "load", "denoise", "decode"
   virtual void step(const StepDone& /*step*/) {}
-  virtual void within_step(const WithinStep& /*step*/) {}  // again and again: after each call of attention
+  virtual void within_step(const WithinStep& /*step*/) {}  // often: after each call of attention
   virtual void encoded(const Pieces& /*pieces*/) {}
   virtual void decoded(const Pieces& /*pieces*/) {}
-  virtual bool wants_attention_calls() const { return false; }   // they cost a copy of Q
-  virtual void attention_call(const AttentionCall& /*call*/) {}  // before it is made
-  virtual void checkpoint(const DenoisingState& /*state*/) {}    // by CheckpointTimes
-  virtual void latents(const Outcome& /*outcome*/) {}            // they are final, and the outcome has no frames yet
-  virtual void alone() {}  // of rank 0 of a group: the other ranks are of no matter from here on
-  virtual void warning(const std::string& /*text*/) {}  // after the stage or step that gave it; the outcome has all
-  virtual FrameSink* frames() { return nullptr; }  // takes the frames as they are decoded; null: the outcome has them
+  virtual bool wants_attention_calls() const { return false; }   // these events cost a copy of Q
+  virtual void attention_call(const AttentionCall& /*call*/) {}  // before the call
+  virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
+  virtual void latents(const Outcome& /*outcome*/) {}            // latents are final; the outcome has no frames yet
+  virtual void alone() {}                                        // rank 0 of a group no longer needs the other ranks
+  virtual void warning(const std::string& /*text*/) {}  // after the stage or step that caused it; the outcome has all
+  virtual FrameSink* frames() { return nullptr; }  // receives frames as they are decoded; null: the outcome keeps them
 };
 
-/// Several observers as one, told in their order. The first that takes frames gets them.
+/// Combines several observers; events reach them in order. The first one that takes frames gets them.
 class Observers : public RunObserver {
  public:
   explicit Observers(std::vector<RunObserver*> all) : all_(std::move(all)) {}
@@ -96,7 +95,7 @@ class Observers : public RunObserver {
   FrameSink* frames() override;
 
  protected:
-  /// Tells every observer of one event.
+  /// Tells every observer about one event.
   virtual void tell_all(const std::function<void(RunObserver&)>& event);
 
  private:
@@ -108,25 +107,25 @@ class Observers : public RunObserver {
   std::vector<RunObserver*> all_;
 };
 
-/// Of one video: its ranks, who may cancel it, who hears of it.
+/// Who takes part in making one video: its ranks, who may cancel it, and who observes it.
 struct Run {
-  // Whose ranks make the video together, each with a pipeline of its own and the same plan and inputs; null: this one
-  // alone. Rank 0 alone keeps and checks latents, and has the frames. All decode, some rows each, but in tiles, which
-  // are rank 0's. What one throws by itself, running out of memory too, the others wait for until somebody aborts the
-  // group; cancelled they are together, where any of them is.
+  // The ranks that make the video together, each with its own pipeline and the same plan and inputs. Null: this process
+  // alone. Only rank 0 saves and checks latents and receives the frames. Every rank decodes a band of rows; tiled
+  // decoding runs on rank 0 only. If one rank throws, even for lack of memory, the others wait until somebody aborts
+  // the group. If any rank is cancelled, all are.
   Group* group = nullptr;
-  // Polled before each step and after each piece, and where one rank alone makes the video within a step too, which is
-  // then undone. True throws Cancelled. Empty: nobody cancels.
+  // Polled before each step and after each piece. With a single rank it is polled within a step too, which is then
+  // undone. Returning true throws Cancelled. Empty: nobody cancels.
   std::function<bool()> cancelled;
-  RunObserver* observer = nullptr;  // null: nobody listens
+  RunObserver* observer = nullptr;  // null: nobody observes
   CheckpointTimes checkpoints;
 
   bool is_cancelled() const { return cancelled && cancelled(); }
-  /// Whom to tell.
+  /// Returns the observer, or one that ignores all events.
   RunObserver& tell() const;
 };
 
-/// Thrown where a run is cancelled.
+/// Thrown when a run is cancelled.
 struct Cancelled {};
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Resolves a request's sampler, its steps, and whether a cache can work.
 #include "models/request/sampling.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The sampler and the steps that a request comes to with a model. No torch.
+// The sampler and the number of steps of a request for one model. No torch.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,21 @@
 
 namespace sparsereel::models {
 
-/// The sampler of this class, which is among them.
+/// Returns the sampler of this class, which must be in the list.
 const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name);
 
-/// The class of the sampler: by name or class, or the checkpoint's. Throws Error (field scheduler) for any other.
+/// Returns the class of the sampler that the request names, or the checkpoint's. Throws Error (field scheduler) if it
+/// is unknown.
 std::string sampler_class(const Request& request, const ModelSpec& spec);
 
-/// Whether its sampler is one of flow matching: they have a shift, and take sigmas. Throws as sampler_class().
+/// Returns true for a sampler of flow matching, which has a shift and takes sigmas. Throws as sampler_class().
 bool flows(const Request& request, const ModelSpec& spec);
 
-/// How many steps it has: one for each of the sigmas where its sampler takes some, else those asked for or the model's.
+/// Returns the number of steps: the number of sigmas if the sampler takes them, else the request's or the model's.
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
-/// Why its cache can reuse nothing, to follow "cache 0.1 has no effect"; empty where it can, or where there is none.
+/// Returns why the cache can reuse nothing, to follow "cache 0.1 has no effect". Empty if it can, or if there is no
+/// cache.
 std::string why_idle_cache(const Request& request, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Merges option values by the strength of their source and reads them as numbers and flags.
+// Merges option values by the strength of their sources, and reads them as numbers and flags.
 #include "models/request/settings.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ Place place_of(const Places& places, const std::string& key) {
   return place == places.end() ? Place{} : place->second;
 }
 
-/// Another program's names of the two transformers: its first name is the second one's where the first has the other.
+/// Accepts another program's names of the two transformers. Its diffusion_model is our second one if it also names a
+/// high-noise one.
 void expand_experts(std::map<std::string, Setting>& added) {
   const auto move = [&](const char* from, const char* to) {
     const auto given = added.find(from);
@@ -29,13 +30,13 @@ void expand_experts(std::map<std::string, Setting>& added) {
   move("high_noise_diffusion_model", "transformer");
 }
 
-/// "256x128" or "256*128" -> "256", "128"; the second is empty in any other text.
+/// Splits "256x128" or "256*128" into "256" and "128". The second is empty for any other text.
 std::pair<std::string, std::string> width_and_height(const std::string& size) {
   const size_t cross = size.find_first_of("x*");  // some programs write 1280*720
   return {size.substr(0, cross), cross == std::string::npos ? "" : size.substr(cross + 1)};
 }
 
-/// How much of the file's path the option's value names: all of it, or the folder that holds it; 0: nothing.
+/// Returns how many characters of the file's path the value names: all, or those of a folder that holds it; 0 if none.
 size_t named_length(const Option& option, const std::string& value, const fs::path& file) {
   std::error_code ignored;
   const auto whole = [&](const fs::path& path) {
@@ -51,7 +52,7 @@ size_t named_length(const Option& option, const std::string& value, const fs::pa
 
 }  // namespace
 
-/// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
+/// Returns "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
 std::string Settings::label(const std::string& key, Source source, const std::string& file, Mark mark) const {
   if (source == Source::command_line) return options_->words().name(key);
   std::string position;
@@ -60,13 +61,13 @@ std::string Settings::label(const std::string& key, Source source, const std::st
   return file + position + ": " + key;
 }
 
-/// The same of a choice that was made: with its value where that matters.
+/// Returns the same for a choice, with its value if the choice has one.
 std::string Settings::label(const Choice& choice, const Setting& setting) const {
   return label(choice.name, setting.source, setting.file, setting.mark) +
          (choice.value.empty() ? "" : " " + choice.value);
 }
 
-/// The option of this name. Throws where there is none, or where the value is none of its kind.
+/// Returns the option of this name. Throws if there is none, or if the value does not fit its kind.
 const Option& Settings::checked_option(const std::string& given, const std::string& value, Source source,
                                        const std::string& file, const Place& place) const {
   const Option* option = options_->find(given);
@@ -77,7 +78,7 @@ const Option& Settings::checked_option(const std::string& given, const std::stri
   return *option;
 }
 
-/// Throws where one source makes two choices that exclude each other.
+/// Throws if one source makes two choices that exclude each other.
 void Settings::refuse_both(const std::map<std::string, Setting>& added) const {
   const auto made = [&](const Choice& choice) {
     const auto found = added.find(choice.name);
@@ -90,7 +91,7 @@ void Settings::refuse_both(const std::map<std::string, Setting>& added) const {
   }
 }
 
-/// "256x128" -> the same as width 256 and height 128. An area stays what it is.
+/// Replaces "256x128" by width 256 and height 128. An area such as 720p stays.
 void Settings::expand_size(std::map<std::string, Setting>& added) const {
   const auto place = added.find("size");
   if (place == added.end()) return;
@@ -133,7 +134,7 @@ void Settings::add_model_config(PresetUse use, const std::string& named) {
   std::map<std::string, std::string> given;
   for (const auto& [key, setting] : values_) given[key] = setting.value;
   if (!named.empty()) given["preset"] = named;
-  if (use != PresetUse::whole) given.erase("profile");  // it stands beside others
+  if (use != PresetUse::whole) given.erase("profile");  // here a profile does not replace the preset
   preset_ = choose_preset(*config_, given, fallbacks_.steps);
   if (use == PresetUse::blocks_alone || (use == PresetUse::whole_where_named && !given.contains("preset")))
     keep_blocks_alone(preset_);
@@ -148,7 +149,7 @@ std::vector<std::string> Settings::preset_names() const {
   return names;
 }
 
-/// A stronger source has already given `key`, or made a choice that excludes this value of it.
+/// Returns true if a stronger source has given `key`, or made a choice that excludes this value of it.
 bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
   std::vector<Choice> choices = excluded_by(options_->exclusions(), key, value);
   choices.push_back({key});

@@ -1,5 +1,5 @@
-// What general code knows of a model, whatever its family, and the arithmetic of its sizes. Filled in once, by the
-// family's describe(). No torch.
+// What general code knows of a model, whatever its family, and the arithmetic of its sizes. The family's describe()
+// fills it in once. No torch.
 #pragma once
 
 #include <array>
@@ -15,88 +15,90 @@
 
 namespace sparsereel::models {
 
-enum class Precision { run, fp32 };  // run: the dtype that the run was asked for
+enum class Precision { run, fp32 };  // run: the dtype asked for in the run
 
-/// Axes of latents, which are also those in which noise is drawn.
+/// Order of axes of latents; noise is drawn in the same order.
 enum class LatentLayout {
   frames_first,    // [1, F, C, H, W]
   channels_first,  // [1, C, F, H, W]
 };
 
-/// A sampler that a family runs.
+/// A sampler that a family supports.
 struct SamplerSpec {
   std::string name, class_name;  // "ddim", and its class in diffusers
   SamplerKind kind = SamplerKind::ddim;
-  /// Reads the scheduler_config.json of a checkpoint whose sampler this is; the kind is not among what it fills in.
+  /// Reads the scheduler_config.json of a checkpoint with this sampler. Does not fill in the kind.
   SchedulerConfig (*parse)(const nlohmann::json& json, const std::string& file) = nullptr;
-  /// Of flow matching: the family's own noise levels before the shift, one a step; null: evenly spaced.
+  /// For flow matching: returns the family's noise levels before the shift, one for each step. Null: evenly spaced.
   std::vector<double> (*sigmas)(int64_t steps) = nullptr;
 };
 
 /// A transformer that denoises some of the timesteps.
 struct ExpertSpec {
-  std::string role = "transformer";  // of its part
-  std::string name = {};             // where there are several: "high" or "low", the noise that it is for
-  double from_share = 0;             // of the timesteps of training: where its own end, coming from the noisiest
-  std::optional<double> guidance{};  // its default scale; unset: the first's
+  std::string role = "transformer";  // of its part of the checkpoint
+  std::string name = {};             // "high" or "low" noise, if there are several
+  double from_share = 0;             // its range ends at this share of the training timesteps, coming from the noisiest
+  std::optional<double> guidance{};  // default guidance scale; unset: the first expert's
 };
 
 /// How a prompt becomes what the transformer attends to.
 struct PromptRules {
-  bool cleaned = false;  // clean_prompt() goes over it before it becomes tokens
-  /// Padding passes through the encoder like text. Else only the prompt's tokens do, and zeros fill up what comes out.
+  bool cleaned = false;  // clean_prompt() is applied before tokenizing
+  /// The encoder sees padding like text. Otherwise it sees only the prompt's tokens, and zeros pad its output.
   bool encodes_padding = true;
-  bool lowered = false;  // lower_prompt() and without_stray_full_stops() go over it and the words around it
-  /// What stands before and behind the prompt, but not the negative one.
+  bool lowered = false;  // lower_prompt() and without_stray_full_stops() are applied to it and the words around it
+  /// Text put before and behind the prompt, but not the negative prompt.
   std::string before = {}, after = {};
 };
 
-/// A shift of flow matching for large videos.
+/// A flow shift for large videos.
 struct AreaShift {
-  int64_t pixels = 0;  // of a frame: above so many
+  int64_t pixels = 0;  // applies to frames of more pixels than this
   double shift = 0;
 };
 
-/// What a request gets where neither it nor a file says otherwise.
+/// Values for what neither the request nor a file gives.
 struct Defaults {
-  int64_t width = 0, height = 0, frames = 0;  // pixels, frames: what the checkpoint was made for
+  int64_t width = 0, height = 0, frames = 0;  // pixels and frames: the size that the checkpoint was made for
   int64_t steps = 0;
   double guidance = 0;
   double fps = 0;
-  std::string sampler = {};  // class
+  std::string sampler = {};  // class name
   std::string negative_prompt = {};
-  std::optional<AreaShift> shift_above = {};  // in place of the checkpoint's
+  std::optional<AreaShift> shift_above = {};  // replaces the checkpoint's shift
 };
 
-/// What a model makes of images.
+/// How a model uses images.
 struct ImageSpec {
-  /// Where their latents go.
+  /// Where the image's latents go.
   enum class Latents {
-    none,               // text to video alone
-    first_frame_stays,  // the first frame's, which are not denoised
-    beside_noise,       // more channels of the transformer's input, behind the noise's
+    none,               // nowhere: text to video only
+    first_frame_stays,  // they are the first frame's, which is not denoised
+    beside_noise,       // they are extra input channels of the transformer, after the noise's
   };
   Latents latents = Latents::none;
-  bool needed = false;         // no video without a first image
-  bool takes_last = false;     // may have one for the last frame, too
-  bool needs_last = false;     // no video without that
-  bool encodes_video = false;  // the latents are a whole video's: the images, and grey between; else the first image's
-                               // alone, and zeros behind
-  bool tells_frames = false;   // stride[0] channels before them say which frames are given (1)
-  bool drawn = false;          // from the encoder's distribution, in the run's dtype, by the run's generator before the
-                               // noise; else they are its mean
-  bool has_context = false;    // an image encoder's tokens are attended to as well
-  bool fixed_size = false;     // only the default size and number of frames
+  bool needed = false;      // a first image is required
+  bool takes_last = false;  // a last image is allowed
+  bool needs_last = false;  // a last image is required
+  /// The latents encode a whole video: the images, with gray between. Otherwise only the first image is encoded, with
+  /// zeros behind it.
+  bool encodes_video = false;
+  bool tells_frames = false;  // stride[0] extra channels come first and mark given frames with 1
+  /// Latents are drawn from the encoder's distribution, in the run's dtype, by the run's generator, before the noise.
+  /// Otherwise they are its mean.
+  bool drawn = false;
+  bool has_context = false;  // the transformer also attends to tokens of an image encoder
+  bool fixed_size = false;   // only the default size and number of frames are possible
 
   bool any() const { return latents != Latents::none; }
 };
 
-/// Sizes of latents.
+/// The size of latents, in latent frames and latent pixels.
 struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
 };
 
-/// How many layers and heads of attention a denoiser has.
+/// The numbers of layers and attention heads of a transformer.
 struct HeadCount {
   int64_t layers = 0, heads = 0;
   bool operator==(const HeadCount&) const = default;
@@ -104,42 +106,42 @@ struct HeadCount {
 
 struct ModelSpec {
   std::string transformer_class;  // "SomeTransformer3DModel"
-  std::string variant;            // of its family, for people: "5b layout (rotary positions)"
-  /// Fields of the transformer's config, as YAML writes them, by which configs/ tell checkpoints of a class apart that
-  /// layers and heads do not.
+  std::string variant;            // variant within the family, for people: "5b layout (rotary positions)"
+  /// Fields of the transformer's config, as YAML writes them. By these, configs/ distinguish checkpoints of a class
+  /// with the same layers and heads.
   std::map<std::string, std::string> marks;
   int64_t layers = 0, heads = 0, head_dim = 0;
-  int64_t latent_channels = 0;             // of the noise and of what is decoded
-  int64_t text_length = 0;                 // most tokens of a prompt
-  bool joint_text = true;                  // these stand behind the video's in one sequence; else they are attended to
-  std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
+  int64_t latent_channels = 0;  // channels of the noise and of what is decoded
+  int64_t text_length = 0;      // most tokens of a prompt
+  bool joint_text = true;       // text follows the video's tokens in one sequence; else it is attended to separately
+  std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latent pixels
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
-  std::array<int64_t, 2> largest{0, 0};    // h, w in pixels, where positions end; 0: nowhere
+  std::array<int64_t, 2> largest{0, 0};    // h, w in pixels where positions end; 0: no end
   ImageSpec image;
   bool decodes_pairs = false;  // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
-  std::vector<ExpertSpec> experts = {ExpertSpec{}};  // that of the noisiest timesteps first, the last one from 0 on
-  std::vector<SamplerSpec> samplers;                 // that the family runs
+  std::vector<ExpertSpec> experts = {ExpertSpec{}};  // from the noisiest timesteps down; the last one ends at 0
+  std::vector<SamplerSpec> samplers;                 // those that the family supports
   PromptRules prompt;
-  bool empty_prompt_has_no_tokens = false;  // not even that of its end
-  SchedulerConfig scheduler;                // the checkpoint's, whichever of them a run takes
+  bool empty_prompt_has_no_tokens = false;  // it lacks even the end token
+  SchedulerConfig scheduler;                // the checkpoint's, whichever sampler a run uses
   Defaults defaults;
 };
 
-/// Frames and pixels as resolve_request() lets them through.
+/// Returns the size of latents for frames and pixels that resolve_request() accepts.
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
   return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
 }
 
-/// Frames that latents of so many frames decode to.
+/// Returns the number of frames that this many latent frames decode to.
 inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
   const bool pairs = spec.decodes_pairs && latent_frames % 2 == 0;
   return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
 
-/// The latent frames that a sampler steps: whole groups of patch[0] latent frames. The surplus stands first and is
-/// dropped before decoding.
+/// Returns the latent frames that a sampler steps: whole groups of patch[0]. The surplus comes first and is dropped
+/// before decoding.
 inline int64_t padded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return (latent_frames + spec.patch[0] - 1) / spec.patch[0] * spec.patch[0];
 }
@@ -150,7 +152,7 @@ inline std::vector<int64_t> latents_shape(const ModelSpec& spec, const LatentSiz
   return {1, spec.latent_channels, frames, size.height, size.width};
 }
 
-/// Axis of the frames in latents.
+/// Returns the axis of frames in latents.
 inline int64_t frames_axis(LatentLayout layout) {
   return layout == LatentLayout::frames_first ? 1 : 2;
 }
@@ -163,8 +165,7 @@ inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {
   return {padded_frames(spec, size.frames) / spec.patch[0], size.height / spec.patch[1], size.width / spec.patch[2]};
 }
 
-/// Tokens in the sequence of one guidance pass, text included where it is part of it. A double, which no size
-/// overflows.
+/// Returns the tokens in the sequence of one guidance pass, with text if that is part of it. A double cannot overflow.
 inline double token_count(const ModelSpec& spec, const LatentSize& size, int64_t text_tokens) {
   const hilbert::Grid grid = token_grid(spec, size);
   return static_cast<double>(grid.frames) * static_cast<double>(grid.height) * static_cast<double>(grid.width) +

@@ -1,4 +1,4 @@
-// Reads a profile, and holds it against the model and the plan.
+// Reads a profile, and compares it with the model and the plan.
 #include "models/request/tuned_profile.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How the value of an option is written.
+// The ways in which an option's value is written.
 #pragma once
 
 namespace sparsereel::models {

@@ -1,4 +1,4 @@
-// How large a video is.
+// The size of a video.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 
 struct VideoShape {
-  int64_t frames = 0, height = 0, width = 0;  // the last two in pixels
+  int64_t frames = 0, height = 0, width = 0;  // height and width in pixels
 };
 
 }  // namespace sparsereel::models
