@@ -1,4 +1,4 @@
-// Looks loaders up by class.
+// Finds loaders by class.
 #include "models/engine/components.h"
 
 #include "hilbert/error.h"
@@ -7,7 +7,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Of every class in the rows of families().
+/// Returns the loaders of all classes in the rows of families().
 ComponentLoaders& loaders() {
   static ComponentLoaders table = published_loaders();
   return table;
@@ -38,7 +38,7 @@ std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Devic
 
 namespace {
 
-/// By its config alone: asks for no files.
+/// Describes a component by its config alone, without opening files.
 Component described(const Checkpoint& checkpoint, const std::string& role) {
   Component component;
   component.class_name = checkpoint.component_class(role);
@@ -47,7 +47,7 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
   return component;
 }
 
-/// What `ask` says of the transformer or the encoder without its weights.
+/// Builds the transformer or encoder without weights and returns what `ask` says of it.
 auto asked(const Component& component, WeightFormat format, const auto& ask) {
   if (loaders().transformers.contains(component.class_name))
     return ask(*load_transformer(component, at::kMeta, format));
@@ -92,7 +92,7 @@ std::string left_out_warning(const Checkpoint& checkpoint, const std::string& ro
     return component.origin.string() + ": " + count + (left_out->size() == 1 ? " tensor that " : " tensors that ") +
            component.class_name + (left_out->size() == 1 ? " does not have is" : " does not have are") +
            " left out: " + first_of(*left_out);
-  } catch (const Error&) {  // loading says so
+  } catch (const Error&) {  // loading reports the error
     return {};
   }
 }
@@ -111,7 +111,7 @@ uint64_t vae_weight_count(const Checkpoint& checkpoint) {
   component.counted = std::make_shared<std::map<std::string, uint64_t>>();
   try {
     load_vae(component, at::kMeta, at::kFloat, VaeParts::both);
-  } catch (const Error&) {  // there is no encoder
+  } catch (const Error&) {  // the encoder is not supported
     load_vae(component, at::kMeta, at::kFloat, VaeParts::decoder);
   }
   uint64_t count = 0;

@@ -1,4 +1,4 @@
-// Loads text and image encoders, denoisers and VAEs by the class that model_index.json names.
+// Loads text encoders, image encoders, transformers and VAEs by the class that model_index.json names.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// By class.
+/// Loaders by class name.
 struct ComponentLoaders {
   template <typename Kind, typename... How>
   using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
@@ -24,47 +24,48 @@ struct ComponentLoaders {
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
 };
 
-/// Loaders for classes of a family that a program adds (add_family()).
+/// Adds loaders for the classes of a family that a program adds (add_family()).
 void add_loaders(ComponentLoaders more);
 
-/// Those of the published families, which families/loaders.cpp lists.
+/// Returns the loaders of the published families, which families/loaders.cpp lists.
 ComponentLoaders published_loaders();
 
-/// Residence::file, for an encoder that is used once: its layers are read while it runs, and the component must outlive
-/// it.
+/// Loads a text encoder. Residence::file is for an encoder that is used once: its layers are read while it runs. The
+/// component must then outlive the encoder.
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
 
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
-/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
+/// Loads a transformer. With `offload`, blocks stay in page-locked host memory, and two at a time are on the GPU.
 std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Device device, WeightFormat format,
                                            bool offload = false);
 
-/// Bytes of the weights of a transformer or an encoder of text or images that is loaded in this format: of what stays
-/// packed, those of its files. Throws as loading does.
+/// Returns the bytes of a transformer or encoder that is loaded in this format. Weights that stay packed count with the
+/// size in their files. Throws as loading does.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// The same of whatever checkpoint: where its files do not fit, by the config alone.
+/// Returns the same; if the checkpoint's files do not fit, estimates it from the config alone.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Whether it rounds weights to 8 bits that its files have packed or in 8 bits already. Throws as loading does.
+/// Returns true if loading rounds weights to 8 bits that are already packed or in 8 bits in their files. Throws as
+/// loading does.
 bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// "FILE: 2 tensors that CLASS does not have are left out: ..."; empty where there are none, and where loading throws.
+/// Returns "FILE: 2 tensors that CLASS does not have are left out: ...". Empty if there are none, or if loading throws.
 std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// By its config alone: how many weights it has, and whether any of them can be in 8 bits.
+/// Return from the config alone how many weights a part has, and whether any of them can be in 8 bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// The same of the VAE: encoder and decoder, or the decoder alone where no encoder is supported.
+/// Returns the number of the VAE's weights: encoder and decoder, or only the decoder if no encoder is supported.
 uint64_t vae_weight_count(const Checkpoint& checkpoint);
 
-/// The VAE without weights, to ask what its decoder needs.
+/// Returns the VAE without weights, to ask what its decoder needs.
 std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);
 
-/// Throws Error where the encoder is asked for and there is none.
+/// Loads a VAE. Throws Error if the encoder is wanted but not supported.
 std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype,
                               VaeParts parts = VaeParts::decoder);
 

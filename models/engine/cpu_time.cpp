@@ -1,4 +1,4 @@
-// Counts products of matrices, and times one.
+// Counts the operations of matrix products, and measures the rate of one.
 #include "models/engine/cpu_time.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kMultiplyAdd = 2;
 
-/// The best of a few tries: others may use the CPU too.
+/// Returns operations per second: the best of a few tries, because other processes may use the CPU.
 double measure_rate(at::ScalarType dtype) {
   constexpr int64_t kSize = 768;
   constexpr int kTries = 4;
@@ -42,7 +42,7 @@ double measured_rate(at::ScalarType dtype) {
   return rate;
 }
 
-/// "45 minutes", "31 hours", "12 days"
+/// Returns "45 minutes", "31 hours" or "12 days".
 std::string duration_text(double seconds) {
   constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
   const auto text = [&](double unit, const char* name) {
@@ -59,12 +59,12 @@ double step_operations(const Plan& plan, const ModelSpec& spec, double parameter
   const double passes = plan.is_guided() ? 2 : 1;
   const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
   const auto width = static_cast<double>(spec.layers * spec.heads * spec.head_dim);
-  const double attention = 2 * kMultiplyAdd * tokens * tokens * width;  // queries by keys, shares by values
+  const double attention = 2 * kMultiplyAdd * tokens * tokens * width;  // queries by keys, then probabilities by values
   return passes * (kMultiplyAdd * tokens * parameters + attention);
 }
 
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype) {
-  constexpr double kLong = 30 * 60, kSlowest = 4e9;  // seconds, operations a second
+  constexpr double kLong = 30 * 60, kSlowest = 4e9;  // seconds, operations per second
   if (operations < kLong * kSlowest) return {};
   const double rate = measured_rate(dtype), seconds = operations / rate;
   if (seconds < kLong) return {};

@@ -1,4 +1,4 @@
-// How long a CPU takes, roughly, for those who start on one what is meant for a GPU.
+// Estimates how long a CPU takes, to warn users who start work for a GPU on a CPU.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -11,12 +11,13 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// Floating-point operations of one denoising step with full attention. `parameters`: the transformer's.
+/// Returns the floating-point operations of one denoising step with full attention. `parameters` is the number of the
+/// transformer's weights.
 double step_operations(const Plan& plan, const ModelSpec& spec, double parameters);
 
-/// That `what`, of so many operations, takes this CPU longer than half an hour: "50 steps take about 31 hours on this
-/// CPU (...)"; empty where it does not. Measures the CPU where there is a doubt, for a fraction of a second, once for
-/// each dtype and number of threads.
+/// Returns a warning if this CPU takes longer than half an hour for `operations`: "50 steps take about 31 hours on this
+/// CPU (...)". `what` begins the warning. Empty if it does not. In case of doubt this measures the CPU for a fraction
+/// of a second, once for each dtype and number of threads.
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Frames go to whoever takes them, as they are decoded.
+// Passes frames to the run's sink while they are decoded.
 #include "models/engine/decode_stage.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// All frames of a video, fp32, where nobody takes them.
+/// Collects all frames of a video in fp32, for runs without a sink.
 class AllFrames final : public FrameSink {
  public:
   at::ScalarType dtype() const override { return at::kFloat; }
@@ -34,13 +34,13 @@ class AllFrames final : public FrameSink {
   int64_t taken_ = 0;
 };
 
-/// Who takes the run's frames, else `all`.
+/// Returns the run's frame sink, or `all` if there is none.
 FrameSink& sink_of(const Run& run, FrameSink& all) {
   FrameSink* const taker = run.tell().frames();
   return taker != nullptr ? *taker : all;
 }
 
-/// Whoever of the group is to stop stops all; null: this rank decodes alone.
+/// Reports progress and throws Cancelled if any rank of the group is cancelled. Null: this rank decodes alone.
 VaeProgress watched(const Run& run, Group* group, at::Device device) {
   return [&run, group, device](int64_t done, int64_t total) {
     run.tell().decoded({.done = done, .total = total});
@@ -95,7 +95,7 @@ Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const
   }
   AllFrames all;
   result.facts = decode_to(sink_of(run, all), decoder, latents, mode, progress);
-  decoders.check();  // before the frames count
+  decoders.check();  // a failed rank voids the frames
   go_on_alone(run);
   result.frames = std::move(all.frames);
   return result;

@@ -1,4 +1,4 @@
-// From latents to frames: by one rank, or by several, a piece of the height each.
+// Decodes latents to frames: by one rank, or by several ranks with a band of rows each.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,22 +15,25 @@ namespace sparsereel::models {
 
 struct Decoder {
   Vae& vae;
-  std::array<int64_t, 2> pixels;  // of height and of width, a latent
+  std::array<int64_t, 2> pixels;  // height and width of a latent, in pixels
   at::Device device;
 };
 
-/// To be said once nothing is exchanged with the group's other ranks any more, by any of them.
+/// Tells the observer that rank 0 works alone from here on. Call this once no rank of the group exchanges anything any
+/// more.
 void go_on_alone(const Run& run);
 
-// latents [1, C, F, H, W] on the decoder's device, in its dtype. Of the run count who takes frames, progress, and
-// whether it is cancelled.
+// In both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. They use of `run` the frame
+// sink, progress and cancellation.
 
-/// By this rank. make_room: as of work_or_retry_tiled(); may_tile: where the GPU's memory runs out, tiles are tried.
+/// Decodes on this rank. If GPU memory runs out, calls make_room() and tries again, in tiles if `may_tile` allows (see
+/// work_or_retry_tiled()).
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room);
 
-/// By all ranks of a group, no more than rows, the first of which has the frames. What one of them runs out of the
-/// others cannot make up for: it throws, and they wait until somebody aborts the group.
+/// Decodes on all ranks of a group, which has no more ranks than the latents have rows. The first rank gets the frames.
+/// If a rank runs out of memory, it throws, because the others cannot do its part; they wait until somebody aborts the
+/// group.
 Decoded decode_together(const Decoder& decoder, const at::Tensor& latents, const Run& run, Group& decoders);
 
 }  // namespace sparsereel::models

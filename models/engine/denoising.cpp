@@ -1,4 +1,4 @@
-// Prediction, the guard against NaN, and the sampler's step.
+// Predicts, guards against NaN, and steps the sampler.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ bool all_finite(const at::Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
 
-/// int64, of its bits.
+/// Returns the sum of the tensor's bits as integers, int64.
 at::Tensor checksum(const at::Tensor& tensor) {
   return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt).sum(at::kLong);
 }
@@ -56,7 +56,7 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   state_.latents = with_known(sampler_->start(state_.latents));
   attention_.mode = plan.attention_mode;
   attention_.policy = plan.attention_policy;
-  // Of plans that differ in their mode alone, as benches have them, this one is in 8 bits whatever the others are in.
+  // Benches compare plans that differ only in the mode. Quantized attention always computes in 8 bits.
   if (attention_.mode == attention::Mode::quantized) attention_.policy.arithmetic = attention::BlockPolicy{}.arithmetic;
   attention_.token_order = plan.token_order;
   attention_.collects = false;
@@ -97,8 +97,8 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
       share_.passes.get());
 }
 
-/// Ranks find out together, by one exchange, which also tells whether they still have the same latents: sums that are
-/// alike have a largest one that is the smallest.
+/// Ranks check this together, in one exchange that also compares their latents. If the largest checksum is the smallest
+/// one too, all are equal.
 bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   if (share_.all == nullptr) return all_finite(prediction);
   const at::Tensor sum = checksum(state_.latents), broken = at::isfinite(prediction).all().logical_not();
@@ -112,8 +112,8 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   return found[0].item<int64_t>() == 0;
 }
 
-/// The prediction's kernels were only begun: until they are done, the host has nothing else to do. Those of a reused
-/// step are done too soon for a draw.
+/// The prediction's kernels have only been started. Until they are done, the host is free to draw noise for later. A
+/// reused step ends too soon for that.
 void Denoising::draw_while_busy() {
   const at::Device device = state_.latents.device();
   if (device.is_cpu() || (cache_ && cache_->reuses())) return;
@@ -122,7 +122,7 @@ void Denoising::draw_while_busy() {
   while (!predicted.query() && sampler_->draw_ahead(done_, state_.latents, state_.generator)) continue;
 }
 
-/// Leaves the step's own counts in attention_.per_layer.
+/// Leaves the counts of this step alone in attention_.per_layer.
 at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
   draw_while_busy();
@@ -137,8 +137,8 @@ at::Tensor Denoising::predict_guarded(double timestep) {
                     nan_remedy(state_.latents.scalar_type()));
 }
 
-/// What counts is what is committed: the step's counts become those of full attention. What its first try has left in
-/// the caches may be NaN too.
+/// Only committed work counts, so the step's counts become those of full attention. The cache is emptied, because the
+/// first try may have left NaN in it.
 at::Tensor Denoising::redo_with_full_attention(double timestep) {
   const bool reused = is_reused_step(attention_.per_layer);
   forget_steps();
@@ -165,12 +165,12 @@ void Denoising::forget_context() {
   if (conditioning.context.defined()) conditioning.keys = std::make_shared<ContextKeys>();
 }
 
-/// What GPU kernels counted until a step failed must not become the next run's.
+/// Discards what GPU kernels counted until a step failed, so that the next run does not count it.
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;
     if (Denoiser* denoiser = experts_->loaded(experts_->at(timestep()))) denoiser->collect(nobodys);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost counts for nobody; the step's error is thrown
+  } catch (...) {  // NOLINT(bugprone-empty-catch): the step's own error is thrown; a lost device has no counts
   }
 }
 
@@ -179,7 +179,8 @@ void Denoising::add_up_layers() {
   for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
 }
 
-/// Changes latents and steps done at its end, where nothing throws any more; step() puts back the rest.
+/// Changes the latents and the number of done steps at the very end, where nothing throws any more. step() restores the
+/// rest.
 void Denoising::take_step() {
   attention_.step = done_;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
@@ -195,7 +196,7 @@ void Denoising::take_step() {
   last_ = {.prediction = prediction, .sample = std::exchange(state_.latents, std::move(next))};
   ++done_;
   if (!finished()) return;
-  forget_steps();  // gigabytes, of no more use
+  forget_steps();  // they hold gigabytes
   forget_context();
 }
 
@@ -218,8 +219,9 @@ void Denoising::leave_expert() {
 void Denoising::step() {
   last_ = {};
   leave_expert();
-  // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then. What a
-  // computed step replaces in the cache stays in memory until it is done: it could not be put back otherwise.
+  // A step may fail anywhere, for example out of memory, after its sampler has drawn noise or changed its history. The
+  // copy keeps replaced tensors of the cache in memory until the step is done, because they could not be restored
+  // otherwise.
   AttentionRun attention = attention_;
   std::vector<std::string> warnings = warnings_;
   std::optional<StepCache> cache = cache_;
@@ -261,7 +263,7 @@ void Denoising::resume(const DenoisingState& state) {
   const at::Device device = state_.latents.device();
   Tensors remembered = state.cache;
   place_on(device, remembered);
-  if (cache_) cache_->restore(remembered);  // or an error, before anything else has changed
+  if (cache_) cache_->restore(remembered);  // throws before anything else has changed
   state_.latents = state.latents.to(device);
   Tensors history = state.scheduler;
   place_on(device, history);

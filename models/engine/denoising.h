@@ -1,4 +1,4 @@
-// The steps of one video's denoising, one at a time, so that several can take turns.
+// Denoises one video, one step at a time, so that several videos can take turns.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -17,19 +17,19 @@
 
 namespace sparsereel::models {
 
-/// What a run starts from, on the device; latents in the dtype in which samplers step them.
+/// The start of a denoising, on the device; latents in the dtype in which samplers step them.
 struct DenoisingStart {
   Conditioning conditioning;
-  at::Tensor latents;       // in the model's layout, F whole groups of the model's patches in time
-  at::Generator generator;  // after the latents were drawn
+  at::Tensor latents;       // in the model's layout; frames are whole groups of the model's temporal patches
+  at::Generator generator;  // its state after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
-  Group* group = nullptr;  // whose ranks make the video together, all from the same start; null: this one alone
+  Group* group = nullptr;  // ranks that make the video together, all from the same start; null: this rank alone
 };
 
-/// With several ranks, each function is called by all of them. Predictions are exchanged, and everything after them
-/// each rank computes by itself: the sampler's steps are the same operations on the same bits, which cost less than
-/// moving their result. Ranks that nevertheless differ are found at the next step, not smoothed over: a broadcast would
-/// leave them with other histories of their samplers, and hide a card that computes wrongly.
+/// With several ranks, all of them call each function. They exchange predictions and compute everything else on their
+/// own: the sampler's steps are the same operations on the same bits, and cost less than moving their result. If ranks
+/// differ nevertheless, the next step finds it. A broadcast would not repair that: samplers would keep different
+/// histories, and a GPU that computes wrongly would stay hidden.
 class Denoising {
  public:
   Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);
@@ -37,32 +37,33 @@ class Denoising {
   int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
-  /// Loads the expert of the step to come, where there is one; true where it was not there. step() does so by itself.
+  /// Loads the expert of the next step, if any. Returns true if it was not loaded. step() calls this by itself.
   bool load_expert();
-  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or
-  /// Inf, on any rank, is made again with full attention before anything is committed. Where it throws, all is as
-  /// before: nothing is committed, counted or drawn, so that the same step may be tried again, or another run of the
-  /// same denoiser be next.
+  /// Makes one step: prediction, guidance, sampler. It reads one flag from the device at the end. If any rank predicts
+  /// NaN or Inf, the prediction is repeated with full attention before anything is committed. If it throws, nothing is
+  /// committed, counted or drawn: the step may be tried again, or the transformer used for another run.
   void step();
-  /// What one rank alone would have, whatever the number of ranks. Waits for the device.
+  /// Returns the state that a single rank would have, whatever the number of ranks. Waits for the device.
   DenoisingState state() const;
-  /// Goes on from a state of the same plan. Throws Error where it does not fit.
+  /// Continues from a state of the same plan. Throws Error if it does not fit.
   void resume(const DenoisingState& state);
-  /// In the model's layout, without the frames that only fill the last group; final once finished().
+  /// Returns the latents in the model's layout, without the frames that only fill the last group. Final once
+  /// finished().
   at::Tensor latents() const;
-  /// What the last step took the final latents to be: its prediction of x0, laid out as latents() are, on the device.
-  /// After a step, until the next one begins.
+  /// Returns the last step's prediction of the final latents (x0), laid out as latents(), on the device. Valid after a
+  /// step, until the next one begins.
   at::Tensor predicted_latents() const;
 
   AttentionRun& attention() { return attention_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  /// The latents, of which those that are known beforehand stay as they are.
+  /// Returns the latents with the parts that are known beforehand restored.
   at::Tensor with_known(at::Tensor latents) const;
-  /// What the transformer takes of latents [B, ..]: them, and behind their channels those that go beside them.
+  /// Returns the transformer's input for latents [B, ..]: the conditioning latents that go beside them become further
+  /// channels.
   at::Tensor with_beside(const at::Tensor& latents);
-  /// Without the frames that only fill the last group.
+  /// Returns the latents without the frames that only fill the last group.
   at::Tensor of_the_video(const at::Tensor& latents) const;
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
@@ -72,11 +73,12 @@ class Denoising {
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
-  /// Forgets its steps where the next one is another's: before that is loaded, for which memory may be needed.
+  /// Forgets cached steps and contexts if the next step uses another expert. This frees memory before that one is
+  /// loaded.
   void leave_expert();
-  /// So that the next step is computed, whatever the rule.
+  /// Empties the step cache, so that the next step is computed whatever the rule.
   void forget_steps();
-  /// What the expert has made of images' tokens, which is none of another's.
+  /// Forgets the expert's keys of image tokens, which no other expert can use.
   void forget_context();
 
   double timestep() const { return timestep(done_); }
@@ -84,14 +86,15 @@ class Denoising {
 
   std::shared_ptr<Experts> experts_;
   Plan plan_;
-  std::vector<Guidance> guidance_;  // of each expert
+  std::vector<Guidance> guidance_;  // one for each expert
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   Share share_;
-  at::Tensor beside_;  // conditioning latents that go beside the noise, which the conditioning lacks; undefined: none
-  at::Tensor input_;   // of the last forward where there are: its other channels stay from one to the next
+  /// conditioning latents that go beside the noise, taken from the conditioning; undefined if there are none
+  at::Tensor beside_;
+  at::Tensor input_;  // last input with such latents; their channels stay the same for all forward passes
   AttentionRun attention_;
-  std::optional<StepCache> cache_;  // where the plan has one; of the expert of the last step
+  std::optional<StepCache> cache_;  // of the last step's expert; unset if the plan has no cache
   std::vector<std::string> warnings_;
   struct LastStep {
     at::Tensor prediction, sample;

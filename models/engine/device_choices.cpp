@@ -1,3 +1,4 @@
+// Chooses the dtype by the files, and the attention mode by the device.
 #include "models/engine/device_choices.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// What the device and the checkpoint's files decide of a plan: its dtype, and how attention runs.
+// Chooses what depends on the device and the checkpoint's files: the plan's dtype and attention mode.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +13,14 @@
 
 namespace sparsereel::models {
 
-/// That of a run which takes the weights as they are: bf16 where one of `files`, which were put in place of the
-/// checkpoint's, holds packed ones, since the halves beside them say nothing of the model; else the first
-/// transformer's.
+/// Returns the dtype of a run that takes the weights as they are. It is the first transformer's dtype. If one of
+/// `files`, which replace the checkpoint's, holds packed weights, it is bf16: the 16-bit tensors beside packed ones say
+/// nothing about the model.
 at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
                             const std::map<std::string, std::string>& files);
 
-/// The mode asked for, else sparse where that runs, else full. Throws Error where it cannot run.
+/// Returns the mode asked for; else sparse if that can run, else full. Throws Error if the mode cannot run on the
+/// device.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

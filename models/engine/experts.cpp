@@ -1,4 +1,4 @@
-// The transformer that leaves goes before the next one comes where both do not fit.
+// Loads experts, and frees the others first if both do not fit into memory.
 #include "models/engine/experts.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -39,23 +39,23 @@ void Experts::begin(size_t expert) {
   begun_expert_ = expert;
   try {
     begun_ = std::async(std::launch::async, [this, role = specs_[expert].role] {
-      const c10::InferenceMode guard;  // these are each thread's own
+      const c10::InferenceMode guard;  // thread-local
       const c10::OptionalDeviceGuard device(device_.is_cpu() ? std::nullopt : std::optional(device_));
       const StoppableWork stoppable(stop_);
       return load_(role);
     });
-  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): no thread to be had, and no head start
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): without a thread, load() loads it later
   }
 }
 
-/// Takes what was begun.
+/// Takes over the expert that was begun, and waits for it.
 void Experts::settle() {
   if (!begun_.valid()) return;
   constexpr std::chrono::milliseconds kBetweenLooks(20);
   while (begun_.wait_for(kBetweenLooks) != std::future_status::ready) StoppableWork::throw_if_stopped();
   try {
     denoisers_[begun_expert_] = begun_.get();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): load() tries again, where less is in memory, and says what is wrong
+  } catch (...) {  // NOLINT(bugprone-empty-catch): load() tries again with fewer experts, and reports the error
   }
 }
 

@@ -1,4 +1,4 @@
-// A model's transformers: each denoises its own timesteps, and is loaded when a step needs it.
+// A model's transformers. Each denoises its own timesteps and is loaded when a step needs it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,26 +17,26 @@ namespace sparsereel::models {
 
 class Experts {
  public:
-  /// Loads the expert with this role, in whatever thread.
+  /// Loads the expert with this role, in any thread.
   using Load = std::function<std::shared_ptr<Denoiser>(const std::string& role)>;
-  /// Whether it fits into memory beside those that are loaded.
+  /// Returns true if the expert fits into memory beside those already loaded.
   using Fits = std::function<bool(const std::string& role)>;
 
-  /// device: where they run.
+  /// `device` is where the experts run.
   Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits);
-  /// Stops what was begun, and waits for it.
+  /// Stops loading in the background and waits for its end.
   ~Experts();
   Experts(const Experts&) = delete;
   Experts& operator=(const Experts&) = delete;
 
-  /// The one that denoises this timestep.
+  /// Returns the index of the expert that denoises this timestep.
   size_t at(double timestep) const;
   size_t size() const { return specs_.size(); }
-  /// Begins to load it in a thread of its own, where there is one to be had. All that follow wait for its end.
+  /// Begins to load an expert in a thread of its own, if a thread can be had. All later calls wait for its end.
   void begin(size_t expert);
-  /// Loads it unless it is there. The others stay where memory allows, and go first where it does not.
+  /// Loads an expert unless it is loaded. The others stay if memory allows; otherwise they are freed first.
   Denoiser& load(size_t expert);
-  /// nullptr where it is not there.
+  /// Returns nullptr if the expert is not loaded.
   Denoiser* loaded(size_t expert);
   bool any_loaded();
   void release();
@@ -50,7 +50,7 @@ class Experts {
   Load load_;
   Fits fits_;
   std::vector<std::shared_ptr<Denoiser>> denoisers_;
-  std::atomic<bool> stop_{false};  // begun_, whose end is waited for before this goes
+  std::atomic<bool> stop_{false};  // stops begun_, whose destructor waits for the thread
   std::future<std::shared_ptr<Denoiser>> begun_;
   size_t begun_expert_ = 0;
 };

@@ -1,4 +1,4 @@
-// Exceptions of the standard library and of libtorch in the user's words.
+// Describes exceptions of the standard library and of libtorch in the user's words.
 #include "models/engine/failure.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kMemoryRemedy = "choose a smaller size or fewer frames, or vae_tiling on";
 constexpr const char* kReport = "report this with the command line and 'sparsereel doctor'";
 
-/// libtorch's allocator of host memory tells its failures from others only by their text.
+/// Only the text of libtorch's error says that host memory ran out.
 bool out_of_host_memory(const c10::Error& error) {
   return std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
 }

@@ -1,4 +1,4 @@
-// What an exception means to the user: one place for the command line and the library.
+// Translates exceptions for users, in one place for the command line and the library.
 #pragma once
 
 #include <exception>
@@ -7,10 +7,10 @@
 
 namespace sparsereel::models {
 
-/// Kind, cause and remedy of any exception that a run can end with.
+/// Returns kind, cause and remedy of any exception that can end a run.
 Error as_error(const std::exception_ptr& exception);
 
-/// As programs end with it: 1 failed, 2 bad input, 130 cancelled, as by Ctrl-C.
+/// Returns a program's exit code: 1 failed, 2 bad input, 130 cancelled (as by Ctrl-C).
 constexpr int exit_code(ErrorKind kind) {
   return kind == ErrorKind::bad_input ? 2 : kind == ErrorKind::failed ? 1 : 130;
 }

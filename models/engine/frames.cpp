@@ -1,4 +1,4 @@
-// Converts frames where they are, and judges them by their largest value and their number.
+// Converts frames on their device, and checks their largest value and their number.
 #include "models/engine/frames.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ at::Tensor shown_frames(const at::Tensor& frames) {
 
 namespace {
 
-/// Page-locked, so that a copy need not be waited for, as long as the system gives such memory.
+/// Returns page-locked memory, so that the host need not wait for a copy; ordinary memory if the system gives none.
 at::Tensor host_memory(const at::Tensor& like) {
   const auto options = like.options().device(at::kCPU);
   try {

@@ -1,4 +1,4 @@
-// Decoded frames on their way to the host, and what is wrong with a finished video that no error shows.
+// Copies decoded frames to the host, and finds defects of finished videos that cause no error.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -13,28 +13,28 @@
 
 namespace sparsereel::models {
 
-/// Collects the facts of frames that pass, and asks the device for nothing before they are wanted.
+/// Collects facts about frames. Reads nothing from the device before facts() is called.
 class FrameWatch {
  public:
-  /// The next frames: fp32 [f, H, W, 3] in 0..1, on any device.
+  /// Adds the next frames: fp32 [f, H, W, 3] in 0..1, on any device.
   void add(const at::Tensor& frames);
-  /// After at least one frame.
+  /// Returns the facts. At least one frame must have been added.
   FrameFacts facts() const;
 
  private:
   VideoShape shape_;
   at::Tensor first_;
-  std::vector<at::Tensor> largest_, colours_;  // of each call
+  std::vector<at::Tensor> largest_, colours_;  // one for each call of add()
 };
 
-/// Hands what a decoder makes to a sink. A GPU goes on decoding while a piece is copied: the sink has it when the next
-/// one comes.
+/// Hands decoded frames to a sink. A GPU goes on decoding while a piece is copied; the sink gets it when the next one
+/// comes.
 class FrameDelivery {
  public:
   explicit FrameDelivery(FrameSink& sink) : sink_(sink) {}
-  /// The next frames: [1, 3, f, H, W] in about [-1, 1].
+  /// Adds the next frames: [1, 3, f, H, W] in about [-1, 1].
   void add(const at::Tensor& frames);
-  /// After the last ones.
+  /// Delivers the last frames and returns the facts of all.
   FrameFacts finish();
 
  private:
@@ -42,23 +42,23 @@ class FrameDelivery {
 
   FrameSink& sink_;
   FrameWatch watch_;
-  at::Tensor copied_;                // undefined: none is on its way
-  std::optional<c10::Event> there_;  // when it has arrived; none on a CPU
+  at::Tensor copied_;                // a piece on its way to the host; undefined if there is none
+  std::optional<c10::Event> there_;  // its arrival; none on a CPU
 };
 
-/// frames [1, 3, f, H, W] in about [-1, 1] -> fp32 [f, H, W, 3] in 0..1, where they are.
+/// Converts frames [1, 3, f, H, W] in about [-1, 1] to fp32 [f, H, W, 3] in 0..1, on the same device.
 at::Tensor shown_frames(const at::Tensor& frames);
 
-/// Throws Error where frames decoded in `dtype` hold NaN.
+/// Throws Error if frames decoded in `dtype` hold NaN.
 void check_numbers(const FrameFacts& frames, at::ScalarType dtype);
 
-/// "is black" (no value reaches 2/255); empty where nothing is wrong.
+/// Returns "is black" if no value reaches 2/255; empty if nothing is wrong.
 std::string defect(const FrameFacts& frames);
 
-/// What to do about NaN and Inf in a run of this dtype.
+/// Returns the remedy for NaN and Inf in a run of this dtype.
 std::string nan_remedy(at::ScalarType dtype);
 
-/// That the decoder will make another number of frames than is asked for; empty where it will not.
+/// Returns a warning if the decoder will make another number of frames than asked for; empty if not.
 std::string frame_count_warning(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

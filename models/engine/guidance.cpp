@@ -1,4 +1,4 @@
-// unconditional + scale * (conditional - unconditional), in this order: its rounding is the reference's.
+// Computes unconditional + scale * (conditional - unconditional), in this order, to round as the reference does.
 #include "models/engine/guidance.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Classifier-free guidance (Ho and Salimans, arXiv 2207.12598): the denoiser's passes of one step, and how their
-// predictions become one.
+// Classifier-free guidance (Ho and Salimans, arXiv 2207.12598): runs the transformer's passes of one step and combines
+// their predictions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,16 +15,16 @@ namespace sparsereel::models {
 
 class Guidance {
  public:
-  /// dynamic: the scale grows over the steps.
+  /// With `dynamic`, the guidance scale varies with the timestep, by the formula of diffusers' CogVideoX pipeline.
   Guidance(double scale, bool dynamic, int64_t num_inference_steps, GuidancePasses passes)
       : scale_(scale), dynamic_(dynamic), num_inference_steps_(num_inference_steps), passes_(passes) {}
 
-  /// A forward of the denoiser: latents [B, ..] and B passes -> predictions [B, ..].
+  /// One forward pass of the transformer: latents [B, ..] and B guidance passes -> predictions [B, ..].
   using Denoise = std::function<at::Tensor(const at::Tensor& latents, const Conditioning& conditioning)>;
 
-  /// latents [1, ..]; conditioning of the passes of the negative prompt and the prompt, or of the prompt's alone, whose
-  /// prediction is then the result. ranks: each of which computes the pass of its number; null: this one computes all.
-  /// fp32 [1, ..], the same bits on all ranks.
+  /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. latents are [1, ..]. `conditioning` has
+  /// the passes of negative prompt and prompt, or of the prompt alone, whose prediction is then the result. Each of the
+  /// `ranks` computes the pass with its number; null: this rank computes all.
   at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                      const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;

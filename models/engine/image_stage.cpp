@@ -1,4 +1,4 @@
-// Frames for the encoders, and the place of what comes out.
+// Prepares frames for the encoders, and places their results in the conditioning.
 #include "models/engine/image_stage.h"
 
 #include <ATen/ATen.h>
@@ -15,11 +15,11 @@ namespace sparsereel::models {
 
 namespace {
 
-/// latents [1, C, 1, h, w] become the first ones of the video, which stay as they are.
+/// Makes latents [1, C, 1, h, w] the first ones of the video, which denoising keeps.
 void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, const Plan& plan, const ModelSpec& spec) {
   const std::vector<int64_t> shape = latents_shape(spec, plan.latent);
   const int64_t axis = frames_axis(spec.layout), frames = shape[static_cast<size_t>(axis)];
-  const int64_t first = frames - plan.latent.frames;  // behind what only fills up
+  const int64_t first = frames - plan.latent.frames;  // after the frames that only fill the first group
   std::vector<int64_t> of_frames = {1, 1, 1, 1, 1};
   of_frames[static_cast<size_t>(axis)] = frames;
   conditioning.latents = at::zeros(shape, latents.options());
@@ -28,8 +28,8 @@ void keep_first_frame(Conditioning& conditioning, const at::Tensor& latents, con
   conditioning.mask.select(axis, first).zero_();
 }
 
-/// [1, stride, F, h, w] like latents: 1 where a frame is given. A latent's channels are its frames; those of the first
-/// latent, which is one frame, are all that one.
+/// Returns [1, stride, F, h, w] with the latents' options: 1 where a frame is given. Channels stand for the frames of a
+/// latent. The first latent is a single frame, so all its channels mean that frame.
 at::Tensor given_frames(const at::Tensor& latents, int64_t stride, bool has_last) {
   at::Tensor given = at::zeros({1, stride, latents.size(2), latents.size(3), latents.size(4)}, latents.options());
   given.select(2, 0).fill_(1);
@@ -88,7 +88,7 @@ void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarTyp
   const at::Tensor deviation = std::exchange(conditioning.deviation, {});
   if (!deviation.defined()) return;
   const at::Tensor noise = draw_noise(deviation.sizes(), dtype, generator);
-  conditioning.latents = conditioning.latents.clone();  // the mean may be another run's too
+  conditioning.latents = conditioning.latents.clone();  // another run may share the mean
   const int64_t axis = frames_axis(layout);
   const int64_t channels = channels_axis(layout),
                 before = conditioning.latents.size(channels) - deviation.size(channels);

@@ -1,4 +1,4 @@
-// Pictures -> what of a video is known before it is denoised.
+// Turns pictures into the parts of a video that are known before denoising.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -15,23 +15,24 @@
 
 namespace sparsereel::models {
 
-/// What the encoder of latents is given, [1, 3, F, height, width] in [-1, 1]: the first image, or all frames of the
-/// plan's video, of which those that are not known are grey.
+/// Returns the input of the VAE's encoder, [1, 3, F, height, width] in [-1, 1]: the first image, or all frames of the
+/// plan's video. Unknown frames are gray.
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options);
 
-/// Puts latents [1, C, F, h, w] of those frames where the model has them. has_last: among the frames is a last image.
+/// Puts the encoded latents [1, C, F, h, w] of these frames where the model expects them. `has_last`: a last image is
+/// among them.
 void add_latents(Conditioning& conditioning, const LatentDistribution& latents, bool has_last, const Plan& plan,
                  const ModelSpec& spec);
 
-/// What add_latents() has put there of the first image, [1, C, 1, h, w].
+/// Returns the first image's latents that add_latents() has put there, [1, C, 1, h, w].
 at::Tensor first_latent(const Conditioning& conditioning, const Plan& plan, const ModelSpec& spec);
 
-/// [1, L, C]: the encoder's tokens of the first image and, behind them, of the last one where there is one.
+/// Returns the encoder's tokens of the first image, then those of the last one, if given: [1, L, C].
 at::Tensor context_of(const Images& images, const ImageEncoder& encoder, const ImageProcessorConfig& config);
 
-/// Draws the latents that are a mean until then: the mean and, times their deviation, noise in this dtype from the
-/// generator. Nothing where there are none.
+/// Replaces latents that are a mean by a draw: mean + deviation x noise, with noise of this dtype from the generator.
+/// Does nothing if the conditioning has no deviation.
 void draw_latents(Conditioning& conditioning, LatentLayout layout, at::ScalarType dtype, at::Generator& generator);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// The largest tensors of the stages, and the weights beside them.
+// Adds up the largest tensors of the stages and the weights beside them.
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kColours = 3;
 
-/// Elements of the video.
+/// Returns the number of elements of the video.
 double pixels(const Plan& plan) {
   return kColours * static_cast<double>(plan.num_frames) * static_cast<double>(plan.height) *
          static_cast<double>(plan.width);
@@ -33,21 +33,22 @@ double passes(const Plan& plan) {
   return plan.is_guided() ? 2 : 1;
 }
 
-/// Passes of guidance in one forward.
+/// Returns the number of guidance passes in one forward pass.
 double batch(const Plan& plan) {
   return plan.guidance_passes == GuidancePasses::batched ? passes(plan) : 1;
 }
 
-/// Elements of the denoiser while a block's attention runs: q, k and v, what they were projected from, and the tokens
-/// that the block's result is added to.
+/// Returns the elements that the transformer holds during a block's attention: q, k and v, the input of their
+/// projection, and the residual.
 double block_elements(const Plan& plan, const ModelSpec& spec) {
   const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
   return 5 * batch(plan) * tokens * channels(spec);
 }
 
-/// Elements that a cache holds while a step is computed: of it, of the last computed step, which it is to replace, and
-/// for a forecast of the one before. Each is what the first block adds to the video's tokens in the step's first
-/// forward, and what the others add to all tokens in each.
+/// Returns the elements that a cache holds while a step is computed: of that step, of the last computed step, which it
+/// will replace, and for a forecast of the one before. For each step the cache holds the first block's residual of the
+/// video's tokens, for the first forward pass. It also holds the other blocks' residual of all tokens, for every
+/// forward pass.
 double cache_elements(const Plan& plan, const ModelSpec& spec) {
   const CacheRule& rule = plan.cache;
   if (!rule.on()) return 0;
@@ -58,14 +59,14 @@ double cache_elements(const Plan& plan, const ModelSpec& spec) {
   return static_cast<double>(steps) * (first + rest) * channels(spec);
 }
 
-/// The frames that a VAE's encoder is given lie beside each other in its dtype: bytes.
+/// Returns the bytes of the frames for the VAE's encoder, which are in memory together.
 double encoder_frames(const Plan& plan, const ModelSpec& spec) {
   if (plan.image.empty()) return 0;
   const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
   return element * pixels(plan) / (spec.image.encodes_video ? 1 : static_cast<double>(plan.num_frames));
 }
 
-/// What is needed on one device, and what of it a lighter run would leave out.
+/// Bytes needed on one device, and the parts of them that a lighter run would save.
 struct Need {
   double all = 0, cache = 0, weights = 0;
 };
@@ -88,7 +89,8 @@ void check(const Plan& plan, const Need& need, c10::Device device,
   if (need.all <= obtainable) return;
   const auto text = [](double bytes) { return human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))); };
   const std::string there_are = ", there are " + text(obtainable) + " on " + device.str();
-  const bool without_weights = need.all - need.weights <= obtainable;  // else another way to load them is no help
+  // otherwise another way to load them does not help
+  const bool without_weights = need.all - need.weights <= obtainable;
   const std::string remedy =
       list_remedy(need, obtainable, without_weights && lighter ? lighter() : std::vector<std::string>());
   if (need.weights > obtainable)
@@ -103,8 +105,8 @@ Dtype stored(at::ScalarType dtype) {
   return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
 }
 
-/// The most that can stay a mapping: tensors that the run takes as the files have them, packed ones among them. Some
-/// are copied all the same, to lie beside each other.
+/// Returns an upper bound of the bytes that can stay mapped: tensors, also packed ones, that the run uses as they are
+/// in the files. Some are copied nevertheless, to make them contiguous.
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
@@ -163,15 +165,17 @@ std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const Mo
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights, int64_t ranks) {
   const auto element = static_cast<double>(c10::elementSize(dtype));
-  const double part = device.is_cpu() ? 1 : 1 / static_cast<double>(ranks);  // of passes, tokens or heads, and rows
+  // ranks share passes, tokens or heads, and rows
+  const double part = device.is_cpu() ? 1 : 1 / static_cast<double>(ranks);
   const double denoising = part * block_elements(plan, spec) * element;
   const double cache = part * cache_elements(plan, spec) * element;
-  // The decoder's video, in tiles or not, and the frames that it is turned into.
+  // The decoded video, in tiles or not, and the frames made from it.
   const double video = decode ? pixels(plan) * element : 0;
   const double frames = decode ? pixels(plan) * static_cast<double>(sizeof(float)) : 0;
   const double decoding = device.is_cpu() ? video + frames : part * video;
   const double held = device.is_cpu() ? weights.host : weights.device;
-  const double around = std::max(decoding, encoder_frames(plan, spec));  // the denoiser is not there
+  // without the transformer, which is freed by then
+  const double around = std::max(decoding, encoder_frames(plan, spec));
   const double all = std::max(held + denoising + cache, around);
   const double saved = all - std::max(held + denoising, around);
   if (device.is_cpu()) return {.host = all, .cache = saved, .weights = weights};
@@ -186,24 +190,24 @@ void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
 
 namespace {
 
-/// What the program and libtorch's libraries take before anything is loaded, on a CPU.
+/// Bytes of the program and libtorch's libraries on a CPU, before anything is loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Counts the VAE's parameters: by its config where weights are random.
+/// Returns the number of the VAE's parameters; from its config if the weights are random.
 uint64_t vae_parameters(const Checkpoint& checkpoint) {
   const Component& vae = checkpoint.component("vae");
   return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
 }
 
-/// Bytes of a block at its widest: the residual, its norm and the feed-forward's two hidden layers of four times the
-/// width. `passes`: of guidance in one forward.
+/// Returns the bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four
+/// times the width. `passes` is the number of guidance passes in one forward pass.
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
   constexpr double kWidths = 10;
   return passes * tokens * kWidths * channels(spec) * static_cast<double>(element);
 }
 
-/// Bytes of decoding latents of this size without tiles, and of the frames that come of it. ranks: that each decode a
-/// piece of the height.
+/// Returns the bytes of untiled decoding of latents of this size, frames included. Each of `ranks` decodes a band of
+/// rows.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
   const double frames = kColours * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
@@ -215,7 +219,7 @@ uint64_t whole_bytes(double bytes) {
   return static_cast<uint64_t>(std::min(bytes, 1e18));
 }
 
-/// Of encoding images, for which the VAE's encoder is there in fp32, alone.
+/// Estimates the encoding of images. The VAE's encoder is then alone in memory, in fp32.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
@@ -254,7 +258,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   return *std::ranges::max_element(stages, {}, &MemoryEstimate::total);
 }
 
-/// With what it is for each of several ranks.
+/// Returns the estimate for one rank, with those for each of several ranks.
 MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                               const std::string& name, const WeightFormat& format) {
   MemoryEstimate estimate = likely_in(checkpoint, spec, size, name, format, 1);
@@ -267,7 +271,7 @@ MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spe
 
 namespace {
 
-/// Stages work in pieces by this rule: a quarter of the free memory stays free.
+/// The rule by which stages work in pieces: a quarter of the free memory must stay free.
 bool is_tight(double bytes, c10::Device device) {
   return bytes > 0.75 * static_cast<double>(free_memory(device));
 }
@@ -297,7 +301,7 @@ StageEstimate likely_image(const Checkpoint& checkpoint, const ModelSpec& spec, 
   return stage;
 }
 
-/// Two blocks of an offloaded transformer are on the GPU at a time.
+/// An offloaded transformer has two blocks on the GPU at a time.
 StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, const Plan& plan, const Loading& loading,
                                int64_t ranks) {
   const uint64_t element = c10::elementSize(loading.format.dtype);
@@ -316,7 +320,7 @@ StageEstimate likely_denoising(const WeightNeed& need, const ModelSpec& spec, co
   return stage;
 }
 
-/// Tiles come of themselves where memory is short, unless they are refused.
+/// Automatic tiling starts when memory is short.
 StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                               const RunFormat& format, int64_t ranks) {
   const c10::Device device = format.transformer.device;
@@ -335,7 +339,7 @@ StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spe
   return stage;
 }
 
-/// Empty where there is memory for the stage.
+/// Returns the remedy if memory for the stage is short; empty if it is not.
 std::string remedy_of(const StageEstimate& stage, const MemoryNeed& need, c10::Device device,
                       const std::function<std::vector<std::string>()>& lighter) {
   const auto obtainable = static_cast<double>(obtainable_memory(device));

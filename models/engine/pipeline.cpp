@@ -1,4 +1,4 @@
-// What a pipeline is, what it resolves requests to, and what it loads.
+// Opens a pipeline, resolves requests for it, and loads its parts.
 #include "models/engine/pipeline.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ namespace sparsereel::models {
 
 namespace {
 
-/// `field`: the option's.
+/// Returns true if `text` asks for fp8. `field` is the option's name, for errors.
 bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
   if (text == "auto") return false;
   if (text != "fp8") throw bad_option(field, text + ": auto or fp8 is needed", "use one of these");
@@ -53,7 +53,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   for (const auto& [role, file] : files_)
     if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
-  loras_ = with_experts(std::move(loras_), spec_);  // as recipes hold them
+  loras_ = with_experts(std::move(loras_), spec_);  // as recipes store them
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
@@ -109,7 +109,8 @@ void Pipeline::warn_of_left_out() {
 }
 
 const std::string& Pipeline::model_hash() const {
-  if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
+  // computed late, because it needs every weight file
+  if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);
   return model_hash_;
 }
 
@@ -139,7 +140,7 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
 
 Plan Pipeline::resolve(const Request& request, bool decode, int64_t ranks) const {
   Plan plan = resolve_anywhere(request);
-  folder_.tokenizer();  // no other size makes up for one that is missing
+  folder_.tokenizer();  // a missing tokenizer is an error whatever the size
   check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need(), ranks), device_,
                [&] { return lighter_loadings(folder_, spec_, loading()); });
   return plan;
@@ -193,13 +194,13 @@ void Pipeline::release_transformer() {
   experts_->release();
 }
 
-/// A quarter of the free memory stays free for what the steps hold.
+/// Keeps a quarter of the free memory for what the steps hold.
 bool Pipeline::fits_beside(const std::string& role) const {
   return weight_bytes(folder_, role, transformer_format()) <=
          free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
-/// Of the denoiser. False: there was none.
+/// Frees the transformers; returns false if none was loaded.
 bool Pipeline::make_room() const {
   const bool had_transformer = has_transformer();
   experts_->release();

@@ -1,4 +1,4 @@
-// Text to video: the order of the stages, seeds and memory policy, the same for every family.
+// The pipeline from text to video: order of the stages, seeds and memory policy, the same for every family.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +35,8 @@ class Vae;
 
 class Pipeline {
  public:
-  /// Weights are loaded stage by stage. Of the request counts what decides the pipeline.
+  /// Opens a pipeline. Only those fields of the request count that decide the pipeline. Weights are loaded stage by
+  /// stage.
   static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
   Pipeline(Checkpoint folder, const Request& request);
@@ -47,70 +48,71 @@ class Pipeline {
   at::ScalarType dtype() const { return dtype_; }
   bool fp8_weights() const { return fp8_weights_; }
   bool fp8_text_weights() const { return fp8_text_weights_; }
-  /// To follow "weights fp8 has no effect" where that was asked for and no layer takes it: the pipeline goes on
-  /// without.
+  /// Why fp8 has no effect, to follow "weights fp8 has no effect". Set if fp8 was asked for and no layer supports it;
+  /// the pipeline then works without fp8.
   const std::string& why_idle_weights() const { return why_idle_weights_; }
   const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
-  /// Warnings of what LoRAs and files of weights hold and was left out, and of weights that are rounded twice.
+  /// Returns warnings about tensors of LoRAs and weight files that were left out, and about weights that are rounded
+  /// twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
-  std::string family() const;  // its name
+  std::string family() const;  // name of the family
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  const std::string& model_hash()
-      const;  // of store/checkpoint/model_hash.h, with the request's files: the LoRAs are no part
+  /// Hash by store/checkpoint/model_hash.h. Includes the request's files, but not the LoRAs.
+  const std::string& model_hash() const;
   const std::string& lora_hash() const;             // hash_of() the LoRAs
-  const std::vector<PartFile>& part_files() const;  // of store/checkpoint/part_files.h
-  /// Checks the request against the checkpoint and the device and fills in what is unset. Throws Error (bad input)
-  /// naming the field and, for impossible sizes, the two nearest possible values; also for a video, or weights, that
-  /// cannot fit into memory. `decode`: as in Inputs. `ranks`: that make it together.
+  const std::vector<PartFile>& part_files() const;  // see store/checkpoint/part_files.h
+  /// Checks the request against the checkpoint and the device, and fills in unset fields. Throws Error (bad input)
+  /// naming the field and, for impossible sizes, the two nearest possible values. Also throws if the video or the
+  /// weights cannot fit into memory. `decode` as in Inputs; `ranks` make the video together.
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
-  /// The same without the question whether there is memory for it: to be shown, or made elsewhere.
+  /// Resolves the request without the check of memory, for videos that are only described or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
-  /// What each stage of making the plan's video is likely to take, and what would help where memory is short; see
+  /// Returns what each stage of making the plan's video is likely to take, and the remedy if memory is short; see
   /// memory_need.h. Loads nothing.
   std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
-  /// Throws Error where they are not of the plan's shape; undefined ones pass.
+  /// Throws Error if the latents do not have the plan's shape. Undefined latents pass.
   void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
-  /// Throws Error where so many ranks cannot make the video together.
+  /// Throws Error if this many ranks cannot make the video together.
   void check_ranks(const Plan& plan, int64_t ranks) const;
-  /// To warn of before a video is made: that its steps will take very long on this CPU. Empty: they will not.
+  /// Returns a warning if the plan's steps will take very long on this CPU; empty if not.
   std::string slow_warning(const Plan& plan) const;
-  /// `plan` here and below: of resolve(), or one that differs from it in prompts, seed, attention or cache only.
-  /// `begun`: of encode(), where inputs have what that made.
+  /// Makes the video. Here and below, `plan` is a result of resolve(), or differs from one only in prompts, seed,
+  /// attention or cache. If the inputs come from encode(), `begun` is the outcome that it filled in.
   Outcome generate(const Plan& plan, const Inputs& inputs = {}, const Run& run = {}, Outcome begun = {});
-  /// Resolves the request first.
+  /// Resolves the request first, then makes the video.
   Outcome generate(const Request& request, const Inputs& inputs = {}, const Run& run = {}) {
     return generate(resolve(request, inputs.decode), inputs, run);
   }
-  /// Latents as saved (the model's layout, diffusers' scale) -> frames as in Outcome.
-  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the
-  /// latents are not of the model's channels, or the frames hold NaN.
+  /// Decodes latents as saved (the model's layout, diffusers' scale) to frames as in Outcome. With automatic tiling, a
+  /// decode that runs out of GPU memory is repeated in tiles. Throws Error if the latents' channels are not the
+  /// model's, or the frames hold NaN.
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const Run& run = {});
 
-  /// Opens all files, which may be moved from then on, and checks names and shapes of all weights by their headers.
-  /// Throws Error: what does not fit is found before any time is spent. A second call does nothing.
-  /// with_images: also those of what encodes images, which a model that needs one always has.
+  /// Opens all files and checks names and shapes of all weights by their headers, before any time is spent. The files
+  /// may be moved afterwards. Throws Error if something does not fit. A second call does nothing. `with_images`
+  /// includes the encoders of images; a model that needs an image always includes them.
   void check_weights(bool with_images = false) const;
 
-  /// The first stage of generate(): what the video is made from. `outcome` gets what there is to tell of it. Where
-  /// there are no images, the transformer begins to load beside the text encoder.
+  /// Runs the first stage of generate() and returns the inputs of denoising. `outcome` receives times and warnings.
+  /// Without images, the transformer begins to load beside the text encoder.
   Conditioning encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome);
-  /// Parts of its stages, for those who measure them one by one or run one for many videos. What is loaded stays until
-  /// it is released.
+  /// The following functions run parts of the stages, to measure each or to run one for many videos. What they load
+  /// stays until it is released.
   TextStage& text_stage() { return *text_; }
-  /// Adds what is known of the plan's video from its images. The encoders are loaded for that alone. Frames are encoded
-  /// in tiles where memory is short, whatever vae_tiling is, and with a warning then. Of `run` counts what is told
-  /// after each piece, and whether it is cancelled.
+  /// Adds the parts of the video that its images determine. Loads the encoders for this call only. If memory is short,
+  /// frames are encoded in tiles, whatever vae_tiling is, with a warning. `run` is used for progress after each piece
+  /// and for cancellation.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
-  /// The first of its transformers; the steps load what they need by themselves.
+  /// Loads the first transformer. Steps load the ones that they need by themselves.
   void load_transformer();
-  /// Begins that in a thread of its own, where a GPU has room for it beside the text encoder: who needs it waits.
-  /// resumes: perhaps at another one's steps, so that nothing is begun where there are several.
+  /// Begins to load it in a thread of its own, if a GPU has room for it beside the text encoder. Whoever needs it
+  /// waits. With `resumes` and several transformers nothing is begun, because the run may continue with another one.
   void begin_transformer(bool resumes = false);
-  bool has_transformer() const;  // any of them is loaded
+  bool has_transformer() const;  // true if any is loaded
   void release_transformer();
-  /// It must not outlive the pipeline. Loads nothing.
+  /// Starts a denoising, which must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
                                              const at::Tensor& init_latents = {}, Group* group = nullptr);
   void load_vae();
@@ -137,7 +139,7 @@ class Pipeline {
   Checkpoint folder_;
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
-  bool encodes_in_tf32_ = false;  // of latents, on a GPU
+  bool encodes_in_tf32_ = false;  // encode latents in TF32 on a GPU
   bool fp8_weights_ = false, fp8_text_weights_ = false;
   std::string why_idle_weights_, why_idle_text_weights_;
   bool offload_ = false;
@@ -147,7 +149,7 @@ class Pipeline {
   mutable std::string model_hash_, lora_hash_;
   mutable std::optional<std::vector<PartFile>> part_files_;
   mutable bool weights_checked_ = false, image_weights_checked_ = false;
-  mutable std::shared_ptr<const WeightNeed> weight_need_;  // null: not asked for yet
+  mutable std::shared_ptr<const WeightNeed> weight_need_;  // null until it is first needed
   Component vae_component_;
   ModelSpec spec_;
   std::unique_ptr<TextStage> text_;

@@ -1,4 +1,4 @@
-// A video's way through the stages: text and images, denoising, decoding.
+// Makes a video, stage by stage: text and images, denoising, decoding.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
@@ -35,7 +35,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// The class's defaults for pictures of the encoder's size where the checkpoint has none.
+/// Returns the checkpoint's image processor; if it has none, the class's defaults for the encoder's size.
 ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
   constexpr const char* kRole = "image_processor";
   if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};
@@ -44,20 +44,20 @@ ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncode
   return parse_image_processor_config(config, file);
 }
 
-/// Called by all ranks: the state of several is made by all of them.
+/// Saves the state. All ranks call this, because they make the state together.
 void keep_state(const Denoising& denoising, const Run& run) {
   if (run.group == nullptr && run.observer == nullptr) return;
   const DenoisingState state = denoising.state();
   run.tell().checkpoint(state);
 }
 
-/// Called by all ranks. Keeps the steps that are done, where that is wanted, and throws Cancelled.
+/// Saves the steps that are done, if that is wanted, and throws Cancelled. All ranks call this.
 [[noreturn]] void stop_denoising(const Denoising& denoising, const Run& run) {
   if (run.checkpoints.cancelled && denoising.done() > 0) keep_state(denoising, run);
   throw Cancelled{};
 }
 
-/// Loads the expert of the next step; returns whether it was not there. Other ranks load theirs at the same time.
+/// Loads the expert of the next step, on all ranks at the same time. Returns true if it was not loaded.
 bool load_or_stop(Denoising& denoising, const Run& run) {
   bool loaded = false;
   try {
@@ -68,7 +68,7 @@ bool load_or_stop(Denoising& denoising, const Run& run) {
   return loaded;
 }
 
-/// A step that is cancelled within leaves the denoising as it was before.
+/// Makes a step. A step that is cancelled halfway leaves the denoising unchanged.
 void step_or_stop(Denoising& denoising, const Run& run) {
   try {
     denoising.step();
@@ -125,7 +125,7 @@ Conditioning Pipeline::encode(const Plan& plan, const Inputs& inputs, const Run&
   const Images& images = inputs.images;
   StageMeter meter(device_);
   run.tell().stage("text");
-  // What is made of images depends on the memory that is free.
+  // Encoding images depends on the free memory, so nothing may load beside it.
   if (!images.first) begin_transformer(/*resumes=*/inputs.resume != nullptr);
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
@@ -161,7 +161,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
                                                     .group = group});
 }
 
-/// Returns whether a state was made. Several ranks make it together.
+/// Saves the state if it is due, and returns true if so. Several ranks make it together.
 bool Pipeline::keep_if_due(const Denoising& denoising, const Run& run) {
   const CheckpointTimes& times = run.checkpoints;
   const bool due = (times.last && denoising.finished()) || (times.every > 0 && denoising.done() % times.every == 0);
@@ -175,13 +175,14 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
     denoising.attention().watcher = [&](const AttentionCall& call) { observer.attention_call(call); };
   denoising.attention().attended = [&] {
     observer.within_step({.step = denoising.done(), .steps = denoising.steps()});
-    // Several ranks agree between steps alone: one that left a step would leave the others waiting in an exchange.
+    // Several ranks agree only between steps: a rank that left within a step would leave the others waiting in an
+    // exchange.
     if (run.group == nullptr && run.is_cancelled()) throw Cancelled{};
   };
   std::vector<std::string> transformers;
   for (const ExpertSpec& expert : spec_.experts) transformers.push_back(expert.role);
   StageMeter meter(device_);
-  size_t told = denoising.warnings().size();  // those of steps that a resumed run does not make again
+  size_t told = denoising.warnings().size();  // a resumed run has already told the warnings of earlier steps
   while (!denoising.finished()) {
     if (any_rank(run.is_cancelled(), run.group, device_)) stop_denoising(denoising, run);
     if (load_or_stop(denoising, run)) outcome.seconds.switch_transformer += meter.lap();
@@ -195,7 +196,7 @@ void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outc
     if (keep_if_due(denoising, run)) outcome.seconds.keep += meter.lap();
   }
   outcome.attention = std::move(denoising.attention());
-  outcome.attention.watcher = nullptr;  // the outcome outlives what the run refers to
+  outcome.attention.watcher = nullptr;  // the outcome outlives what these refer to
   outcome.attention.attended = nullptr;
   outcome.warnings.insert(outcome.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
@@ -210,7 +211,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   outcome.seconds.check = meter.lap();
   const Conditioning conditioning =
       inputs.conditioning.defined() ? inputs.conditioning : encode(plan, inputs, run, outcome);
-  meter.lap();  // encode() has measured its own time
+  meter.lap();  // resets the meter; encode() has measured itself
   run.tell().stage("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents, run.group);
   if (inputs.resume) denoising->resume(*inputs.resume);
@@ -220,7 +221,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   run.tell().stage("denoise");
   denoise_stage(*denoising, run, outcome);
   const at::Tensor latents = denoising->latents();
-  denoising.reset();  // its memory is the decoder's
+  denoising.reset();  // frees memory for the decoder
   if (!inputs.keep_transformer) release_transformer();
   outcome.latents = latents.to(at::kCPU).contiguous();
   outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer - outcome.seconds.keep;
@@ -249,22 +250,22 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   return outcome;
 }
 
-/// untiled_bytes: what it takes otherwise. shared: in pieces by several ranks.
+/// Decides on tiling. `untiled_bytes` is the need without tiles. `shared`: several ranks decode a piece each.
 bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
-  if (offload_ && !shared) return true;  // who offloads wants little memory in use, whatever is free
-  // A quarter of the free memory stays free for what the estimate does not see.
+  if (offload_ && !shared) return true;  // offloading means that little memory should be in use, even if more is free
+  // A quarter of the free memory stays free for what the estimate does not include.
   return untiled_bytes > free_memory(device_) / 4 * 3;
 }
 
-/// Of the group's first ranks, how many have a piece of the height: 1 where rank 0 decodes alone, in tiles or not. What
-/// several ranks have the memory for together needs no tiles. Called by all.
+/// Returns how many of the group's first ranks decode a piece of the height; 1 if rank 0 decodes alone. No tiles are
+/// needed if the ranks have enough memory together. All ranks call this.
 int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const {
   const int64_t rows = latents.size(3);
   const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_pieces();
   const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
   const uint64_t bytes = vae_->untiled_bytes(latents.size(2), piece_of_height(rows, ranks), latents.size(4));
-  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // of the same memory
+  const int64_t sharing = device_.is_cpu() ? ranks : 1;  // ranks that share the same memory
   tiled = use_tiling(tiling, bytes * static_cast<uint64_t>(sharing), ranks > 1);
   if (ranks > 1) tiled = any_rank(tiled, group, device_);
   return tiled ? 1 : ranks;
@@ -311,7 +312,7 @@ at::Tensor Pipeline::round_trip(const Conditioning& conditioning, const Plan& pl
   try {
     return shown_frames(vae_->decode(latent.to(vae_dtype_), tiled)).to(at::kCPU);
   } catch (const c10::OutOfMemoryError&) {
-    return {};  // the video is there
+    return {};  // the video itself is finished
   }
 }
 

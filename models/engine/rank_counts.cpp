@@ -1,4 +1,4 @@
-// A row a layer, of which every rank gets everybody's; sums are made on the host, in the order of the ranks.
+// Gathers one row for each layer from every rank, and adds them on the host, in the order of the ranks.
 #include "models/engine/rank_counts.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// What the ranks of a video count in its attention, put together.
+// Adds up the attention counts of a video's ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-/// Each layer's statistics become the sums over all ranks; kept_by_rank [ranks], empty at first, grows by the blocks
-/// that each of them kept. Called by all; device: the group's.
+/// Sums each layer's statistics over all ranks. Adds to kept_by_rank [ranks], empty at first, the blocks that each rank
+/// kept. All ranks call this; `device` is the group's.
 void add_up_ranks(std::vector<attention::Statistics>& layers, std::vector<int64_t>& kept_by_rank, Group& group,
                   at::Device device);
 

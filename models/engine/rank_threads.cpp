@@ -1,4 +1,4 @@
-// Every rank but 0 has a worker's thread. Sockets connect them, and NCCL where they have GPUs.
+// Every rank but 0 has a worker thread. Sockets connect the ranks, and NCCL too if they have GPUs.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Sets how many CPU threads this thread's work has, for as long as one lives.
+/// Sets the number of CPU threads for this thread's work while the object lives.
 class ThreadsHere {
  public:
   explicit ThreadsHere(int threads) : before_(at::get_num_threads()) { set_threads(threads); }
@@ -41,7 +41,7 @@ class ThreadsHere {
   int before_;
 };
 
-/// The GPU to guard; nothing on a CPU.
+/// Returns the GPU to make current; nothing on a CPU.
 std::optional<at::Device> gpu_of(const Pipeline& pipeline) {
   return pipeline.device().is_cpu() ? std::nullopt : std::optional(pipeline.device());
 }
@@ -54,7 +54,7 @@ std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& de
   return devices_of_ranks(ranks, device, asks_for_gpus ? at::detail::getCUDAHooks().deviceCount() : 0);
 }
 
-/// One rank. Rank 0 has no thread of its own.
+/// One rank. Rank 0 runs in the caller's thread.
 class RankThreads::Member final : public Rank {
  public:
   Member(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<SocketGroup> control)
@@ -66,7 +66,7 @@ class RankThreads::Member final : public Rank {
   void start() {
     thread_ = std::thread([this] { follow(); });
   }
-  /// Lets work end soon, because nobody waits for it.
+  /// Lets the thread's work end soon, because nobody waits for it.
   void leave() { leaving_ = true; }
   void join() {
     leave();
@@ -96,7 +96,7 @@ class RankThreads::Member final : public Rank {
                      pipeline_->load_transformer();
                      return pipeline_;
                    }});
-    } catch (const WorkStopped&) {  // nobody waits
+    } catch (const WorkStopped&) {  // nobody waits for the result
     } catch (...) {
       end(as_error(std::current_exception()));
     }
@@ -104,7 +104,7 @@ class RankThreads::Member final : public Rank {
 
   std::shared_ptr<Pipeline> pipeline_;
   std::shared_ptr<SocketGroup> control_;
-  std::shared_ptr<Group> group_;  // null: not made yet
+  std::shared_ptr<Group> group_;  // null until it is first needed
   std::atomic<bool> leaving_{false};
   std::thread thread_;
 };
@@ -154,12 +154,12 @@ Outcome RankThreads::generate(const Request& request, const Plan& plan, const In
   Pipeline& pipeline = *pipelines_.front();
   pipeline.check_ranks(plan, size());
   pipeline.check_init_latents(plan, inputs.init_latents);
-  // The other ranks may not have heard yet of what ended one.
+  // The other ranks may not know yet that one has ended.
   if (std::ranges::any_of(members_, [](const auto& member) { return member->control().ended(); })) stop();
   if (members_.empty()) start();
   const c10::OptionalDeviceGuard device(gpu_of(pipeline));
   Member& leader = *members_.front();
-  const int threads = std::max(1, at::get_num_threads() / static_cast<int>(size()));  // of each rank on a CPU
+  const int threads = std::max(1, at::get_num_threads() / static_cast<int>(size()));  // of each rank, on a CPU
   tell_model(leader, {{"threads", threads}});
   Outcome begun;
   Inputs told = inputs;

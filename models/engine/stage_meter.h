@@ -1,4 +1,4 @@
-// What the stages of a video take.
+// Measures time and memory of a video's stages.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// Seconds and peak memory of stages that follow each other; waits for the device at each stage's end.
+/// Measures seconds and peak memory of consecutive stages. Waits for the device at the end of each stage.
 class StageMeter {
  public:
   explicit StageMeter(at::Device device) : device_(device) { reset_peak_memory(device); }

@@ -1,4 +1,4 @@
-// Statistics become two tensors; the sampler's and the cache's tensors get a prefix.
+// Stores statistics as two tensors, and the tensors of sampler and cache with a prefix.
 #include "models/engine/state_parts.h"
 
 #include <ATen/ATen.h>
@@ -15,8 +15,8 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char* kGenerator = "generator";
-constexpr const char* kHistory = "scheduler.";  // and the name that the sampler gives it
-constexpr const char* kCache = "cache.";        // and the name that the cache gives it
+constexpr const char* kHistory = "scheduler.";  // followed by the sampler's name of it
+constexpr const char* kCache = "cache.";        // followed by the cache's name of it
 constexpr const char* kBlocks = "attention.blocks";
 constexpr const char* kMeasured = "attention.measured";
 
@@ -31,7 +31,7 @@ at::Tensor tensor(const StateParts& parts, const char* name, at::ScalarType dtyp
   throw damaged(std::string("the tensor ") + name + " is missing or of another kind");
 }
 
-/// Of each layer in each step, [steps, layers, counts] and [steps, layers, measures].
+/// Returns [steps, layers, counts] and [steps, layers, measures].
 std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
   const auto steps = static_cast<int64_t>(per_step.size());
   const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
@@ -69,7 +69,7 @@ std::vector<std::vector<attention::Statistics>> statistics(const StateParts& par
   return per_step;
 }
 
-/// Those whose names begin so, by the rest of their names.
+/// Returns the tensors whose names begin with `beginning`, by the rest of their names.
 std::map<std::string, at::Tensor> tensors(const StateParts& parts, const std::string& beginning) {
   std::map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : parts.tensors)

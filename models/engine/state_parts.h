@@ -1,4 +1,4 @@
-// The state of a denoising as named tensors and JSON: what a checkpoint's file holds and what ranks tell each other.
+// The state of a denoising as named tensors and JSON, for checkpoint files and for messages between ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,8 +21,8 @@ struct StateParts {
 inline constexpr const char* kStateLatents = "latents";
 
 StateParts parts_of(const DenoisingState& state);
-/// `cache`: the state must have all that it needs. Throws Error where a part is missing, of another kind, or
-/// contradicts the others, and any other exception where the parts were made up.
+/// Restores a state, with all that the `cache` rule needs. Throws Error if a part is missing, of another kind or
+/// contradicts the others. Invented parts may cause any other exception.
 DenoisingState state_of(const StateParts& parts, const CacheRule& cache);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Tokenizes prompts and runs the text encoder, streamed if memory is short.
 #include "models/engine/text_stage.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +22,7 @@ namespace {
 
 constexpr const char* kRole = "text_encoder";
 
-/// int64 [1, count]: the first ones.
+/// Returns the first `count` ids, int64 [1, count].
 at::Tensor ids_of(const TokenIds& prompt, int64_t count) {
   return at::tensor(prompt.ids, at::kLong).narrow(0, 0, count).unsqueeze(0);
 }
@@ -32,7 +33,7 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
           .token_count = random_token_count(text, length)};
 }
 
-/// Of what is not to be followed.
+/// Returns the rules for the negative prompt, which has no words around it.
 PromptRules without_words_around(PromptRules rules) {
   rules.before.clear();
   rules.after.clear();
@@ -67,7 +68,7 @@ void TextStage::check() {
   if (tokenizer_) check_vocabulary(encoder->vocab_size());
 }
 
-/// The encoder's is filled up to a round number, by far less than half of it.
+/// An encoder's vocabulary is padded to a round number, by far less than half of it.
 void TextStage::check_vocabulary(int64_t encoders) const {
   const int64_t pieces = tokenizer_->pieces();
   if (pieces <= encoders && pieces >= encoders / 2) return;
@@ -86,7 +87,7 @@ bool TextStage::fits_beside(uint64_t bytes) const {
   return bytes + weight_bytes(folder_, kRole, format_) <= free_memory(device_) / 4 * 3;
 }
 
-/// The encoder is the largest part of some checkpoints.
+/// The encoder is the largest part of some checkpoints, so it may not fit.
 bool TextStage::streams() const {
   return offload_ || !fits();
 }
@@ -95,7 +96,7 @@ void TextStage::load() {
   if (!encoder_ && !streams()) encoder_ = load_text_encoder(folder_.component(kRole), device_, format_);
 }
 
-/// Its files stay open for the next prompt, wherever the folder is by then, but not in memory.
+/// The files stay open for the next prompt, even if the folder is moved, but their memory is released.
 void TextStage::release() {
   encoder_.reset();
   for (const auto& file : folder_.component(kRole).files)
@@ -127,7 +128,7 @@ void TextStage::load_tokenizer() {
   if (const auto place = folder_.tokenizer()) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*place));
 }
 
-/// `name`: the prompt's, for the warning.
+/// `name` is the prompt's, for the warning.
 TokenIds TextStage::token_ids(const char* name, const std::string& text, const PromptRules& rules, int64_t length,
                               int64_t vocab_size, std::vector<std::string>* warnings) {
   load_tokenizer();

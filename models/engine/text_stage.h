@@ -1,4 +1,4 @@
-// Prompts -> what the transformer attends to: the tokenizer, the text encoder and its memory.
+// Turns prompts into the transformer's text input. Owns the tokenizer and the text encoder.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,29 +19,29 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// prompts: token ids of one length L, padded. A pass for each, in the encoder's dtype. With padding in one batch,
-/// without it prompt by prompt.
+/// Encodes prompts: token ids of one length L, padded. Returns a pass for each, in the encoder's dtype. They run as one
+/// batch if the rules encode padding, else prompt by prompt.
 Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
 
 class TextStage {
  public:
-  /// offload: the encoder passes through the device layer by layer. Folder and spec must outlive the stage.
+  /// With `offload`, the encoder's layers pass through the device one by one. Folder and spec must outlive the stage.
   TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
 
-  /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged or
-  /// another encoder's.
+  /// Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is damaged or belongs
+  /// to another encoder.
   void check();
-  /// Whether the encoder finds room on the device. A quarter of the free memory stays free.
+  /// Returns true if the encoder fits on the device. A quarter of the free memory must stay free.
   bool fits() const;
-  /// The same where so many bytes come beside it.
+  /// Returns the same with this many more bytes beside it.
   bool fits_beside(uint64_t bytes) const;
-  /// Whether the encoder passes through layer by layer: with offload, or where it does not fit into memory.
+  /// Returns true if the encoder's layers pass through the device one by one: with offload, or if it does not fit.
   bool streams() const;
-  /// The encoder then stays until it is released. Nothing where it streams.
+  /// Loads the encoder, which stays until it is released. Does nothing if it streams.
   void load();
   void release();
-  /// In the run's dtype. An encoder that is not loaded is streamed. Where there is no tokenizer the ids are random,
-  /// drawn from a generator that the prompt seeds.
+  /// Encodes the plan's prompts in the run's dtype. An encoder that is not loaded is streamed. Without a tokenizer, the
+  /// ids are random, from a generator seeded by the prompt.
   Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
 
  private:

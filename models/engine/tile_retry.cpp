@@ -1,4 +1,4 @@
-// Tries once more, in tiles or with the denoiser out of the way, after the first attempt's tensors are gone.
+// Retries in tiles or without the transformer, after the first attempt's tensors are freed.
 #include "models/engine/tile_retry.h"
 
 #include <c10/util/Exception.h>
@@ -16,7 +16,7 @@ void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bo
   } catch (const c10::OutOfMemoryError&) {
     failure = std::current_exception();
   }
-  // Outside of the handler, where the first attempt's tensors are gone.
+  // Outside the handler, where the first attempt's tensors are already freed.
   const bool more_room = make_room();
   if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
   tiled = tiled || may_tile;

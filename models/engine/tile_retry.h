@@ -1,13 +1,13 @@
-// What to do when a VAE runs out of GPU memory.
+// Retries work of a VAE that runs out of GPU memory.
 #pragma once
 
 #include <functional>
 
 namespace sparsereel::models {
 
-/// work(tiled). Where that runs out of GPU memory: once more after make_room(), in tiles if it `may_tile`, and
-/// `tiled` says so; unless make_room() returns that there was nothing to free and tiles change nothing. Other failures
-/// pass through.
+/// Calls work(tiled). If it runs out of GPU memory, calls make_room() and then `work` once more, in tiles if
+/// `may_tile`, which `tiled` then reports. Does not retry if make_room() returns that nothing was freed and tiling
+/// changes nothing. Other exceptions pass through.
 void work_or_retry_tiled(bool& tiled, bool may_tile, const std::function<void(bool tiled)>& work,
                          const std::function<bool()>& make_room);
 

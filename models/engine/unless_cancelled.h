@@ -1,4 +1,4 @@
-// Long work that ends soon after a run is cancelled.
+// Runs long work that ends soon after its run is cancelled.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// work(), which asks `cancelled` as StoppableWork does. Throws Cancelled once that is true. Other threads, and other
-/// ranks, must not wait for what the work leaves undone.
+/// Calls work(), which polls `cancelled` as StoppableWork does. Throws Cancelled once that returns true. Other threads
+/// and ranks must not wait for what the work leaves unfinished.
 template <typename Work>
 void do_unless_cancelled(const std::function<bool()>& cancelled, const Work& work) {
   const StoppableWork stoppable(cancelled);

@@ -1,4 +1,4 @@
-// Work on weights that are the files' own memory on a CPU.
+// Guards work on weights that are mapped files on a CPU.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,9 +10,9 @@
 
 namespace sparsereel::models {
 
-/// work(), which computes with the weights of these roles. Throws Error naming the file where one got shorter
-/// meanwhile: that explains any other error, and makes the result worthless. A GPU has copies, which loading has
-/// checked.
+/// Calls work(), which computes with the weights of these roles. Throws Error naming a file that was truncated
+/// meanwhile: that explains any other error and makes the result worthless. On a GPU nothing is checked, because
+/// loading has checked the copies.
 template <typename Work>
 void read_whole(const Checkpoint& checkpoint, const std::vector<std::string>& roles, c10::Device device,
                 const Work& work) {

@@ -1,5 +1,5 @@
-// Requests travel as the texts of their fields and tensors as bytes. Each worker resolves a plan of its own and
-// compares the recipe with rank 0's.
+// Sends requests as texts of their fields, and tensors as bytes. Each worker resolves its own plan and compares the
+// recipe with rank 0's.
 #include "models/engine/worker.h"
 
 #include <ATen/ATen.h>
@@ -25,12 +25,12 @@ Error unknown(const std::string& cause) {
   return run_failure(cause, "start all ranks with the same program");
 }
 
-/// Tells rank 0's observer what the run tells, after it has asked whether all ranks are still there.
+/// Forwards events to this rank's observer, after checking that all ranks are still there.
 class Watched final : public Observers {
  public:
   Watched(Rank& rank, RunObserver& observer) : Observers({&observer}), rank_(rank) {}
 
-  /// An observer that cancels after a step stops all ranks at the next moment when they ask each other.
+  /// An observer that cancels after a step stops all ranks at their next common check.
   void step(const StepDone& step) override {
     try {
       Observers::step(step);
@@ -44,9 +44,9 @@ class Watched final : public Observers {
     rank_.need_others(false);
   }
 
-  /// An observer has cancelled after a step.
+  /// Returns true if an observer has cancelled after a step.
   bool stopped() const { return stopped_; }
-  /// An observer has cancelled at another event: the others do not know.
+  /// Returns true if an observer has cancelled at another event, which the other ranks do not know.
   bool gave_up() const { return gave_up_; }
 
  protected:
@@ -65,7 +65,7 @@ class Watched final : public Observers {
   bool stopped_ = false, gave_up_ = false;
 };
 
-/// Rank 0 writes the frames.
+/// Discards frames, because rank 0 writes them.
 class NoFrames final : public RunObserver, public FrameSink {
  public:
   FrameSink* frames() override { return this; }
@@ -104,7 +104,7 @@ std::shared_ptr<const DenoisingState> hear_state(SocketGroup& control, const Cac
 }
 
 void tell_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
-  request.num_frames = plan.num_frames;  // counted by a frame rate that the others do not know
+  request.num_frames = plan.num_frames;  // computed with a frame rate that the others do not know
   request.seconds.reset();
   if (request.policy && request.policy_file.empty())
     throw run_failure("a policy for each head that comes from no file cannot be told to other ranks",
@@ -127,7 +127,7 @@ void tell_video(SocketGroup& control, Request request, const Plan& plan, const I
   tell_state(control, inputs.resume.get());
 }
 
-/// Models read these places of the text without asking again.
+/// Models read the text up to these lengths without further checks.
 void check_text_lengths(const Conditioning& conditioning) {
   const at::Tensor& text = conditioning.text;
   const std::vector<int64_t>& lengths = conditioning.text_lengths;
@@ -149,7 +149,7 @@ Inputs hear_inputs(SocketGroup& control, const nlohmann::json& message, const Pl
   return inputs;
 }
 
-/// Adds what the fields do not tell.
+/// Returns the request, with the parts that its fields do not contain.
 Request hear_request(const nlohmann::json& message, const std::string& device) {
   Request request = request_of(message.at("request"), device);
   if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())
@@ -181,13 +181,13 @@ void make_told_video(Rank& rank, Pipeline& pipeline, const WorkerTasks& tasks, c
   Watched watched(rank, frames);
   Run run;
   run.cancelled = tasks.cancelled;
-  // All ranks gather the states that rank 0 keeps.
+  // All ranks must take part in the states that rank 0 saves.
   run.checkpoints = {.every = message.at("checkpoint_every").get<int64_t>(),
                      .last = message.at("checkpoint_last").get<bool>(),
                      .cancelled = message.at("checkpoint_cancelled").get<bool>()};
   try {
     make_part(rank, pipeline, plan, inputs, std::move(run), watched, {});
-  } catch (const Cancelled&) {  // all ranks are: rank 0 keeps what there is, and then says so
+  } catch (const Cancelled&) {  // all ranks are cancelled; rank 0 saves the state and reports it
   }
 }
 
@@ -197,7 +197,8 @@ nlohmann::json json_of(const Request& request) {
   std::map<std::string, std::string> values;
   for (const Field& field : fields())
     if (std::string text = field.text(request); !text.empty()) values[field.name] = std::move(text);
-  if (request.negative_prompt) values["negative_prompt"] = *request.negative_prompt;  // "" is not the model's own
+  // "" differs from the model's default
+  if (request.negative_prompt) values["negative_prompt"] = *request.negative_prompt;
   return values;
 }
 
@@ -229,8 +230,8 @@ Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const
     rank.need_others(true);
     tell_video(rank.control(), request, plan, inputs, run);
     Outcome outcome = make_part(rank, pipeline, plan, inputs, run, watched, std::move(begun));
-    if (watched.stopped()) throw Cancelled{};  // after the last step, with nothing to decode: the others are done too
-    rank.check();                              // before its frames count
+    if (watched.stopped()) throw Cancelled{};  // after the last step and without decoding, the others are done too
+    rank.check();                              // a failed rank voids the frames
     return outcome;
   } catch (const Cancelled&) {
     if (watched.gave_up()) rank.end(as_error(std::current_exception()));
