@@ -1,4 +1,4 @@
-// Each call of a block's attention: watched, run, counted.
+// Runs each attention call of a block: projects, tells watchers, attends, counts.
 #include "models/transformer/attend.h"
 
 #include <ATen/ATen.h>
@@ -14,8 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-/// What each layer makes of its tokens [B, N, outputs]. Both kinds are projected into one tensor: putting them together
-/// afterwards would move it once more.
+/// Projects tokens and text, each by its layer, into one tensor [B, N, outputs]. Concatenating them afterwards would
+/// cost another copy.
 at::Tensor project(const AttentionInput& tokens, const AttentionInput& text, int64_t outputs) {
   const Activation& x = tokens.x.value();
   if (!text.x) return linear(x, *tokens.qkv);
@@ -26,14 +26,14 @@ at::Tensor project(const AttentionInput& tokens, const AttentionInput& text, int
   return rows;
 }
 
-/// The same of `part` of queries, keys and values alone: 0, 1 or 2.
+/// Projects only to queries, keys or values: `part` is 0, 1 or 2.
 at::Tensor project_part(const AttentionInput& tokens, const AttentionInput& text, int64_t part, int64_t outputs) {
   const Linear of_tokens = tokens.qkv->outputs(part * outputs, outputs);
   const Linear of_text = text.x ? text.qkv->outputs(part * outputs, outputs) : Linear{};
   return project({.x = tokens.x, .qkv = &of_tokens}, {.x = text.x, .qkv = &of_text}, outputs);
 }
 
-/// The rows of a call's output, of run dtype `dtype`.
+/// Returns the rows of a call's output; `dtype` is the run's dtype.
 Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
   const at::Tensor rows = result.out.flatten(2);
   if (!result.out_scale.defined()) return rows;
@@ -73,17 +73,17 @@ attention::Result Attend::run(const at::Tensor& q, const at::Tensor& k, const at
   if (run_.watcher)
     run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();
-  // Watchers may keep the queries, and rows in 8 bits would be made of a copy.
+  // Watchers may keep the queries, and 8-bit rows would be made from a copy.
   context_.may_overwrite_q = !run_.watcher && !reader.is_fp8() && plan_.group == nullptr;
   attention::Result result = attention::attend(q, k, v, context_, workspace_);
-  context_.takes_e4m3 = false;  // watchers, who may repeat a call, do not
+  context_.takes_e4m3 = false;  // a watcher that repeats the call does not take e4m3
   if (run_.attended) run_.attended();
   run_.per_layer[static_cast<size_t>(layer_)] += result.statistics;
   run_.kernel = result.kernel;
   return result;
 }
 
-/// What the context says of all heads becomes what it says of these.
+/// Narrows the context from all heads to these.
 void Attend::narrow_to(const Slice& heads, int64_t all) {
   const auto some = [&](at::Tensor& x, int64_t size) {
     if (x.defined()) x = x.narrow(0, heads.first * size, heads.count * size);
@@ -102,7 +102,7 @@ void Attend::narrow_to(const Slice& heads, int64_t all) {
   context_.part = attention::HeadPart{.first = heads.first, .all = all, .alike = alike, .sum = {}};
 }
 
-/// What attention gives for this rank's tokens [B, N, heads, head_dim].
+/// Attends with this rank's heads; returns the result for its tokens, [B, N, heads, head_dim].
 at::Tensor Attend::run_own_heads(AttentionInput tokens, AttentionInput text, const Heads& heads) {
   const at::TensorOptions options = tokens.x->values.options().dtype(tokens.x->dtype);
   Linear of_tokens = tokens.qkv->in(tokens.x->dtype), of_text = text.x ? text.qkv->in(text.x->dtype) : Linear{};
@@ -156,7 +156,8 @@ at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return linear(rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type()), out);
 }
 
-// The sum is one more pass, but the layer behind multiplies once: with few keys, too, since the second's are many.
+// Adding the results costs one more pass, but the output layer multiplies only once. The few-keys shortcut is not used
+// even if the first context is short, because the second has many keys.
 at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const attention::Prologue& prologue, const at::Tensor& key_bias, const KeysAndValues& second,
                          const Linear& out) {

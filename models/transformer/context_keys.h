@@ -1,4 +1,4 @@
-// What the blocks of a transformer make of a context that is the same in every step and every pass of guidance.
+// Caches the keys and values of a context that is the same in every step and guidance pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,23 +9,23 @@
 
 namespace sparsereel::models {
 
-/// [B, L, heads, head_dim] each; B = 1: of every batch entry.
+/// [B, L, heads, head_dim] each; with B = 1 every batch entry shares them.
 struct KeysAndValues {
   at::Tensor k, v;
 };
 
-/// Those of one context by the layers of one transformer. A layer's are made where it first runs: then its weights are
-/// at hand, also where blocks stream. They stay on the run's device, a layer's the size of 2 x L of its activations'
-/// rows: 5 MB of 257 tokens at a width of 5120 in 16 bits, where that layer's weights take 700 MB.
+/// Keys and values of one context, for the layers of one transformer. A layer's are computed when it first runs,
+/// because its weights are then at hand even if blocks stream. They stay on the run's device: 5 MB per layer for 257
+/// tokens of width 5120 in 16 bits, where that layer's weights take 700 MB.
 class ContextKeys {
  public:
-  /// make() where there are none yet.
+  /// Returns the layer's keys and values, computed by make() on the first call.
   const KeysAndValues& of(size_t layer, const std::function<KeysAndValues()>& make) {
     if (layers_.size() <= layer) layers_.resize(layer + 1);
     if (!layers_[layer].k.defined()) layers_[layer] = make();
     return layers_[layer];
   }
-  /// Whether there are those of so many layers: nobody asks for the context itself any more.
+  /// Returns true if all layers have theirs: the context itself is no longer needed then.
   bool complete(size_t layers) const {
     if (layers_.size() < layers) return false;
     for (const KeysAndValues& each : layers_)

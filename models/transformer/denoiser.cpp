@@ -1,4 +1,4 @@
-// The loop that runs every family's transformer: its blocks stream, are watched, counted and left out here.
+// The loop that runs every family's transformer: it streams, watches, counts and skips blocks.
 #include "models/transformer/denoiser.h"
 
 #include <ATen/ATen.h>
@@ -40,12 +40,12 @@ class BlockLoop final : public Denoiser {
   void run_blocks(Tokens& tokens, Attend& attend, StepCache& cache);
 
   std::unique_ptr<Transformer> transformer_;
-  std::unique_ptr<LayerWeights> layers_;  // those of transformer_
+  std::unique_ptr<LayerWeights> layers_;  // weights of transformer_
   uint64_t weight_bytes_;
   bool rounds_again_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
-  // By order, grid, rank and ranks.
+  // By order, grid, rank and number of ranks.
   std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t, int64_t, int64_t>, TokenPlan> plans_;
 };
 
@@ -55,7 +55,7 @@ const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder 
   auto found = plans_.find(key);
   if (found == plans_.end())
     found = plans_.emplace(key, make_token_plan(transformer_->tables(grid), grid, order, options_, group)).first;
-  found->second.group = group;  // another one of as many ranks, maybe
+  found->second.group = group;  // may be another group of the same size
   return found->second;
 }
 
@@ -67,11 +67,11 @@ void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& att
   }
 }
 
-/// What the first block adds to the video's tokens decides; what the others add is remembered of all tokens. Text of a
-/// width of its own ends with the blocks.
+/// The first block's residual of the video's tokens decides about reuse. The other blocks' residual of all tokens is
+/// remembered. Text of its own width is not needed after the blocks.
 void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
   at::Tensor first;
-  if (cache.undecided()) first = tokens.hidden.video().clone();  // the blocks change it in place
+  if (cache.undecided()) first = tokens.hidden.video().clone();  // blocks change it in place
   run_blocks(0, 1, tokens, attend);
   if (cache.undecided()) cache.decide(first.neg_().add_(tokens.hidden.video()));
   if (cache.reuses()) return tokens.hidden.add(cache.recall());
@@ -90,7 +90,7 @@ at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& con
   Tokens tokens = transformer_->embed(input, tokens_plan);
   Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);
   cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, transformer_->layers(), tokens, attend);
-  workspace_.scratch.reset();  // for a second expert, or the decoder
+  workspace_.scratch.reset();  // frees memory for a second expert or the decoder
   at::Tensor prediction = transformer_->head(tokens, tokens_plan).to(latents.scalar_type());
   if (run.collects) collect(run);
   return prediction;
@@ -110,7 +110,7 @@ std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Transformer> transformer
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
   for (const auto& tensor : component.tensors) {
-    const std::string& name = tensor.first;  // no structured binding: Clang captures none where OpenMP is on
+    const std::string& name = tensor.first;  // Clang cannot capture a structured binding with OpenMP
     if (std::ranges::any_of(unused, [&](const std::string& part) { return name.find(part) != std::string::npos; }))
       reader->ignore_prefix(name);
   }

@@ -1,4 +1,4 @@
-// What the pipeline knows of a denoiser, whatever its family, and the one loop behind it.
+// A loaded transformer of any family, as the pipeline sees it, and the one loop that runs it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,23 +23,23 @@ class Denoiser {
  public:
   virtual ~Denoiser() = default;
 
-  /// latents [B, ..], behind whose channels there may be those of conditioning latents, which are no part of the
-  /// conditioning then; conditioning of B passes, timesteps [B], whole or fractional; returns the prediction in the
-  /// shape of the latents alone and in their dtype. cache: may leave the blocks after the first out, and remembers them
-  /// where they ran; null: all blocks run.
+  /// Predicts for latents [B, ..], a conditioning of B passes, and timesteps [B], whole or fractional. If the model
+  /// takes conditioning latents as channels, they follow the latents' channels and are not in the conditioning. Returns
+  /// the prediction in the shape and dtype of the latents alone. `cache` may skip the blocks after the first, and
+  /// remembers what they add when they run; null: all blocks run.
   virtual at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
-  /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
+  /// Adds what GPU kernels have counted since the last call to the run's statistics. Waits for the device.
   virtual void collect(AttentionRun& run) = 0;
-  /// All weights, wherever they wait.
+  /// Returns the bytes of all weights, wherever they are.
   virtual uint64_t weight_bytes() const = 0;
-  /// Whether weights that their files have packed or in 8 bits were rounded to 8 bits, a second time.
+  /// Returns true if weights were rounded to 8 bits that their files have packed or in 8 bits already.
   virtual bool rounds_again() const { return false; }
 };
 
-/// Loads the weights that `transformer` lists from the component, and runs it: embed, block after block, head.
-/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time. unused: in the names of
-/// tensors that may be there though nobody asks for them.
+/// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. With `offload`,
+/// blocks stay in page-locked host memory, and two at a time are on the GPU. Tensors whose names contain a text of
+/// `unused` may be present without being read.
 std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Transformer> transformer, const Component& component,
                                         at::Device device, WeightFormat format, bool offload = false,
                                         const std::vector<std::string>& unused = {});

@@ -1,3 +1,4 @@
+// Multiplies the output layer's weight by the values, and then by the attention weights.
 #include "models/transformer/few_keys_product.h"
 
 #include <ATen/ATen.h>
@@ -10,21 +11,21 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kPadding = 8;    // attention_weights() pads its keys so
-constexpr int64_t kFp8Depth = 16;  // of products in 8 bits the depth is a multiple of this
+constexpr int64_t kPadding = 8;    // attention_weights() pads keys to a multiple of this
+constexpr int64_t kFp8Depth = 16;  // 8-bit products need a depth that is a multiple of this
 
 int64_t padded_keys(const at::Tensor& v) {
   return (v.size(1) + kPadding - 1) / kPadding * kPadding;
 }
 
-/// layer's weight [out, heads, head_dim] in v's dtype.
+/// Returns the layer's weight as [out, heads, head_dim] in v's dtype.
 at::Tensor weight_of_heads(const Linear& layer, const at::Tensor& v) {
   at::Tensor weight = layer.in(v.scalar_type()).weight.to(v.scalar_type());
   if (layer.is_fp8()) weight.mul_(layer.scale.unsqueeze(1));
   return weight.view({weight.size(0), v.size(-2), v.size(-1)});
 }
 
-/// The layer that the weights of keys are multiplied with; v: of one batch entry, [heads, head_dim, keys], padded.
+/// Returns the layer that multiplies the attention weights. v is one batch entry's [heads, head_dim, keys], padded.
 Linear layer_of_keys(const at::Tensor& weight, const at::Tensor& v, const Linear& layer) {
   const at::Tensor product = at::bmm(weight.transpose(0, 1), v);  // [heads, out, keys]
   const at::Tensor of_keys = product.transpose(0, 1).flatten(1);
@@ -33,7 +34,7 @@ Linear layer_of_keys(const at::Tensor& weight, const at::Tensor& v, const Linear
   return {.weight = rows.values, .bias = layer.bias, .scale = rows.scale.view({-1})};
 }
 
-/// [N, heads x keys] of batch entry b.
+/// Returns the attention weights of batch entry b, [N, heads x keys].
 Activation weights_of_entry(const attention::Result& weights, int64_t b, at::ScalarType dtype) {
   const at::Tensor rows = weights.out[b].flatten(1);
   if (!weights.out_scale.defined()) return rows;

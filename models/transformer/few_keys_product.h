@@ -1,4 +1,4 @@
-// Attention to few keys and the layer behind it with their products in the other order: P (V W) in place of (P V) W.
+// Attention to few keys, multiplied in the other order with the layer behind it: P (V W) in place of (P V) W.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,13 +8,14 @@
 
 namespace sparsereel::models {
 
-/// Whether that takes half of the multiplications, or less, for many more queries than keys: then the product of V with
-/// the layer's weight hardly counts. Not in fp16, whose range it may leave. v [B, L, heads, head_dim].
+/// Returns true if that order takes at most half of the multiplications for many more queries than keys; the product of
+/// V and the weight hardly counts then. Always false in fp16, whose range the product may exceed. v is [B, L, heads,
+/// head_dim].
 bool is_less_work(const at::Tensor& v, const Linear& layer);
 
-/// linear(P v, layer) [B, N, out] of P = attention::attention_weights(): each head's rows of the layer's weight times
-/// its values give a weight [out, heads x keys] that P itself is multiplied with, in 8 bits where the layer is. Throws
-/// Error where P is not of v's keys and heads.
+/// Returns linear(P v, layer), [B, N, out], for P = attention::attention_weights(). Each head's part of the weight is
+/// multiplied by its values, which gives a weight [out, heads x keys] for P. That product is in 8 bits if the layer is.
+/// Throws Error if P does not have v's keys and heads.
 at::Tensor linear_of_weights(const attention::Result& weights, const at::Tensor& v, const Linear& layer);
 
 }  // namespace sparsereel::models

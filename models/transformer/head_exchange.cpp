@@ -1,5 +1,5 @@
-// One exchange there and one back. What a rank gets of a token is one row: its heads of q, of k and of v, and the
-// token's moments. Rows arrive where they stay.
+// Exchanges before attention and back. A rank receives one row for each token: its heads of q, k and v, and the token's
+// moments. Rows are written directly to their final place.
 #include "models/transformer/head_exchange.h"
 
 #include <ATen/ATen.h>
@@ -15,8 +15,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kMomentBytes = 16;  // mean and 1 / deviation of q and of k in fp32; rows stay aligned for the kernels
-constexpr int64_t kAlignment = 256;   // of what a window holds
+constexpr int64_t kMomentBytes = 16;  // mean and 1 / deviation of q and k in fp32; keeps rows aligned for the kernels
+constexpr int64_t kAlignment = 256;   // of tensors in a window
 
 int64_t element_size(const at::TensorOptions& options) {
   return static_cast<int64_t>(options.dtype().itemsize());
@@ -36,14 +36,14 @@ HeadExchange::HeadExchange(Group& group, const Shape& shape)
     throw bad_input(std::to_string(group.size()) + " ranks share the tokens of a video of " +
                         std::to_string(shape.heads) + " attention heads",
                     "use at most as many ranks");
-  int64_t there = 0, back = 0;  // bytes of the rank that needs the most
+  int64_t there = 0, back = 0;  // bytes of the rank that needs most
   for (int64_t rank = 0; rank < group.size(); ++rank) {
     there = std::max(there, bytes_of(rows_of_heads(rank), shape.options));
     back = std::max(back, bytes_of(rows_of_tokens(rank), shape.options));
   }
   const auto aligned = [](int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
   windows_ = group.windows(aligned(there) + aligned(back), shape.options.device());
-  // At the end, whatever the shape: a longer text's call does not touch what a shorter one's has left there.
+  // At the end, whatever the shape: a call with longer text must not touch what one with shorter text left there.
   if (windows_ != nullptr) tokens_offset_ = windows_->of(group.rank()).numel() - aligned(back);
 }
 
@@ -63,7 +63,7 @@ at::Tensor HeadExchange::in_window(int64_t rank, const std::vector<int64_t>& siz
       .view(sizes);
 }
 
-/// What stays with this rank comes last: links have begun by then, and each rank begins with another one.
+/// Each rank begins with another one, and copies its own part last, because links are already busy by then.
 at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const {
   if (windows_ == nullptr) return deliver_by_messages(whole);
   Copies copies;
@@ -81,7 +81,8 @@ at::Tensor HeadExchange::deliver(const Whole& whole, int64_t offset, CopiesBesid
   return own;
 }
 
-/// Parts that lie apart in the whole are copied there once they have come.
+/// Sends contiguous parts. Parts that are not contiguous at the receiver are copied to their place after they have
+/// arrived.
 at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
   const at::TensorOptions& options = shape_.options;
   const at::Tensor own = at::empty(whole.sizes(group_.rank()), options), nothing = at::empty({0}, options);
@@ -108,8 +109,8 @@ at::Tensor HeadExchange::deliver_by_messages(const Whole& whole) const {
   return own;
 }
 
-/// To rows [n, B, row] of `rank`: its heads of x [B, N, heads, head_dim], which is `part` of queries, keys and values,
-/// of tokens from `first` on.
+/// Returns the copy to rows [n, B, row] of `rank`: its heads of x [B, N, heads, head_dim], for tokens from `first` on.
+/// `part` says whether x holds queries, keys or values.
 StridedCopy HeadExchange::piece(const at::Tensor& rows, const at::Tensor& x, int64_t part, int64_t first,
                                 int64_t rank) const {
   const Slice some = heads(rank);
@@ -137,11 +138,11 @@ AttentionRows HeadExchange::to_heads(const std::function<at::Tensor(int64_t part
     }
     beside.begin(copies);
   }
-  at::Tensor packed;  // [N, B, the bytes of both in the dtype of q]
+  at::Tensor packed;  // [N, B, the bytes of both moments in q's dtype]
   if (shape_.has_moments)
     packed = at::cat({moments(made[0]), moments(made[1])}, 2).view(made[0].scalar_type()).transpose(0, 1);
   const auto fill = [&](const at::Tensor& rows, int64_t first, int64_t rank, Copies& copies) {
-    if (windows_ == nullptr || rank == own)  // the others have it, or will
+    if (windows_ == nullptr || rank == own)  // other ranks have been sent these parts above
       for (int64_t part = 0; part < 3; ++part)
         copies.push_back(piece(rows, made[static_cast<size_t>(part)], part, first, rank));
     if (packed.defined())
@@ -159,7 +160,7 @@ AttentionRows HeadExchange::to_heads(const std::function<at::Tensor(int64_t part
   return views_of(deliver(whole, 0, beside));
 }
 
-/// Of all [N, B, row], but for the moments.
+/// Returns views of rows [N, B, row]; moments are copied.
 AttentionRows HeadExchange::views_of(const at::Tensor& all) const {
   const int64_t size = all.size(2) - moment_elements_;
   const at::Tensor qkv = all.narrow(2, 0, size).unflatten(2, {3, -1, shape_.head_dim}).transpose(0, 1);

@@ -1,5 +1,5 @@
-// Between tokens and heads: outside of attention a rank has some of the tokens with all their heads, inside of it all
-// tokens with some of their heads (Ulysses: Jacobs et al., arXiv 2309.14509).
+// Exchanges data between ranks around attention (Ulysses: Jacobs et al., arXiv 2309.14509). Outside attention, a rank
+// has some of the tokens with all heads; inside, all tokens with some of the heads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,45 +15,45 @@
 
 namespace sparsereel::models {
 
-/// q, k and v [B, N, heads, head_dim]; moments as attention::Prologue's, undefined where there are none.
+/// q, k and v [B, N, heads, head_dim]; moments as in attention::Prologue, undefined if there are none.
 struct AttentionRows {
   at::Tensor q, k, v;
   at::Tensor q_moments{}, k_moments{};
 };
 
-/// Of one call of attention, whose tokens are those of the video, in slices, and behind them those of a text, which all
-/// ranks have. Slices of tokens and of heads are those of slice_of(). All ranks of the group call the same, to_heads()
-/// and to_tokens() in turn: where they reach each other's memory, what one returns is overwritten by its next call.
+/// The exchange of one attention call. Its tokens are those of the video, in slices, then those of a text, which every
+/// rank has. slice_of() gives the slices of tokens and heads. All ranks of the group call to_heads() and to_tokens() in
+/// turn. If ranks can reach each other's memory, a function's next call overwrites its previous result.
 class HeadExchange {
  public:
   struct Shape {
     int64_t batch = 1;
-    int64_t video_tokens = 0, text_tokens = 0;  // of all ranks, and of each
-    int64_t heads = 0, head_dim = 0;            // of all ranks
+    int64_t video_tokens = 0, text_tokens = 0;  // of the video on all ranks; of the text on each
+    int64_t heads = 0, head_dim = 0;            // on all ranks
     bool has_moments = false;
-    at::TensorOptions options{};  // of queries, keys and values
+    at::TensorOptions options{};  // of the queries, keys and values
   };
-  /// Throws Error where there are fewer heads than ranks.
+  /// Throws Error if there are fewer heads than ranks.
   HeadExchange(Group& group, const Shape& shape);
 
   Slice heads() const { return heads(group_.rank()); }
-  /// project: makes the queries (0), keys (1) and values (2) of this rank's tokens with all heads, one after another;
-  /// where ranks reach each other's memory, one goes there while the next is made. moments: of queries or keys, where
-  /// the shape has them. Returns those of all tokens with this rank's heads: views of one tensor.
+  /// Returns queries, keys and values of all tokens with this rank's heads, as views of one tensor. `project` makes the
+  /// queries (0), keys (1) or values (2) of this rank's tokens with all heads. If ranks can reach each other's memory,
+  /// one is sent while the next is made. `moments` makes those of queries or keys, if the shape has them.
   AttentionRows to_heads(const std::function<at::Tensor(int64_t part)>& project,
                          const std::function<at::Tensor(const at::Tensor& x)>& moments) const;
-  /// x [B, N, this rank's heads, head_dim] of all tokens -> of this rank's tokens with all heads, contiguous.
+  /// Turns x [B, N, this rank's heads, head_dim] of all tokens into this rank's tokens with all heads, contiguous.
   at::Tensor to_tokens(const at::Tensor& x) const;
 
  private:
   using Copies = std::vector<StridedCopy>;
-  /// What a rank has after an exchange: its sizes, the part of it that a rank makes, and the copies by which this rank
-  /// makes its part of another one's, and what it has of its own beside that.
+  /// Describes the tensor that a rank has after an exchange: its sizes, the part that each rank makes, the copies that
+  /// make this rank's part of another rank's tensor, and the copies within this rank.
   struct Whole {
     std::function<std::vector<int64_t>(int64_t rank)> sizes;
     std::function<at::Tensor(const at::Tensor& whole, int64_t maker)> part;
     std::function<void(const at::Tensor& part, int64_t rank, Copies& copies)> fill;
-    std::function<void(const at::Tensor& whole, Copies& copies)> fill_own;  // empty: nothing
+    std::function<void(const at::Tensor& whole, Copies& copies)> fill_own;  // empty if there is nothing to copy
   };
   at::Tensor deliver(const Whole& whole, int64_t offset, CopiesBeside& beside) const;
   at::Tensor deliver_by_messages(const Whole& whole) const;
@@ -69,9 +69,9 @@ class HeadExchange {
 
   Group& group_;
   Shape shape_;
-  int64_t moment_elements_;     // of a token, as elements of q; 0: there are none
-  int64_t tokens_offset_ = 0;   // in windows, of what to_tokens() makes
-  Windows* windows_ = nullptr;  // null: ranks send messages
+  int64_t moment_elements_;     // per token, counted in elements of q; 0 if there are no moments
+  int64_t tokens_offset_ = 0;   // offset in windows of the result of to_tokens()
+  Windows* windows_ = nullptr;  // null if ranks send messages
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// What the transformers of all families hold: a config, blocks that are all alike, and what stands around them.
+// The common base of all families' transformers: a config, identical blocks, and the layers around them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace sparsereel::models {
 
-/// Config has num_layers, num_attention_heads and attention_head_dim. Ends and Block list their weights:
+/// `Config` has num_layers, num_attention_heads and attention_head_dim. `Ends` and `Block` list their weights by
 /// Ends::weights(visit, config) and Block::weights(visit, name, config).
 template <typename Config, typename Ends, typename Block>
 class LayeredTransformer : public Transformer {
@@ -24,7 +24,7 @@ class LayeredTransformer : public Transformer {
   }
 
  protected:
-  /// blocks_name: the tensors' name up to a block's number, "blocks.". Throws Error where parse() does.
+  /// `blocks_name` is the tensors' prefix before a block's number, "blocks.". Throws Error if parse() does.
   LayeredTransformer(const Component& component, Config (*parse)(const nlohmann::json& json, const std::string& file),
                      std::string blocks_name)
       : config_(parse(component.config, component.config_file)),
@@ -33,7 +33,7 @@ class LayeredTransformer : public Transformer {
         blocks_(static_cast<size_t>(config_.num_layers)) {}
 
   Heads heads() const { return {config_.num_attention_heads, config_.attention_head_dim}; }
-  /// x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
+  /// Splits x [B, N, parts x C] into [B, N, parts, heads, head_dim].
   at::Tensor split_heads(const at::Tensor& x) const { return x.unflatten(2, {-1, heads().count, heads().dim}); }
 
   const Config config_;

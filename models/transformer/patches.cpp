@@ -1,4 +1,4 @@
-// Patches are a permutation of axes; the token order follows as a gather of rows.
+// Permutes axes to make patches, then gathers rows for the token order.
 #include "models/transformer/patches.h"
 
 #include <ATen/ATen.h>

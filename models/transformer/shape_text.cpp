@@ -1,3 +1,4 @@
+// Prints shapes.
 #include "models/transformer/shape_text.h"
 
 #include <sstream>

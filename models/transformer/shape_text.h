@@ -1,4 +1,4 @@
-// A tensor's shape, as messages show it.
+// Writes a tensor's shape for messages.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// "[1, 16, 4]"
+/// Returns "[1, 16, 4]".
 std::string shape_of(const at::Tensor& tensor);
 
 }  // namespace sparsereel::models

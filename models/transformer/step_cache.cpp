@@ -1,4 +1,4 @@
-// How far two steps differ, what a reused one adds, and the state that a denoising checkpoint keeps.
+// Compares two steps, extrapolates residuals, and saves the state for a denoising checkpoint.
 #include "models/transformer/step_cache.h"
 
 #include <ATen/ATen.h>
@@ -11,27 +11,28 @@
 namespace sparsereel::models {
 namespace {
 
-/// (sum |x|^p)^(1/p), in fp32 whatever x is.
+/// Returns the p-norm (sum |x|^p)^(1/p), in fp32 whatever x's dtype.
 at::Tensor size_of(const at::Tensor& x, int p) {
   return at::linalg_vector_norm(x, p, c10::nullopt, /*keepdim=*/false, at::kFloat);
 }
 
-/// Sums of squares of two tensors, of their sum and of their difference.
+/// Indices of sums of squares: of two tensors, of their sum and of their difference.
 enum Square { kOfY, kOfX, kOfSum, kOfDifference, kSquares };
 
 void add_squares(const at::Tensor& y, const at::Tensor& x, std::vector<at::Tensor>& sums) {
   for (const at::Tensor& each : {y, x, x + y, x - y}) sums.push_back(size_of(each, 2).square());
 }
 
-/// How many times y is in x: the multiple that is nearest to x, times the share of x's square that it explains. Less is
-/// known of what differs otherwise. By norms of sums, since products of fp16 could overflow.
+/// Returns how many times y is contained in x: the least-squares multiple, times the share of x's square that it
+/// explains. It shrinks if x differs from y in other ways, because less is known then. Norms of sums give the product,
+/// since fp16 products could overflow.
 at::Tensor share_of_squares(const at::Tensor* squares) {
   const at::Tensor& yy = squares[kOfY];
   const at::Tensor multiple = (squares[kOfSum] - squares[kOfDifference]) / (4 * yy);
   return multiple.pow(3) * yy / squares[kOfX];
 }
 
-constexpr const char* kCounts = "counts";  // [2]: computed steps, forwards of each
+constexpr const char* kCounts = "counts";  // [2]: computed steps, forward passes of each
 
 std::string rest_name(size_t forward) {
   return "rest." + std::to_string(forward);
@@ -45,7 +46,7 @@ void StepCache::begin_step(std::optional<bool> reused) {
   known_ = reused;
 }
 
-/// Whether another rank decides for the pass of this one.
+/// Returns true if another rank decides for this rank's pass.
 bool StepCache::is_other_pass() const {
   return in_turn_ && share_.passes && share_.passes->rank() > 0;
 }
@@ -58,7 +59,7 @@ void StepCache::add_up_ranks(std::vector<at::Tensor>& sums) const {
   sums = all.unbind();
 }
 
-/// NaN by itself leaves nothing out: what comes of it is for the steps' guard.
+/// NaN by itself does not cause reuse; the guard of the steps handles it.
 void StepCache::decide(const at::Tensor& first) {
   if (first_.last.defined() && known_.value_or(true)) {
     const at::Tensor difference = first - first_.last;
@@ -92,8 +93,8 @@ void StepCache::update(Memory& memory, const at::Tensor& now) const {
   memory.last = now;
 }
 
-/// What the ranks remember in place of `memory`, which has a slice of the video's tokens and behind it text, with all
-/// tokens: of all passes in one, or, in turn, one a pass.
+/// Returns what all ranks remember in place of `memory`, which holds a slice of the video's tokens, then text. The
+/// result has all tokens: one entry with all passes, or one for each pass if they run in turn.
 std::vector<StepCache::Memory> StepCache::of_all_ranks(const Memory& memory, int64_t video_tokens) const {
   if (share_.all == nullptr) return {memory};
   const auto with_all_tokens = [&](const at::Tensor& x) {
@@ -116,7 +117,7 @@ std::vector<StepCache::Memory> StepCache::of_all_ranks(const Memory& memory, int
   return all;
 }
 
-/// The inverse of one of these.
+/// Returns this rank's part of such an entry.
 StepCache::Memory StepCache::of_this_rank(const Memory& memory, int64_t video_tokens) const {
   const auto own = [&](at::Tensor x) {
     if (!x.defined() || share_.all == nullptr) return x;

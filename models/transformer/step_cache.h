@@ -1,5 +1,5 @@
-// First-block caching of a denoiser's steps: where the first block adds nearly what it added before, the blocks after
-// it are left out, and what they added then is added again. The test is that of ParaAttention's first-block cache.
+// First-block caching of a transformer's steps. If the first block adds nearly the same as before, the other blocks are
+// skipped, and what they added then is added again. The test is that of ParaAttention's first-block cache.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,39 +16,41 @@
 
 namespace sparsereel::models {
 
-/// What one denoising by one transformer remembers. A step's first forward decides for its other ones, which are passes
-/// of guidance in turn; the rows of a batch decide together: passes that decide each for itself drift apart, and
-/// guidance enlarges what they differ in. Ranks decide together too, as one rank with all tokens and passes does; each
-/// remembers its own tokens. A copy is cheap: tensors are replaced, never changed.
+/// The memory of one denoising by one transformer. A step's first forward pass decides for its later ones (guidance
+/// passes in turn), and the entries of a batch decide together. Passes that decided on their own would drift apart, and
+/// guidance would amplify the difference. Ranks also decide together, as a single rank with all tokens and passes
+/// would. Each rank remembers its own tokens. Copying is cheap, because tensors are replaced, never changed.
 class StepCache {
  public:
-  /// passes: how one rank computes passes that have ranks of their own here.
+  /// `passes` says how a single rank would compute the passes that are spread over ranks here.
   explicit StepCache(CacheRule rule, Share share = {}, GuidancePasses passes = GuidancePasses::batched)
       : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
 
-  /// reused: where the rule knows it (CacheRule::reuses()); a step without one to reuse is computed all the same.
+  /// Begins a step. `reused` is the rule's decision, if known (CacheRule::reuses()). A step without an earlier one to
+  /// reuse is computed in any case.
   void begin_step(std::optional<bool> reused = {});
 
-  // Each forward calls these, in this order.
-  /// Whether decide() is to be told what the first block added: [B, N, C].
+  // Each forward pass calls these, in this order.
+  /// Returns true if decide() needs the first block's residual, [B, N, C].
   bool undecided() const { return forward_ == 0; }
-  /// Waits for the device, once, unless the step is known to be computed.
+  /// Decides from the first block's residual. Waits once for the device, unless the step is known to be computed.
   void decide(const at::Tensor& first);
-  /// Whether the other blocks are left out.
+  /// Returns true if the other blocks are skipped.
   bool reuses() const { return reuses_; }
-  /// What stands for what they add, where they are left out.
+  /// Returns the residual to add in place of the skipped blocks.
   at::Tensor recall();
-  /// What they added, where they ran.
+  /// Remembers the other blocks' residual, if they ran.
   void remember(const at::Tensor& rest);
 
-  /// By name: what one rank with all tokens and passes remembers. Called by all ranks.
+  /// Returns the state by name, as a single rank with all tokens and passes would have it. All ranks call this.
   std::map<std::string, at::Tensor> state() const;
-  /// Throws Error naming a tensor that is missing, as where another version wrote the state: steps reused without it
-  /// would be others.
+  /// Throws Error naming a missing tensor, such as in a state of another version: without it, reused steps would
+  /// differ.
   void restore(const std::map<std::string, at::Tensor>& state);
 
  private:
-  /// At the last step that was computed, and at the computed step before; undefined: there was none, or nobody asks.
+  /// Residuals of the last computed step and of the one before; undefined if there was none, or the rule does not need
+  /// it.
   struct Memory {
     at::Tensor last, before;
   };
@@ -61,13 +63,13 @@ class StepCache {
   CacheRule rule_;
   Share share_;
   bool in_turn_;
-  int64_t computed_ = 0;       // steps
-  size_t forward_ = 0;         // of the step
-  bool reuses_ = false;        // the step
-  std::optional<bool> known_;  // of reuses_, before the first block has run
-  double along_ = 0;           // its first block's last change, how many times
+  int64_t computed_ = 0;       // number of computed steps
+  size_t forward_ = 0;         // index within the step
+  bool reuses_ = false;        // this step is reused
+  std::optional<bool> known_;  // the value of reuses_, if known before the first block has run
+  double along_ = 0;           // how many times the first block's last change is contained in its current one
   Memory first_;
-  std::vector<Memory> rests_;  // one a forward
+  std::vector<Memory> rests_;  // one for each forward pass of a step
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Two rows, and the biases that let them weigh as much as all.
+// Folds padding into two rows, with biases that give them the weight of all.
 #include "models/transformer/text_padding.h"
 
 #include <ATen/ATen.h>
@@ -10,10 +10,10 @@
 namespace sparsereel::models {
 namespace {
 
-/// Two biases [B, 1] that together weigh as `counts` [B, 1] keys. Torch's kernels for GPUs want biases in the keys'
-/// dtype, and a log n that is rounded to bf16 counts up to 1.6% too many or too few keys (3.2% from e^8 on). So the
-/// first is one that bf16 holds, of 31/32 of the keys to stay below n when rounded; the second, a small share, makes up
-/// for it.
+/// Returns two biases [B, 1] that together weigh as much as `counts` [B, 1] keys. Torch's GPU kernels want biases in
+/// the keys' dtype. A log n rounded to bf16 would count up to 1.6% too many or too few keys (3.2% from e^8 on). So the
+/// first bias is exact in bf16 and stands for 31/32 of the keys, to stay below n when rounded. The second, a small
+/// share, makes up the rest.
 std::pair<at::Tensor, at::Tensor> biases_of(const at::Tensor& counts) {
   const at::Tensor first = (counts * (31.0 / 32)).log().to(at::kBFloat16).to(at::kFloat);
   return {first, (counts - first.exp()).log()};

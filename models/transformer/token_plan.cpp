@@ -1,4 +1,4 @@
-// Position tables onto the device and into the run's order.
+// Moves position tables to the device and into the run's token order.
 #include "models/transformer/token_plan.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// What depends on a grid, the order of its tokens and a rank's slice of them alone: the permutation, and position
-// tables in that order.
+// Data that depend only on a grid, its token order and a rank's slice: the permutation, and position tables in that
+// order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,36 +10,36 @@
 
 namespace sparsereel::models {
 
-/// Rotary positions that differ by head: attention::Prologue's rotary_positions and rotary_frequencies; undefined:
-/// none.
+/// Rotary positions that differ by head, as attention::Prologue's rotary_positions and rotary_frequencies. Undefined if
+/// the model has none.
 struct RotaryByHead {
-  at::Tensor positions{};    // fp32 [N video, 4], of which three are read
+  at::Tensor positions{};    // fp32 [N video, 4]; the first three are read
   at::Tensor frequencies{};  // fp32 [heads, 3, head_dim / 2]
 };
 
 /// A family's tables for one grid, in native token order.
 struct TokenTables {
-  at::Tensor video_positions;     // [N video, C], added to the tokens; undefined: none
-  at::Tensor text_positions;      // [L, C], likewise
-  RotaryTable rotary;             // undefined: none
-  RotaryByHead rotary_by_head{};  // or this
+  at::Tensor video_positions;     // [N video, C], added to the tokens; undefined if there are none
+  at::Tensor text_positions;      // [L, C], added to the text; undefined if there are none
+  RotaryTable rotary;             // undefined if there is none
+  RotaryByHead rotary_by_head{};  // replaces `rotary`, by head
 };
 
-/// On the run's device, video tokens in the run's order.
+/// All tensors are on the run's device, with video tokens in the run's order.
 struct TokenPlan {
   hilbert::Grid grid;
-  Slice slice;                  // of the video tokens: what this rank has of them
-  Group* group = nullptr;       // whose ranks have one slice each; null: this rank has all
-  at::Tensor order;             // int64 [slice], the native places; undefined for the native order
-  at::Tensor inverse;           // int64 [N video], likewise
-  at::Tensor video_positions;   // [slice, C] of TokenTables', in the run's dtype
-  at::Tensor text_positions;    // likewise
-  RotaryTable rotary;           // [N video], likewise, in fp32: attention is of all tokens
-  at::Tensor rotary_pairs;      // attention::rotary_pairs() of them on a GPU
-  RotaryByHead rotary_by_head;  // likewise
+  Slice slice;                  // this rank's part of the video tokens
+  Group* group = nullptr;       // ranks that have one slice each; null: this rank has all tokens
+  at::Tensor order;             // int64 [slice], the tokens' native places; undefined for the native order
+  at::Tensor inverse;           // int64 [N video], the inverse; undefined for the native order
+  at::Tensor video_positions;   // [slice, C] of TokenTables, in the run's dtype
+  at::Tensor text_positions;    // [L, C], in the run's dtype
+  RotaryTable rotary;           // [N video] in fp32, because attention sees all tokens
+  at::Tensor rotary_pairs;      // attention::rotary_pairs() of `rotary` on a GPU
+  RotaryByHead rotary_by_head;  // [N video] in fp32
 };
 
-/// options: the run's device and dtype. group: whose ranks share the tokens; null: nobody does.
+/// Makes a plan. `options` give the run's device and dtype. The ranks of `group` share the tokens; null: no sharing.
 TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, hilbert::TokenOrder order,
                           const at::TensorOptions& options, Group* group = nullptr);
 

@@ -1,4 +1,4 @@
-// What families check of a forward's input alike, and the modulation that some take from a table.
+// Checks that families share for a forward pass's input, and modulation from a table.
 #include "models/transformer/transformer.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,8 @@ namespace sparsereel::models {
 
 hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const PatchSize& patch,
                               const std::string& config_file, LatentLayout layout) {
-  const int64_t frames = layout == LatentLayout::frames_first ? 1 : 2;  // their axis; the channels have the other one
+  // axis of the frames; the channels have the other one
+  const int64_t frames = layout == LatentLayout::frames_first ? 1 : 2;
   if (latents.dim() == 5 && latents.size(3 - frames) == channels && latents.size(frames) % patch.frames == 0 &&
       latents.size(3) % patch.height == 0 && latents.size(4) % patch.width == 0 && latents.numel() > 0)
     return {latents.size(frames) / patch.frames, latents.size(3) / patch.height, latents.size(4) / patch.width};
