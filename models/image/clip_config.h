@@ -1,4 +1,4 @@
-// The config.json of CLIP's vision tower, as a plain struct. Field names are transformers' own. No torch.
+// The config.json of CLIP's vision tower as a plain struct, with transformers' field names. No torch.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// transformers' CLIPVisionConfig; hidden_act must be "gelu" (by the error function).
+/// transformers' CLIPVisionConfig. hidden_act must be "gelu" (computed with the error function).
 struct ClipVisionConfig {
   int64_t hidden_size = 1280;
   int64_t intermediate_size = 5120;
@@ -22,7 +22,7 @@ struct ClipVisionConfig {
   int64_t tokens() const { return patches_a_side() * patches_a_side() + 1; }
 };
 
-/// As the parsers of text/encoder/t5_config.h.
+/// Parses the config like the parsers of text/encoder/t5_config.h.
 ClipVisionConfig parse_clip_vision_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// CLIP's vision tower, forward pass; dtypes follow transformers' CLIPVisionModel.
+// The forward pass of CLIP's vision tower. Dtypes follow transformers' CLIPVisionModel.
 #include "models/image/clip_encoder.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// pixels [B, 3, S, S] -> [B, patches, 3 x side^2], each patch as a convolution's kernel lies.
+/// Cuts pixels [B, 3, S, S] into [B, patches, 3 x side^2], each laid out like a convolution's kernel.
 at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
   const int64_t count = pixels.size(3) / side;
   return pixels.reshape({pixels.size(0), pixels.size(1), count, side, count, side})
@@ -22,14 +22,14 @@ at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
       .flatten(1, 2);
 }
 
-/// x [B, N, C] -> the same.
+/// Runs a layer's attention, x [B, N, C] -> [B, N, C].
 at::Tensor attend_to_all(const ClipLayer& layer, const at::Tensor& x, int64_t heads) {
   const at::Tensor qkv = linear(x, layer.qkv).unflatten(-1, {3, heads, -1}).permute({2, 0, 3, 1, 4});
   const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
   return linear(attended.transpose(1, 2).flatten(2), layer.out);
 }
 
-/// transformers has saved these models with a prefix and without.
+/// transformers has saved these models with and without a prefix.
 std::string prefix_of(const Component& component) {
   const std::string prefix = "vision_model.";
   const auto found = component.tensors.lower_bound(prefix);
@@ -44,7 +44,7 @@ void ignore_unused(WeightReader& reader, const std::string& prefix, const ClipVi
     reader.ignore_prefix(of_clip);
 }
 
-/// How a file spells the tower's names.
+/// The names of the tower in a file.
 struct Spelling {
   std::string prefix;
   bool fused;  // q, k and v are one matrix
@@ -63,10 +63,10 @@ void list_weights(ClipEncoder& encoder, const Visit& visit, const Spelling& spel
   const std::string embeddings = prefix + "embeddings.";
   encoder.patch.weights(visit, embeddings + "patch_embedding", channels, config.num_channels * side * side,
                         /*has_bias=*/false, {channels, config.num_channels, side, side});
-  const Visit loose = in_any_shape(visit);  // some have an axis of batches
+  const Visit loose = in_any_shape(visit);  // some files have a batch axis
   loose(encoder.class_embedding, parameter(embeddings + "class_embedding", {channels}));
   loose(encoder.position_embedding, parameter(embeddings + "position_embedding.weight", {config.tokens(), channels}));
-  encoder.pre_norm.weights(visit, prefix + "pre_layrnorm", channels);  // so spelt
+  encoder.pre_norm.weights(visit, prefix + "pre_layrnorm", channels);  // transformers' spelling
   for (size_t i = 0; i < encoder.layers.size(); ++i)
     encoder.layers[i].weights(visit, prefix + "encoder.layers." + std::to_string(i), config, fused);
 }

@@ -1,5 +1,4 @@
-// CLIP's vision transformer (Radford et al., arXiv 2103.00020), as video models use it: the tokens before its last
-// layer.
+// CLIP's vision transformer (Radford et al., arXiv 2103.00020). Video models use its tokens before the last layer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,18 +15,18 @@
 
 namespace sparsereel::models {
 
-// C = hidden_size, N = tokens: one for the image, then its patches row by row.
+// C = hidden_size, N = tokens: one for the image, then one for each patch, row by row.
 
 struct ClipLayer {
   Norm norm1;  // [C]
-  Linear qkv;  // [3 C, C]: q_proj, k_proj, v_proj below each other
+  Linear qkv;  // [3 C, C]: q_proj, k_proj, v_proj stacked
   Linear out;  // [C, C]
   Norm norm2;  // [C]
   Linear fc1;  // [intermediate_size, C]
   Linear fc2;  // [C, intermediate_size]
 
-  /// `name`: the layer's, "encoder.layers.0".
-  /// `fused`: q, k and v are one matrix there, too.
+  /// Lists the layer's weights. `name` is its prefix, "encoder.layers.0". `fused`: the file has q, k and v as one
+  /// matrix.
   void weights(const Visit& visit, const std::string& name, const ClipVisionConfig& config, bool fused);
 };
 
@@ -40,12 +39,12 @@ struct ClipEncoder : ImageEncoder {
   std::vector<ClipLayer> layers;  // all but the last
   uint64_t bytes = 0;
 
-  /// transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the visual half of a video model's authors'
-  /// file; the last layer, what follows it and CLIP's text half are not read. Throws Error naming config.json's field,
-  /// or listing every weight that does not fit.
+  /// Loads transformers' CLIPVisionModel or CLIPVisionModelWithProjection, or the visual half of a video model's
+  /// authors' file. The last layer, what follows it and CLIP's text half are not read. Throws Error naming a field of
+  /// config.json, or listing every weight that does not fit.
   static ClipEncoder load(const Component& component, at::Device device, at::ScalarType dtype);
 
-  /// hidden_states[-2] of transformers.
+  /// Returns transformers' hidden_states[-2].
   at::Tensor forward(const at::Tensor& pixels) const override;
   int64_t image_size() const override { return config.image_size; }
   int64_t tokens() const override { return config.tokens(); }
@@ -53,7 +52,7 @@ struct ClipEncoder : ImageEncoder {
   uint64_t weight_bytes() const override { return bytes; }
 };
 
-/// ClipEncoder::load() for the table of loaders.
+/// Wraps ClipEncoder::load() for the table of loaders.
 std::unique_ptr<ImageEncoder> load_clip_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Lists the tower's names, sizes and parts.
 #include "models/image/clip_names.h"
 
 #include "models/image/clip_config.h"

@@ -1,4 +1,4 @@
-// What the tensors of CLIP's vision tower tell of it, and where it is published. No torch.
+// Names and sizes of the tensors of CLIP's vision tower, and where it is published. No torch.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,17 +8,17 @@
 
 namespace sparsereel::models {
 
-/// What transformers calls the tower's layers, and what a video model's authors do: "visual.transformer.0.attn.to_qkv",
-/// where q, k and v are one matrix, which is clip_fused_layer() here.
+/// Maps transformers' names of the tower's layers to those of a video model's authors,
+/// "visual.transformer.0.attn.to_qkv". There q, k and v are one matrix, which is clip_fused_layer() here.
 StoredNames clip_vision_names();
-/// Of a layer's attention, below which q, k and v lie in one matrix: "encoder.layers.0.self_attn.qkv".
+/// Returns the name of that matrix in a layer's attention: "encoder.layers.0.self_attn.qkv".
 std::string clip_fused_layer(const std::string& attention);
 
-/// Part::sizes_by_config and sizes_by_tensors; tensors with the prefix "vision_model." or without.
+/// For Part::sizes_by_config and sizes_by_tensors. Tensors may have the prefix "vision_model.".
 Sizes clip_vision_sizes(const nlohmann::json& config, const std::string& file);
 Sizes clip_vision_sizes(const TensorTable& tensors);
 
-/// The encoder and its preprocessor_config.json as parts of a pipeline, which may have neither.
+/// Return the encoder and its preprocessor_config.json as optional parts of a pipeline.
 Part clip_vision_part();
 Part clip_processor_part();
 

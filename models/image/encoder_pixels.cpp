@@ -1,3 +1,4 @@
+// Crops and normalizes pictures for an image encoder.
 #include "models/image/encoder_pixels.h"
 
 #include <ATen/ATen.h>
@@ -7,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// One number a channel, as [3, 1, 1].
+/// Returns one number for each channel, as [3, 1, 1].
 at::Tensor of_channels(const std::array<double, 3>& numbers) {
   return at::tensor(at::ArrayRef<double>(numbers.data(), numbers.size()), at::kFloat).view({3, 1, 1});
 }
@@ -15,7 +16,7 @@ at::Tensor of_channels(const std::array<double, 3>& numbers) {
 }  // namespace
 
 at::Tensor encoder_pixels(const Picture& picture, const ImageProcessorConfig& config) {
-  constexpr double kWhite = 255;  // what square_image() has as 1
+  constexpr double kWhite = 255;  // square_image() scales white to 1
   const at::Tensor square = square_image(picture, config.crop_size);
   return (square * (kWhite * config.rescale_factor) - of_channels(config.image_mean)) / of_channels(config.image_std);
 }

@@ -1,4 +1,4 @@
-// A picture -> the pixels that an image encoder takes.
+// Turns a picture into the pixels of an image encoder.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// -> fp32 [1, 3, crop_size, crop_size] on the CPU: its centre, normalised, as transformers' CLIPImageProcessor does it
-/// with Pillow.
+/// Returns fp32 [1, 3, crop_size, crop_size] on the CPU: the picture's center, normalized, as transformers'
+/// CLIPImageProcessor does it with Pillow.
 at::Tensor encoder_pixels(const Picture& picture, const ImageProcessorConfig& config);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// What the pipeline knows of an image encoder, whatever its class.
+// An image encoder of any class, as the pipeline sees it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,15 +11,15 @@ class ImageEncoder {
  public:
   virtual ~ImageEncoder() = default;
 
-  /// pixels [B, 3, size, size], prepared as encoder_pixels() does, of any dtype -> tokens [B, N, C] in the weights'
-  /// dtype. Throws Error on another size.
+  /// Encodes pixels [B, 3, size, size] of any dtype, prepared by encoder_pixels(). Returns tokens [B, N, C] in the
+  /// weights' dtype. Throws Error for another size.
   virtual at::Tensor forward(const at::Tensor& pixels) const = 0;
   virtual int64_t image_size() const = 0;
-  /// Tokens of an image (N), and their channels (C).
+  /// Return the number of an image's tokens (N) and of their channels (C).
   virtual int64_t tokens() const = 0;
   virtual int64_t width() const = 0;
   virtual uint64_t weight_bytes() const = 0;
-  /// Whether weights that their files have packed or in 8 bits were rounded to 8 bits, a second time.
+  /// Returns true if weights were rounded to 8 bits that their files have packed or in 8 bits already.
   virtual bool rounds_again() const { return false; }
 };
 

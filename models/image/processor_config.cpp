@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of transformers' constructor.
+// Parses the config. Missing fields take the defaults of transformers' constructor.
 #include "models/image/processor_config.h"
 
 #include <nlohmann/json.hpp>
@@ -13,15 +13,15 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMaxEdge = 4096;
-constexpr int64_t kBicubic = 3;  // PIL's number
+constexpr int64_t kBicubic = 3;  // PIL's number of the filter
 
-/// Everything is done: none of these may be false. (What do_convert_rgb says is nothing to pixels that are RGB.)
+/// All steps are always done, so none may be false. do_convert_rgb does not matter, because pixels are RGB.
 void require_steps(const ConfigFields& fields) {
   for (const char* step : {"do_resize", "do_center_crop", "do_rescale", "do_normalize"})
     if (!fields.boolean(step, true)) fields.unsupported(step, "false", "true");
 }
 
-/// A size is a number, or an object of one number, or of two that are equal.
+/// Reads a size: a number, an object with one number, or one with two equal numbers.
 int64_t edge(const nlohmann::json& config, const std::string& file, const char* field, const char* of_one) {
   constexpr int64_t kEdge = 224;
   const ConfigFields fields(config, file);

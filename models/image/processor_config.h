@@ -1,4 +1,4 @@
-// preprocessor_config.json of an image encoder: how a picture becomes its pixels. No torch.
+// The preprocessor_config.json of an image encoder: how a picture becomes its pixels. No torch.
 #pragma once
 
 #include <array>
@@ -8,15 +8,15 @@
 
 namespace sparsereel::models {
 
-/// transformers' CLIPImageProcessor. Resampling is bicubic, and the centre stays.
+/// transformers' CLIPImageProcessor, with bicubic resampling and a center crop.
 struct ImageProcessorConfig {
-  int64_t crop_size = 224;  // what the picture's shorter edge becomes, and how much of the longer one stays
+  int64_t crop_size = 224;  // length of the shorter edge after resizing, and of both after cropping
   double rescale_factor = 1.0 / 255;
-  std::array<double, 3> image_mean = {0.48145466, 0.4578275, 0.40821073};  // of red, green and blue
+  std::array<double, 3> image_mean = {0.48145466, 0.4578275, 0.40821073};  // red, green and blue
   std::array<double, 3> image_std = {0.26862954, 0.26130258, 0.27577711};
 };
 
-/// As the parsers of text/encoder/t5_config.h. An empty object gives the class's defaults.
+/// Parses the config like the parsers of text/encoder/t5_config.h. An empty object gives the class's defaults.
 ImageProcessorConfig parse_image_processor_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Two passes with weights in fixed point: Pillow's Image.resize() of 8-bit pictures.
+// Resamples in two passes with fixed-point weights, like Pillow's Image.resize() of 8-bit pictures.
 #include "models/image/resample.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int kBits = 32 - 8 - 2;  // behind the point of a weight; 8 bits of a pixel, and some that sums may need
+constexpr int kBits = 32 - 8 - 2;  // fraction bits of a weight: 32 less 8 of a pixel, less 2 of headroom for sums
 constexpr int64_t kChannels = 3;
 
 struct Kernel {
-  double support;  // it is 0 from there on
+  double support;  // the kernel is 0 beyond this
   double (*value)(double x);
 };
 
@@ -41,18 +41,18 @@ Kernel kernel_of(ResampleFilter filter) {
   return filter == ResampleFilter::lanczos ? Kernel{3, lanczos} : Kernel{2, bicubic};
 }
 
-/// What makes one new pixel of a row of old ones.
+/// The old pixels, and their weights, that make one new pixel.
 struct Taps {
   int64_t first = 0;
   std::vector<int32_t> weights;
 };
 
-/// Behind the point, so that below 0 it rounds up: Pillow's rounding.
+/// Truncates, so that numbers below 0 round up: Pillow's rounding.
 int64_t cut_off(double x) {
   return static_cast<int64_t>(x);
 }
 
-/// `count` new pixels of those between `begin` and `end`, of `size` old ones.
+/// Returns the taps of `count` new pixels between `begin` and `end` of `size` old ones.
 std::vector<Taps> taps_of(const Kernel& kernel, int64_t size, float begin, float end, int64_t count) {
   const double scale = static_cast<double>(end - begin) / static_cast<double>(count);
   const double widening = std::max(scale, 1.0), support = kernel.support * widening;
@@ -122,12 +122,12 @@ Picture along_y(const Picture& picture, const std::vector<Taps>& taps) {
   return result;
 }
 
-/// A pass that would change nothing is none.
+/// Returns false for a pass that would change nothing.
 bool changes(int64_t size, double begin, double end, int64_t count) {
   return count != size || begin != 0 || end != static_cast<double>(size);
 }
 
-/// So that the other pass has less to do; as Pillow decides it, from version 13 on.
+/// Returns true if resizing the height first leaves less work, by Pillow's rule from version 13 on.
 bool height_goes_first(const Picture& picture, int64_t height, int64_t width) {
   const int64_t rows = picture.height - height, columns = picture.width - width;
   return rows > 0 && rows > 2 * columns;

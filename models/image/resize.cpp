@@ -1,4 +1,4 @@
-// Tensors around resample(), and CLIPImageProcessor's crop.
+// Converts between pictures and tensors, and crops like CLIPImageProcessor.
 #include "models/image/resize.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// [H, W, 3] in 0..255
+/// Returns fp32 [H, W, 3] in 0..255.
 at::Tensor tensor_of(const Picture& picture) {
   at::Tensor floats = at::empty({picture.height, picture.width, 3}, at::kFloat);
   std::ranges::copy(picture.pixels, floats.mutable_data_ptr<float>());
@@ -26,7 +26,7 @@ at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, Resi
 }
 
 at::Tensor square_image(const Picture& picture, int64_t side) {
-  constexpr int64_t kMostRatio = 100;  // beyond it, sides of the shorter one's size would take gigabytes
+  constexpr int64_t kMostRatio = 100;  // beyond this, scaling the shorter side to `side` would take gigabytes
   const int64_t shorter = std::min(picture.height, picture.width), longer = std::max(picture.height, picture.width);
   if (longer / shorter >= kMostRatio)
     throw bad_option("image",

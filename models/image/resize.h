@@ -1,4 +1,4 @@
-// A picture of any size -> what VAE encoders and image encoders take.
+// Resizes pictures for VAE encoders and image encoders.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// -> [1, 3, 1, height, width] in [-1, 1], fp32 on the CPU, by Lanczos' filter as Pillow applies it.
+/// Returns fp32 [1, 3, 1, height, width] in [-1, 1] on the CPU, resized by Pillow's Lanczos filter.
 at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule);
 
-/// -> [1, 3, side, side] in 0..1, fp32 on the CPU: its shorter edge becomes `side` by the bicubic filter as Pillow
-/// applies it, and the middle of the longer one stays, as CLIPImageProcessor has it.
+/// Returns fp32 [1, 3, side, side] in 0..1 on the CPU. Pillow's bicubic filter scales the shorter edge to `side`, and
+/// the longer one is center-cropped, as in CLIPImageProcessor.
 at::Tensor square_image(const Picture& picture, int64_t side);
 
 }  // namespace sparsereel::models
