@@ -1,4 +1,4 @@
-// One DPM-Solver++ step in log-SNR time, first order where there is no history, else second order.
+// A DPM-Solver++ step in log-SNR time: first order without history, else second order.
 #include "models/samplers/dpm_solver.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kHistory = "old_pred_original_sample";
 
-/// Half the log of the signal-to-noise ratio; minus infinity at zero terminal SNR, plus infinity at the clean end.
+/// Returns half the log of the signal-to-noise ratio: minus infinity at zero terminal SNR, plus infinity at the clean
+/// end.
 at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
   return rounded_log(rounded_sqrt(alpha_prod / (1 - alpha_prod)));
 }
@@ -24,7 +25,7 @@ DpmSolverSampler::DpmSolverSampler(NoiseSchedule schedule)
     : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
 
 int64_t DpmSolverSampler::draws(int64_t index) const {
-  // The reference throws the first draw of a second-order step away; seeds must agree.
+  // The reference discards the first draw of a second-order step. Drawing it here too keeps seeds equal.
   return index > 0 && timesteps_.at(index) >= schedule_.stride() ? 2 : 1;
 }
 

@@ -9,8 +9,8 @@ namespace sparsereel::models {
 class DpmSolverSampler : public Sampler {
  public:
   explicit DpmSolverSampler(NoiseSchedule schedule);
-  /// Steps must be taken in order, from 0 or from where restore() left off: each uses the clean sample predicted by the
-  /// one before.
+  /// Steps must be taken in order, from 0 or from the state given to restore(), because each uses the clean sample
+  /// predicted by the one before.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
@@ -18,7 +18,7 @@ class DpmSolverSampler : public Sampler {
   void restore(const std::map<std::string, at::Tensor>& state) override;
 
  protected:
-  /// Once in the first step and where a step reaches the clean end, else twice.
+  /// Returns 1 for the first step and for a step that reaches the clean end, else 2.
   int64_t draws(int64_t index) const override;
 
  private:

@@ -1,5 +1,5 @@
-// The levels of a run by linear interpolation in the table of training, and steps that go too far down and come back up
-// by noise.
+// Interpolates a run's noise levels in the training table. Each step goes below the next level and returns to it by
+// adding noise.
 #include "models/samplers/euler_ancestral.h"
 
 #include <ATen/ATen.h>
@@ -19,13 +19,13 @@ at::Tensor betas_of(const SchedulerConfig& config) {
   return at::linspace(std::sqrt(config.beta_start), std::sqrt(config.beta_end), count, at::kFloat).square();
 }
 
-/// Of each timestep of training: fp32 [num_train_timesteps].
+/// Returns sigma for each training timestep, fp32 [num_train_timesteps].
 at::Tensor training_sigmas(const SchedulerConfig& config) {
   const at::Tensor signal = (1.0 - betas_of(config)).cumprod(0);
   return rounded_sqrt((1 - signal) / signal);
 }
 
-/// Noisiest first.
+/// Returns the timesteps, noisiest first.
 std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
   const int64_t train_steps = config.num_train_timesteps, stride = train_steps / count;
   std::vector<double> timesteps = linspace(0, static_cast<double>(train_steps - 1), count);
@@ -36,7 +36,7 @@ std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
   return {timesteps.rbegin(), timesteps.rend()};
 }
 
-/// Between the table's entries, numpy's: in fp64, by the slope.
+/// Interpolates between the table's entries as numpy does: in fp64, by the slope.
 double interpolated(const at::Tensor& table, double place) {
   const auto* entries = table.const_data_ptr<float>();
   const int64_t last = table.numel() - 1, below = std::min(static_cast<int64_t>(place), last);

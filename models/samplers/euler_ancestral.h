@@ -1,4 +1,5 @@
-// Ancestral sampling with Euler's steps (Karras et al., arXiv 2206.00364, of DDPMs by their noise over signal).
+// Ancestral sampling with Euler steps (Karras et al., arXiv 2206.00364), for DDPMs, in terms of the ratio of noise to
+// signal.
 #pragma once
 
 #include <string>
@@ -9,25 +10,25 @@
 
 namespace sparsereel::models {
 
-/// Of a run's steps: timesteps that need not be whole, and sigma, how much noise there is to one of signal.
+/// Timesteps of a run's steps, whole or fractional, and sigmas: the amount of noise per unit of signal.
 struct NoiseLevels {
-  std::vector<double> timesteps;  // rounded to fp32, as the reference has them
-  at::Tensor sigmas;              // fp32 CPU [steps + 1], the last of which is 0
-  at::Tensor start;               // fp32, 0-dimensional: the deviation of what a run starts from
+  std::vector<double> timesteps;  // rounded to fp32, as in the reference
+  at::Tensor sigmas;              // fp32 CPU [steps + 1]; the last one is 0
+  at::Tensor start;               // fp32, 0-dimensional: standard deviation of the run's start
 };
 
-/// Reads of the config: num_train_timesteps, beta_start, beta_end, beta_schedule (linear or scaled_linear),
-/// timestep_spacing, steps_offset.
+/// Computes a run's levels from num_train_timesteps, beta_start, beta_end, beta_schedule (linear or scaled_linear),
+/// timestep_spacing and steps_offset.
 NoiseLevels noise_levels(const SchedulerConfig& config, int64_t num_inference_steps);
 
 class EulerAncestralSampler final : public Sampler {
  public:
-  /// prediction: "epsilon" or "v_prediction".
+  /// `prediction` is "epsilon" or "v_prediction".
   EulerAncestralSampler(NoiseLevels levels, const std::string& prediction);
 
   at::Tensor start(const at::Tensor& noise) const override;
   at::Tensor model_input(const at::Tensor& sample, int64_t index) const override;
-  /// Draws noise in the sample's dtype at each step, the last one too. fp32.
+  /// Draws noise in the sample's dtype at each step, also at the last one. Returns fp32.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of diffusers' constructor.
+// Parses the config. Missing fields take the defaults of diffusers' constructor.
 #include "models/samplers/euler_ancestral_config.h"
 
 #include "models/files/config_fields.h"

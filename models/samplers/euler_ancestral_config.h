@@ -1,4 +1,4 @@
-// scheduler_config.json of ancestral sampling. No torch.
+// Parses the scheduler_config.json of ancestral sampling. No torch.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// diffusers' EulerAncestralDiscreteScheduler. Throws Error naming file and field.
+/// Parses diffusers' EulerAncestralDiscreteScheduler. Throws Error naming file and field.
 SchedulerConfig parse_euler_ancestral_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

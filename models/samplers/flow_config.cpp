@@ -1,5 +1,5 @@
-// The fallbacks are diffusers' own. Not read: betas and timestep_spacing, which flow
-// matching does without.
+// Parses the configs. Missing fields take diffusers' defaults. Betas and timestep_spacing are not read, because flow
+// matching does not use them.
 #include "models/samplers/flow_config.h"
 
 #include "models/files/config_fields.h"
@@ -12,7 +12,7 @@ void require(const ConfigFields& fields, const char* field, bool fallback, bool 
   if (fields.boolean(field, fallback) != wanted) fields.unsupported(field, text(!wanted), text(wanted));
 }
 
-/// What both read alike.
+/// Parses the fields that all these schedulers have.
 SchedulerConfig parse_common(const ConfigFields& fields) {
   for (const char* field : {"use_dynamic_shifting", "use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas"})
     require(fields, field, false, false);
@@ -23,13 +23,13 @@ SchedulerConfig parse_common(const ConfigFields& fields) {
   return config;
 }
 
-/// Reads the fields that both multistep solvers have.
+/// Parses the fields that both multistep solvers have.
 SchedulerConfig parse_multistep(const ConfigFields& fields) {
   SchedulerConfig config = parse_common(fields);
   fields.choice("prediction_type", "epsilon", {"flow_prediction"});
   require(fields, "use_flow_sigmas", false, true);
   require(fields, "thresholding", false, false);
-  require(fields, "lower_order_final", true, true);  // the last step's span is infinite: no second order there
+  require(fields, "lower_order_final", true, true);  // the last step's span is infinite, so it must be first order
   fields.choice("final_sigmas_type", "zero", {"zero"});
   const int64_t order = fields.integer("solver_order", 2);
   if (order != 2) fields.unsupported("solver_order", std::to_string(order), "2");

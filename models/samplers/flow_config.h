@@ -1,4 +1,4 @@
-// The scheduler_config.json of flow-matching models. No torch.
+// Parses the scheduler_config.json of flow-matching models. No torch.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,12 +8,12 @@
 
 namespace sparsereel::models {
 
-/// UniPCMultistepScheduler's: second order, flow sigmas. Errors as those of the other parsers
-/// (text/encoder/t5_config.h).
+/// Parses a UniPCMultistepScheduler: second order, flow sigmas. Throws Error like the parsers of
+/// text/encoder/t5_config.h.
 SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file);
-/// DPMSolverMultistepScheduler's: DPM-Solver++ of second order, flow sigmas.
+/// Parses a DPMSolverMultistepScheduler: DPM-Solver++ of second order, flow sigmas. Throws the same errors.
 SchedulerConfig parse_flow_dpm_config(const nlohmann::json& json, const std::string& file);
-/// FlowMatchEulerDiscreteScheduler's.
+/// Parses a FlowMatchEulerDiscreteScheduler. Throws the same errors.
 SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// One Euler step: along the predicted slope, as far as sigma falls.
+// An Euler step follows the predicted slope as far as sigma falls.
 #include "models/samplers/flow_euler.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@ FlowEulerSampler::FlowEulerSampler(FlowSchedule schedule)
 
 at::Tensor FlowEulerSampler::predicted_original(const at::Tensor& prediction, int64_t index,
                                                 const at::Tensor& sample) const {
-  // The last sigma is 0, or 1 of a schedule that counts upwards.
+  // The last sigma is 0, or 1 in an inverted schedule.
   return (sample.to(at::kFloat) + (sigmas_[-1] - sigmas_[index]) * prediction).to(prediction.scalar_type());
 }
 

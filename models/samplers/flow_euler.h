@@ -1,4 +1,4 @@
-// Euler's method on the flow's straight lines (arXiv:2210.02747), as FlowMatchEulerDiscreteScheduler steps it.
+// Euler's method along the straight lines of flow matching (arXiv:2210.02747), like FlowMatchEulerDiscreteScheduler.
 #pragma once
 
 #include "models/samplers/flow_schedule.h"
@@ -9,7 +9,7 @@ namespace sparsereel::models {
 class FlowEulerSampler : public Sampler {
  public:
   explicit FlowEulerSampler(FlowSchedule schedule);
-  /// Draws nothing from the generator. The result is in the prediction's dtype, as the reference's is.
+  /// Draws nothing from the generator. The result has the prediction's dtype, as in the reference.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;

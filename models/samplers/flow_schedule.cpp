@@ -1,4 +1,4 @@
-// Evenly spaced noise levels, shifted, with the reference's rounding: timesteps must agree to the last bit.
+// Computes evenly spaced, shifted noise levels with the reference's rounding: timesteps must agree to the last bit.
 #include "models/samplers/flow_schedule.h"
 
 #include <ATen/ATen.h>
@@ -14,19 +14,19 @@
 namespace sparsereel::models {
 namespace {
 
-/// `Real` is the type in which the reference computes.
+/// Applies the shift. `Real` is the type in which the reference computes.
 template <typename Real>
 Real shifted(Real sigma, double shift) {
   return static_cast<Real>(shift) * sigma / (1 + static_cast<Real>(shift - 1) * sigma);
 }
 
-/// In fp32, with the clean end behind.
+/// Returns the levels in fp32, followed by the clean end, 0.
 at::Tensor with_clean_end(std::vector<double> sigmas) {
   sigmas.push_back(0);
   return at::tensor(sigmas, at::kFloat);
 }
 
-/// Levels and timesteps of a model to which 0 is noise and 1 is clean, in fp32.
+/// Converts levels and timesteps for a model in which 0 is noise and 1 is clean, in fp32.
 void invert(FlowSchedule& schedule, double train_steps) {
   schedule.sigmas = 1 - schedule.sigmas;
   const at::Tensor timesteps = (schedule.sigmas * train_steps).to(at::kDouble);
@@ -38,8 +38,8 @@ bool fall(const at::Tensor& sigmas) {
   return (sigmas.diff() < 0).all().item<bool>();
 }
 
-/// The error for noise levels that no run can take. It blames those that were given where they are too near to each
-/// other by themselves, else the shift.
+/// Returns the error for unusable noise levels. It blames the given sigmas if they are too close together even without
+/// the shift, else the shift.
 Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
   if (!config.sigmas.empty() && !fall(with_clean_end(config.sigmas)))
     return bad_option("sigmas", "lie too near to each other or to 0", "give levels that differ by 0.001 or more");
@@ -53,7 +53,7 @@ Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
 
 FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
   const auto train_steps = static_cast<double>(config.num_train_timesteps);
-  // The reference spaces the run between the ends of a table that is shifted already, then shifts once more.
+  // The reference spaces the run between the ends of a table that is already shifted, then shifts once more.
   std::vector<double> sigmas;
   FlowSchedule schedule;
   const auto add = [&](double sigma) {
@@ -74,7 +74,7 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
 
 namespace {
 
-/// Levels that are shifted already, with whole timesteps.
+/// Makes a schedule of levels that are already shifted. Its timesteps are whole.
 FlowSchedule schedule_of(std::vector<double> sigmas, const SchedulerConfig& config, int64_t num_inference_steps) {
   FlowSchedule schedule;
   for (const double sigma : sigmas)

@@ -1,4 +1,4 @@
-// A line, and the parabola through its end, with its slope there, and through the clean end.
+// Computes a line, then a parabola that continues it with the same slope and reaches the clean end.
 #include "models/samplers/linear_quadratic.h"
 
 namespace sparsereel::models {

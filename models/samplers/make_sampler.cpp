@@ -1,3 +1,4 @@
+// Creates the sampler and the schedule for a config.
 #include "models/samplers/make_sampler.h"
 
 #include <string>

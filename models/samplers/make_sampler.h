@@ -1,4 +1,4 @@
-// Kinds of samplers -> their classes and schedules.
+// Creates samplers by their kind.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-/// The sampler of the config's kind. Throws Error naming the field where the steps do not fit: more than
-/// num_train_timesteps, or noise levels without room between them (flow_schedule.h).
+/// Returns a sampler of the config's kind. Throws Error naming the field if there are more steps than
+/// num_train_timesteps, or no room between noise levels (flow_schedule.h).
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Box and Muller's pairs of normal numbers (Ann. Math. Statist. 29, 1958), rounded where libtorch rounds.
+// Draws pairs of normal numbers by Box and Muller (Ann. Math. Statist. 29, 1958), rounded where libtorch rounds.
 #include "models/samplers/noise.h"
 
 #include <ATen/ATen.h>
@@ -14,9 +14,10 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kTogether = 16;  // libtorch makes eight pairs of so many uniform numbers, the first with the ninth
+// libtorch makes eight pairs from this many uniform numbers: first and ninth, and so on
+constexpr int64_t kTogether = 16;
 
-/// Of each uniform number in [0, 1) that Scalar has.
+/// Tables for every uniform number in [0, 1) that Scalar can have.
 template <typename Scalar>
 struct Functions {
   static constexpr uint32_t kCount = uint32_t{1} << std::numeric_limits<Scalar>::digits;
@@ -32,10 +33,10 @@ struct Functions {
     }
   }
 
-  std::vector<float> radius, cosine, sine;  // numbers of Scalar
+  std::vector<float> radius, cosine, sine;  // values of Scalar
 };
 
-/// kTogether of them.
+/// Draws kTogether numbers.
 template <typename Scalar>
 void draw_together(at::mt19937& engine, const Functions<Scalar>& of, Scalar* out) {
   constexpr size_t kPairs = kTogether / 2;
@@ -43,7 +44,7 @@ void draw_together(at::mt19937& engine, const Functions<Scalar>& of, Scalar* out
   for (uint32_t& each : uniform) each = engine() % Functions<Scalar>::kCount;
   for (size_t i = 0; i < kPairs; ++i) {
     const float radius = of.radius[uniform[i]];
-    // A mean of zero is added, which leaves no negative one.
+    // The reference adds a mean of zero, which turns -0 into 0.
     out[i] = static_cast<Scalar>(radius * of.cosine[uniform[i + kPairs]] + 0.0F);
     out[i + kPairs] = static_cast<Scalar>(radius * of.sine[uniform[i + kPairs]] + 0.0F);
   }
@@ -54,7 +55,7 @@ void draw_all(at::mt19937& engine, Scalar* out, int64_t count) {
   static const Functions<Scalar> functions;
   for (int64_t i = 0; i + kTogether <= count; i += kTogether) draw_together(engine, functions, out + i);
   if (count % kTogether == 0) return;
-  for (int64_t i = 0; i < count % kTogether; ++i) engine();  // libtorch draws the last ones anew
+  for (int64_t i = 0; i < count % kTogether; ++i) engine();  // libtorch draws the last ones again
   draw_together(engine, functions, out + count - kTogether);
 }
 

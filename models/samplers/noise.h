@@ -1,4 +1,4 @@
-// Noise as libtorch draws it on a CPU.
+// Draws noise exactly as libtorch does on a CPU.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// at::randn() of these sizes and dtype on the CPU, to the bit, and as often drawn from `generator` (a CPU's): in fp16
-/// and bf16 several times as fast, since their uniform numbers have 2048 and 256 values, whose logarithms, sines and
-/// cosines are known beforehand.
+/// Returns at::randn() of these sizes and dtype on the CPU, bit for bit, and advances `generator` (a CPU's) equally. It
+/// is several times as fast in fp16 and bf16: their uniform numbers have only 2048 and 256 values, so logarithms, sines
+/// and cosines come from tables.
 at::Tensor draw_noise(at::IntArrayRef sizes, at::ScalarType dtype, at::Generator& generator);
 
 }  // namespace sparsereel::models

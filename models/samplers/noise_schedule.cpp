@@ -1,4 +1,4 @@
-// The noise schedule: betas -> cumulative alphas with SNR shift and zero terminal SNR, and the spacing of timesteps.
+// Computes cumulative alphas from betas, with SNR shift and zero terminal SNR, and spaces the timesteps.
 #include "models/samplers/noise_schedule.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@ Error bad_field(const std::string& field, const std::string& problem, std::strin
   return bad_input(std::string(kConfigFile) + ": " + field + " " + problem, std::move(remedy));
 }
 
-/// Cosine schedule of arXiv:2102.09672, each beta capped at 0.999.
+/// Returns the cosine schedule of arXiv:2102.09672, each beta capped at 0.999.
 at::Tensor cosine_betas(int64_t count) {
   const auto alpha_bar = [](double t) {
     const double cosine = std::cos((t + 0.008) / 1.008 * std::numbers::pi / 2);
@@ -68,9 +68,10 @@ std::vector<int64_t> leading_timesteps(int64_t train_steps, int64_t count, int64
   return timesteps;
 }
 
-/// numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy steps by the difference of its first
-/// two values, and its rounding is part of the reference's timesteps. For some counts (61 and 103 of 1000) arange gives
-/// one value more, a timestep of -1 that the reference looks up at the noisiest end of its table: it is left out here.
+/// Returns numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy steps by the difference of
+/// its first two values, and its rounding is part of the reference's timesteps. For some counts (61 and 103 of 1000)
+/// arange gives one value too many: a timestep of -1, which the reference looks up at the noisiest end of its table. It
+/// is left out here.
 std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
   const auto start = static_cast<double>(train_steps);
   const double difference = (start - start / static_cast<double>(count)) - start;
@@ -85,8 +86,8 @@ std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
 
 NoiseSchedule::NoiseSchedule(const SchedulerConfig& config, int64_t num_inference_steps) : config_(config) {
   alphas_cumprod_ = (1.0 - make_betas(config)).cumprod(0);
-  const double shift =
-      config.snr_shift_scale;  // Stable Diffusion 3's shift of the signal-to-noise ratio, arXiv:2403.03206
+  // Stable Diffusion 3's shift of the signal-to-noise ratio, arXiv:2403.03206.
+  const double shift = config.snr_shift_scale;
   alphas_cumprod_ = alphas_cumprod_ / (shift + (1 - shift) * alphas_cumprod_);
   if (config.rescale_betas_zero_snr) alphas_cumprod_ = rescale_zero_terminal_snr(alphas_cumprod_);
   final_alpha_ = config.set_alpha_to_one ? at::ones({}, at::kFloat) : alphas_cumprod_[0];

@@ -1,5 +1,5 @@
-// The noise schedule that DDIM and DPM-Solver share: cumulative alphas, timesteps, and the clean sample that a
-// prediction means.
+// The noise schedule of DDIM and DPM-Solver: cumulative alphas, timesteps, and the clean sample that a prediction
+// implies.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,23 +12,24 @@
 
 namespace sparsereel::models {
 
-/// Alphas are kept and handed out as tensors on the CPU in the dtype the reference computes them in (float64 for
-/// scaled_linear, float32 otherwise), because scalars of both widths mix in the samplers' formulas and their rounding
-/// shows in the result.
+/// Alphas are CPU tensors in the dtype in which the reference computes them: float64 for scaled_linear, float32
+/// otherwise. The samplers' formulas mix scalars of both widths, and their rounding shows in the result.
 class NoiseSchedule {
  public:
-  /// `config` as its parser lets it through, for a run of 1 to num_train_timesteps steps. Throws Error where their
-  /// timesteps leave the schedule.
+  /// `config` must come from its parser; a run has 1 to num_train_timesteps steps. Throws Error if the timesteps leave
+  /// the schedule.
   NoiseSchedule(const SchedulerConfig& config, int64_t num_inference_steps);
 
-  /// Of the run, noisiest first, whole numbers.
+  /// Returns the run's timesteps, noisiest first; whole numbers.
   const std::vector<double>& timesteps() const { return timesteps_; }
-  /// Timesteps from one step to the next, as the reference has them: where they are not equally spaced, too.
+  /// Returns the training timesteps between two steps, as the reference counts them even if they are not equally
+  /// spaced.
   double stride() const { return static_cast<double>(config_.num_train_timesteps / std::ssize(timesteps_)); }
-  /// Cumulative product of alphas, 0-dimensional; for a negative timestep (the clean end) 1, or that of timestep 0
-  /// where set_alpha_to_one is off.
+  /// Returns the cumulative product of alphas, 0-dimensional. For a negative timestep (the clean end) it is 1, or that
+  /// of timestep 0 if set_alpha_to_one is off.
   at::Tensor alpha_prod(double timestep) const;
-  /// The clean sample x0 that `prediction` (epsilon, sample or v_prediction) means for `sample` at `timestep`.
+  /// Returns the clean sample x0 that `prediction` (epsilon, sample or v_prediction) implies for `sample` at
+  /// `timestep`.
   at::Tensor predicted_original(const at::Tensor& prediction, double timestep, const at::Tensor& sample) const;
 
  private:

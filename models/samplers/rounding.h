@@ -1,4 +1,4 @@
-// The last bit of a schedule's numbers.
+// Functions whose last bit is the same on every processor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// A function of fp32 or fp64 numbers, computed in fp64: what lies behind libtorch's own in fp32 is oneMKL, whose last
-/// bit depends on the processor. Schedules subtract such numbers from each other, and 1e-7 becomes 1e-4 of a video.
+/// Applies a function to fp32 or fp64 numbers in fp64. libtorch's own functions in fp32 use oneMKL, whose last bit
+/// depends on the processor. Schedules subtract such numbers from each other, and 1e-7 becomes 1e-4 in a video.
 template <typename Function>
 at::Tensor in_double(Function function, const at::Tensor& x) {
   return function(x.to(at::kDouble)).to(x.scalar_type());
@@ -28,7 +28,7 @@ inline at::Tensor rounded_expm1(const at::Tensor& x) {
   return in_double([](const at::Tensor& y) { return y.expm1(); }, x);
 }
 
-/// `count` values from `first` to `last`, as numpy's linspace rounds them.
+/// Returns `count` values from `first` to `last`, rounded as by numpy's linspace.
 inline std::vector<double> linspace(double first, double last, int64_t count) {
   std::vector<double> values(count, first);
   if (count == 1) return values;

@@ -1,3 +1,4 @@
+// Draws a sampler's noise, some steps ahead.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +11,7 @@
 
 namespace sparsereel::models {
 bool Sampler::draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
-  constexpr int64_t kMostAhead = 16;  // of megabytes each
+  constexpr int64_t kMostAhead = 16;  // each draw takes megabytes
   const int64_t last = std::min(index + kMostAhead, std::ssize(timesteps_)) - 1, next = index + std::ssize(drawn_);
   if (next > last || draws(next) == 0) return false;
   at::Generator ahead = generator.clone();

@@ -1,5 +1,5 @@
-// Samplers: from the model's prediction at one timestep to the latents of the next. Which timesteps these are is the
-// schedule's (flow_schedule.h, noise_schedule.h) that a sampler is made with.
+// A sampler turns the model's prediction at one timestep into the latents of the next one. The schedule that it is made
+// with determines the timesteps (flow_schedule.h, noise_schedule.h).
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -19,46 +19,46 @@ class Sampler {
   explicit Sampler(std::vector<double> timesteps) : timesteps_(std::move(timesteps)) {}
   virtual ~Sampler() = default;
 
-  /// Timesteps of the run, of the noisiest step first; size = num_inference_steps. Real-valued, rounded as the
-  /// reference rounds them.
+  /// Returns the run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
+  /// reference.
   const std::vector<double>& timesteps() const { return timesteps_; }
-  /// What a run starts from, of noise of deviation 1 (or of latents in its place), in its dtype. Else: it.
+  /// Returns the start of a run, made from noise with standard deviation 1 (or from given latents), in its dtype. By
+  /// default this is the noise.
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
-  /// What the model is given of a step's sample, in its dtype. Else: it.
+  /// Returns the model's input for a step's sample, in its dtype. By default this is the sample.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
-  /// Draws noise of one step more, of `index`, the next to be taken, or of those behind it, so that the host draws
-  /// while a GPU works on the prediction: two draws may take it nearly as long as a GPU a step that a cache reuses.
-  /// Step after step gets the same noise, and leaves `generator` the same, as without. Returns whether more can be
-  /// drawn.
+  /// Draws the noise of one more step: `index`, which is the next one, or a step after it. The host thus draws while a
+  /// GPU computes the prediction; two draws may take nearly as long as a step that a cache reuses. Noise and generator
+  /// end up the same as without this. Returns true if more can be drawn.
   bool draw_ahead(int64_t index, const at::Tensor& sample, const at::Generator& generator);
-  /// Latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding counts) and
-  /// `sample` share a shape, in whatever order of axes; the result is in the dtype in which the reference returns it
-  /// (the pipeline casts to the run's dtype). Noise is drawn from `generator` (CPU) exactly as often, and in the same
-  /// dtype and order, as the reference draws it. To redo a step, restore() the state and the generator of before.
+  /// Returns the latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding
+  /// counts) and `sample` have the same shape, with axes in any order. The result has the reference's dtype; the
+  /// pipeline casts it to the run's. Noise is drawn from `generator` (CPU) as often, and in the same dtype and order,
+  /// as the reference draws it. To redo a step, restore() the earlier state and reset the generator.
   virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                           at::Generator generator) = 0;
-  /// What the prediction of step `index` takes the final latents (x0) to be; arguments as of step().
+  /// Returns the final latents (x0) that the prediction of step `index` implies. Arguments as for step().
   virtual at::Tensor predicted_original(const at::Tensor& prediction, int64_t index,
                                         const at::Tensor& sample) const = 0;
-  /// History that a denoising checkpoint must keep besides latents and step; empty for single-step samplers.
+  /// Returns the history that a denoising checkpoint must keep beside latents and step. Empty for single-step samplers.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
-  /// Continues from state(). Throws Error on state that the sampler does not know.
+  /// Continues from a state(). Throws Error if the sampler does not know the state.
   virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  /// How often a step draws; what it adds is the last draw.
+  /// Returns the number of draws of a step. The step adds the last one.
   virtual int64_t draws(int64_t /*index*/) const { return 0; }
-  /// The noise of step `index`, normal, on the sample's device. Drawn in the sample's dtype: draws of one seed differ
-  /// between dtypes.
+  /// Returns the normal noise of step `index` on the sample's device. It is drawn in the sample's dtype; draws with one
+  /// seed differ between dtypes.
   at::Tensor noise_of(int64_t index, const at::Tensor& sample, at::Generator& generator);
 
   std::vector<double> timesteps_;
 
  private:
   struct Drawn {
-    at::Tensor noise, generator;  // on the CPU; the generator's state behind it
+    at::Tensor noise, generator;  // on the CPU; the generator's state after the draw
   };
-  std::deque<Drawn> drawn_;  // of the next steps
+  std::deque<Drawn> drawn_;  // for the next steps
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// A checkpoint's scheduler_config.json, as a plain struct; field names are diffusers' own. No torch.
+// A checkpoint's scheduler_config.json as a plain struct, with diffusers' field names. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@ namespace sparsereel::models {
 
 enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, unipc };
 
-/// Whether SchedulerConfig::flow_shift means anything to it.
+/// Returns true if SchedulerConfig::flow_shift applies to this kind.
 constexpr bool has_flow_shift(SamplerKind kind) {
   return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
 }
 
-/// Whether its steps draw noise.
+/// Returns true if the steps of this kind draw noise.
 constexpr bool draws(SamplerKind kind) {
   return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral;
 }
 
-/// diffusers' discrete schedulers or, with the last three fields and no betas, those of flow matching. Not read:
-/// clip_sample and clip_sample_range, as none of them ever clips.
+/// The config of diffusers' discrete schedulers or, with the last four fields and no betas, of flow-matching
+/// schedulers. clip_sample and clip_sample_range are not read, because none of them ever clips.
 struct SchedulerConfig {
   SamplerKind kind = SamplerKind::ddim;
   int64_t num_train_timesteps = 1000;
@@ -34,10 +34,11 @@ struct SchedulerConfig {
   std::string timestep_spacing = "trailing";     // linspace, leading, trailing
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
-  double flow_shift = 1.0;                 // UniPC's and DPM-Solver's flow_shift, FlowMatchEuler's shift
-  std::vector<double> sigmas;              // a flow's noise levels before the shift, one a step; empty: evenly spaced
-  bool invert_sigmas = false;              // of FlowMatchEuler: counted from noise, 0, to the clean end, 1
-  std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result stays uncorrected
+  double flow_shift = 1.0;  // flow_shift of UniPC and DPM-Solver, shift of FlowMatchEuler
+  /// Flow matching's noise levels before the shift, one for each step. Empty: evenly spaced.
+  std::vector<double> sigmas;
+  bool invert_sigmas = false;              // FlowMatchEuler only: levels count from noise, 0, to the clean end, 1
+  std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result is not corrected
 };
 
 }  // namespace sparsereel::models

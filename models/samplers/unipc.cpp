@@ -1,8 +1,8 @@
-// In time l = log(alpha / sigma), with alpha = 1 - sigma, the model's clean prediction c(l) takes a sample from s to t
-// exactly by
+// UniPC works in time l = log(alpha / sigma), with alpha = 1 - sigma. With the model's clean prediction c(l), a sample
+// goes from s to t exactly by
 //   x_t = sigma_t / sigma_s x_s + alpha_t (1 - e^-h) mean(c),   h = l_t - l_s,
-// where the mean over the span is weighted by e^l. The predictor guesses that mean from what is known at s and before;
-// the corrector takes the same span once more when c(l_t) is known too.
+// where e^l weights the mean over the span. The predictor estimates the mean from predictions at s and before. The
+// corrector repeats the same span once c(l_t) is known too.
 #include "models/samplers/unipc.h"
 
 #include <ATen/ATen.h>
@@ -19,13 +19,14 @@ namespace {
 
 constexpr int64_t kOrder = 2;
 
-/// Weights of two differences of clean predictions, each divided by its place r (the span's start is 0, its end 1).
+/// Weights of two differences of clean predictions, each divided by its place r (0 at the span's start, 1 at its end).
 struct Weights {
   at::Tensor older, end;
 };
 
-/// Exact where c is a parabola: sum of weight r^(n - 1) = mean of r^n for n = 1, 2, with places `older` and 1. The
-/// means are computed as the reference does: for small h cancellation shows in the result.
+/// Returns the weights that are exact if c is a parabola: sum of weight r^(n - 1) = mean of r^n for n = 1, 2, with
+/// places `older` and 1. The means are computed as in the reference, because cancellation for small h shows in the
+/// result.
 Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
   const at::Tensor decay = rounded_expm1(-h);
   const at::Tensor first = decay / -h - 1;
@@ -47,7 +48,7 @@ UniPcSampler::UniPcSampler(FlowSchedule schedule) : UniPcSampler(std::move(sched
   std::iota(disable_corrector_.begin(), disable_corrector_.end(), 0);
 }
 
-/// First order where there is no history, and in the last step, whose span is infinite.
+/// Returns 1 without history and for the last step, whose span is infinite; else 2.
 int64_t UniPcSampler::order(int64_t index) const {
   return std::min({kOrder, index + 1, static_cast<int64_t>(timesteps_.size()) - index});
 }
@@ -56,13 +57,13 @@ at::Tensor UniPcSampler::span(int64_t from, int64_t to) const {
   return half_log_snr_[to] - half_log_snr_[from];
 }
 
-/// `sample` of step `index` taken to the next, `clean` being the mean over the span.
+/// Advances `sample` of step `index` to the next one; `clean` is the mean over the span.
 at::Tensor UniPcSampler::advance(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const at::Tensor sigma = sigmas_[index + 1];
   return sigma / sigmas_[index] * sample - (1 - sigma) * rounded_expm1(-span(index, index + 1)) * clean;
 }
 
-/// UniC: the span that led to `sample`, taken again; `clean` is the prediction at its end.
+/// UniC: repeats the span that led to `sample`; `clean` is the prediction at its end.
 at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const int64_t last = index - 1;
   const at::Tensor& start = history_.clean;
@@ -77,7 +78,7 @@ at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, cons
   return advance(last, history_.sample, mean).to(sample.scalar_type());
 }
 
-/// UniP: the mean over the span to come, that of the line through the last two predictions in the span's middle.
+/// UniP: estimates the mean over the next span by the line through the last two predictions, at the span's middle.
 at::Tensor UniPcSampler::extrapolated(int64_t index, const at::Tensor& clean) const {
   if (order(index) == 1) return clean;
   const at::Tensor place = span(index, index - 1) / span(index, index + 1);

@@ -1,5 +1,5 @@
-// UniPC of order two, B(h) = e^h - 1 ("bh2"), on predictions of the clean sample (arXiv:2302.04867), as
-// UniPCMultistepScheduler steps it on flow-matching models.
+// UniPC of order two with B(h) = e^h - 1 ("bh2"), on predictions of the clean sample (arXiv:2302.04867), like
+// UniPCMultistepScheduler for flow-matching models.
 #pragma once
 
 #include <string_view>
@@ -12,13 +12,13 @@ namespace sparsereel::models {
 
 class UniPcSampler : public Sampler {
  public:
-  /// disable_corrector: steps, from 0, whose result stays uncorrected.
+  /// `disable_corrector` lists steps, from 0, whose result is not corrected.
   UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_corrector);
-  /// Corrects no step. The predictor alone is DPM-Solver++ of order two (2M, arXiv:2211.01095), as
-  /// DPMSolverMultistepScheduler steps it.
+  /// Corrects no step. The predictor alone is DPM-Solver++ of order two (2M, arXiv:2211.01095), like
+  /// DPMSolverMultistepScheduler.
   explicit UniPcSampler(FlowSchedule schedule);
-  /// Corrects `sample` by what the model predicted there, then predicts the next. Steps must be taken in order, from 0
-  /// or from where restore() left off. Draws nothing from the generator. The result is in sample's dtype.
+  /// Corrects `sample` by the model's prediction there, then predicts the next one. Steps must be taken in order, from
+  /// 0 or from the state given to restore(). Draws nothing from the generator. The result has the sample's dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t index, const at::Tensor& sample) const override;
@@ -26,10 +26,10 @@ class UniPcSampler : public Sampler {
   void restore(const std::map<std::string, at::Tensor>& state) override;
 
  private:
-  /// What earlier steps leave to the next; undefined where there was no such step.
+  /// Tensors that earlier steps leave to the next; undefined if there was no such step.
   struct History {
-    at::Tensor sample;        // from which the last step set out
-    at::Tensor clean, older;  // clean samples predicted in the last step and in the one before
+    at::Tensor sample;        // from which the last step started
+    at::Tensor clean, older;  // clean samples predicted in the last step and the one before
   };
   struct Name {
     std::string_view key;
@@ -46,7 +46,7 @@ class UniPcSampler : public Sampler {
   at::Tensor extrapolated(int64_t index, const at::Tensor& clean) const;
 
   std::vector<int64_t> disable_corrector_;
-  at::Tensor sigmas_, half_log_snr_;  // [steps + 1]; the second rises to infinity
+  at::Tensor sigmas_, half_log_snr_;  // [steps + 1]; half_log_snr_ rises to infinity
   History history_;
 };
 
