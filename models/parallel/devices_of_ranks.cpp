@@ -1,4 +1,4 @@
-// Refuses what no machine, or not this one, can do.
+// Chooses devices, and refuses what this machine or any machine cannot do.
 #include "models/parallel/devices_of_ranks.h"
 
 #include "hilbert/error.h"

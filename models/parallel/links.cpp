@@ -1,3 +1,4 @@
+// Creates and closes the sockets between the ranks of one machine.
 #include "models/parallel/links.h"
 
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// Groups send a message's size first, so that the others can make room for it.
+// Sends a message's size first, so that the receivers can allocate room for it.
 #include "models/parallel/messages.h"
 
 #include <ATen/ATen.h>
@@ -15,8 +15,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kMostMessageBytes = 64 << 20;          // of JSON
-constexpr int64_t kMostTensorBytes = int64_t{64} << 30;  // more fits no host that follows
+constexpr int64_t kMostMessageBytes = 64 << 20;          // as JSON
+constexpr int64_t kMostTensorBytes = int64_t{64} << 30;  // no host can hold more
 constexpr size_t kMostDimensions = 8;
 constexpr const char* kSource = "a message of rank 0";
 constexpr const char* kRemedy = "start all ranks with the same program";

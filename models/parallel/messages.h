@@ -1,4 +1,5 @@
-// Ranks send each other JSON as CBOR, whose texts may be any bytes, behind its size in 8 bytes. Tensors follow it.
+// Messages between ranks: JSON as CBOR, whose texts may be any bytes, after its size in 8 bytes. Tensors follow a
+// message.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,20 +12,20 @@
 
 namespace sparsereel::models {
 
-/// A message as it travels.
+/// Returns a message in the form in which it is sent.
 std::string packed(const nlohmann::json& message);
-/// Takes the first message from the beginning of what has come; nothing where it is not whole yet. Throws Error where
-/// what came is no message of ours.
+/// Removes the first message from the received bytes and returns it; nothing if it is not complete yet. Throws Error if
+/// the bytes are not one of our messages.
 std::optional<nlohmann::json> take_message(std::string& come);
 
-/// Called by rank 0.
+/// Sends a message. Called by rank 0.
 void tell(SocketGroup& group, const nlohmann::json& message);
-/// Called by the others. Waits for as long as it takes rank 0 to tell something. Throws Error as Group says, and where
-/// what came is no message of ours.
+/// Receives a message, however long rank 0 takes. Called by the other ranks. Throws Error as Group does, and if the
+/// bytes are not one of our messages.
 nlohmann::json hear(SocketGroup& group);
 
-/// Rank 0 tells a tensor and the others hear it, on the CPU; undefined ones stay so. hear_tensor() throws Error where
-/// dtype or shape are impossible.
+/// Send a tensor (rank 0) and receive it on the CPU (other ranks). An undefined tensor stays undefined. hear_tensor()
+/// throws Error if dtype or shape is impossible.
 void tell_tensor(SocketGroup& group, const at::Tensor& tensor);
 at::Tensor hear_tensor(SocketGroup& group);
 

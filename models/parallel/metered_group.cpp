@@ -1,4 +1,4 @@
-// Events on the stream that the calls are enqueued on, or a clock.
+// Times calls by events on their stream, or by the clock.
 #include "models/parallel/metered_group.h"
 
 #include <ATen/core/Tensor.h>

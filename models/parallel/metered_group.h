@@ -1,4 +1,4 @@
-// What the calls of a group take of one of its ranks.
+// Measures the time that a group's calls take on one rank.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,25 +13,25 @@
 
 namespace sparsereel::models {
 
-/// Time that calls take of a rank: of its GPU's, between events around each call; on a CPU, of the clock's. Waiting for
-/// the slowest of the others is part of it.
+/// The time of calls on a rank: on a GPU between events around each call, on a CPU by the clock. It includes waiting
+/// for the slowest of the other ranks.
 class ExchangeMeter {
  public:
   explicit ExchangeMeter(c10::Device device) : device_(device) {}
 
-  /// Milliseconds of all calls since the last take(). Waits for the last one.
+  /// Returns the milliseconds of all calls since the last take(). Waits for the last call.
   double take();
-  /// Runs the call.
+  /// Runs and times the call.
   void time(const std::function<void()>& call);
 
  private:
   c10::Device device_;
   double milliseconds_ = 0;                                 // CPU
-  std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
+  std::vector<std::pair<c10::Event, c10::Event>> pending_;  // for a GPU: events before and after each call
 };
 
-/// Another group, each of whose calls on this rank a meter times, those of its parts too; of its windows' exchanges
-/// also what is put there and then, not what began before. The meter outlives both.
+/// Wraps a group and times its calls on this rank, and those of groups split from it. For exchanges of windows it also
+/// counts the copies made by `put`, but not those started before. The meter must outlive both.
 class MeteredGroup final : public Group {
  public:
   MeteredGroup(std::shared_ptr<Group> group, ExchangeMeter& meter) : group_(std::move(group)), meter_(meter) {}

@@ -1,3 +1,4 @@
+// Creates, watches and aborts a communicator of NCCL.
 #include "models/parallel/nccl_communicator.h"
 
 #include <ATen/ATen.h>
@@ -13,14 +14,15 @@ namespace {
 using nccl::Result;
 
 constexpr std::chrono::milliseconds kLook{250};  // between two looks at a communicator
-constexpr int kLooksBeforeBlame = 8;           // at an error of NCCL: a rank's death may be behind it, and be heard of
-constexpr std::chrono::seconds kFarewell{10};  // for what is left to do when a group goes
+// before an NCCL error is reported: a rank's death may be its cause, and that news may still come
+constexpr int kLooksBeforeBlame = 8;
+constexpr std::chrono::seconds kFarewell{10};  // for finishing work when a group is destroyed
 
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(SocketGroup& control, c10::Device device)
     : library_(nccl::library()), control_(control), device_(device), event_(device.type()), latest_(device.type()) {
-  const c10::DeviceGuard guard(device);  // page-locked memory begins to use the thread's card
+  const c10::DeviceGuard guard(device);  // allocating page-locked memory initializes the current GPU
   ended_ = at::zeros({1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
   watcher_ = std::thread([this] { watch(); });
 }
@@ -70,7 +72,7 @@ void NcclCommunicator::enqueue(const Calls& calls) {
     try {
       calls(library_, communicator_, static_cast<nccl::Stream>(stream.native_handle()), add);
     } catch (...) {
-      library_.group_end();  // else the thread's next calls, of whatever communicator, would only be collected
+      library_.group_end();  // otherwise the thread's next calls, of any communicator, would only be collected
       throw;
     }
     const Result end = library_.group_end();
@@ -163,7 +165,7 @@ std::string NcclCommunicator::find_problem() {
 
 void NcclCommunicator::look() {
   std::unique_lock lock(mutex_, std::defer_lock);
-  // A call may hold it that waits in vain: for room in the GPU's queue, behind what waits for a rank that is gone.
+  // A call may hold the mutex and wait in vain for room in the GPU's queue, behind work that waits for a dead rank.
   if (!lock.try_lock_for(kLook) && (!control_.ended() || ++blocked_ < kLooksBeforeBlame)) return;
   if (communicator_ == nullptr) return;
   if (control_.ended()) return take_apart();
@@ -185,7 +187,7 @@ void NcclCommunicator::end_on_error(const std::function<void()>& act) noexcept {
 }
 
 void NcclCommunicator::watch() {
-  c10::OptionalDeviceGuard guard;  // another card than the rank's would get a context, too
+  c10::OptionalDeviceGuard guard;  // otherwise another GPU than the rank's would get a context too
   end_on_error([&] { guard.reset_device(device_); });
   while (sleep()) end_on_error([&] { look(); });
 }

@@ -1,4 +1,4 @@
-// A communicator of NCCL, and the thread that ends it when it must.
+// A communicator of NCCL, and the thread that aborts it when necessary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,72 +19,74 @@
 
 namespace sparsereel::models {
 
-/// Calls return while work goes on. A thread watches NCCL's errors, the time and the control group, and takes the
-/// communicator apart once one of them has bad news. All calls throw Error then.
+/// Calls return while their work goes on. A thread watches NCCL's errors, the time and the control group, and aborts
+/// the communicator if one of them has bad news. All calls then throw Error.
 class NcclCommunicator {
  public:
-  /// Begins to make a communicator.
+  /// Starts to create a communicator.
   using Make = std::function<nccl::Result(const nccl::Library&, nccl::Communicator**)>;
-  /// Takes the result of each of NCCL's calls.
+  /// Checks the result of each NCCL call.
   using Add = std::function<void(nccl::Result)>;
-  /// Calls NCCL on a stream.
+  /// Makes NCCL calls on a stream.
   using Calls = std::function<void(const nccl::Library&, nccl::Communicator*, nccl::Stream, const Add&)>;
 
-  /// `control`: of the same ranks; it must outlive this.
+  /// `control` is the control group of the same ranks. It must outlive this object.
   NcclCommunicator(SocketGroup& control, c10::Device device);
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   void begin(const Make& make);
-  /// Splits this one: `part` becomes the communicator of the ranks of this color.
+  /// Splits this communicator: `part` becomes the one of the ranks with this color.
   void split_into(NcclCommunicator& part, int color, int key);
-  /// Enqueues what `calls` calls on torch's current stream, all at once.
+  /// Enqueues the NCCL calls of `calls` on torch's current stream, as one group.
   void enqueue(const Calls& calls);
 
-  /// int32 [1] of the host's memory, which a GPU reads: not 0 once nobody is to wait for others any more.
+  /// Returns int32 [1] in host memory that the GPU can read. It is not 0 once GPUs should stop waiting for other ranks.
   const at::Tensor& ended() const { return ended_; }
 
-  /// Has the watcher see to it that what the stream has now is done in time.
+  /// Lets the watcher check that what the stream holds now finishes in time.
   void look_behind(const c10::Stream& stream);
 
  private:
   void require(nccl::Result result, nccl::Communicator* communicator) const;
   std::string error_text(nccl::Result result, nccl::Communicator* communicator) const;
   [[noreturn]] void throw_end() const;
-  /// Waits until NCCL has done on the host what the last call began: the first time it finds the other GPUs.
+  /// Waits until NCCL has finished the last call's work on the host. The first call connects to the other GPUs.
   void settle();
-  /// False once the watcher is to quit.
+  /// Returns false once the watcher should quit.
   bool sleep();
-  /// True while something that was enqueued is not done yet. Once the call that was looked at is done, the last one is
-  /// next, and has its own time.
+  /// Returns true while enqueued work is unfinished. When the watched call is done, the last one is watched next, with
+  /// its own time limit.
   bool waits();
-  /// What is wrong, after as many looks as it takes others to say more; empty: nothing.
+  /// Returns what is wrong; empty if nothing is. Reports only after several looks, so that other ranks can explain
+  /// first.
   std::string find_problem();
   void look();
-  /// A fault of the GPU is thrown by whoever asks it something: here, nobody would catch it.
+  /// Catches faults of the GPU. Its queries throw them, and nobody would catch them in the watcher's thread.
   void end_on_error(const std::function<void()>& act) noexcept;
   void watch();
-  /// What waits for the GPU goes on.
+  /// Aborts the communicator and releases GPUs that wait for other ranks.
   void take_apart();
-  /// All ranks leave at about the same time: what they have begun comes to its end.
+  /// Finalizes the communicator. All ranks leave at about the same time, so started work comes to its end.
   void say_farewell();
 
   const nccl::Library& library_;
   SocketGroup& control_;
   c10::Device device_;
   at::Tensor ended_;
-  std::mutex sleep_mutex_;  // of quit_
+  std::mutex sleep_mutex_;  // guards quit_
   std::condition_variable woken_;
   bool quit_ = false;
-  int errors_ = 0, left_ = 0, blocked_ = 0;     // the watcher's looks at them; of the first two in a row
-  std::timed_mutex mutex_;                      // of all below
-  nccl::Communicator* communicator_ = nullptr;  // null: not there yet, or taken apart
-  c10::Event event_;                            // behind a call that was enqueued, which is looked at
-  c10::Event latest_;                           // behind the last one, where that is another
-  bool is_last_ = true;                         // event_ is behind the last one
-  bool settles_ = false;                        // NCCL is still at the last call on the host
-  std::optional<Patience> pending_;             // with event_, by what was seen last
+  /// The watcher's numbers of looks at these conditions; the first two count consecutive looks.
+  int errors_ = 0, left_ = 0, blocked_ = 0;
+  std::timed_mutex mutex_;                      // guards all members below
+  nccl::Communicator* communicator_ = nullptr;  // null until it is created, and after it is aborted
+  c10::Event event_;                            // after the enqueued call that is watched
+  c10::Event latest_;                           // after the last call, if that is another one
+  bool is_last_ = true;                         // event_ is after the last call
+  bool settles_ = false;                        // NCCL still works on the last call on the host
+  std::optional<Patience> pending_;             // limit for event_, set while it is pending
   std::thread watcher_;
 };
 

@@ -1,3 +1,4 @@
+// Maps the calls of a group to NCCL.
 #include "models/parallel/nccl_group.h"
 
 #include <ATen/ATen.h>
@@ -36,7 +37,7 @@ nccl::DataType data_type(const at::Tensor& tensor) {
   }
 }
 
-/// What NCCL may take of it where cards have no link.
+/// Returns true if there is enough shared memory for NCCL, which needs it between GPUs without a link.
 bool has_shared_memory() {
   constexpr uint64_t kEnough = uint64_t{256} << 20;  // containers have 64 MiB
   struct statvfs memory = {};
@@ -51,9 +52,9 @@ size_t count_of(const at::Tensor& tensor) {
 
 void NcclGroup::set_environment() {
   setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as the header says
-  // Four cards take 2.7 s longer to map the buffers that CUDA's virtual memory gives; others need shared memory.
+  // With buffers from CUDA's virtual memory, four GPUs take 2.7 s longer to map them. Other buffers need shared memory.
   if (has_shared_memory()) setenv("NCCL_CUMEM_ENABLE", "0", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
-  // What NCCL_DEBUG asks for goes to standard output else, among reports. NCCL would empty an ordinary file.
+  // Otherwise the output of NCCL_DEBUG goes to standard output, among reports. NCCL would truncate an ordinary file.
   struct stat errors = {};
   if (fstat(STDERR_FILENO, &errors) == 0 && !S_ISREG(errors.st_mode))
     setenv("NCCL_DEBUG_FILE", "/dev/stderr", /*replace=*/0);  // NOLINT(concurrency-mt-unsafe): as above
@@ -92,14 +93,14 @@ NcclGroup::NcclGroup(std::shared_ptr<SocketGroup> control, c10::Device device,
                      std::unique_ptr<NcclCommunicator> communicator)
     : control_(std::move(control)), device_(device), communicator_(std::move(communicator)) {}
 
-/// All at once: NCCL takes 0.3 s to let go of each.
+/// Destroys all parts in parallel, because NCCL takes 0.3 s for each.
 NcclGroup::~NcclGroup() {
   std::vector<std::future<void>> farewells;
   try {
     for (auto& part : parts_) farewells.push_back(std::async(std::launch::async, [&part] { part.second.reset(); }));
-  } catch (const std::system_error&) {  // no thread: what is left goes with the map
+  } catch (const std::system_error&) {  // no thread can be had; the map destroys the rest
   }
-  windows_.reset();  // which may wait for a rank that is gone, until the communicator's watcher has heard of it
+  windows_.reset();  // may wait for a dead rank, until the communicator's watcher hears of it
   communicator_.reset();
 }
 
@@ -172,13 +173,13 @@ std::shared_ptr<Group> NcclGroup::split(int64_t color) {
   return part(control_->colors(color));
 }
 
-/// All ranks find one here, or none does.
+/// Returns the group of this rank for these colors. Either all ranks find it in the map, or none does.
 std::shared_ptr<NcclGroup> NcclGroup::part(const std::vector<int64_t>& colors) {
   std::shared_ptr<NcclGroup>& known = parts_[colors];
   if (known) return known;
   std::shared_ptr<SocketGroup> control = control_->part(colors);
   auto communicator = std::make_unique<NcclCommunicator>(*control, device_);
-  // NCCL's colors are not negative, and of 32 bits: the part's first rank is one.
+  // NCCL's colors are 32-bit and not negative, so the number of the part's first rank serves as its color.
   const auto first = std::ranges::find(colors, colors[static_cast<size_t>(rank())]) - colors.begin();
   communicator_->split_into(*communicator, static_cast<int>(first), static_cast<int>(rank()));
   known.reset(new NcclGroup(std::move(control), device_, std::move(communicator)));
@@ -192,8 +193,8 @@ void NcclGroup::prepare(const std::vector<std::vector<int64_t>>& splits) {
   for (const std::vector<int64_t>& colors : splits) part(colors)->prepare_calls();
 }
 
-/// One of each kind: channels to all others, and those of reductions. Waits for them: a communicator is split while
-/// nothing is under way on it.
+/// Makes one call of each kind, to set up the channels to all ranks and those of reductions. Waits for them, because a
+/// communicator may only be split while it is idle.
 void NcclGroup::prepare_calls() {
   const auto one = [this] { return at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(device_)); };
   std::vector<at::Tensor> receive(static_cast<size_t>(size()));

@@ -1,5 +1,5 @@
-// The group of ranks with a GPU each, by NCCL. Every call is enqueued on torch's current stream and returns at once;
-// its tensors must stay until the stream has passed it, as with torch's own operators.
+// A group of ranks with one GPU each, by NCCL. Every call is enqueued on torch's current stream and returns at once.
+// Its tensors must live until the stream has passed it, as with torch's own operators.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,21 +13,22 @@
 
 namespace sparsereel::models {
 
-/// A rank that dies would leave the others' GPUs waiting for ever: a thread watches NCCL's errors, the time, and the
-/// sockets, and takes the communicator apart. What waits for the stream then goes on, with tensors that hold anything:
-/// after it has waited, and before it uses what came, a caller asks check(). NVLink's multicast stays off unless
+/// A rank that dies would leave the other GPUs waiting forever. So a thread watches NCCL's errors, the time and the
+/// sockets, and aborts the communicator if necessary. The stream then goes on with arbitrary data: a caller must ask
+/// check() after waiting for the stream and before using what it received. NVLink's multicast stays off unless
 /// NCCL_NVLS_ENABLE is set.
 class NcclGroup final : public Group {
  public:
-  /// `control`: of the same ranks, for bad news. Called by all. Throws Error where there is no NCCL, and as all calls.
+  /// Connects the ranks. `control` is the control group of the same ranks, for bad news. All ranks call this. Throws
+  /// Error if NCCL is missing, or as all calls do.
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device);
-  /// The same by what rank 0 got of new_id() and told the others: of the control group's sockets nothing is used, so
-  /// that they may serve others meanwhile.
+  /// Connects with the result of rank 0's new_id(), which the caller has sent to all ranks. The control group's sockets
+  /// are not used, so they may serve others meanwhile.
   static std::shared_ptr<NcclGroup> connect(std::shared_ptr<SocketGroup> control, c10::Device device,
                                             const std::string& id);
   static std::string new_id();
-  /// What NCCL is to find in the environment. connect() without an id and new_id() see to it; who connects in a thread
-  /// calls it before, while no other thread reads the environment.
+  /// Sets NCCL's environment variables. new_id() and connect() without an id call this. A program that connects in a
+  /// thread must call it first, while no other thread reads the environment.
   static void set_environment();
   ~NcclGroup() override;
   NcclGroup(const NcclGroup&) = delete;
@@ -40,12 +41,13 @@ class NcclGroup final : public Group {
   void all_reduce_sum(const at::Tensor& tensor) override;
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
-  /// A group of the same colors that was made before.
+  /// Returns the group made earlier by a split with the same colors, if there is one.
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t bytes, at::Device device) override;
   void close_windows() override;
-  /// What the first calls would spend time on, for this group and those of splits by these colors of all ranks: NCCL
-  /// finds the other GPUs' memory. In a stream of its own; uses the control group's sockets no more than connect().
+  /// Lets NCCL map the other GPUs' memory in advance, on which the first calls would otherwise spend time. Prepares
+  /// this group and its splits by these colors of all ranks. Runs in its own stream. Uses the control group's sockets
+  /// as little as connect() with an id.
   void prepare(const std::vector<std::vector<int64_t>>& splits);
   void abort(const std::string& reason) noexcept override;
   void check() const override { control_->check(); }
@@ -61,7 +63,7 @@ class NcclGroup final : public Group {
   c10::Device device_;
   std::unique_ptr<NcclCommunicator> communicator_;
   std::map<std::vector<int64_t>, std::shared_ptr<NcclGroup>> parts_;  // by the colors of all ranks
-  int64_t window_bytes_ = 0;                                          // what was asked for, had or not
+  int64_t window_bytes_ = 0;  // the number last asked for, even if there are no windows
   std::unique_ptr<Windows> windows_;
 };
 

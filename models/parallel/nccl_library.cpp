@@ -1,4 +1,4 @@
-// The library's functions by their names.
+// Looks up NCCL's functions by name.
 #include "models/parallel/nccl_library.h"
 
 #include <dlfcn.h>
@@ -10,13 +10,13 @@ namespace {
 
 struct Found {
   Library library{};
-  std::string reason;  // why it is none
+  std::string reason;  // why it is unusable; empty if it is usable
 };
 
 Found load_nccl() {
   Found found;
   void* handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
-  if (handle == nullptr) handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);  // of a libtorch that loads it later
+  if (handle == nullptr) handle = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);  // for a libtorch that loads it later
   if (handle == nullptr) {
     found.reason = "libnccl.so.2 was not found";
     return found;

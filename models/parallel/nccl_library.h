@@ -1,6 +1,5 @@
-// NVIDIA's NCCL as it comes with libtorch's wheel, without its header: libtorch_cuda.so has loaded the library by the
-// time that anybody asks for it. Numbers and layouts are those of NCCL's binary interface, which has kept them since
-// 2.14.
+// NVIDIA's NCCL as it comes with libtorch's wheel, without its header. libtorch_cuda.so has loaded the library before
+// anybody asks for it. Numbers and layouts are those of NCCL's binary interface, unchanged since 2.14.
 #pragma once
 
 #include <array>
@@ -9,7 +8,7 @@
 
 namespace sparsereel::models::nccl {
 
-struct Communicator;  // NCCL's own
+struct Communicator;  // defined by NCCL
 using Stream = void*;
 
 enum class Result : int { success = 0, in_progress = 7 };
@@ -20,7 +19,7 @@ struct UniqueId {
   std::array<char, 128> bytes{};
 };
 
-/// The beginning of ncclConfig_t, which is all that version 2.14 had of it; later ones fill in the rest.
+/// The beginning of ncclConfig_t, which is all of it in version 2.14. Later versions fill in the rest.
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -47,12 +46,12 @@ struct Library {
   Result (*broadcast)(const void*, void*, size_t count, DataType, int root, Communicator*, Stream);
 };
 
-/// Null where it is not there; `reason` then says why.
+/// Returns null if the library is missing; `reason` then says why.
 const Library* find_library(std::string* reason = nullptr);
-/// The same, loaded with libtorch's CUDA libraries. Throws Error where it is not there.
+/// Returns the library. Throws Error if it is missing.
 const Library& library();
 
-/// "2.28.9"; empty where there is none. `file`: where it was loaded from.
+/// Returns "2.28.9"; empty if NCCL is missing. `file` receives the path from which it was loaded.
 std::string version(std::string* file = nullptr);
 
 }  // namespace sparsereel::models::nccl

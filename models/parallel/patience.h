@@ -1,4 +1,4 @@
-// How long a process waits for others. No tensors.
+// Limits how long a process waits for others. No tensors.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 namespace sparsereel::models {
 
-/// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has gone on, but the others were
-/// stopped as well. The owner waits in steps: a stop costs at most two of them, whatever it takes.
+/// A limit on waiting that counts only while the process runs. After Ctrl-Z the clock has moved on, although the others
+/// were stopped too. The owner waits in steps; a stop of any length counts at most as two of them.
 class Patience {
  public:
   using milliseconds = std::chrono::milliseconds;
 
-  /// whole: a limit for several such waits together; it must outlive this one.
+  /// `whole` is a common limit for several such waits. It must outlive this object.
   explicit Patience(milliseconds limit, Patience* whole = nullptr)
       : limit_(limit),
         left_(limit),
@@ -28,7 +28,7 @@ class Patience {
     const auto wait = std::min(left, longest_);
     return whole_ == nullptr ? wait : std::min(wait, whole_->step());
   }
-  /// Something has come: the limit begins anew.
+  /// Restarts the limit, because something has arrived.
   void renew() {
     left_ = limit_;
     last_ = Clock::now();

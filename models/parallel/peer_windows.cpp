@@ -1,5 +1,5 @@
-// Ranks tell each other by the control group where their memory is. Each begins with the signals of all, and with what
-// they add up: in two places in turn, since others may still read the last numbers.
+// Ranks tell each other through the control group where their memory is. Each rank's memory begins with the signals of
+// all ranks. Two regions for additions follow; they alternate, because others may still read the last numbers.
 #include "models/parallel/peer_windows.h"
 
 #include <ATen/ATen.h>
@@ -21,12 +21,12 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kSignalBytes = 256;  // what follows stays aligned
+constexpr int64_t kSignalBytes = 256;  // keeps what follows aligned
 static_assert(kSignalBytes >= cuda::kMaxPeers * static_cast<int64_t>(sizeof(uint32_t)));
 
-/// Where a rank is.
+/// Identifies a rank's host and process.
 struct Place {
-  std::array<char, 40> boot{};  // the same on one host until it starts again; zeros: unknown
+  std::array<char, 40> boot{};  // the host's boot id; zeros if unknown
   int64_t process = 0;
 };
 
@@ -36,7 +36,7 @@ Place this_place() {
   return here;
 }
 
-/// By rank. T: of bytes alone.
+/// Gathers a value from every rank, by rank. T must be plain bytes.
 template <typename T>
 std::vector<T> gathered(T own, SocketGroup& control) {
   const auto as_tensor = [](T& each) { return at::from_blob(&each, {sizeof(T)}, at::kByte); };
@@ -47,7 +47,7 @@ std::vector<T> gathered(T own, SocketGroup& control) {
   return all;
 }
 
-/// Whether each is a process of its own of one host.
+/// Returns true if all ranks are different processes of one host.
 bool are_processes_of_a_host(const std::vector<Place>& places) {
   std::set<int64_t> processes;
   for (const Place& each : places) {
@@ -102,7 +102,7 @@ void PeerWindows::leave_others() {
     if (std::exchange(peer.opened, false)) cuda::close_memory_of_peer(peer.memory);
 }
 
-/// What another process has opened is not to be freed: without this it goes with the process.
+/// Memory that another process has opened must not be freed. Without this call it stays until the process ends.
 void PeerWindows::close() {
   const c10::DeviceGuard guard(device_);
   leave_others();
@@ -116,7 +116,7 @@ PeerWindows::Offer PeerWindows::offer() {
   void* memory = nullptr;
   const auto bytes = static_cast<size_t>(all_bytes());
   const char* problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
-  if (problem != nullptr) {  // libtorch may have kept it
+  if (problem != nullptr) {  // libtorch may hold unused memory
     give_back_kept_memory(device_);
     problem = cuda::allocate_for_peers(bytes, &memory, &own.handle);
   }
@@ -126,12 +126,12 @@ PeerWindows::Offer PeerWindows::offer() {
   return own;
 }
 
-/// Of what all ranks add up.
+/// Returns the bytes of one region for additions.
 int64_t PeerWindows::bytes_of_slots() const {
   return control_.size() * cuda::kMaxAdded * static_cast<int64_t>(sizeof(int64_t));
 }
 
-/// Of this rank's memory for others.
+/// Returns the bytes of this rank's memory for others.
 int64_t PeerWindows::all_bytes() const {
   return kSignalBytes + 2 * bytes_of_slots() + bytes_;
 }
@@ -149,7 +149,7 @@ bool PeerWindows::reach(const std::vector<Offer>& offers) {
 }
 
 at::Tensor PeerWindows::of(int64_t rank) const {
-  // Of this rank's device, whose kernels alone use it.
+  // The tensor is on this rank's device, because only that device's kernels use it.
   return at::from_blob(
       peers_.at(static_cast<size_t>(rank)).memory + kSignalBytes + 2 * bytes_of_slots(), {bytes_}, [](void*) {},
       at::TensorOptions().dtype(at::kByte).device(device_), device_);

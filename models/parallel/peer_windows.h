@@ -1,4 +1,5 @@
-// Windows of ranks with a GPU each on one host: kernels write to the others' memory by themselves, over NVLink or PCIe.
+// Windows of ranks with one GPU each on one host. Kernels write directly to the other GPUs' memory, over NVLink or
+// PCIe.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,13 +14,13 @@
 
 namespace sparsereel::models {
 
-/// Ranks are processes of one host. In one process, memory that is allocated or freed waits for all GPUs that reach it,
-/// and one of these may wait for the rank that does so.
+/// Ranks must be separate processes of one host. Within one process, allocating or freeing memory waits for all GPUs
+/// that can reach it. One of these may wait for the rank that does so.
 class PeerWindows final : public Windows {
  public:
-  /// Called by all ranks, which get a window of `bytes` each, or none of them does: where one cannot reach another's
-  /// memory, or has too little. ended: int32 [1] in page-locked memory; once it is not 0, GPUs that wait for others go
-  /// on, with windows that hold anything. waited: is called behind each such wait that was enqueued.
+  /// Creates a window of `bytes` on each rank. All ranks call this. Returns null on all of them if one cannot reach
+  /// another's memory, or lacks memory. `ended` is int32 [1] in page-locked memory. Once it is not 0, GPUs that wait
+  /// for others go on, with arbitrary data. `waited` is called after each such wait is enqueued.
   static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
   /// Waits for the device.
@@ -30,14 +31,15 @@ class PeerWindows final : public Windows {
   at::Tensor of(int64_t rank) const override;
   void exchange(const std::function<void()>& put) override;
   void close() override;
-  /// Group's all_reduce_sum() of a few whole numbers, in one launch. False, and nothing is done, of anything else.
+  /// Performs Group's all_reduce_sum() of a few int64 numbers in one launch. Returns false, and does nothing, for other
+  /// tensors.
   bool add_up(const at::Tensor& numbers);
 
  private:
   struct Offer;
   struct Peer {
     std::byte* memory = nullptr;
-    bool opened = false;  // another process's
+    bool opened = false;  // opened from another process
   };
   PeerWindows(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended, std::function<void()> waited);
   Offer offer();
@@ -53,7 +55,7 @@ class PeerWindows final : public Windows {
   at::Tensor ended_;
   std::function<void()> waited_;
   bool are_others_gone_ = false;
-  std::vector<Peer> peers_;  // by rank, this one among them
+  std::vector<Peer> peers_;  // by rank, this one included
   uint32_t round_ = 0, additions_ = 0;
 };
 

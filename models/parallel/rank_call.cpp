@@ -1,4 +1,4 @@
-// Fixed messages in turn; a listener keeps each caller's state.
+// Exchanges fixed messages in turn. A listener keeps the state of each caller.
 #include "models/parallel/rank_call.h"
 
 #include <poll.h>
@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr std::chrono::milliseconds kHandshake{5000};  // for a caller, or a listener, to say all that it has to
+constexpr std::chrono::milliseconds kHandshake{5000};  // for each side of a call to send all its messages
 constexpr size_t kMostGuests = 256;
 
 constexpr std::string_view kMagic = "sparsereel-rank1";
@@ -30,7 +30,7 @@ struct ProvedClaim {
   Sha256Digest proof;
 };
 struct Verdict {
-  ShortText<256> refusal;  // empty: welcome
+  ShortText<256> refusal;  // empty if the caller is accepted
 };
 static_assert(sizeof(RankClaim) == 4 * sizeof(int32_t) + 128, "it is sent, and signed, as its bytes");
 
@@ -49,7 +49,7 @@ std::string joined(const Nonce& caller, const Nonce& listener) {
   return std::string(plain_bytes(caller)) + std::string(plain_bytes(listener));
 }
 
-/// Proofs of the two sides differ, or one side's could be sent back to it.
+/// The two sides' proofs must differ; otherwise one side's proof could be sent back to it.
 Sha256Digest proof_of_listener(const JobKey& key, const std::string& nonces) {
   return hmac_sha256(key.secret, "listener\n" + nonces + key.run);
 }
@@ -57,7 +57,7 @@ Sha256Digest proof_of_caller(const JobKey& key, const std::string& nonces, const
   return hmac_sha256(key.secret, "caller\n" + nonces + std::string(plain_bytes(claim)) + key.run);
 }
 
-/// In the same time wherever they differ.
+/// Compares in constant time.
 bool are_same(const Sha256Digest& one, const Sha256Digest& other) {
   uint8_t differs = 0;
   for (size_t i = 0; i < one.size(); ++i) differs |= one[i] ^ other[i];
@@ -107,7 +107,7 @@ bool answer_caller(const Caller& caller, const std::string& refusal) {
   return send_at_once(caller.socket.get(), plain_bytes(verdict));
 }
 
-/// Returns false once nobody waits to come in.
+/// Accepts a waiting caller. Returns false if none waits.
 bool Reception::let_in(int listener) {
   Socket socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (socket.get() < 0) return false;
@@ -120,7 +120,7 @@ bool Reception::let_in(int listener) {
   return true;
 }
 
-/// No byte is taken beyond its messages: what follows them is for others to read.
+/// Reads no byte beyond the handshake's messages, because what follows is for others.
 Reception::Stage Reception::hear(Guest& guest) {
   const size_t wanted = guest.nonces.empty() ? sizeof(Greeting) : sizeof(ProvedClaim);
   std::array<char, std::max(sizeof(Greeting), sizeof(ProvedClaim))> bytes{};

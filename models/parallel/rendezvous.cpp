@@ -1,4 +1,5 @@
-// Every rank calls rank 0, which sends all a table of where each listens. Then each calls the others below it.
+// Every rank calls rank 0, which sends all of them a table of listeners. Then each rank calls those between rank 0 and
+// itself.
 #include "models/parallel/rendezvous.h"
 
 #include <c10/util/Logging.h>
@@ -21,19 +22,19 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kMostLaunched = 1024;               // ranks; more are a typing error
-constexpr std::chrono::milliseconds kCallAgain{100};  // after a call to which nobody answered
+constexpr int64_t kMostLaunched = 1024;               // more ranks are a typing error
+constexpr std::chrono::milliseconds kCallAgain{100};  // after a call that nobody answered
 
 constexpr const char* kSameCommandRemedy = "see why it did not, and that all ranks were started with the same command";
 
-/// Where a rank listens. Sent as its bytes.
+/// Where a rank listens. It is sent as its bytes.
 struct ListenerRecord {
-  ShortText<64> host;     // its name
-  ShortText<64> address;  // in numbers
+  ShortText<64> host;     // host name
+  ShortText<64> address;  // numeric address
   uint32_t port = 0;
 };
 
-/// Returns the result of `work`. Throws `late` once the limit is over, and lets the work go on unattended.
+/// Returns the result of `work`. Throws `late` when the limit is over; the work then goes on in a detached thread.
 template <typename Work>
 auto within(Patience& patience, Work work, const Error& late) {
   auto task = std::make_shared<std::packaged_task<decltype(work())()>>(std::move(work));
@@ -53,9 +54,9 @@ class KeptStore {
       : key_("sparsereel/" + place.run + "/rank 0"),
         silent_(problem(place, "it does not answer")),
         patience_(patience) {
-    addresses_of_host(place.host, place.port);  // throws in one line what libtorch says in many
+    addresses_of_host(place.host, place.port);  // throws one line, where libtorch would throw many
 #ifndef C10_USE_GLOG
-    FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // what libtorch tries is no news
+    FLAGS_caffe2_log_level = c10::GLOG_FATAL;  // libtorch would log its attempts
 #endif
     c10d::TCPStoreOptions options;
     options.port = place.port;
@@ -79,7 +80,7 @@ class KeptStore {
       return std::string();
     });
   }
-  /// Empty: there is no line yet.
+  /// Returns rank 0's line; empty if there is none yet.
   std::string read() {
     return ask([store = store_, key = key_] {
       if (!store->check({key})) return std::string();
@@ -112,7 +113,7 @@ class KeptStore {
   c10::intrusive_ptr<c10d::TCPStore> store_;
 };
 
-/// One rank's way to the links.
+/// Connects one rank with all others.
 class RanksMeeting {
  public:
   RanksMeeting(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits)
@@ -183,7 +184,8 @@ class RanksMeeting {
             .address = own_.address};
   }
 
-  /// A loopback address of another host is that of its own name there: rank 0's, which MASTER_ADDR names too.
+  /// A loopback address on another host stands for that host's own name. It is rank 0's host, which MASTER_ADDR also
+  /// names.
   std::vector<TcpAddress> addresses_of(const ListenerRecord& there) const {
     const auto port = static_cast<uint16_t>(there.port);
     std::vector<TcpAddress> addresses = addresses_of_host(there.address.text(), port);
@@ -192,7 +194,7 @@ class RanksMeeting {
     return addresses;
   }
 
-  /// Looks rank 0's place up anew each time: it may change in a store that has outlived a run.
+  /// Looks up rank 0's place each time, because it may change in a store that has outlived a run.
   std::vector<TcpAddress> addresses_of_rank_0() {
     if (!store_) return addresses_of_host(host_, place_.port);
     std::string host, address;
@@ -205,15 +207,15 @@ class RanksMeeting {
     }
   }
 
-  /// Calls until somebody answers as a rank. `problem` tells why nobody has, once the limit is over.
+  /// Calls until a rank answers. If the limit is over, `problem` says why nobody has.
   template <typename Addresses>
   Socket call_until_answered(const Addresses& addresses, bool is_control, CallProblem& problem) {
     for (bool is_tried = false;;) {
       for (const TcpAddress& address : addresses()) {
         CallProblem latest;
         Socket socket = call_rank(address, claim(is_control), key_, patience_, latest);
-        // An attempt that the limit cuts short tells less than the one before it. So does an address at which nobody
-        // listens any more: the rank there may just have ended, because it knows another secret.
+        // An attempt cut short by the limit says less than the one before. So does an address without a listener: the
+        // rank there may just have ended, because it has another secret.
         const bool tells_more = patience_.step().count() > 0 && (latest.is_connected || !problem.is_connected);
         if (!is_tried || latest.is_final || tells_more) problem = std::move(latest);
         is_tried = true;
@@ -263,7 +265,7 @@ class RanksMeeting {
     (is_control ? seat(rank).control : seat(rank).data) = std::move(socket);
   }
 
-  /// Why the caller is no rank that this one waits for; empty: it is.
+  /// Returns why the caller is not a rank that this one waits for; empty if it is.
   std::string refusal_of(const RankClaim& claim) {
     const std::string name = "rank " + std::to_string(claim.rank);
     if (claim.size != size_)
@@ -291,7 +293,7 @@ class RanksMeeting {
     return std::nullopt;
   }
 
-  /// Those above this rank call it, twice each.
+  /// Waits for the ranks above this one, which call twice each.
   void receive_the_others() {
     while (const std::optional<int64_t> first = missing()) {
       const auto wait = patience_.step();

@@ -1,4 +1,4 @@
-// Where the processes of several hosts find each other: rank 0 listens at a known place, and tells each rank where the
+// How the processes of several hosts find each other: rank 0 listens at a known place, and tells each rank where the
 // others listen.
 #pragma once
 
@@ -11,20 +11,20 @@
 namespace sparsereel::models {
 
 struct Rendezvous {
-  std::string host;  // where rank 0 listens, or the store is
+  std::string host;  // where rank 0 listens, or where the store is
   uint16_t port = 0;
-  bool is_kept = false;      // a launcher keeps a store of libtorch's there, which says where rank 0 listens
-  bool is_one_host = false;  // all ranks are on this host: they listen for nobody else
-  std::string run = "0";     // a name of this run, which others at the same time do not have
-  std::string secret = {};   // of the job: who does not know it is no rank
+  bool is_kept = false;      // a launcher keeps a libtorch store there, which says where rank 0 listens
+  bool is_one_host = false;  // all ranks are on this host and listen to nobody else
+  std::string run = "0";     // name of this run, unique among simultaneous runs
+  std::string secret = {};   // the job's secret; whoever does not know it is not a rank
 };
 
-/// This host's, by which links tell one from another.
+/// Returns this host's name, by which ranks tell hosts apart.
 std::string host_name();
 
-/// Links over TCP to all other ranks, for SocketGroup::connect(). Throws Error within limits.start: it names the
-/// meeting place where nobody answers as rank 0, a rank that has not come, and a rank that counts another number of
-/// ranks.
+/// Connects to all other ranks over TCP, for SocketGroup::connect(). If it takes longer than limits.start, throws Error
+/// naming the meeting place without a rank 0, or a rank that has not come. Also throws if a rank was started with
+/// another number of ranks.
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Who computes what, and slices put together again.
+// Divides work among ranks, and joins slices.
 #include "models/parallel/share.h"
 
 #include <ATen/ATen.h>
@@ -15,12 +15,12 @@ bool has_ranks_for_passes(int64_t ranks, int64_t passes) {
   return passes == 2 && ranks % 2 == 0;
 }
 
-/// Ranks that share the tokens of a pass.
+/// Returns how many ranks share the tokens of a pass.
 int64_t ranks_of_pass(int64_t ranks, int64_t passes) {
   return has_ranks_for_passes(ranks, passes) ? ranks / 2 : ranks;
 }
 
-/// It stays its owner's.
+/// Returns a pointer that does not own the group.
 std::shared_ptr<Group> callers(Group* group) {
   return {group, [](Group*) {}};
 }
@@ -42,9 +42,9 @@ int64_t piece_of_height(int64_t rows, int64_t ranks) {
 
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes) {
   const int64_t together = ranks_of_pass(ranks, passes);
-  // Ranks that share nothing but tokens need none, nor does a rank for each pass: splits cost time.
+  // Ranks that share only tokens use the whole group, as do single ranks for each pass: splits cost time.
   if (!has_ranks_for_passes(ranks, passes) || together == 1) return {};
-  std::vector<std::vector<int64_t>> splits(2);  // of tokens, of passes
+  std::vector<std::vector<int64_t>> splits(2);  // by tokens, by passes
   for (int64_t rank = 0; rank < ranks; ++rank) {
     splits[0].push_back(rank / together);
     splits[1].push_back(rank % together);

@@ -1,5 +1,5 @@
-// What one rank does of a video: which pass of guidance, which slice of the tokens, which heads; which rows of the
-// frames. Everything else, the latents above all, every rank has and computes whole.
+// The part of a video that one rank computes: a guidance pass, a slice of the tokens, some heads, and some rows of the
+// frames. Every rank holds and computes everything else in full, above all the latents.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,44 +12,44 @@
 
 namespace sparsereel::models {
 
-/// Neighbours among `count` things.
+/// A consecutive range among `count` things.
 struct Slice {
   int64_t first = 0, count = 0;
 };
 
-/// That of one of `ranks` ranks; slices differ by one at most.
+/// Returns the slice of one rank. The sizes of slices differ by at most one.
 Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
-/// That of a rank of a group; null: all.
+/// Returns the slice of a group's own rank; everything if the group is null.
 Slice slice_of(int64_t count, const Group* group);
 
-/// The most rows that one of so many ranks holds of a picture of `rows`, with those of its neighbours.
+/// Returns the most rows that a rank holds of a picture of `rows`, including neighbors' rows.
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
-/// Passes on ranks of their own come first, where there are two and the ranks are even in number: they exchange nothing
-/// but predictions. The ranks of a pass, or all ranks, share its tokens, and in attention its heads.
+/// Guidance passes are spread first, if there are two and the number of ranks is even: such ranks exchange only
+/// predictions. The ranks of one pass, or else all ranks, share the tokens, and in attention the heads.
 struct Share {
-  Group* all = nullptr;           // null: one rank makes the video
-  std::shared_ptr<Group> tokens;  // each with a slice of the tokens of the same passes; null: this rank has all
-  std::shared_ptr<Group> passes;  // each with another pass and the same tokens; null: this rank computes all passes
+  Group* all = nullptr;           // null if one rank makes the video
+  std::shared_ptr<Group> tokens;  // each with a slice of the tokens of the same passes; null: this rank has all tokens
+  std::shared_ptr<Group> passes;  // each with another pass of the same tokens; null: this rank computes all passes
 };
 
-/// The colors of all ranks in each split that share_of() makes of so many; none where it makes none.
+/// Returns the colors of all ranks for each split that share_of() makes with this many ranks. Empty if it makes none.
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes);
 
-/// Called by all ranks. group: null: one rank.
+/// Returns this rank's share. All ranks call this. A null group means a single rank.
 Share share_of(Group* group, int64_t passes);
 
-/// The group's first `count` ranks by themselves; the others get a group of the others. Called by all.
+/// Returns a group of the first `count` ranks; on the other ranks, a group of those others. All ranks call this.
 std::shared_ptr<Group> first_ranks(Group& group, int64_t count);
 
-/// Throws Error where so many ranks cannot share a video of so many passes, heads and tokens.
+/// Throws Error if this many ranks cannot share a video with these numbers of passes, heads and tokens.
 void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens);
 
-/// The slices of x beside each other along `dim`, of the ranks in their order; x alone where the group is null. Called
-/// by all ranks; they may differ in size along dim, in lengths that sum up to `whole`, slices of slice_of().
+/// Joins the ranks' slices of x along `dim`, in the order of ranks. Returns x if the group is null. All ranks call
+/// this. Slices are those of slice_of(), with lengths that add up to `whole`.
 at::Tensor gather_slices(const at::Tensor& x, int64_t dim, int64_t whole, Group* group);
 
-/// Whether any rank says so. Called by all; null: whether this one does.
+/// Returns true if any rank passes true. All ranks call this. A null group returns the argument.
 bool any_rank(bool says, Group* group, at::Device device);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,5 @@
-// Calls on tensors as transfers of bytes. Sums are made by every rank in the order of ranks: the same bits on all.
+// Implements calls on tensors by transfers of bytes. Every rank adds in the order of ranks, so sums have the same bits
+// everywhere.
 #include "models/parallel/socket_group.h"
 
 #include <ATen/ATen.h>
@@ -24,7 +25,7 @@ std::span<std::byte> room_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-/// Tensors as calls move them: on the host. What was received elsewhere goes back there by give().
+/// Copies of tensors on the host. give() copies received data back to where the tensors are.
 class OnHost {
  public:
   OnHost(std::span<const at::Tensor> tensors, bool with_values) : tensors_(tensors) {
@@ -163,7 +164,7 @@ std::shared_ptr<SocketGroup> SocketGroup::part(std::span<const int64_t> colors) 
 void SocketGroup::abort(const std::string& reason) noexcept {
   try {
     end(run_failure(reason, "run the same command again"));
-  } catch (...) {  // there is no memory for words: that the sockets close says it
+  } catch (...) {  // there is no memory for a message, but the closing sockets tell the others
   }
 }
 

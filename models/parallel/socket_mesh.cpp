@@ -1,4 +1,4 @@
-// Every call moves its bytes to and from all ranks at once; a thread of its own listens for bad news meanwhile.
+// Every call moves its bytes to and from all ranks at once. A separate thread listens for bad news meanwhile.
 #include "models/parallel/socket_mesh.h"
 
 #include <fcntl.h>
@@ -21,9 +21,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGrace{200};       // in which whoever fails first is heard before those whom that ends
-constexpr milliseconds kLostGrace{2000};  // in which the listener hears why a socket of data was closed
-constexpr size_t kMostWords = 4096;       // bytes of a cause, or remedy, that are told
+constexpr milliseconds kGrace{200};       // to hear the rank that failed first before those that ended because of it
+constexpr milliseconds kLostGrace{2000};  // for the listener to hear why a data socket was closed
+constexpr size_t kMostWords = 4096;       // most bytes sent of a cause or a remedy
 constexpr size_t kNameBytes = 64;
 
 constexpr const char* kSeeWhatEndedIt =
@@ -48,8 +48,8 @@ Number take(std::string_view& text) {
   return number;
 }
 
-// On the control sockets: 4 bytes that count the rest, then that: 'L', I leave; or 'E', all is over, with the error; or
-// 'S', the same, and I am sound.
+// A message on a control socket is 4 bytes with the size of the rest, then a letter. 'L' means that the rank leaves,
+// 'E' that the group has ended, with the error, and 'S' the same from a sound rank.
 constexpr char kLeaves = 'L', kEnds = 'E', kEndsSoundly = 'S';
 
 std::string framed(const std::string& body) {
@@ -66,7 +66,7 @@ std::string ends_message(const Error& error, bool sound) {
   return framed(body + cause + error.remedy().substr(0, kMostWords));
 }
 
-/// Takes a number that is no kind of ours for a failure.
+/// Treats an unknown number as a failure.
 ErrorKind kind_of(int32_t number) {
   for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::cancelled})
     if (number == static_cast<int32_t>(kind)) return kind;
@@ -91,14 +91,14 @@ std::string seconds_text(milliseconds time) {
   return seconds > 0 ? std::to_string(seconds) + " s" : std::to_string(time.count()) + " ms";
 }
 
-/// Nothing came, or could go, just now; of what is broken: false.
+/// Returns true if nothing could be moved just now; false if the socket is broken.
 bool only_busy() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
 }  // namespace
 
-/// Each direction is a count of bytes and the bytes.
+/// Each direction is a count of bytes, then the bytes.
 struct SocketMesh::Moving {
   explicit Moving(const Transfer& transfer)
       : rank(transfer.rank),
@@ -128,7 +128,7 @@ SocketMesh::SocketMesh(int64_t rank, std::vector<Link> links, const GroupLimits&
       listened_(links_.size()) {
   for (const Link& link : links_)
     for (const int socket : {link.data, link.control})
-      if (socket >= 0) fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // NOLINT: of C
+      if (socket >= 0) fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);  // NOLINT: a C function
 }
 
 SocketMesh::~SocketMesh() {
@@ -188,7 +188,7 @@ bool SocketMesh::receive_some(Moving& moving) {
   return count > 0;
 }
 
-/// False where nothing was, for so long.
+/// Returns false if nothing could be moved within `wait`.
 bool SocketMesh::move_what_is_ready(std::vector<Moving>& moving, milliseconds wait) {
   std::vector<pollfd> sockets = {{.fd = ended_event_, .events = POLLIN, .revents = 0}};
   for (const Moving& each : moving)
@@ -220,7 +220,7 @@ void SocketMesh::exchange(const std::vector<Transfer>& transfers, milliseconds l
   }
 }
 
-/// A socket is closed: the listener may hear why.
+/// Called when a data socket was closed. Waits for the listener to hear why.
 void SocketMesh::lose(int64_t rank) {
   bool left = false;
   for (const auto end = Clock::now() + kLostGrace; !left && Clock::now() < end;) {
@@ -232,7 +232,7 @@ void SocketMesh::lose(int64_t rank) {
   fail(run_failure(describe(rank) + (left ? " left before the others" : " ended in the middle of the work"),
                    kSeeWhatEndedIt));
   check();
-  std::terminate();  // fail() has seen to it that check() throws
+  std::terminate();  // fail() has made check() throw
 }
 
 void SocketMesh::give_up(int64_t rank, milliseconds limit) {
@@ -240,7 +240,7 @@ void SocketMesh::give_up(int64_t rank, milliseconds limit) {
   fail(run_failure(describe(rank) + (met ? " did not answer within " : " did not start within ") + seconds_text(limit),
                    "see whether it hangs or waits, then run the same command again"));
   check();
-  std::terminate();  // likewise
+  std::terminate();  // as in lose()
 }
 
 void SocketMesh::fail(const Error& error, bool sound) noexcept {
@@ -251,14 +251,14 @@ void SocketMesh::fail(const Error& error, bool sound) noexcept {
       failure_ = error;
       sound_ = sound;
     }
-    tell(ends_message(error, sound));  // before what runs at the end, which may be the process's
-  } catch (...) {                      // memory ended: that the sockets close says so to the others
+    tell(ends_message(error, sound));  // before the registered calls, which may end the process
+  } catch (...) {                      // out of memory; the closing sockets tell the others
   }
   wake(ended_event_);
   wake(calls_event_);
 }
 
-/// To whom it cannot be told it says nothing: that one is gone, or reads nothing any more.
+/// Ignores ranks that cannot be told: they are gone, or no longer read.
 void SocketMesh::tell(const std::string& message) noexcept {
   const std::lock_guard lock(send_mutex_);
   for (const Link& link : links_)
@@ -308,7 +308,7 @@ void SocketMesh::hear(int64_t rank) {
   take_messages(from);
 }
 
-/// With mutex_ held.
+/// Requires mutex_.
 void SocketMesh::take_messages(Listened& from) {
   constexpr size_t kMost = 3 * kMostWords;
   while (from.bytes.size() >= sizeof(uint32_t)) {
@@ -329,7 +329,7 @@ void SocketMesh::take_messages(Listened& from) {
   }
 }
 
-/// Whoever closed its socket without a word is dead. Others may be so because of it, or it because of others.
+/// A rank that closed its socket without a message is dead. Its death may have caused that of others, or the reverse.
 void SocketMesh::bury_the_lost() {
   for (int64_t rank = 0; rank < size(); ++rank) {
     {
@@ -399,7 +399,7 @@ void SocketMesh::run_calls() noexcept {
     lock.unlock();
     try {
       next.mapped()();
-    } catch (...) {  // it was to undo what it could
+    } catch (...) {  // the call has undone what it could
     }
     lock.lock();
     running_call_ = -1;

@@ -1,4 +1,4 @@
-// Sockets from every process to every other, bytes through them, and who of them is still there. No tensors.
+// Sockets between every two processes: moves bytes, and notices which processes are gone. No tensors.
 #pragma once
 
 #include <condition_variable>
@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// What one call moves to and from one rank of the mesh: nothing, or so many bytes, which may be none.
+/// The bytes that one call sends to and receives from a rank. A direction is unused if unset, and may have 0 bytes.
 struct Transfer {
   int64_t rank = 0;
   std::optional<std::span<const std::byte>> send = {};
@@ -27,11 +27,11 @@ class SocketMesh {
   SocketMesh(const SocketMesh&) = delete;
   SocketMesh& operator=(const SocketMesh&) = delete;
 
-  /// Tells all this rank's name, and hears theirs; then listens for bad news.
+  /// Exchanges the ranks' names, and then listens for bad news.
   void meet(const std::string& name);
-  /// Returns when all bytes are sent and received. By one thread at a time. Throws Error as Group says.
+  /// Sends and receives all bytes, then returns. Only one thread may call this at a time. Throws Error as Group does.
   void exchange(const std::vector<Transfer>& transfers, std::chrono::milliseconds limit);
-  /// Ends the mesh for all; the first reason counts. sound: it is of this rank's work, and this rank could go on.
+  /// Ends the mesh for all ranks; the first reason counts. `sound`: this rank's work failed, but the rank could go on.
   void fail(const Error& error, bool sound = false) noexcept;
 
   int64_t rank() const { return rank_; }
@@ -47,12 +47,12 @@ class SocketMesh {
   void forget(int64_t number) noexcept;
 
  private:
-  struct Moving;  // a transfer on its way
+  struct Moving;  // a transfer in progress
   using Clock = std::chrono::steady_clock;
   struct Listened {
-    std::string bytes;                      // of a message that has not come whole
-    bool left = false;                      // it said that it goes
-    std::optional<Clock::time_point> gone;  // since when its socket is closed
+    std::string bytes;                      // an incomplete message
+    bool left = false;                      // the rank said that it leaves
+    std::optional<Clock::time_point> gone;  // when its socket was closed
   };
 
   void tell(const std::string& message) noexcept;
@@ -70,18 +70,18 @@ class SocketMesh {
   const int64_t rank_;
   const std::vector<Link> links_;
   const GroupLimits limits_;
-  std::vector<std::string> names_;  // empty until they have met
-  // Readable once the mesh has ended, once it is to be given up, and when there is something for run_calls().
+  std::vector<std::string> names_;  // empty until the ranks have met
+  // Readable once the mesh has ended, once the listener should quit, and when run_calls() has work.
   int ended_event_ = -1, quit_event_ = -1, calls_event_ = -1;
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable calls_ran_;
   std::optional<Error> failure_;
-  bool sound_ = false;  // whoever failed is
+  bool sound_ = false;  // the rank that failed is sound
   std::vector<Listened> listened_;
   std::map<int64_t, std::function<void()>> calls_;
   int64_t next_call_ = 0, running_call_ = -1;
-  std::mutex send_mutex_;  // of the control sockets
-  std::thread listener_;   // last: all else is there while it runs
+  std::mutex send_mutex_;  // for the control sockets
+  std::thread listener_;   // last, so that all other members exist while it runs
 };
 
 }  // namespace sparsereel::models

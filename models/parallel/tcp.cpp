@@ -1,4 +1,4 @@
-// Sockets of Linux; none of them blocks.
+// Wraps Linux sockets, none of which blocks.
 #include "models/parallel/tcp.h"
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@ const sockaddr* general(const TcpAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
 
-/// Its place in addresses of both families.
+/// Returns the port's place in an address of either family.
 in_port_t& port_of(TcpAddress& address) {
   return address.storage.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port
                                                : reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port;
@@ -39,7 +39,7 @@ std::optional<TcpAddress> own_address(int socket) {
   return own;
 }
 
-/// This host's address on the way to that one. Nothing is sent.
+/// Returns this host's address on the route to `there`. Nothing is sent.
 std::optional<TcpAddress> address_facing(const TcpAddress& there) {
   const Socket socket(::socket(there.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (socket.get() < 0 || connect(socket.get(), general(there), there.size) != 0) return std::nullopt;
@@ -48,12 +48,12 @@ std::optional<TcpAddress> address_facing(const TcpAddress& there) {
 
 TcpAddress any_address(sa_family_t family) {
   TcpAddress address;
-  address.storage.ss_family = family;  // zeros stand for all addresses
+  address.storage.ss_family = family;  // zeros mean all addresses
   address.size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   return address;
 }
 
-/// Returns true if the host is given as its loopback address, not by a name that means another host elsewhere.
+/// Returns true if the host is given as a loopback address, not by a name that means another host elsewhere.
 bool names_loopback(const std::string& host) {
   in_addr four{};
   in6_addr six{};
@@ -65,7 +65,7 @@ Socket listen_on(TcpAddress address, uint16_t port, int backlog) {
   port_of(address) = htons(port);
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
-  if (socket.get() >= 0 && address.storage.ss_family == AF_INET6)  // IPv4 has listeners of its own
+  if (socket.get() >= 0 && address.storage.ss_family == AF_INET6)  // IPv4 has its own listeners
     setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   if (socket.get() >= 0) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (socket.get() < 0 || bind(socket.get(), general(address), address.size) != 0 ||
@@ -135,7 +135,7 @@ Listeners listen_towards(const std::string& host, uint16_t port, int backlog) {
       all.port = ntohs(port_of(*own));
     }
     all.sockets.push_back(std::move(socket));
-    if (port == 0) break;  // others would get another port
+    if (port == 0) break;  // another listener would get another port
   }
   if (all.sockets.empty()) throw network_failure("cannot listen for the other ranks on the way to " + host, error);
   return all;
@@ -202,7 +202,8 @@ void send_without_delay(int socket) {
 
 void notice_vanished_host(int socket, std::chrono::milliseconds limit) {
   const auto milliseconds = static_cast<int>(limit.count());
-  const int on = 1, seconds = std::max(1, milliseconds / 5000), probes = 3;  // the first after as long as each other
+  // the first probe comes after the same time as between probes
+  const int on = 1, seconds = std::max(1, milliseconds / 5000), probes = 3;
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));

@@ -1,4 +1,4 @@
-// TCP between the hosts of a group: addresses, listeners, and waits that end. No tensors.
+// TCP between the hosts of a group: addresses, listeners, and waits with a limit. No tensors.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,7 +15,7 @@
 
 namespace sparsereel::models {
 
-/// Owns a descriptor.
+/// Owns a file descriptor.
 class Socket {
  public:
   explicit Socket(int number = -1) : number_(number) {}
@@ -37,42 +37,42 @@ struct TcpAddress {
   socklen_t size = 0;
 };
 
-/// The error of a system call, with its number.
+/// Returns the error of a failed system call, with its error number.
 Error network_failure(const std::string& what, int number = errno);
 
-/// All addresses of a host, by its name or in numbers. Throws Error where it has none.
+/// Returns all addresses of a host, given by name or numerically. Throws Error if it has none.
 std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port);
-/// "10.0.0.7"
+/// Returns the address in numbers, "10.0.0.7".
 std::string numeric_host(const TcpAddress& address);
-/// Returns true if the address leads to this host alone.
+/// Returns true for a loopback address.
 bool is_loopback(const TcpAddress& address);
 
-/// Sockets that wait for calls, and the address by which others reach them.
+/// Listening sockets, and the address at which others reach them.
 struct Listeners {
   std::vector<Socket> sockets;
-  std::string host;  // in numbers
+  std::string host;  // numeric address
   uint16_t port = 0;
 };
 
-/// Listens on this host's addresses that face `host`, which may be itself; nobody reaches them by another network.
-/// A host's own name may stand for its loopback address, as on Debian, while other hosts know the real one: only then
-/// are these all addresses. port: 0 leaves it to the system. Throws Error.
+/// Listens on this host's addresses that face `host`, which may be itself; other networks cannot reach them. A host's
+/// own name may stand for its loopback address, as on Debian, while other hosts know the real one. Only then does it
+/// listen on all addresses. With port 0, the system chooses one. Throws Error.
 Listeners listen_towards(const std::string& host, uint16_t port, int backlog);
 
-/// Waits until the socket is ready for `events` of poll(). False: the limit is over.
+/// Waits until the socket is ready for `events` of poll(). Returns false if the limit is over.
 bool wait_ready(int socket, short events, Patience& patience);
-/// Connects within the limit; the socket never blocks. A socket of -1: it failed, and errno tells why.
+/// Connects within the limit, without blocking. On failure it returns a socket of -1 and sets errno.
 Socket connect_within(const TcpAddress& address, Patience& patience);
-/// All bytes, of sockets that do not block. False: the other end is gone, or the limit is over.
+/// Send or receive all bytes of a non-blocking socket. Return false if the other end is gone or the limit is over.
 bool send_within(int socket, const void* data, size_t bytes, Patience& patience);
 bool receive_within(int socket, void* data, size_t bytes, Patience& patience);
 /// Returns true if the other end has closed the connection.
 bool has_hung_up(int socket);
 
-/// Small messages go at once.
+/// Lets small messages be sent at once.
 void send_without_delay(int socket);
-/// Has the system end a connection whose other host has vanished: nothing confirmed what was sent for so long. Only a
-/// socket that is always read may have it. The same limit ends a connection to a live process that reads nothing.
+/// Lets the system end a connection whose host has vanished, after `limit` without acknowledgment. Use it only for a
+/// socket that is always read: the limit also ends a connection to a live process that does not read.
 void notice_vanished_host(int socket, std::chrono::milliseconds limit);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// A call shows its tensors to the others, waits until all have come, reads theirs, and waits until all have read.
+// A call shows its tensors to the other ranks, waits for all, reads theirs, and waits until all have read.
 #include "models/parallel/thread_group.h"
 
 #include <ATen/ATen.h>
@@ -22,28 +22,28 @@ namespace {
 
 constexpr const char* kRemedy = "begin again: what was computed until then is lost";
 
-/// What a group and all that were split off it share: they end together.
+/// Shared by a group and all groups split from it, which end together.
 struct Fate {
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<std::string> ended;  // why
-  std::set<int64_t> gone;            // the ranks that will not come any more
+  std::optional<std::string> ended;  // the reason
+  std::set<int64_t> gone;            // ranks that have left
 };
 
-/// Where the ranks of one group come together.
+/// The meeting point of the ranks of one group.
 struct Meeting {
   std::shared_ptr<Fate> fate;
   std::chrono::milliseconds limit{};
-  std::vector<int64_t> names;                   // of the ranks in the group that all others were split off
+  std::vector<int64_t> names;                   // each rank's number in the original group
   std::vector<const void*> shown;               // by rank
-  std::vector<uint8_t> here;                    // by rank: waits for the others
+  std::vector<uint8_t> here;                    // by rank: it waits for the others
   std::vector<at::Tensor> windows;              // by rank
-  int64_t round = 0;                            // how often all have come
-  std::vector<std::shared_ptr<Meeting>> split;  // by rank: what it belongs to next
+  int64_t round = 0;                            // number of completed meetings
+  std::vector<std::shared_ptr<Meeting>> split;  // by rank: the meeting that it belongs to after a split
 
   size_t size() const { return names.size(); }
   std::string name(size_t rank) const { return "rank " + std::to_string(names[rank]); }
-  /// The first for whom the others wait.
+  /// Returns the first rank that the others wait for.
   std::optional<size_t> first_missing() const {
     const auto found = std::ranges::find(here, uint8_t{0});
     return found == here.end() ? std::nullopt : std::optional(static_cast<size_t>(found - here.begin()));
@@ -72,7 +72,7 @@ class ThreadGroup final : public Group {
   ThreadGroup(const ThreadGroup&) = delete;
   ThreadGroup& operator=(const ThreadGroup&) = delete;
   ~ThreadGroup() override {
-    if (!is_whole_) return;  // it ends where a function is left, too, of which the whole group will be told
+    if (!is_whole_) return;  // a split group may go out of scope before the whole group is told of a failure
     const std::lock_guard lock(fate().mutex);
     fate().gone.insert(meeting_->names[rank_]);
     fate().changed.notify_all();
@@ -144,13 +144,13 @@ class ThreadGroup final : public Group {
   static at::Tensor& tensor_of(const at::Tensor& tensor) { return const_cast<at::Tensor&>(tensor); }
   Fate& fate() const { return *meeting_->fate; }
 
-  /// The fate's mutex is held.
+  /// Requires the mutex of fate().
   void end(const std::string& why) const noexcept {
     if (!fate().ended) fate().ended = why;
     fate().changed.notify_all();
   }
 
-  /// What rank i gave to this call.
+  /// Returns what rank i has passed to this call.
   template <typename T>
   const T& shown(size_t i) const {
     return *static_cast<const T*>(meeting_->shown[i]);
@@ -169,7 +169,7 @@ class ThreadGroup final : public Group {
     meet(mine);
   }
 
-  /// In the order of the ranks: the same bits for all.
+  /// Adds in the order of ranks, for the same bits on all.
   template <typename Add>
   void reduce(const at::Tensor& tensor, const Add& add) {
     meet(&tensor);
@@ -179,7 +179,7 @@ class ThreadGroup final : public Group {
     tensor.copy_(all);
   }
 
-  /// Returns when all have come.
+  /// Returns when all ranks have come.
   void meet(const void* mine) {
     Meeting& meeting = *meeting_;
     std::unique_lock lock(fate().mutex);
@@ -197,7 +197,7 @@ class ThreadGroup final : public Group {
     throw run_failure("a rank of this video has failed: " + *fate().ended, kRemedy);
   }
 
-  /// Whether all have come; else it has ended.
+  /// Returns true if all have come, false if the group has ended.
   bool wait(std::unique_lock<std::mutex>& lock) const {
     const Meeting& meeting = *meeting_;
     const int64_t round = meeting.round;
@@ -229,7 +229,7 @@ class ThreadGroup final : public Group {
 
   std::shared_ptr<Meeting> meeting_;
   size_t rank_;
-  bool is_whole_;  // split off no other one
+  bool is_whole_;  // not split from another group
   MemoryOfAll windows_{*this};
 };
 
@@ -250,7 +250,8 @@ void run_in_threads(int64_t size, const std::function<void(Group&)>& body, std::
   std::mutex mutex;
   std::exception_ptr first;
   const auto run = [&](std::shared_ptr<Group>& own) {
-    const std::shared_ptr<Group> group = std::exchange(own, nullptr);  // with the thread it has left
+    // destroyed with the thread, so that the rank counts as gone
+    const std::shared_ptr<Group> group = std::exchange(own, nullptr);
     std::string reason = "an exception of unknown type";
     try {
       return body(*group);

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process: for CPUs and tests, and on one GPU where all of them work in one stream.
+// Ranks as threads of one process: for CPUs and tests, and on one GPU if all of them work in one stream.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,12 @@
 
 namespace sparsereel::models {
 
-/// Those of one group, each for a thread of its own. limit: how long a call waits for the others.
+/// Returns the ranks' groups, each for its own thread. `limit` is how long a call waits for the others.
 std::vector<std::shared_ptr<Group>> make_thread_groups(int64_t size,
                                                        std::chrono::milliseconds limit = std::chrono::minutes(10));
 
-/// Runs body(group) in as many threads. What one throws aborts the group; the first of these is thrown here, when all
-/// have ended.
+/// Runs body(group) in this many threads. An exception aborts the group. The first one is rethrown here after all
+/// threads have ended.
 void run_in_threads(int64_t size, const std::function<void(Group&)>& body,
                     std::chrono::milliseconds limit = std::chrono::minutes(10));
 

@@ -1,4 +1,4 @@
-// One-sided access, as MPI's windows have it: memory of each rank that all ranks of a group write to.
+// One-sided access like MPI's windows: memory of each rank that all ranks of a group can write to.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,14 +11,15 @@ namespace sparsereel::models {
 class Windows {
  public:
   virtual ~Windows() = default;
-  /// uint8 [bytes], on 16 bytes: the rank's own where it is this one's, and otherwise to be written alone.
+  /// Returns the rank's window, uint8 [bytes], aligned to 16 bytes. Other ranks' windows may only be written.
   virtual at::Tensor of(int64_t rank) const = 0;
-  /// Called by all ranks. Runs put(), which may write to all windows; behind it, in the stream's order, this rank's
-  /// window holds what all have put, and what they wrote before in streams behind the last exchange(). What was put
-  /// stays until this rank's next exchange(): what an exchange puts must lie elsewhere than what the one before it has
-  /// put, which others may still read. Throws as the group's calls.
+  /// Runs put(), which may write to all windows. All ranks call this. In the stream's order, this rank's window then
+  /// holds what all ranks have put, and what they wrote earlier in streams that follow the last exchange(). Data stays
+  /// until this rank's next exchange(). Consecutive exchanges must write disjoint regions, because peers may still be
+  /// reading the previous one. Throws as the group's calls do.
   virtual void exchange(const std::function<void()>& put) = 0;
-  /// Called by all ranks before they let go of them; without it, as where a rank has failed, memory may stay taken.
+  /// Releases the windows. All ranks call this before they drop them. Otherwise, as after a rank's failure, memory may
+  /// stay allocated.
   virtual void close() {}
 };
 

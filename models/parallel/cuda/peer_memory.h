@@ -1,5 +1,5 @@
-// Memory of one GPU that others write to, and how they tell each other that they have: plain functions, no torch, no
-// CUDA header. What fails returns what CUDA said; null: nothing did.
+// GPU memory that other GPUs write to, and kernels that wait for each other. Plain functions, no torch, no CUDA header.
+// Functions return CUDA's error text, or null on success.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +13,36 @@ using attention::cuda::Stream;
 
 constexpr int kMaxPeers = 16;
 
-/// By which another process of this host finds the memory.
+/// A handle by which another process of this host opens the memory.
 struct MemoryHandle {
   char bytes[64]{};
 };
 
-/// Zeros, on the current device.
+/// Allocates zeroed memory on the current device.
 const char* allocate_for_peers(size_t bytes, void** memory, MemoryHandle* handle);
-/// Of another process, for the current device.
+/// Opens another process's memory for the current device.
 const char* open_memory_of_peer(const MemoryHandle& handle, void** memory);
 void close_memory_of_peer(void* memory);
 void free_memory_for_peers(void* memory);
-/// Waits for all that was enqueued on the current device.
+/// Waits for all work enqueued on the current device.
 void wait_for_device();
 
-/// Ranks that wait for each other. `signals`, of each rank, lie in its own GPU's memory: one for each rank.
+/// A round in which ranks wait for each other. `signals` points to each rank's own GPU memory, with one signal for each
+/// rank.
 struct Meeting {
   uint32_t* signals[kMaxPeers]{};
   int ranks = 0, rank = 0;
-  uint32_t round = 0;          // one more than the last one's
-  const int* ended = nullptr;  // in the host's memory: where it is not 0, nobody is waited for any more
+  uint32_t round = 0;          // one more than in the last round
+  const int* ended = nullptr;  // in host memory; ranks stop waiting once it is not 0
 };
 
-/// What was enqueued before it is done for the others once they are through; what is enqueued behind it waits for them.
+/// Enqueues a meeting. Work enqueued before it is visible to the other ranks after they pass it. Work enqueued after it
+/// waits for them.
 const char* meet(const Meeting& p, Stream stream);
 
 constexpr int kMaxAdded = 4096;
 
-/// In place, numbers [count] become the sums of all ranks': in one launch, for which they are to be few.
+/// Replaces numbers [count] by their sums over all ranks, in one launch; `count` must be small.
 struct Addition {
   Meeting meeting{};
   int64_t* slots[kMaxPeers]{};  // of each rank, in its own GPU's memory: [ranks, kMaxAdded]
