@@ -27,7 +27,7 @@ struct DenoisingStart {
 };
 
 /// With several ranks, all of them call each function. They exchange predictions and compute everything else on their
-/// own: the sampler's steps are the same operations on the same bits, and cost less than moving their result. If ranks
+/// own. The sampler's steps are the same operations on the same bits, and cost less than moving their result. If ranks
 /// differ nevertheless, the next step finds it. A broadcast would not repair that: samplers would keep different
 /// histories, and a GPU that computes wrongly would stay hidden.
 class Denoising {

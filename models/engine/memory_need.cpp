@@ -45,8 +45,8 @@ double block_elements(const Plan& plan, const ModelSpec& spec) {
   return 5 * batch(plan) * tokens * channels(spec);
 }
 
-/// Returns the elements that a cache holds while a step is computed: of that step, of the last computed step, which it
-/// will replace, and for a forecast of the one before. For each step the cache holds the first block's residual of the
+/// Returns the elements that a cache holds while a step is computed. It holds that step, the last computed step, which
+/// it will replace, and for a forecast the one before. For each step the cache holds the first block's residual of the
 /// video's tokens, for the first forward pass. It also holds the other blocks' residual of all tokens, for every
 /// forward pass.
 double cache_elements(const Plan& plan, const ModelSpec& spec) {

@@ -1,4 +1,4 @@
-// Estimates the memory for a video and the weights that make it, before anything large is allocated: a Linux that runs
+// Estimates the memory for a video and the weights that make it, before anything large is allocated. A Linux that runs
 // out of memory kills the process.
 #pragma once
 
@@ -78,9 +78,9 @@ struct RunFormat {
 std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                                          const RunFormat& format, int64_t ranks = 1);
 
-/// Returns estimates for a run with enough memory, without tiles: in bf16, in fp32, and in bf16 with 8-bit weights, if
-/// any can be in 8 bits. Both guidance passes run at once. Includes what each of several GPUs takes that make the video
-/// together.
+/// Returns estimates for a run with enough memory, without tiles. There is one in bf16, one in fp32 and, if any weights
+/// can be in 8 bits, one in bf16 with those. Both guidance passes run at once. Includes what each of several GPUs takes
+/// that make the video together.
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size);
 
 }  // namespace sparsereel::models

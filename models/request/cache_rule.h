@@ -18,7 +18,7 @@ enum class CacheKind {
 
 struct CacheRule {
   CacheKind kind = CacheKind::first_block;
-  /// How far the first block's residual may move before a step is computed: mean |now - then| / mean |then|, where
+  /// The largest change of the first block's residual for which a step is reused: mean |now - then| / mean |then|.
   /// `then` is the last computed step. 0 computes every step.
   double threshold = 0;
   /// Kind steps uses this in place of a threshold: the number of computed steps, spread evenly from first to last.

@@ -27,7 +27,7 @@ struct Conditioning {
   /// [1, ..]: standard deviation for the first frames of `latents`, which are a mean until a run draws them. Undefined:
   /// the latents are final.
   at::Tensor deviation{};
-  /// Keys of the context, kept over all forward passes of one denoising by one transformer. Null: each forward pass
+  /// Keys of the context, kept over all forward passes of one denoising by one transformer. If null, each forward pass
   /// computes its own.
   std::shared_ptr<ContextKeys> keys{};
 

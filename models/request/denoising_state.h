@@ -19,7 +19,7 @@ struct DenoisingState {
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   std::map<std::string, at::Tensor> cache;      // StepCache::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it
-  // As in AttentionRun, for the steps done so far: [step][layer].
+  // [step][layer] for the steps done so far, as in AttentionRun.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
   std::string kernel;  // as in AttentionRun

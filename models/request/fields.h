@@ -18,7 +18,7 @@
 
 namespace sparsereel::models {
 
-/// What a recipe stores of an option: nothing, its value, or name and hash of its file.
+/// A recipe stores of an option: nothing, its value, or name and hash of its file.
 enum class InRecipe { nothing, value, file };
 
 /// Causes that leave an option without effect. The run goes on, with a warning.
@@ -70,8 +70,8 @@ struct Range {
   std::string remedy = "give a positive number";
 };
 
-/// What a field decides. Videos with the same text and images share their encoding; those with the same pipeline fields
-/// share loaded weights.
+/// The part of a run that a field decides. Videos with the same text and images share their encoding; those with the
+/// same pipeline fields share loaded weights.
 enum class Decides { picture, text, images, pipeline };
 
 struct Field {

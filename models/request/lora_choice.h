@@ -1,4 +1,4 @@
-// Which LoRAs a run adds to the weights, and with what factor. No torch.
+// The LoRAs that a run adds to the weights, and their factors. No torch.
 #pragma once
 
 #include <cmath>

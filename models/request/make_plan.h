@@ -13,7 +13,7 @@ namespace sparsereel::models {
 /// Throws Error naming the field that the model cannot take.
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
-/// Whether a first and a last image are given.
+/// Tells which images are given.
 struct GivenImages {
   bool first = false, last = false;
 };

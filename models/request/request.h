@@ -59,8 +59,8 @@ struct Request {
   std::string device = "auto";  // values as in models/store/weights/device.h, also for the dtypes
   std::string dtype = "auto";
   std::string vae_dtype = "auto";  // auto: the model's, for most models the run's dtype
-  /// fp8: while loading, convert the large matrices of the transformer's blocks or of the text encoder to 8-bit
-  /// floating point, and compute their products in it. auto: the run's dtype. fp8 is emulated on a CPU, and slow.
+  /// fp8: while loading, converts the large matrices of the transformer's blocks or of the text encoder to 8-bit
+  /// floating point. Their products are computed in it. auto: the run's dtype. fp8 is emulated on a CPU, and slow.
   std::string weights = "auto", text_weights = "auto";
   /// Keeps weights in host memory and copies them while the GPU computes. The GPU then holds one layer of the text
   /// encoder and two blocks of the transformer, and automatic tiling always tiles. No effect on a CPU.

@@ -107,12 +107,12 @@ class Observers : public RunObserver {
   std::vector<RunObserver*> all_;
 };
 
-/// Who takes part in making one video: its ranks, who may cancel it, and who observes it.
+/// The participants in making one video: its ranks, who may cancel it, and who observes it.
 struct Run {
-  // The ranks that make the video together, each with its own pipeline and the same plan and inputs. Null: this process
-  // alone. Only rank 0 saves and checks latents and receives the frames. Every rank decodes a band of rows; tiled
-  // decoding runs on rank 0 only. If one rank throws, even for lack of memory, the others wait until somebody aborts
-  // the group. If any rank is cancelled, all are.
+  // The ranks that make the video together, each with its own pipeline and the same plan and inputs. Null if this
+  // process works alone. Only rank 0 saves and checks latents and receives the frames. Every rank decodes a band of
+  // rows; tiled decoding runs on rank 0 only. If one rank throws, even for lack of memory, the others wait until
+  // somebody aborts the group. If any rank is cancelled, all are.
   Group* group = nullptr;
   // Polled before each step and after each piece. With a single rank it is polled within a step too, which is then
   // undone. Returning true throws Cancelled. Empty: nobody cancels.

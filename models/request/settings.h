@@ -25,7 +25,7 @@ inline bool is_random_seed(std::string_view text) {
   return text == kRandomSeed || text == "-1";
 }
 
-/// Where a value comes from; later sources are stronger.
+/// The source of a value; later sources are stronger.
 enum class Source { matched_config, recipe, profile, config_file, command_line, row };  // row: of a prompt set
 
 struct Setting {
@@ -48,9 +48,9 @@ class Settings {
   explicit Settings(const OptionList& options) : options_(&options) {}
 
   /// Adds the values of one source. Throws Error naming option and file for an unknown key, a value of the wrong kind,
-  /// an option given under two names, or two options of this source that exclude each other. A value of a stronger
-  /// source replaces a weaker one, and removes what it excludes (--topk removes a file's cdf). With `places` of the
-  /// values in the file, errors name line and column.
+  /// or an option given under two names. Also throws if two options of this source exclude each other. A value of a
+  /// stronger source replaces a weaker one, and removes what it excludes (--topk removes a file's cdf). With `places`
+  /// of the values in the file, errors name line and column.
   void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
            const Places& places = {});
 
@@ -66,8 +66,9 @@ class Settings {
   /// whole warning begins with the row's place.
   std::string describe(const std::string& key) const;
   /// Rewrites an error of a later stage, which knows only fields and files, in the user's words. It then begins with
-  /// the option's name ("--frames 8 ..."), the place of the value ("my.yaml:3:9: frames 8 ..."), or the place that
-  /// named the file ("my.yaml:4:9: output: a.mp5: ..."); file() is then the file of that place.
+  /// the option's name ("--frames 8 ..."), or with the place of the value ("my.yaml:3:9: frames 8 ..."). If the error
+  /// is about a file, it begins with the place that named it ("my.yaml:4:9: output: a.mp5: ..."). file() is then the
+  /// file of that place.
   Error with_place(const Error& error) const;
   /// Names options ("--topk") that the command line gave as lists. Lists are not settings, so errors about them get no
   /// place.

@@ -1,4 +1,4 @@
-// What general code knows of a model, whatever its family, and the arithmetic of its sizes. The family's describe()
+// The description of a model of any family for general code, and the arithmetic of its sizes. The family's describe()
 // fills it in once. No torch.
 #pragma once
 
@@ -29,7 +29,8 @@ struct SamplerSpec {
   SamplerKind kind = SamplerKind::ddim;
   /// Reads the scheduler_config.json of a checkpoint with this sampler. Does not fill in the kind.
   SchedulerConfig (*parse)(const nlohmann::json& json, const std::string& file) = nullptr;
-  /// For flow matching: returns the family's noise levels before the shift, one for each step. Null: evenly spaced.
+  /// For flow matching: returns the family's noise levels before the shift, one for each step. Null if they are evenly
+  /// spaced.
   std::vector<double> (*sigmas)(int64_t steps) = nullptr;
 };
 
@@ -70,7 +71,7 @@ struct Defaults {
 
 /// How a model uses images.
 struct ImageSpec {
-  /// Where the image's latents go.
+  /// The place of the image's latents in the transformer's input.
   enum class Latents {
     none,               // nowhere: text to video only
     first_frame_stays,  // they are the first frame's, which is not denoised

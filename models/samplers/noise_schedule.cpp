@@ -70,8 +70,8 @@ std::vector<int64_t> leading_timesteps(int64_t train_steps, int64_t count, int64
 
 /// Returns numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy steps by the difference of
 /// its first two values, and its rounding is part of the reference's timesteps. For some counts (61 and 103 of 1000)
-/// arange gives one value too many: a timestep of -1, which the reference looks up at the noisiest end of its table. It
-/// is left out here.
+/// arange gives one value too many, a timestep of -1. The reference looks it up at the noisiest end of its table; here
+/// it is left out.
 std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
   const auto start = static_cast<double>(train_steps);
   const double difference = (start - start / static_cast<double>(count)) - start;

@@ -45,7 +45,7 @@ class BlockLoop final : public Denoiser {
   bool rounds_again_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
-  // By order, grid, rank and number of ranks.
+  // The key is order, grid, rank and number of ranks.
   std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t, int64_t, int64_t>, TokenPlan> plans_;
 };
 

@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// Returns true if that order takes at most half of the multiplications for many more queries than keys; the product of
+/// Returns true if that order takes at most half of the multiplications for many more queries than keys. The product of
 /// V and the weight hardly counts then. Always false in fp16, whose range the product may exceed. v is [B, L, heads,
 /// head_dim].
 bool is_less_work(const at::Tensor& v, const Linear& layer);

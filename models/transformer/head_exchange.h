@@ -47,8 +47,8 @@ class HeadExchange {
 
  private:
   using Copies = std::vector<StridedCopy>;
-  /// Describes the tensor that a rank has after an exchange: its sizes, the part that each rank makes, the copies that
-  /// make this rank's part of another rank's tensor, and the copies within this rank.
+  /// Describes the tensor that a rank has after an exchange. `part` is the piece of it that a rank makes. `fill` lists
+  /// the copies that make this rank's piece of another rank's tensor, and `fill_own` those within this rank.
   struct Whole {
     std::function<std::vector<int64_t>(int64_t rank)> sizes;
     std::function<at::Tensor(const at::Tensor& whole, int64_t maker)> part;
