@@ -24,7 +24,7 @@
 namespace sparsereel {
 
 /// The only exception that the library throws. Exceptions of libtorch and of the standard library are converted to it.
-/// what() holds cause and remedy; they name options by the members below.
+/// what() holds cause and remedy, which call options by the names of the members below.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy, std::string field = {});
@@ -73,9 +73,9 @@ struct ImageView {
   int64_t height = 0, width = 0;
 };
 
-/// Options of one video, resolved as on the command line. An unset member takes the value of the profile or preset.
-/// Next comes the one file in ModelOptions::configs that fits the model, of which only options with a member here
-/// count, and then the checkpoint. If that folder has no such files, a warning says so and only the checkpoint's
+/// Options of one video, resolved as on the command line. An unset member takes its value from the profile or preset,
+/// else from the one file in ModelOptions::configs that fits the model, else from the checkpoint. Only options with a
+/// member here count in that file. If that folder has no such files, a warning says so and only the checkpoint's
 /// defaults remain. Values that are impossible, out of range or contradict each other are refused before anything is
 /// computed. A member that can have no effect causes a warning.
 struct VideoRequest {

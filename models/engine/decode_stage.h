@@ -23,7 +23,7 @@ struct Decoder {
 /// more.
 void go_on_alone(const Run& run);
 
-// In both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. They use of `run` the frame
+// In both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. From `run` they use the frame
 // sink, progress and cancellation.
 
 /// Decodes on this rank. If GPU memory runs out, calls make_room() and tries again, in tiles if `may_tile` allows (see

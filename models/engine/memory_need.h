@@ -44,8 +44,8 @@ struct MemoryNeed {
 };
 
 /// Returns a lower bound of the memory for making the video. Most temporaries are left out, so that nothing that would
-/// work is refused. A cache counts as if at least three steps were computed by it. `ranks` make the video together;
-/// each has its own device memory, all share the host's.
+/// work is refused. A cache counts at its full size, which it reaches at the third computed step. `ranks` make the
+/// video together; each has its own device memory, all share the host's.
 MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
                         const WeightNeed& weights = {}, int64_t ranks = 1);
 

@@ -89,9 +89,9 @@ class Pipeline {
   /// model's, or the frames hold NaN.
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const Run& run = {});
 
-  /// Opens all files and checks names and shapes of all weights by their headers, before any time is spent. The files
-  /// may be moved afterwards. Throws Error if something does not fit. A second call does nothing. `with_images`
-  /// includes the encoders of images; a model that needs an image always includes them.
+  /// Opens all files and checks names and shapes of all weights by their headers, before any work starts. The files may
+  /// be moved afterwards. Throws Error if something does not fit. A second call does nothing. `with_images` includes
+  /// the encoders of images; a model that needs an image always includes them.
   void check_weights(bool with_images = false) const;
 
   /// Runs the first stage of generate() and returns the inputs of denoising. `outcome` receives times and warnings.

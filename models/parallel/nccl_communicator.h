@@ -59,8 +59,8 @@ class NcclCommunicator {
   /// Returns true while enqueued work is unfinished. When the watched call is done, the last one is watched next, with
   /// its own time limit.
   bool waits();
-  /// Returns what is wrong; empty if nothing is. Reports only after several looks, so that other ranks can explain
-  /// first.
+  /// Returns what is wrong; empty if nothing is. Looks several times before it reports an NCCL error, because another
+  /// rank's message may explain it.
   std::string find_problem();
   void look();
   /// Catches faults of the GPU. Its queries throw them, and nobody would catch them in the watcher's thread.
@@ -78,7 +78,8 @@ class NcclCommunicator {
   std::mutex sleep_mutex_;  // guards quit_
   std::condition_variable woken_;
   bool quit_ = false;
-  /// The watcher's numbers of looks at these conditions; the first two count consecutive looks.
+  /// Looks of the watcher that found an NCCL error, a rank that left, or a blocked mutex. The first two count
+  /// consecutive looks.
   int errors_ = 0, left_ = 0, blocked_ = 0;
   std::timed_mutex mutex_;                      // guards all members below
   nccl::Communicator* communicator_ = nullptr;  // null until it is created, and after it is aborted

@@ -56,7 +56,7 @@ struct AttentionRun {
 bool is_reused_step(const std::vector<attention::Statistics>& layers);
 /// Returns the steps that ran only their first block.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
-/// Returns the number of other steps.
+/// Returns the number of steps that ran all blocks.
 int64_t computed_steps(const AttentionRun& run);
 /// Returns how many computed steps the policy's dense steps made dense; 0 in a mode that drops no blocks.
 int64_t computed_dense_steps(const AttentionRun& run);

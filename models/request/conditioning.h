@@ -21,8 +21,8 @@ struct Conditioning {
   // Shared by all passes.
   at::Tensor context{};  // [1, L, C], tokens of images; undefined if there are none
   at::Tensor latents{};  // [1, ..] in the model's layout and at its latents' scale; undefined if there are none
-  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. Undefined: the
-  /// latents enter the transformer as channels after the video's, in the number that they have.
+  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. Undefined: all
+  /// channels of the latents enter the transformer after the video's.
   at::Tensor mask{};
   /// [1, ..]: standard deviation for the first frames of `latents`, which are a mean until a run draws them. Undefined:
   /// the latents are final.

@@ -12,7 +12,7 @@
 
 namespace sparsereel::models {
 
-/// Enough to continue a denoising to the same bits. All tensors are on the CPU.
+/// A denoising can continue from this to the same bits. All tensors are on the CPU.
 struct DenoisingState {
   int64_t step = 0;                             // steps done so far
   at::Tensor latents;                           // in the model's layout
