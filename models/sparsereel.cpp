@@ -208,7 +208,7 @@ models::Settings completed(models::Settings settings, const models::ModelConfig&
   return settings;
 }
 
-/// If the value at fault came from the model's file, names its place there; otherwise the error names the member.
+/// If the value at fault came from the model's file, names its place there.
 Error with_place_in_file(const models::Settings& settings, const Error& error) {
   const models::Setting* setting = error.field().empty() ? nullptr : settings.find(error.field());
   return setting != nullptr && setting->source == models::Source::matched_config ? settings.with_place(error) : error;
@@ -249,7 +249,6 @@ models::Images images_of(const VideoRequest& request, models::Request& asked) {
   return images;
 }
 
-/// Everything that one call makes its video from.
 struct Resolved {
   models::Request request;
   models::Plan plan;
@@ -287,7 +286,7 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
   return resolved;
 }
 
-/// Passes each step to the caller's callback. Remembers whether the callback stopped the run, and what it threw.
+/// Passes each step to the callback. Remembers whether it stopped the run, and what it threw.
 class Watcher final : public models::RunObserver {
  public:
   explicit Watcher(const StepCallback& callback) : callback_(callback) {}
@@ -351,7 +350,7 @@ Video video_of(const models::Outcome& result, const models::Plan& plan, const mo
   return video;
 }
 
-/// Returns the folder of the known models' YAML: `asked`, or ours if that is empty.
+/// Returns `asked`, or our own folder if that is empty.
 std::filesystem::path configs_folder(const std::string& asked) {
   if (asked.empty()) return models::data_folder() / "configs";
   std::error_code error;

@@ -38,7 +38,6 @@ std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Devic
 
 namespace {
 
-/// Describes a component by its config alone, without opening files.
 Component described(const Checkpoint& checkpoint, const std::string& role) {
   Component component;
   component.class_name = checkpoint.component_class(role);

@@ -24,7 +24,7 @@ struct ComponentLoaders {
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
 };
 
-/// Adds loaders for the classes of a family that a program adds (add_family()).
+/// Adds loaders for a family that a program adds (add_family()).
 void add_loaders(ComponentLoaders more);
 
 /// Returns the loaders of the published families, which families/loaders.cpp lists.
@@ -41,25 +41,24 @@ std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at:
 std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Device device, WeightFormat format,
                                            bool offload = false);
 
-/// Returns the bytes of a transformer or encoder that is loaded in this format. Weights that stay packed count with the
-/// size in their files. Throws as loading does.
+/// Returns the bytes of the weights when loaded in this format; packed ones count as in their files. Throws as loading
+/// does.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Returns the same; if the checkpoint's files do not fit, estimates it from the config alone.
+/// Returns the same, by the config alone if the files do not fit.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Returns true if loading rounds weights to 8 bits that are already packed or in 8 bits in their files. Throws as
-/// loading does.
+/// Returns true if loading would round packed or 8-bit weights to 8 bits again. Throws as loading does.
 bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// Returns "FILE: 2 tensors that CLASS does not have are left out: ...". Empty if there are none, or if loading throws.
 std::string left_out_warning(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
-/// Return from the config alone how many weights a part has, and whether any of them can be in 8 bits.
+/// These read the config alone: the number of weights, and whether any can be in 8 bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// Returns the number of the VAE's weights: encoder and decoder, or only the decoder if no encoder is supported.
+/// Counts the VAE's weights: encoder and decoder, or only the decoder if no encoder is supported.
 uint64_t vae_weight_count(const Checkpoint& checkpoint);
 
 /// Returns the VAE without weights, to ask what its decoder needs.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kMultiplyAdd = 2;
 
-/// Returns operations per second: the best of a few tries, because other processes may use the CPU.
+/// Takes the best of a few tries, because other processes may use the CPU.
 double measure_rate(at::ScalarType dtype) {
   constexpr int64_t kSize = 768;
   constexpr int kTries = 4;
@@ -42,7 +42,7 @@ double measured_rate(at::ScalarType dtype) {
   return rate;
 }
 
-/// Returns "45 minutes", "31 hours" or "12 days".
+/// "45 minutes", "31 hours", "12 days"
 std::string duration_text(double seconds) {
   constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
   const auto text = [&](double unit, const char* name) {

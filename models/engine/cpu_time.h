@@ -11,13 +11,13 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// Returns the floating-point operations of one denoising step with full attention. `parameters` is the number of the
-/// transformer's weights.
+/// Returns the floating-point operations of one step with full attention. `parameters` counts the transformer's
+/// weights.
 double step_operations(const Plan& plan, const ModelSpec& spec, double parameters);
 
-/// Returns a warning if this CPU takes longer than half an hour for `operations`: "50 steps take about 31 hours on this
-/// CPU (...)". `what` begins the warning. Empty if it does not. In case of doubt this measures the CPU for a fraction
-/// of a second, once for each dtype and number of threads.
+/// Warns if this CPU takes longer than half an hour: "50 steps take about 31 hours on this CPU (...)", beginning with
+/// `what`. Empty if not. If in doubt, measures the CPU for a fraction of a second, once for each dtype and number of
+/// threads.
 std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

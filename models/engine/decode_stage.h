@@ -19,15 +19,13 @@ struct Decoder {
   at::Device device;
 };
 
-/// Tells the observer that rank 0 works alone from here on. Call this once no rank of the group exchanges anything any
-/// more.
+/// Tells the observer that rank 0 works alone from here on, once no ranks exchange anything any more.
 void go_on_alone(const Run& run);
 
 // In both functions, latents are [1, C, F, H, W] on the decoder's device, in its dtype. From `run` they use the frame
 // sink, progress and cancellation.
 
-/// Decodes on this rank. If GPU memory runs out, calls make_room() and tries again, in tiles if `may_tile` allows (see
-/// work_or_retry_tiled()).
+/// Decodes on this rank. Handles lack of GPU memory with work_or_retry_tiled().
 Decoded decode_alone(const Decoder& decoder, const at::Tensor& latents, bool tiled, bool may_tile, const Run& run,
                      const std::function<bool()>& make_room);
 

@@ -32,7 +32,7 @@ bool all_finite(const at::Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
 
-/// Returns the sum of the tensor's bits as integers, int64.
+/// Sums the tensor's bits as integers, int64.
 at::Tensor checksum(const at::Tensor& tensor) {
   return tensor.contiguous().view(tensor.element_size() == 2 ? at::kShort : at::kInt).sum(at::kLong);
 }
@@ -165,7 +165,7 @@ void Denoising::forget_context() {
   if (conditioning.context.defined()) conditioning.keys = std::make_shared<ContextKeys>();
 }
 
-/// Discards what GPU kernels counted until a step failed, so that the next run does not count it.
+/// The next run must not include the counts of a failed step.
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;

@@ -58,10 +58,9 @@ class Denoising {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  /// Returns the latents with the parts that are known beforehand restored.
+  /// Returns the latents with their known parts restored.
   at::Tensor with_known(at::Tensor latents) const;
-  /// Returns the transformer's input for latents [B, ..]: the conditioning latents that go beside them become further
-  /// channels.
+  /// Appends the conditioning latents that go beside latents [B, ..] as further channels.
   at::Tensor with_beside(const at::Tensor& latents);
   /// Returns the latents without the frames that only fill the last group.
   at::Tensor of_the_video(const at::Tensor& latents) const;
@@ -73,10 +72,9 @@ class Denoising {
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
-  /// Forgets cached steps and contexts if the next step uses another expert. This frees memory before that one is
-  /// loaded.
+  /// Frees what the last expert has cached before another one is loaded.
   void leave_expert();
-  /// Empties the step cache, so that the next step is computed whatever the rule.
+  /// Makes sure that the next step is computed, whatever the rule.
   void forget_steps();
   /// Forgets the expert's keys of image tokens, which no other expert can use.
   void forget_context();

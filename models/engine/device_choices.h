@@ -19,8 +19,7 @@ namespace sparsereel::models {
 at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
                             const std::map<std::string, std::string>& files);
 
-/// Returns the mode asked for; else sparse if that can run, else full. Throws Error if the mode cannot run on the
-/// device.
+/// Returns the mode asked for, else sparse if that can run, else full. Throws Error if it cannot run.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

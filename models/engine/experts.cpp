@@ -48,7 +48,6 @@ void Experts::begin(size_t expert) {
   }
 }
 
-/// Takes over the expert that was begun, and waits for it.
 void Experts::settle() {
   if (!begun_.valid()) return;
   constexpr std::chrono::milliseconds kBetweenLooks(20);

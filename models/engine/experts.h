@@ -17,12 +17,11 @@ namespace sparsereel::models {
 
 class Experts {
  public:
-  /// Loads the expert with this role, in any thread.
+  /// May be called in any thread.
   using Load = std::function<std::shared_ptr<Denoiser>(const std::string& role)>;
-  /// Returns true if the expert fits into memory beside those already loaded.
+  /// Returns true if the expert fits beside the loaded ones.
   using Fits = std::function<bool(const std::string& role)>;
 
-  /// `device` is where the experts run.
   Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits);
   /// Stops loading in the background and waits for its end.
   ~Experts();

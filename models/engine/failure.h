@@ -7,10 +7,10 @@
 
 namespace sparsereel::models {
 
-/// Returns kind, cause and remedy of any exception that can end a run.
+/// Converts any exception that can end a run to kind, cause and remedy.
 Error as_error(const std::exception_ptr& exception);
 
-/// Returns a program's exit code: 1 failed, 2 bad input, 130 cancelled (as by Ctrl-C).
+/// 1 failed, 2 bad input, 130 cancelled (as by Ctrl-C).
 constexpr int exit_code(ErrorKind kind) {
   return kind == ErrorKind::bad_input ? 2 : kind == ErrorKind::failed ? 1 : 130;
 }

@@ -18,7 +18,7 @@ class FrameWatch {
  public:
   /// Adds the next frames: fp32 [f, H, W, 3] in 0..1, on any device.
   void add(const at::Tensor& frames);
-  /// Returns the facts. At least one frame must have been added.
+  /// At least one frame must have been added.
   FrameFacts facts() const;
 
  private:
@@ -34,7 +34,7 @@ class FrameDelivery {
   explicit FrameDelivery(FrameSink& sink) : sink_(sink) {}
   /// Adds the next frames: [1, 3, f, H, W] in about [-1, 1].
   void add(const at::Tensor& frames);
-  /// Delivers the last frames and returns the facts of all.
+  /// Delivers the last frames.
   FrameFacts finish();
 
  private:
@@ -46,7 +46,7 @@ class FrameDelivery {
   std::optional<c10::Event> there_;  // its arrival; none on a CPU
 };
 
-/// Converts frames [1, 3, f, H, W] in about [-1, 1] to fp32 [f, H, W, 3] in 0..1, on the same device.
+/// Converts [1, 3, f, H, W] in about [-1, 1] to fp32 [f, H, W, 3] in 0..1 on the same device.
 at::Tensor shown_frames(const at::Tensor& frames);
 
 /// Throws Error if frames decoded in `dtype` hold NaN.
@@ -55,10 +55,9 @@ void check_numbers(const FrameFacts& frames, at::ScalarType dtype);
 /// Returns "is black" if no value reaches 2/255; empty if nothing is wrong.
 std::string defect(const FrameFacts& frames);
 
-/// Returns the remedy for NaN and Inf in a run of this dtype.
 std::string nan_remedy(at::ScalarType dtype);
 
-/// Returns a warning if the decoder will make another number of frames than asked for; empty if not.
+/// Warns if the decoder will make another number of frames than asked for.
 std::string frame_count_warning(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

@@ -20,8 +20,7 @@ namespace sparsereel::models {
 at::Tensor known_frames(const Images& images, const Plan& plan, const ModelSpec& spec,
                         const at::TensorOptions& options);
 
-/// Puts the encoded latents [1, C, F, h, w] of these frames where the model expects them. `has_last`: a last image is
-/// among them.
+/// Puts the encoded latents [1, C, F, h, w] where the model expects them. `has_last`: they include a last image.
 void add_latents(Conditioning& conditioning, const LatentDistribution& latents, bool has_last, const Plan& plan,
                  const ModelSpec& spec);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kColours = 3;
 
-/// Returns the number of elements of the video.
+/// Elements of the video.
 double pixels(const Plan& plan) {
   return kColours * static_cast<double>(plan.num_frames) * static_cast<double>(plan.height) *
          static_cast<double>(plan.width);
@@ -33,22 +33,20 @@ double passes(const Plan& plan) {
   return plan.is_guided() ? 2 : 1;
 }
 
-/// Returns the number of guidance passes in one forward pass.
+/// Guidance passes in one forward pass.
 double batch(const Plan& plan) {
   return plan.guidance_passes == GuidancePasses::batched ? passes(plan) : 1;
 }
 
-/// Returns the elements that the transformer holds during a block's attention: q, k and v, the input of their
-/// projection, and the residual.
+/// Elements held during a block's attention: q, k and v, the input of their projection, and the residual.
 double block_elements(const Plan& plan, const ModelSpec& spec) {
   const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
   return 5 * batch(plan) * tokens * channels(spec);
 }
 
-/// Returns the elements that a cache holds while a step is computed. It holds that step, the last computed step, which
-/// it will replace, and for a forecast the one before. For each step the cache holds the first block's residual of the
-/// video's tokens, for the first forward pass. It also holds the other blocks' residual of all tokens, for every
-/// forward pass.
+/// Elements of a cache while a step is computed: those of this step, of the last computed one, which it will replace,
+/// and for a forecast of the one before. For each step it holds the first block's residual of the video's tokens in the
+/// first forward pass, and the other blocks' residual of all tokens in every pass.
 double cache_elements(const Plan& plan, const ModelSpec& spec) {
   const CacheRule& rule = plan.cache;
   if (!rule.on()) return 0;
@@ -59,7 +57,7 @@ double cache_elements(const Plan& plan, const ModelSpec& spec) {
   return static_cast<double>(steps) * (first + rest) * channels(spec);
 }
 
-/// Returns the bytes of the frames for the VAE's encoder, which are in memory together.
+/// Bytes of the frames for the VAE's encoder, which are in memory together.
 double encoder_frames(const Plan& plan, const ModelSpec& spec) {
   if (plan.image.empty()) return 0;
   const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
@@ -105,8 +103,8 @@ Dtype stored(at::ScalarType dtype) {
   return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
 }
 
-/// Returns an upper bound of the bytes that can stay mapped: tensors, also packed ones, that the run uses as they are
-/// in the files. Some are copied nevertheless, to make them contiguous.
+/// Upper bound of the bytes that stay mapped: tensors that the run uses as they are in the files, packed ones included.
+/// Some are copied nevertheless, to make them contiguous.
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
@@ -193,21 +191,20 @@ namespace {
 /// Bytes of the program and libtorch's libraries on a CPU, before anything is loaded.
 constexpr uint64_t kProcess = 190 << 20;
 
-/// Returns the number of the VAE's parameters; from its config if the weights are random.
+/// Counts by the config if the weights are random.
 uint64_t vae_parameters(const Checkpoint& checkpoint) {
   const Component& vae = checkpoint.component("vae");
   return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
 }
 
-/// Returns the bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four
-/// times the width. `passes` is the number of guidance passes in one forward pass.
+/// Bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four times the
+/// width. `passes` are those in one forward pass.
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
   constexpr double kWidths = 10;
   return passes * tokens * kWidths * channels(spec) * static_cast<double>(element);
 }
 
-/// Returns the bytes of untiled decoding of latents of this size, frames included. Each of `ranks` decodes a band of
-/// rows.
+/// Bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
   const double frames = kColours * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
@@ -219,7 +216,7 @@ uint64_t whole_bytes(double bytes) {
   return static_cast<uint64_t>(std::min(bytes, 1e18));
 }
 
-/// Estimates the encoding of images. The VAE's encoder is then alone in memory, in fp32.
+/// The VAE's encoder is then alone in memory, in fp32.
 MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                                 const std::string& name) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
@@ -258,7 +255,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   return *std::ranges::max_element(stages, {}, &MemoryEstimate::total);
 }
 
-/// Returns the estimate for one rank, with those for each of several ranks.
+/// Adds the estimates for each of several ranks.
 MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                               const std::string& name, const WeightFormat& format) {
   MemoryEstimate estimate = likely_in(checkpoint, spec, size, name, format, 1);
@@ -339,7 +336,7 @@ StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spe
   return stage;
 }
 
-/// Returns the remedy if memory for the stage is short; empty if it is not.
+/// Empty if there is memory for the stage.
 std::string remedy_of(const StageEstimate& stage, const MemoryNeed& need, c10::Device device,
                       const std::function<std::vector<std::string>()>& lighter) {
   const auto obtainable = static_cast<double>(obtainable_memory(device));

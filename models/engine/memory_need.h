@@ -32,7 +32,7 @@ struct WeightNeed {
 };
 WeightNeed weight_need(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
 
-/// Returns other ways to load the model that fit into memory, by their fields ("dtype bf16", "offload").
+/// Returns other options that fit into memory ("dtype bf16", "offload").
 std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
 
 /// Sizes in bytes, as doubles, which cannot overflow.
@@ -54,7 +54,7 @@ MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c1
 void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
-/// Bytes that one stage of a run is likely to take, and the remedy if they are not available.
+/// The bytes that a stage is likely to take, and the remedy if they are not available.
 struct StageEstimate {
   std::string stage;                      // "text", "image", "denoise", "decode"
   uint64_t weights = 0, activations = 0;  // on the run's device
@@ -73,14 +73,13 @@ struct RunFormat {
   c10::ScalarType vae, encoder;  // dtypes for decoding and for encoding images
 };
 
-/// Returns the stages of making the plan's video, in order, compared with the memory that this process can obtain.
-/// `ranks` make it together, each on its own GPU.
+/// Returns the stages of making the plan's video, in order. `ranks` make it together, each on its own GPU.
 std::vector<StageEstimate> likely_stages(const Checkpoint& checkpoint, const ModelSpec& spec, const Plan& plan,
                                          const RunFormat& format, int64_t ranks = 1);
 
-/// Returns estimates for a run with enough memory, without tiles. There is one in bf16, one in fp32 and, if any weights
-/// can be in 8 bits, one in bf16 with those. Both guidance passes run at once. Includes what each of several GPUs takes
-/// that make the video together.
+/// Estimates runs with enough memory: in bf16, in fp32 and, if any weights can be in 8 bits, in bf16 with those.
+/// Nothing is tiled, and guidance passes are batched. Includes estimates for each of several GPUs that make a video
+/// together.
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size);
 
 }  // namespace sparsereel::models

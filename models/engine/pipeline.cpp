@@ -29,7 +29,7 @@ namespace sparsereel::models {
 
 namespace {
 
-/// Returns true if `text` asks for fp8. `field` is the option's name, for errors.
+/// `field` is the option's name, for errors.
 bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
   if (text == "auto") return false;
   if (text != "fp8") throw bad_option(field, text + ": auto or fp8 is needed", "use one of these");

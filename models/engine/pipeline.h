@@ -35,8 +35,7 @@ class Vae;
 
 class Pipeline {
  public:
-  /// Opens a pipeline. Only those fields of the request count that decide the pipeline. Weights are loaded stage by
-  /// stage.
+  /// Only the request's fields that decide the pipeline count. Weights are loaded stage by stage.
   static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
   Pipeline(Checkpoint folder, const Request& request);
@@ -48,12 +47,11 @@ class Pipeline {
   at::ScalarType dtype() const { return dtype_; }
   bool fp8_weights() const { return fp8_weights_; }
   bool fp8_text_weights() const { return fp8_text_weights_; }
-  /// Why fp8 has no effect, to follow "weights fp8 has no effect". Set if fp8 was asked for and no layer supports it;
-  /// the pipeline then works without fp8.
+  /// The reason, to follow "weights fp8 has no effect". Set if fp8 was asked for and no layer supports it: it is then
+  /// not used.
   const std::string& why_idle_weights() const { return why_idle_weights_; }
   const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
-  /// Returns warnings about tensors of LoRAs and weight files that were left out, and about weights that are rounded
-  /// twice.
+  /// Warns of tensors that were left out of LoRAs and weight files, and of weights that are rounded twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // name of the family
@@ -63,24 +61,22 @@ class Pipeline {
   const std::string& lora_hash() const;             // hash_of() the LoRAs
   const std::vector<PartFile>& part_files() const;  // see store/checkpoint/part_files.h
   /// Checks the request against the checkpoint and the device, and fills in unset fields. Throws Error (bad input)
-  /// naming the field and, for impossible sizes, the two nearest possible values. Also throws if the video or the
-  /// weights cannot fit into memory. `decode` as in Inputs; `ranks` make the video together.
+  /// naming the field and, for impossible sizes, the two nearest possible values. Also throws if video or weights
+  /// cannot fit into memory. `decode` as in Inputs; `ranks` make the video together.
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
-  /// Resolves the request without the check of memory, for videos that are only described or made elsewhere.
+  /// Resolves without the check of memory, for videos that are only described or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
-  /// Returns what each stage of making the plan's video is likely to take, and the remedy if memory is short; see
-  /// memory_need.h. Loads nothing.
+  /// Estimates the stages of making the plan's video; see memory_need.h. Loads nothing.
   std::vector<StageEstimate> likely_stages(const Plan& plan, int64_t ranks = 1) const;
   /// Throws Error if the latents do not have the plan's shape. Undefined latents pass.
   void check_init_latents(const Plan& plan, const at::Tensor& latents) const;
   /// Throws Error if this many ranks cannot make the video together.
   void check_ranks(const Plan& plan, int64_t ranks) const;
-  /// Returns a warning if the plan's steps will take very long on this CPU; empty if not.
+  /// Warns if the plan's steps will take very long on this CPU.
   std::string slow_warning(const Plan& plan) const;
-  /// Makes the video. Here and below, `plan` is a result of resolve(), or differs from one only in prompts, seed,
-  /// attention or cache. If the inputs come from encode(), `begun` is the outcome that it filled in.
+  /// Here and below, `plan` comes from resolve(), or differs only in prompts, seed, attention or cache. `begun` is the
+  /// outcome that encode() filled in, if the inputs come from there.
   Outcome generate(const Plan& plan, const Inputs& inputs = {}, const Run& run = {}, Outcome begun = {});
-  /// Resolves the request first, then makes the video.
   Outcome generate(const Request& request, const Inputs& inputs = {}, const Run& run = {}) {
     return generate(resolve(request, inputs.decode), inputs, run);
   }
@@ -89,26 +85,25 @@ class Pipeline {
   /// model's, or the frames hold NaN.
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const Run& run = {});
 
-  /// Opens all files and checks names and shapes of all weights by their headers, before any work starts. The files may
-  /// be moved afterwards. Throws Error if something does not fit. A second call does nothing. `with_images` includes
-  /// the encoders of images; a model that needs an image always includes them.
+  /// Opens all files and checks names and shapes of all weights by their headers. The files may be moved afterwards.
+  /// Throws Error if something does not fit. A second call does nothing. `with_images` includes the encoders of images;
+  /// they are always included if the model needs an image.
   void check_weights(bool with_images = false) const;
 
-  /// Runs the first stage of generate() and returns the inputs of denoising. `outcome` receives times and warnings.
-  /// Without images, the transformer begins to load beside the text encoder.
+  /// Runs the first stage of generate(). `outcome` receives times and warnings. Without images, the transformer begins
+  /// to load meanwhile.
   Conditioning encode(const Plan& plan, const Inputs& inputs, const Run& run, Outcome& outcome);
   /// The following functions run parts of the stages, to measure each or to run one for many videos. What they load
   /// stays until it is released.
   TextStage& text_stage() { return *text_; }
-  /// Adds the parts of the video that its images determine. Loads the encoders for this call only. If memory is short,
-  /// frames are encoded in tiles, whatever vae_tiling is, with a warning. `run` is used for progress after each piece
-  /// and for cancellation.
+  /// Adds what the images determine of the video. Loads the encoders for this call only. If memory is short, frames are
+  /// encoded in tiles, whatever vae_tiling is, with a warning. `run` is polled after each piece.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
-  /// Loads the first transformer. Steps load the ones that they need by themselves.
+  /// Loads the first transformer. Steps load theirs by themselves.
   void load_transformer();
-  /// Begins to load it in a thread of its own, if a GPU has room for it beside the text encoder. Whoever needs it
-  /// waits. With `resumes` and several transformers nothing is begun, because the run may continue with another one.
+  /// Begins to load it in a thread of its own, if a GPU has room for it beside the text encoder. Does nothing if the
+  /// run `resumes` and there are several transformers, because it may continue with another one.
   void begin_transformer(bool resumes = false);
   bool has_transformer() const;  // true if any is loaded
   void release_transformer();

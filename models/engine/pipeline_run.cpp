@@ -35,7 +35,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns the checkpoint's image processor; if it has none, the class's defaults for the encoder's size.
+/// Without one in the checkpoint, takes the class's defaults and the encoder's size.
 ImageProcessorConfig image_processor(const Checkpoint& folder, const ImageEncoder& encoder) {
   constexpr const char* kRole = "image_processor";
   if (std::ranges::count(folder.roles(), kRole) == 0) return {.crop_size = encoder.image_size()};
@@ -51,7 +51,7 @@ void keep_state(const Denoising& denoising, const Run& run) {
   run.tell().checkpoint(state);
 }
 
-/// Saves the steps that are done, if that is wanted, and throws Cancelled. All ranks call this.
+/// Saves the finished steps, if wanted, and throws Cancelled. All ranks call this.
 [[noreturn]] void stop_denoising(const Denoising& denoising, const Run& run) {
   if (run.checkpoints.cancelled && denoising.done() > 0) keep_state(denoising, run);
   throw Cancelled{};
@@ -68,7 +68,7 @@ bool load_or_stop(Denoising& denoising, const Run& run) {
   return loaded;
 }
 
-/// Makes a step. A step that is cancelled halfway leaves the denoising unchanged.
+/// A step that is cancelled halfway leaves the denoising unchanged.
 void step_or_stop(Denoising& denoising, const Run& run) {
   try {
     denoising.step();
@@ -161,7 +161,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
                                                     .group = group});
 }
 
-/// Saves the state if it is due, and returns true if so. Several ranks make it together.
+/// Returns true if the state was saved. Several ranks make it together.
 bool Pipeline::keep_if_due(const Denoising& denoising, const Run& run) {
   const CheckpointTimes& times = run.checkpoints;
   const bool due = (times.last && denoising.finished()) || (times.every > 0 && denoising.done() % times.every == 0);
@@ -250,7 +250,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   return outcome;
 }
 
-/// Decides on tiling. `untiled_bytes` is the need without tiles. `shared`: several ranks decode a piece each.
+/// `untiled_bytes` is the need without tiles. `shared`: several ranks decode a piece each.
 bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
   if (offload_ && !shared) return true;  // offloading means that little memory should be in use, even if more is free

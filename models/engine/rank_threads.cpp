@@ -41,7 +41,7 @@ class ThreadsHere {
   int before_;
 };
 
-/// Returns the GPU to make current; nothing on a CPU.
+/// Nothing on a CPU.
 std::optional<at::Device> gpu_of(const Pipeline& pipeline) {
   return pipeline.device().is_cpu() ? std::nullopt : std::optional(pipeline.device());
 }

@@ -17,7 +17,6 @@ struct StateParts {
   nlohmann::json run;                         // the rest
 };
 
-/// The name of the latents among the tensors.
 inline constexpr const char* kStateLatents = "latents";
 
 StateParts parts_of(const DenoisingState& state);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kRole = "text_encoder";
 
-/// Returns the first `count` ids, int64 [1, count].
+/// Returns int64 [1, count].
 at::Tensor ids_of(const TokenIds& prompt, int64_t count) {
   return at::tensor(prompt.ids, at::kLong).narrow(0, 0, count).unsqueeze(0);
 }
@@ -33,7 +33,7 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
           .token_count = random_token_count(text, length)};
 }
 
-/// Returns the rules for the negative prompt, which has no words around it.
+/// The negative prompt has no words around it.
 PromptRules without_words_around(PromptRules rules) {
   rules.before.clear();
   rules.after.clear();

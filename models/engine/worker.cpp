@@ -44,9 +44,9 @@ class Watched final : public Observers {
     rank_.need_others(false);
   }
 
-  /// Returns true if an observer has cancelled after a step.
+  /// An observer has cancelled after a step.
   bool stopped() const { return stopped_; }
-  /// Returns true if an observer has cancelled at another event, which the other ranks do not know.
+  /// An observer has cancelled at another event, which the other ranks do not know.
   bool gave_up() const { return gave_up_; }
 
  protected:
@@ -74,7 +74,6 @@ class NoFrames final : public RunObserver, public FrameSink {
   void take(const at::Tensor& /*frames*/) override {}
 };
 
-/// Makes this rank's part of the video.
 Outcome make_part(Rank& rank, Pipeline& pipeline, const Plan& plan, const Inputs& inputs, Run run, Watched& watched,
                   Outcome begun) {
   run.observer = &watched;
@@ -149,7 +148,7 @@ Inputs hear_inputs(SocketGroup& control, const nlohmann::json& message, const Pl
   return inputs;
 }
 
-/// Returns the request, with the parts that its fields do not contain.
+/// Adds the parts that the fields do not contain.
 Request hear_request(const nlohmann::json& message, const std::string& device) {
   Request request = request_of(message.at("request"), device);
   if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())

@@ -50,7 +50,6 @@ Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const
 /// Called by rank 0: tells the workers that there are no more videos.
 void tell_end(Rank& rank);
 
-/// The properties in which workers differ.
 struct WorkerTasks {
   std::string device;  // of this rank; replaces the one in rank 0's requests
   /// Opens and loads the model that rank 0 names.
@@ -65,10 +64,10 @@ void work(Rank& rank, const WorkerTasks& tasks);
 /// Returns a number from rank 0's message. Throws Error if it is outside `least` to `most`.
 int64_t told_number(const nlohmann::json& message, const char* name, int64_t least, int64_t most);
 
-/// Returns a request as the texts of its fields, for a message.
+/// A request as the texts of its fields, for a message.
 nlohmann::json json_of(const Request& request);
 
-/// Restores a request from json_of(), for this device.
+/// The inverse of json_of(), for this device.
 Request request_of(const nlohmann::json& json, const std::string& device);
 
 }  // namespace sparsereel::models

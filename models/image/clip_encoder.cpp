@@ -22,7 +22,7 @@ at::Tensor patches_of(const at::Tensor& pixels, int64_t side) {
       .flatten(1, 2);
 }
 
-/// Runs a layer's attention, x [B, N, C] -> [B, N, C].
+/// x [B, N, C] -> [B, N, C]
 at::Tensor attend_to_all(const ClipLayer& layer, const at::Tensor& x, int64_t heads) {
   const at::Tensor qkv = linear(x, layer.qkv).unflatten(-1, {3, heads, -1}).permute({2, 0, 3, 1, 4});
   const at::Tensor attended = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);

@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Returns one number for each channel, as [3, 1, 1].
+/// Shapes the numbers as [3, 1, 1].
 at::Tensor of_channels(const std::array<double, 3>& numbers) {
   return at::tensor(at::ArrayRef<double>(numbers.data(), numbers.size()), at::kFloat).view({3, 1, 1});
 }

@@ -122,12 +122,11 @@ Picture along_y(const Picture& picture, const std::vector<Taps>& taps) {
   return result;
 }
 
-/// Returns false for a pass that would change nothing.
 bool changes(int64_t size, double begin, double end, int64_t count) {
   return count != size || begin != 0 || end != static_cast<double>(size);
 }
 
-/// Returns true if resizing the height first leaves less work, by Pillow's rule from version 13 on.
+/// Leaves less work for the other pass, by Pillow's rule from version 13 on.
 bool height_goes_first(const Picture& picture, int64_t height, int64_t width) {
   const int64_t rows = picture.height - height, columns = picture.width - width;
   return rows > 0 && rows > 2 * columns;

@@ -22,7 +22,6 @@ struct PictureBox {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-/// Returns the whole picture.
 PictureBox whole(const Picture& picture);
 /// Returns the largest centered part that has the shape of height x width.
 PictureBox centre(const Picture& picture, int64_t height, int64_t width);

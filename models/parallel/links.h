@@ -13,8 +13,8 @@ struct Link {
   int data = -1, control = -1;
 };
 
-/// How long a rank waits for another one before it gives up for all ranks: at the start, and within a call. `vanished`
-/// is how long another host may leave data unacknowledged.
+/// How long a rank waits at the start and within a call before it gives up for all. `vanished` is how long another host
+/// may leave data unacknowledged.
 struct GroupLimits {
   std::chrono::milliseconds start{60'000}, call{600'000}, vanished{10'000};
 };

@@ -12,16 +12,16 @@
 
 namespace sparsereel::models {
 
-/// Returns a message in the form in which it is sent.
+/// Returns the bytes to send.
 std::string packed(const nlohmann::json& message);
 /// Removes the first message from the received bytes and returns it; nothing if it is not complete yet. Throws Error if
 /// the bytes are not one of our messages.
 std::optional<nlohmann::json> take_message(std::string& come);
 
-/// Sends a message. Called by rank 0.
+/// Called by rank 0.
 void tell(SocketGroup& group, const nlohmann::json& message);
-/// Receives a message, however long rank 0 takes. Called by the other ranks. Throws Error as Group does, and if the
-/// bytes are not one of our messages.
+/// Called by the other ranks. Waits as long as rank 0 takes. Throws Error as Group does, and if the bytes are not one
+/// of our messages.
 nlohmann::json hear(SocketGroup& group);
 
 /// Send a tensor (rank 0) and receive it on the CPU (other ranks). An undefined tensor stays undefined. hear_tensor()

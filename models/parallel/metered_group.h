@@ -21,7 +21,6 @@ class ExchangeMeter {
 
   /// Returns the milliseconds of all calls since the last take(). Waits for the last call.
   double take();
-  /// Runs and times the call.
   void time(const std::function<void()>& call);
 
  private:

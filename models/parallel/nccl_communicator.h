@@ -23,11 +23,8 @@ namespace sparsereel::models {
 /// the communicator if one of them has bad news. All calls then throw Error.
 class NcclCommunicator {
  public:
-  /// Starts to create a communicator.
   using Make = std::function<nccl::Result(const nccl::Library&, nccl::Communicator**)>;
-  /// Checks the result of each NCCL call.
   using Add = std::function<void(nccl::Result)>;
-  /// Makes NCCL calls on a stream.
   using Calls = std::function<void(const nccl::Library&, nccl::Communicator*, nccl::Stream, const Add&)>;
 
   /// `control` is the control group of the same ranks. It must outlive this object.
@@ -63,7 +60,7 @@ class NcclCommunicator {
   /// rank's message may explain it.
   std::string find_problem();
   void look();
-  /// Catches faults of the GPU. Its queries throw them, and nobody would catch them in the watcher's thread.
+  /// GPU queries throw the GPU's faults, and nobody would catch them in the watcher's thread.
   void end_on_error(const std::function<void()>& act) noexcept;
   void watch();
   /// Aborts the communicator and releases GPUs that wait for other ranks.

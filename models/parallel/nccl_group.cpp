@@ -37,7 +37,7 @@ nccl::DataType data_type(const at::Tensor& tensor) {
   }
 }
 
-/// Returns true if there is enough shared memory for NCCL, which needs it between GPUs without a link.
+/// Between GPUs without a link, NCCL needs shared memory.
 bool has_shared_memory() {
   constexpr uint64_t kEnough = uint64_t{256} << 20;  // containers have 64 MiB
   struct statvfs memory = {};
@@ -173,7 +173,7 @@ std::shared_ptr<Group> NcclGroup::split(int64_t color) {
   return part(control_->colors(color));
 }
 
-/// Returns the group of this rank for these colors. Either all ranks find it in the map, or none does.
+/// Either all ranks find the group in the map, or none does.
 std::shared_ptr<NcclGroup> NcclGroup::part(const std::vector<int64_t>& colors) {
   std::shared_ptr<NcclGroup>& known = parts_[colors];
   if (known) return known;

@@ -41,7 +41,7 @@ class NcclGroup final : public Group {
   void all_reduce_sum(const at::Tensor& tensor) override;
   void all_reduce_max(const at::Tensor& tensor) override;
   void broadcast(const at::Tensor& tensor, int64_t root) override;
-  /// Returns the group made earlier by a split with the same colors, if there is one.
+  /// Reuses the group of an earlier split with the same colors.
   std::shared_ptr<Group> split(int64_t color) override;
   Windows* windows(int64_t bytes, at::Device device) override;
   void close_windows() override;

@@ -48,10 +48,10 @@ struct Library {
 
 /// Returns null if the library is missing; `reason` then says why.
 const Library* find_library(std::string* reason = nullptr);
-/// Returns the library. Throws Error if it is missing.
+/// Throws Error if it is missing.
 const Library& library();
 
-/// Returns "2.28.9"; empty if NCCL is missing. `file` receives the path from which it was loaded.
+/// "2.28.9"; empty if NCCL is missing. `file` receives its path.
 std::string version(std::string* file = nullptr);
 
 }  // namespace sparsereel::models::nccl

@@ -24,7 +24,6 @@ namespace {
 constexpr int64_t kSignalBytes = 256;  // keeps what follows aligned
 static_assert(kSignalBytes >= cuda::kMaxPeers * static_cast<int64_t>(sizeof(uint32_t)));
 
-/// Identifies a rank's host and process.
 struct Place {
   std::array<char, 40> boot{};  // the host's boot id; zeros if unknown
   int64_t process = 0;
@@ -36,7 +35,7 @@ Place this_place() {
   return here;
 }
 
-/// Gathers a value from every rank, by rank. T must be plain bytes.
+/// Gathers values by rank. T must be plain bytes.
 template <typename T>
 std::vector<T> gathered(T own, SocketGroup& control) {
   const auto as_tensor = [](T& each) { return at::from_blob(&each, {sizeof(T)}, at::kByte); };
@@ -126,12 +125,12 @@ PeerWindows::Offer PeerWindows::offer() {
   return own;
 }
 
-/// Returns the bytes of one region for additions.
+/// Bytes of one region for additions.
 int64_t PeerWindows::bytes_of_slots() const {
   return control_.size() * cuda::kMaxAdded * static_cast<int64_t>(sizeof(int64_t));
 }
 
-/// Returns the bytes of this rank's memory for others.
+/// Bytes of this rank's memory for others.
 int64_t PeerWindows::all_bytes() const {
   return kSignalBytes + 2 * bytes_of_slots() + bytes_;
 }

@@ -23,7 +23,6 @@ class PeerWindows final : public Windows {
   /// for others go on, with arbitrary data. `waited` is called after each such wait is enqueued.
   static std::unique_ptr<PeerWindows> make(SocketGroup& control, c10::Device device, int64_t bytes, at::Tensor ended,
                                            std::function<void()> waited);
-  /// Waits for the device.
   ~PeerWindows() override;
   PeerWindows(const PeerWindows&) = delete;
   PeerWindows& operator=(const PeerWindows&) = delete;
@@ -31,8 +30,7 @@ class PeerWindows final : public Windows {
   at::Tensor of(int64_t rank) const override;
   void exchange(const std::function<void()>& put) override;
   void close() override;
-  /// Performs Group's all_reduce_sum() of a few int64 numbers in one launch. Returns false, and does nothing, for other
-  /// tensors.
+  /// Group's all_reduce_sum() of a few int64 numbers in one launch. Returns false, and does nothing, for other tensors.
   bool add_up(const at::Tensor& numbers);
 
  private:

@@ -34,7 +34,6 @@ struct ShortText {
     text.copy(own.bytes.data(), kBytes - 1);
     return own;
   }
-  /// Returns the text, whatever the bytes are.
   std::string text() const {
     const std::string_view all(bytes.data(), kBytes);
     return std::string(all.substr(0, all.find('\0')));
@@ -78,7 +77,7 @@ class Reception {
 
   /// Serves callers for at most `wait`. Returns those that have proved themselves meanwhile.
   std::vector<Caller> serve(std::chrono::milliseconds wait);
-  /// Returns how many callers have left without proving that they know the secret.
+  /// Callers that left without proving that they know the secret.
   int64_t strangers() const { return strangers_; }
 
  private:

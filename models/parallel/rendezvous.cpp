@@ -80,7 +80,7 @@ class KeptStore {
       return std::string();
     });
   }
-  /// Returns rank 0's line; empty if there is none yet.
+  /// Empty if there is no line yet.
   std::string read() {
     return ask([store = store_, key = key_] {
       if (!store->check({key})) return std::string();
@@ -113,7 +113,6 @@ class KeptStore {
   c10::intrusive_ptr<c10d::TCPStore> store_;
 };
 
-/// Connects one rank with all others.
 class RanksMeeting {
  public:
   RanksMeeting(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits)
@@ -152,7 +151,6 @@ class RanksMeeting {
   }
 
  private:
-  /// Another rank.
   struct Seat {
     ListenerRecord record;
     Socket data, control;
@@ -265,7 +263,7 @@ class RanksMeeting {
     (is_control ? seat(rank).control : seat(rank).data) = std::move(socket);
   }
 
-  /// Returns why the caller is not a rank that this one waits for; empty if it is.
+  /// Empty if this rank waits for the caller.
   std::string refusal_of(const RankClaim& claim) {
     const std::string name = "rank " + std::to_string(claim.rank);
     if (claim.size != size_)

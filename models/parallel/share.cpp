@@ -15,12 +15,12 @@ bool has_ranks_for_passes(int64_t ranks, int64_t passes) {
   return passes == 2 && ranks % 2 == 0;
 }
 
-/// Returns how many ranks share the tokens of a pass.
+/// The ranks that share the tokens of a pass.
 int64_t ranks_of_pass(int64_t ranks, int64_t passes) {
   return has_ranks_for_passes(ranks, passes) ? ranks / 2 : ranks;
 }
 
-/// Returns a pointer that does not own the group.
+/// Does not own the group.
 std::shared_ptr<Group> callers(Group* group) {
   return {group, [](Group*) {}};
 }

@@ -12,17 +12,16 @@
 
 namespace sparsereel::models {
 
-/// A consecutive range among `count` things.
 struct Slice {
   int64_t first = 0, count = 0;
 };
 
-/// Returns the slice of one rank. The sizes of slices differ by at most one.
+/// The sizes of slices differ by at most one.
 Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
-/// Returns the slice of a group's own rank; everything if the group is null.
+/// Everything if the group is null.
 Slice slice_of(int64_t count, const Group* group);
 
-/// Returns the most rows that a rank holds of a picture of `rows`, including neighbors' rows.
+/// The most rows of a picture that a rank holds, with its neighbors' rows.
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
 /// Guidance passes are spread first, if there are two and the number of ranks is even: such ranks exchange only
@@ -33,23 +32,23 @@ struct Share {
   std::shared_ptr<Group> passes;  // each with another pass of the same tokens; null: this rank computes all passes
 };
 
-/// Returns the colors of all ranks for each split that share_of() makes with this many ranks. Empty if it makes none.
+/// The colors of all ranks in each split of share_of(). Empty if it makes none.
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes);
 
-/// Returns this rank's share. All ranks call this. A null group means a single rank.
+/// All ranks call this. The group is null for a single rank.
 Share share_of(Group* group, int64_t passes);
 
-/// Returns a group of the first `count` ranks; on the other ranks, a group of those others. All ranks call this.
+/// On other ranks, returns the group of those. All ranks call this.
 std::shared_ptr<Group> first_ranks(Group& group, int64_t count);
 
-/// Throws Error if this many ranks cannot share a video with these numbers of passes, heads and tokens.
+/// Throws Error if this many ranks cannot share the video.
 void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens);
 
 /// Joins the ranks' slices of x along `dim`, in the order of ranks. Returns x if the group is null. All ranks call
 /// this. Slices are those of slice_of(), with lengths that add up to `whole`.
 at::Tensor gather_slices(const at::Tensor& x, int64_t dim, int64_t whole, Group* group);
 
-/// Returns true if any rank passes true. All ranks call this. A null group returns the argument.
+/// Returns true if any rank passes true. All ranks call this. With a null group, returns `says`.
 bool any_rank(bool says, Group* group, at::Device device);
 
 }  // namespace sparsereel::models

@@ -27,7 +27,6 @@ const sockaddr* general(const TcpAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
 
-/// Returns the port's place in an address of either family.
 in_port_t& port_of(TcpAddress& address) {
   return address.storage.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port
                                                : reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port;

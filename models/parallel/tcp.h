@@ -15,7 +15,6 @@
 
 namespace sparsereel::models {
 
-/// Owns a file descriptor.
 class Socket {
  public:
   explicit Socket(int number = -1) : number_(number) {}
@@ -37,14 +36,13 @@ struct TcpAddress {
   socklen_t size = 0;
 };
 
-/// Returns the error of a failed system call, with its error number.
+/// Names the system's error.
 Error network_failure(const std::string& what, int number = errno);
 
-/// Returns all addresses of a host, given by name or numerically. Throws Error if it has none.
+/// Throws Error if the host, a name or numbers, has none.
 std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port);
-/// Returns the address in numbers, "10.0.0.7".
+/// "10.0.0.7"
 std::string numeric_host(const TcpAddress& address);
-/// Returns true for a loopback address.
 bool is_loopback(const TcpAddress& address);
 
 /// Listening sockets, and the address at which others reach them.
@@ -66,7 +64,7 @@ Socket connect_within(const TcpAddress& address, Patience& patience);
 /// Send or receive all bytes of a non-blocking socket. Return false if the other end is gone or the limit is over.
 bool send_within(int socket, const void* data, size_t bytes, Patience& patience);
 bool receive_within(int socket, void* data, size_t bytes, Patience& patience);
-/// Returns true if the other end has closed the connection.
+/// The other end has closed the connection.
 bool has_hung_up(int socket);
 
 /// Lets small messages be sent at once.

@@ -43,7 +43,6 @@ struct Meeting {
 
   size_t size() const { return names.size(); }
   std::string name(size_t rank) const { return "rank " + std::to_string(names[rank]); }
-  /// Returns the first rank that the others wait for.
   std::optional<size_t> first_missing() const {
     const auto found = std::ranges::find(here, uint8_t{0});
     return found == here.end() ? std::nullopt : std::optional(static_cast<size_t>(found - here.begin()));
@@ -150,7 +149,6 @@ class ThreadGroup final : public Group {
     fate().changed.notify_all();
   }
 
-  /// Returns what rank i has passed to this call.
   template <typename T>
   const T& shown(size_t i) const {
     return *static_cast<const T*>(meeting_->shown[i]);

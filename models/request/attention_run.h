@@ -54,13 +54,12 @@ struct AttentionRun {
 
 /// Returns true if a step's later layers had fewer calls than its first layer, because a cache replaced them.
 bool is_reused_step(const std::vector<attention::Statistics>& layers);
-/// Returns the steps that ran only their first block.
+/// Steps that ran only their first block.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
-/// Returns the number of steps that ran all blocks.
 int64_t computed_steps(const AttentionRun& run);
-/// Returns how many computed steps the policy's dense steps made dense; 0 in a mode that drops no blocks.
+/// Computed steps that were dense by the policy's dense steps; 0 in a mode that drops no blocks.
 int64_t computed_dense_steps(const AttentionRun& run);
-/// Returns the share of blocks kept by attention in computed steps after the dense ones; empty if there were none.
+/// The share of blocks kept in computed steps after the dense ones; empty if there were none.
 std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

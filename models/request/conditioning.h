@@ -31,22 +31,19 @@ struct Conditioning {
   /// computes its own.
   std::shared_ptr<ContextKeys> keys{};
 
-  /// Returns pointers to all tensor members, always in the same order.
+  /// All tensor members, always in the same order.
   static std::span<at::Tensor Conditioning::*const> tensors();
   bool defined() const { return text.defined(); }
   int64_t passes() const { return text.size(0); }
-  /// Returns the token counts of the shortest and the longest text.
   std::pair<int64_t, int64_t> shortest_and_longest_text() const;
-  /// Returns the conditioning of one pass.
   Conditioning pass(int64_t index) const;
-  /// Converts all tensors to these options.
   Conditioning to(const at::TensorOptions& options) const;
-  /// Takes what is the video's, whatever the pass, from another one.
+  /// Copies the members that all passes share.
   void take_video(const Conditioning& other);
   uint64_t nbytes() const;
 };
 
-/// Joins passes, which must have the same parts, into one batch. Shared members come from the first pass.
+/// Joins passes with the same parts into one batch. Shared members come from the first pass.
 Conditioning join(const std::vector<Conditioning>& passes);
 
 }  // namespace sparsereel::models

@@ -46,9 +46,9 @@ inline constexpr std::array kDecidedByRun = {Idle::every_block, Idle::exact,    
                                              Idle::no_means,    Idle::no_reuse, Idle::random_seed};
 inline constexpr std::array kDecidedByOutput = {Idle::not_encoded, Idle::no_frame_rate};
 
-/// Returns the reason, to follow "topk 0.5 has no effect"; empty if the cause does not apply.
+/// The reason, to follow "topk 0.5 has no effect"; empty if the cause does not apply.
 std::string why_idle(Idle cause, const RunFacts& facts);
-/// Returns those of several causes that apply.
+/// Returns only causes that apply.
 std::vector<IdleCause> idle_causes(std::span<const Idle> causes, const RunFacts& facts);
 
 /// Returns one warning for each option without effect, with the first cause that applies: "topk 0.3 has no effect with
@@ -57,10 +57,10 @@ std::vector<IdleCause> idle_causes(std::span<const Idle> causes, const RunFacts&
 /// stronger source overrides.
 std::vector<std::string> idle_warnings(const Settings& settings, const std::vector<IdleCause>& causes);
 
-/// Returns the keys of the options that have no effect by these causes, given or not.
+/// Includes options that are not given.
 std::set<std::string> idle_options(const OptionList& options, const std::vector<IdleCause>& causes);
 
-/// Returns every cause in the manual's words: "attention full or quantized, which compute every block".
+/// "attention full or quantized, which compute every block"
 std::vector<std::pair<Idle, std::string>> causes_in_the_manual();
 
 }  // namespace sparsereel::models

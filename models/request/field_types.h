@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// The properties of a member's type: its kind, and how to read and write a value. `name` is the field's, for errors.
+/// How to read and write a type of member. `name` is the field's, for errors.
 template <typename Value>
 struct FieldType;
 
@@ -140,7 +140,7 @@ struct FieldType<std::optional<Value>> {
   static std::string text(const std::optional<Value>& value) { return value ? FieldType<Value>::text(*value) : ""; }
 };
 
-/// Returns a value as a recipe stores it; null if the recipe omits it.
+/// Null if the recipe omits it.
 template <typename Value>
 nlohmann::json saved(const Value& value) {
   if constexpr (std::is_enum_v<Value>)

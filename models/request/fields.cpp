@@ -47,8 +47,7 @@ std::optional<Value> only(bool condition, Value value) {
   return condition ? std::optional(std::move(value)) : std::nullopt;
 }
 
-/// Completes `row` for a member. `plan_value` is a member of Plan, or a function that returns the recipe's value for a
-/// plan.
+/// `plan_value` is a member of Plan, or a function from a plan to the recipe's value.
 template <typename Value, typename PlanValue>
 Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   using Kind = FieldType<Value>;
@@ -64,7 +63,7 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   return row;
 }
 
-/// Returns true if all heads share one choice of blocks. Otherwise a profile has one for each head.
+/// If heads do not share one choice of blocks, a profile has one for each head.
 bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
@@ -81,7 +80,7 @@ Field how_many_blocks(const attention::SelectionField& own) {
   return field(kHowMany[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
-/// Copies the request's value into the policy. An unset value keeps the policy's default.
+/// An unset value keeps the policy's default.
 template <typename Owner, typename Value>
 auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   return [asked, member](const Request& request, attention::Policy& policy) {
@@ -89,7 +88,7 @@ auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   };
 }
 
-/// The row of a value that all heads share. An unset value keeps the policy's default.
+/// A value that all heads share. If unset, it keeps the policy's default.
 template <typename Value>
 Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
   const auto of_plan = [member](const Plan& plan) {
@@ -233,7 +232,7 @@ std::vector<Field> selection() {
   return all;
 }
 
-/// The row of a file with one role's weights, or of the tokenizer.
+/// One role's weights, or the tokenizer.
 Field weights_file(const std::string& role) {
   const auto of = [role](const std::map<std::string, std::string>& files) {
     const auto found = files.find(role);

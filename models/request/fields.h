@@ -42,7 +42,6 @@ enum class Idle {
   random_seed,      // the seed is drawn anew for every run
 };
 
-/// Another choice that an option excludes.
 struct Exclusion {
   std::string other;                         // its name
   std::string value = {}, other_value = {};  // the values that exclude each other; empty: all values
@@ -58,9 +57,8 @@ struct Choice {
   }
 };
 
-/// Pairs of choices that exclude each other.
 using ExclusiveChoices = std::vector<std::pair<Choice, Choice>>;
-/// Returns the choices that this value of the option excludes.
+/// The choices that this value of the option excludes.
 std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value);
 
 /// The values that a number may take, whatever the model. In a list, each number must fit.
@@ -86,11 +84,11 @@ struct Field {
   std::vector<Exclusion> excludes = {};  // choices that it excludes; each pair is listed once, by the first of the two
   /// Reads the value into a request. Throws Error naming the field if the text does not fit its type.
   std::function<void(Request&, const std::string&)> read = {};
-  /// Writes the value as a text that read() accepts. Empty if it is unset.
+  /// The text that read() accepts; empty if the value is unset.
   std::function<std::string(const Request&)> text = {};
-  /// Copies the value from another request, or that it is unset there.
+  /// Copies unset values too.
   std::function<void(Request&, const Request& other)> copy = {};
-  /// Returns the recipe's value; null if the field has no effect in this plan.
+  /// The recipe's value; null if the field has no effect in this plan.
   std::function<nlohmann::json(const Plan&)> save = {};
   /// Copies the request's value into its attention policy. Null if make_policy() does that, or the policy lacks the
   /// field.
@@ -99,32 +97,32 @@ struct Field {
   std::function<void(const Request&)> check = {};
 };
 
-/// Returns every field, in the order in which people read them.
+/// The fields are in the order in which people read them.
 const std::vector<Field>& fields();
-/// Adds a field for a program with more options. Call this before anything reads the list.
+/// Serves a program with more options. Call this before anything reads the list.
 void add_field(Field field);
-/// Returns nullptr if there is no such field.
+/// Returns nullptr if there is none.
 const Field* find_field(std::string_view name);
 
-/// Reads a request from texts by field name. Names that are not of a field are ignored.
+/// Reads texts by field name. Ignores other names.
 Request read_request(const std::map<std::string, std::string>& values);
 
-/// Throws Error naming the first field that is out of range.
+/// Throws Error naming the field.
 void check_ranges(const Request& request);
 
-/// Returns true if one of the given values excludes this value of `name`.
+/// One of the given values excludes this one.
 bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given);
 /// Throws Error naming two fields that exclude each other: "dropped none and error exclude each other".
 void refuse_contradictions(const std::map<std::string, std::string>& given);
 
-/// Returns the values that make the same video again, by field name.
+/// The values that make the same video again, by field name.
 nlohmann::json recipe_of(const Plan& plan);
 
-/// Returns a key of the plan's texts and images. Plans with the same key share their encoding.
+/// Plans with the same key share the encoding of texts and images.
 std::string text_key(const Plan& plan);
-/// Returns a key of the plan's images alone.
+/// The key of the images alone.
 std::string image_key(const Plan& plan);
-/// Returns a key of the fields that decide the pipeline. Requests with the same key share one.
+/// Requests with the same key share a pipeline.
 std::string pipeline_key(const Request& request);
 
 }  // namespace sparsereel::models

@@ -14,9 +14,9 @@ struct FrameArea {
   int64_t pixels() const;
   bool operator==(const FrameArea&) const = default;
 };
-/// Returns "720p".
+/// "720p"
 std::string name(const FrameArea& area);
-/// Reads "720p"; returns nothing for any other text.
+/// Returns nothing for any other text.
 std::optional<FrameArea> find_frame_area(const std::string& text);
 
 }  // namespace sparsereel::models

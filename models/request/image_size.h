@@ -5,7 +5,6 @@
 
 namespace sparsereel::models {
 
-/// The usual shape of a video, 16:9.
 constexpr PixelSize kUsualShape = {.height = 9, .width = 16};
 
 /// Returns a large size of at most `area` pixels whose shape is near the image's. Height and width are multiples of the

@@ -15,7 +15,7 @@ struct LoraChoice {
   double scale = 1;         // 0: it changes nothing
 };
 
-/// Returns true if a float can hold the factor: LoRAs are added in fp32.
+/// LoRAs are added in fp32.
 inline bool fits_float(double factor) {
   return std::abs(factor) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
 }
@@ -24,7 +24,7 @@ inline bool fits_float(double factor) {
 /// by commas. An existing file may have these characters in its name; the longest text that names one wins. Throws
 /// Error for a scale that is not a finite number, or more than a float holds.
 std::vector<LoraChoice> parse_loras(const std::string& text);
-/// Writes the choices as such a text, with whole paths or with file names only.
+/// Writes whole paths, or file names only.
 std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths);
 
 }  // namespace sparsereel::models

@@ -49,7 +49,7 @@ int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }
 
-/// Throws if the model cannot take this number of frames. The error names the nearest exact numbers.
+/// The error names the nearest exact numbers.
 void require_frames(const Request& request, int64_t frames, const ModelSpec& spec) {
   if (takes_frames(spec, frames)) return;
   const auto [below, above] = nearest_frames(spec, frames, least_frames(request, spec));
@@ -76,7 +76,6 @@ std::optional<double> second_scale(const Request& request, const ModelSpec& spec
   return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
 }
 
-/// Returns the default flow shift for the plan's size.
 double default_shift(const Plan& plan, const ModelSpec& spec) {
   const std::optional<AreaShift>& large = spec.defaults.shift_above;
   return large && plan.width * plan.height > large->pixels ? large->shift : spec.scheduler.flow_shift;
@@ -111,7 +110,6 @@ void check_sampling(const Request& request, const Plan& plan, const ModelSpec& s
   check_schedule(request, plan, spec);
 }
 
-/// Returns the grid of frame sizes in pixels.
 PixelSize grid_of(const ModelSpec& spec) {
   return {.height = spec.stride[1] * spec.patch[1], .width = spec.stride[2] * spec.patch[2]};
 }
@@ -135,7 +133,7 @@ PixelSize size_of(const Request& request, const ModelSpec& spec) {
   return size_like(follows ? *request.image_size : kUsualShape, area, grid_of(spec), largest);
 }
 
-/// Refuses another size for a model that has only one size and length.
+/// The model has only one size and length.
 void refuse_size(const char* field, const std::string& value, const std::string& remedy) {
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }
@@ -154,7 +152,7 @@ void require_default(const char* field, int64_t value, int64_t only) {
   if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
-/// Checks one side of a frame, in pixels. Positions end at `most`; 0: no end.
+/// Positions end at `most` pixels; 0: no end.
 void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
     throw bad_option(
@@ -164,7 +162,6 @@ void require_side(const char* field, int64_t value, int64_t step, int64_t most) 
   require_multiple(field, value, step, most);
 }
 
-/// Returns the number of frames asked for, or the number that lasts so many seconds.
 int64_t asked_frames(const Request& request, const ModelSpec& spec) {
   if (!request.seconds) return request.num_frames.value_or(spec.defaults.frames);
   const double fps = request.fps.value_or(spec.defaults.fps);

@@ -13,7 +13,6 @@ namespace sparsereel::models {
 /// Throws Error naming the field that the model cannot take.
 Plan resolve_request(const Request& request, const ModelSpec& spec);
 
-/// Tells which images are given.
 struct GivenImages {
   bool first = false, last = false;
 };
@@ -22,7 +21,6 @@ struct GivenImages {
 /// one that is missing.
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec);
 
-/// Returns the configuration of the run's sampler.
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

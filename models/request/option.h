@@ -28,7 +28,6 @@ class OptionList {
     std::function<std::string(const std::string& key)> name;
     /// Throws Error if the value does not fit the option's kind. `what` names option and value in the error.
     std::function<void(const Option&, const std::string& what, const std::string& value)> check;
-    /// Returns the remedy for a key that no option has.
     std::function<std::string(const std::string& key)> unknown;
   };
 
@@ -47,10 +46,8 @@ class OptionList {
   ExclusiveChoices exclusions_;
 };
 
-/// Returns the option of a field.
 Option option_of(const Field& field);
 
-/// Returns true if this cause leaves the option without effect.
 bool is_idle(const Option& option, Idle cause);
 
 }  // namespace sparsereel::models

@@ -51,7 +51,7 @@ struct Plan {
   bool is_guided() const { return guidance_scale > 1; }
 };
 
-/// Most bytes of a prompt. No text encoder reads a hundredth of this, and both prompts are stored with the video.
+/// No text encoder reads a hundredth of this, and both prompts are stored with the video.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 }  // namespace sparsereel::models

@@ -13,7 +13,6 @@ namespace sparsereel::models {
 /// Least steps for which a preset's cache and dense steps apply: a distilled model has no steps to spare.
 constexpr int64_t kLeastPresetSteps = 10;
 
-/// The chosen preset of a model's file.
 struct PresetChoice {
   std::string name = {};     // the name in the file; empty if there is none
   bool few_steps = false;    // too few steps for its cache and dense steps, which are left out
@@ -29,7 +28,7 @@ PresetChoice choose_preset(const ModelConfig& config, const std::map<std::string
 /// Removes the preset's options about steps and keeps those about the blocks that each step computes.
 void keep_blocks_alone(PresetChoice& preset);
 
-/// Returns the file's defaults with the preset on top, without defaults that the preset excludes.
+/// Includes the preset, and leaves out defaults that it excludes.
 YamlOptions defaults_of(const ModelConfig& config, const PresetChoice& preset);
 
 }  // namespace sparsereel::models

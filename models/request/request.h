@@ -23,24 +23,23 @@ enum class GuidancePasses {
   batched,  // one forward pass over both
   in_turn,  // one after the other, with half of the activations
 };
-/// Returns "batched" or "in-turn".
+/// "batched", "in-turn"
 std::string_view name(GuidancePasses passes);
 /// Throws Error for any other text.
 GuidancePasses parse_guidance_passes(const std::string& text);
 
 /// When to decode in tiles, which need less memory.
 enum class VaeTiling { automatic, on, off };
-/// Returns "auto", "on" or "off".
+/// "auto", "on", "off"
 std::string_view name(VaeTiling tiling);
 /// Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
 
-/// How an image of another shape is fitted to the frame.
 enum class ResizeRule {
   cover,    // scaled until it covers the frame, then center-cropped
   stretch,  // each axis scaled on its own
 };
-/// Returns "cover" or "stretch".
+/// "cover", "stretch"
 std::string_view name(ResizeRule rule);
 /// Throws Error for any other text.
 ResizeRule parse_resize_rule(const std::string& text);
@@ -113,7 +112,6 @@ struct Request {
 inline constexpr std::array<std::optional<double> Request::*, 4> kHowMany = {&Request::topk, &Request::cdf,
                                                                              &Request::error, &Request::block_error};
 static_assert(kHowMany.size() == attention::kSelections.size());
-/// The names of these fields.
 inline constexpr auto kHowManyBlocks = [] {
   std::array<const char*, attention::kSelections.size()> names{};
   std::ranges::transform(attention::kSelections, names.begin(), &attention::SelectionField::name);

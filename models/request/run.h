@@ -39,7 +39,6 @@ struct CheckpointTimes {
   bool cancelled = false;  // when the run is cancelled after its first step, with the steps done so far
 };
 
-/// A denoising step, or a text, that is finished.
 struct StepDone {
   int64_t step = 0, steps = 0;  // how many are finished, and of how many
   double seconds = 0;           // duration of this one
@@ -53,7 +52,6 @@ struct WithinStep {
   int64_t step = 0, steps = 0;
 };
 
-/// Pieces of frames that are encoded or decoded.
 struct Pieces {
   int64_t done = 0, total = 0;
 };
@@ -95,7 +93,6 @@ class Observers : public RunObserver {
   FrameSink* frames() override;
 
  protected:
-  /// Tells every observer about one event.
   virtual void tell_all(const std::function<void(RunObserver&)>& event);
 
  private:
@@ -121,11 +118,9 @@ struct Run {
   CheckpointTimes checkpoints;
 
   bool is_cancelled() const { return cancelled && cancelled(); }
-  /// Returns the observer, or one that ignores all events.
   RunObserver& tell() const;
 };
 
-/// Thrown when a run is cancelled.
 struct Cancelled {};
 
 }  // namespace sparsereel::models

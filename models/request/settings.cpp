@@ -52,7 +52,7 @@ size_t named_length(const Option& option, const std::string& value, const fs::pa
 
 }  // namespace
 
-/// Returns "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
+/// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps"
 std::string Settings::label(const std::string& key, Source source, const std::string& file, Mark mark) const {
   if (source == Source::command_line) return options_->words().name(key);
   std::string position;
@@ -61,13 +61,13 @@ std::string Settings::label(const std::string& key, Source source, const std::st
   return file + position + ": " + key;
 }
 
-/// Returns the same for a choice, with its value if the choice has one.
+/// The same with the choice's value, if it has one.
 std::string Settings::label(const Choice& choice, const Setting& setting) const {
   return label(choice.name, setting.source, setting.file, setting.mark) +
          (choice.value.empty() ? "" : " " + choice.value);
 }
 
-/// Returns the option of this name. Throws if there is none, or if the value does not fit its kind.
+/// Throws if there is no such option, or the value does not fit its kind.
 const Option& Settings::checked_option(const std::string& given, const std::string& value, Source source,
                                        const std::string& file, const Place& place) const {
   const Option* option = options_->find(given);

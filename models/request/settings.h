@@ -54,7 +54,6 @@ class Settings {
   void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
            const Places& places = {});
 
-  /// Removes the values of one source.
   void remove(Source source) {
     std::erase_if(values_, [source](const auto& each) { return each.second.source == source; });
   }
@@ -84,7 +83,6 @@ class Settings {
   /// Error (field preset) if the file lacks the preset.
   void add_model_config(PresetUse use, const std::string& named = {});
   const PresetChoice& preset() const { return preset_; }
-  /// Returns the names of the presets in the model's file.
   std::vector<std::string> preset_names() const;
 
   std::optional<std::string> text(const std::string& key) const;

@@ -23,7 +23,6 @@ enum class LatentLayout {
   channels_first,  // [1, C, F, H, W]
 };
 
-/// A sampler that a family supports.
 struct SamplerSpec {
   std::string name, class_name;  // "ddim", and its class in diffusers
   SamplerKind kind = SamplerKind::ddim;
@@ -52,7 +51,6 @@ struct PromptRules {
   std::string before = {}, after = {};
 };
 
-/// A flow shift for large videos.
 struct AreaShift {
   int64_t pixels = 0;  // applies to frames of more pixels than this
   double shift = 0;
@@ -99,7 +97,6 @@ struct LatentSize {
   int64_t frames = 0, height = 0, width = 0;
 };
 
-/// The numbers of layers and attention heads of a transformer.
 struct HeadCount {
   int64_t layers = 0, heads = 0;
   bool operator==(const HeadCount&) const = default;
@@ -130,12 +127,11 @@ struct ModelSpec {
   Defaults defaults;
 };
 
-/// Returns the size of latents for frames and pixels that resolve_request() accepts.
+/// Frames and pixels must have passed resolve_request().
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
   return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
 }
 
-/// Returns the number of frames that this many latent frames decode to.
 inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
   const bool pairs = spec.decodes_pairs && latent_frames % 2 == 0;
   return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
@@ -153,7 +149,6 @@ inline std::vector<int64_t> latents_shape(const ModelSpec& spec, const LatentSiz
   return {1, spec.latent_channels, frames, size.height, size.width};
 }
 
-/// Returns the axis of frames in latents.
 inline int64_t frames_axis(LatentLayout layout) {
   return layout == LatentLayout::frames_first ? 1 : 2;
 }

@@ -12,7 +12,6 @@ void require(const ConfigFields& fields, const char* field, bool fallback, bool 
   if (fields.boolean(field, fallback) != wanted) fields.unsupported(field, text(!wanted), text(wanted));
 }
 
-/// Parses the fields that all these schedulers have.
 SchedulerConfig parse_common(const ConfigFields& fields) {
   for (const char* field : {"use_dynamic_shifting", "use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas"})
     require(fields, field, false, false);
@@ -23,7 +22,6 @@ SchedulerConfig parse_common(const ConfigFields& fields) {
   return config;
 }
 
-/// Parses the fields that both multistep solvers have.
 SchedulerConfig parse_multistep(const ConfigFields& fields) {
   SchedulerConfig config = parse_common(fields);
   fields.choice("prediction_type", "epsilon", {"flow_prediction"});

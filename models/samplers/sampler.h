@@ -19,13 +19,12 @@ class Sampler {
   explicit Sampler(std::vector<double> timesteps) : timesteps_(std::move(timesteps)) {}
   virtual ~Sampler() = default;
 
-  /// Returns the run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
+  /// The run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
   /// reference.
   const std::vector<double>& timesteps() const { return timesteps_; }
-  /// Returns the start of a run, made from noise with standard deviation 1 (or from given latents), in its dtype. By
-  /// default this is the noise.
+  /// Returns a run's start, made from noise with standard deviation 1 or from given latents, in its dtype.
   virtual at::Tensor start(const at::Tensor& noise) const { return noise; }
-  /// Returns the model's input for a step's sample, in its dtype. By default this is the sample.
+  /// Returns the model's input for a step's sample, in its dtype.
   virtual at::Tensor model_input(const at::Tensor& sample, int64_t /*index*/) const { return sample; }
   /// Draws the noise of one more step: `index`, which is the next one, or a step after it. The host thus draws while a
   /// GPU computes the prediction; two draws may take nearly as long as a step that a cache reuses. Noise and generator
@@ -46,7 +45,7 @@ class Sampler {
   virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  /// Returns the number of draws of a step. The step adds the last one.
+  /// The draws of a step, which adds the last one.
   virtual int64_t draws(int64_t /*index*/) const { return 0; }
   /// Returns the normal noise of step `index` on the sample's device. It is drawn in the sample's dtype; draws with one
   /// seed differ between dtypes.

@@ -9,12 +9,12 @@ namespace sparsereel::models {
 
 enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, unipc };
 
-/// Returns true if SchedulerConfig::flow_shift applies to this kind.
+/// SchedulerConfig::flow_shift applies to this kind.
 constexpr bool has_flow_shift(SamplerKind kind) {
   return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
 }
 
-/// Returns true if the steps of this kind draw noise.
+/// The steps of this kind draw noise.
 constexpr bool draws(SamplerKind kind) {
   return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral;
 }

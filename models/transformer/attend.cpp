@@ -26,14 +26,14 @@ at::Tensor project(const AttentionInput& tokens, const AttentionInput& text, int
   return rows;
 }
 
-/// Projects only to queries, keys or values: `part` is 0, 1 or 2.
+/// `part` is 0 for queries, 1 for keys, 2 for values.
 at::Tensor project_part(const AttentionInput& tokens, const AttentionInput& text, int64_t part, int64_t outputs) {
   const Linear of_tokens = tokens.qkv->outputs(part * outputs, outputs);
   const Linear of_text = text.x ? text.qkv->outputs(part * outputs, outputs) : Linear{};
   return project({.x = tokens.x, .qkv = &of_tokens}, {.x = text.x, .qkv = &of_text}, outputs);
 }
 
-/// Returns the rows of a call's output; `dtype` is the run's dtype.
+/// `dtype` is the run's.
 Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
   const at::Tensor rows = result.out.flatten(2);
   if (!result.out_scale.defined()) return rows;
@@ -102,7 +102,7 @@ void Attend::narrow_to(const Slice& heads, int64_t all) {
   context_.part = attention::HeadPart{.first = heads.first, .all = all, .alike = alike, .sum = {}};
 }
 
-/// Attends with this rank's heads; returns the result for its tokens, [B, N, heads, head_dim].
+/// Returns the result for this rank's tokens, [B, N, heads, head_dim].
 at::Tensor Attend::run_own_heads(AttentionInput tokens, AttentionInput text, const Heads& heads) {
   const at::TensorOptions options = tokens.x->values.options().dtype(tokens.x->dtype);
   Linear of_tokens = tokens.qkv->in(tokens.x->dtype), of_text = text.x ? text.qkv->in(text.x->dtype) : Linear{};

@@ -31,9 +31,9 @@ class Denoiser {
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
   /// Adds what GPU kernels have counted since the last call to the run's statistics. Waits for the device.
   virtual void collect(AttentionRun& run) = 0;
-  /// Returns the bytes of all weights, wherever they are.
+  /// Counts all weights, wherever they are.
   virtual uint64_t weight_bytes() const = 0;
-  /// Returns true if weights were rounded to 8 bits that their files have packed or in 8 bits already.
+  /// Packed or 8-bit weights were rounded to 8 bits again.
   virtual bool rounds_again() const { return false; }
 };
 

@@ -18,7 +18,7 @@ int64_t padded_keys(const at::Tensor& v) {
   return (v.size(1) + kPadding - 1) / kPadding * kPadding;
 }
 
-/// Returns the layer's weight as [out, heads, head_dim] in v's dtype.
+/// Returns [out, heads, head_dim] in v's dtype.
 at::Tensor weight_of_heads(const Linear& layer, const at::Tensor& v) {
   at::Tensor weight = layer.in(v.scalar_type()).weight.to(v.scalar_type());
   if (layer.is_fp8()) weight.mul_(layer.scale.unsqueeze(1));
@@ -34,7 +34,7 @@ Linear layer_of_keys(const at::Tensor& weight, const at::Tensor& v, const Linear
   return {.weight = rows.values, .bias = layer.bias, .scale = rows.scale.view({-1})};
 }
 
-/// Returns the attention weights of batch entry b, [N, heads x keys].
+/// Returns [N, heads x keys] of batch entry b.
 Activation weights_of_entry(const attention::Result& weights, int64_t b, at::ScalarType dtype) {
   const at::Tensor rows = weights.out[b].flatten(1);
   if (!weights.out_scale.defined()) return rows;

@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// The size of a patch in latent frames and latent pixels.
+/// Sizes in latent frames and latent pixels.
 struct PatchSize {
   int64_t frames = 1, height = 2, width = 2;
 };
