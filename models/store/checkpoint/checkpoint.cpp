@@ -1,4 +1,4 @@
-// Opens checkpoints: model_index.json, configs, and whose weights the files' tensors are.
+// Opens checkpoints: reads model_index.json and configs, and finds the component that the tensors of a file belong to.
 #include "models/store/checkpoint/checkpoint.h"
 
 #include <algorithm>
@@ -21,19 +21,19 @@ using nlohmann::json;
 constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder",
                      *kImageProcessor = "image_processor";
 
-/// What holds a component's settings, in its folder.
+/// The file that holds a component's settings, in its folder.
 const char* config_file_of(const std::string& role) {
   if (role == kScheduler) return "scheduler_config.json";
   return role == kImageProcessor ? "preprocessor_config.json" : "config.json";
 }
 
-/// False where the component is left out, or is [null, null].
+/// False if the component is left out or is [null, null].
 bool names(const json& index, const std::string& component) {
   const auto entry = index.find(component);
   return entry != index.end() && *entry != json::array({nullptr, nullptr});
 }
 
-/// A few names of its file's tensors.
+/// The names of a few tensors, for errors.
 std::string examples(const Component& component) {
   std::vector<std::string> names;
   for (const auto& [name, place] : component.tensors)
@@ -41,13 +41,13 @@ std::string examples(const Component& component) {
   return names.empty() ? "nothing" : first_of(names);
 }
 
-/// What to give for the part, as people call it.
+/// Names the file to give for a part, for errors.
 std::string file_of(const Part& part) {
   const std::string names = part.published.empty() ? "" : " (" + part.published + ")";
   return "a file with the weights of this model's " + part.role + names;
 }
 
-/// Throws where the tensors show other sizes than the config says.
+/// Throws Error if the tensors have other sizes than the config says.
 void check_sizes(const Component& component, const Part& part) {
   if (part.sizes_by_tensors == nullptr) return;
   const Sizes found = part.sizes_by_tensors(component.tensors);
@@ -70,7 +70,7 @@ void check_sizes(const Component& component, const Part& part) {
                    "use " + file_of(part) + ", or the folder of the model that they are for");
 }
 
-/// The config.json beside a part's weights, where it is that part's; else null.
+/// The config.json beside a part's weights; null if there is none or it is another part's.
 json config_beside(const fs::path& weights, const Part& part) {
   const fs::path file = weights.parent_path() / config_file_of(part.role);
   std::error_code ignored;
@@ -156,7 +156,7 @@ Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, cons
   checkpoint.places_.clear();
   for (const auto& [role, place] : files) {
     checkpoint.places_.push_back(place);
-    if (role == kTokenizer) {  // the model's own: one in the text encoder's file comes before it
+    if (role == kTokenizer) {  // only the fallback: a tokenizer in the text encoder's file comes before it
       checkpoint.sources_[role].weights = place;
       continue;
     }

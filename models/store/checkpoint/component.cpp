@@ -1,4 +1,4 @@
-// Whose weights the files' tensors are, and under which names.
+// Finds the tensors of a file that belong to a component, and gives them diffusers' names.
 #include "models/store/checkpoint/component.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// A file's names without wrappers, and where each tensor lies.
+/// The names in a file without wrappers, and where each tensor lies.
 using BareTensors = std::vector<std::pair<std::string, TensorTable::mapped_type>>;
 
 BareTensors bare_tensors(const TensorTable& tensors) {
@@ -22,8 +22,8 @@ BareTensors bare_tensors(const TensorTable& tensors) {
   return bare;
 }
 
-/// The part's prefixes with which names begin, one behind another. At each place the first one that is there counts:
-/// the others are another component's.
+/// The prefixes of the part that names begin with, one behind another. At each position the first one that occurs is
+/// taken, because the others belong to another component.
 std::string prefix_of(const BareTensors& stored, const Part& part) {
   std::vector<std::string> prefixes = {part.role + "."};
   prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
@@ -40,7 +40,7 @@ std::string prefix_of(const BareTensors& stored, const Part& part) {
   return all;
 }
 
-/// The first of the maps that know most names of the file; null where the names are diffusers'.
+/// The first of the maps that know the most names of the file; null if the names are diffusers'.
 const NameMap* map_of(const BareTensors& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
   const auto known = [&](const NameMap& map) {
     return std::ranges::count_if(stored, [&](const auto& tensor) {
@@ -53,11 +53,12 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// What a layer has of a stored tensor. A single number for all rows, and what speaks of them, is each layer's.
+/// The entry for a layer's share of a stored tensor. A single number for all rows, and tensors that only describe
+/// quantization, belong to each layer whole.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
   if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
   const auto part = part_of(*stored, *rows);
-  if (!part) return stored;  // of another shape than any layer's: reading says so
+  if (!part) return stored;  // the rows do not divide, so reading reports the wrong shape
   return component.parts.emplace_back(std::make_shared<TensorEntry>(*part)).get();
 }
 

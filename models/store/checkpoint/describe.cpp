@@ -1,4 +1,4 @@
-// Fills in what the families' rows say of every checkpoint alike.
+// Fills in the fields of ModelSpec that come from the family's row and the scheduler's config.
 #include "models/store/checkpoint/describe.h"
 
 #include <nlohmann/json.hpp>

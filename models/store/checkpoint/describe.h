@@ -1,4 +1,4 @@
-// What is known of a model before any weight is read. No torch.
+// Describes a model before any weight is read. No torch.
 #pragma once
 
 #include "models/request/spec.h"
@@ -6,7 +6,8 @@
 
 namespace sparsereel::models {
 
-/// What the checkpoint's family says of it. Throws Error as Family::describe does.
+/// Returns the description of the checkpoint's family, completed from its table row. Throws Error as Family::describe
+/// does.
 ModelSpec describe(const Checkpoint& checkpoint);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Looks for the words high and low.
+// Looks for the words "high" and "low" in names.
 #include "models/store/checkpoint/expert_name.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Words after "high" or "low" that make a name be about pictures, quality or memory.
+/// Words after "high" or "low" that show that the name describes pictures, quality or memory.
 constexpr std::array<std::string_view, 20> kOtherThings = {
     "res",   "resolution", "quality", "poly",  "contrast", "light",   "key", "detail",  "detailed", "angle",
     "speed", "fidelity",   "fashion", "frame", "fps",      "fantasy", "end", "texture", "vram",     "memory"};
@@ -21,13 +21,13 @@ bool is_separator(char c) {
   return c == '-' || c == '_' || c == '.' || c == ' ';
 }
 
-/// The letters at the start of `text`, behind one separator.
+/// The letters at the start of `text`, after at most one separator.
 std::string_view next_word(std::string_view text) {
   if (!text.empty() && is_separator(text.front())) text.remove_prefix(1);
   return text.substr(0, static_cast<size_t>(std::ranges::find_if_not(text, is_letter) - text.begin()));
 }
 
-/// `name` is in small letters.
+/// True if the name says this expert. `name` is in lower case.
 bool says(std::string_view name, std::string_view expert) {
   for (size_t at = name.find(expert); at != std::string_view::npos; at = name.find(expert, at + 1)) {
     const std::string_view after = name.substr(at + expert.size()), word = next_word(after);

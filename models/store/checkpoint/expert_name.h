@@ -1,5 +1,5 @@
-// Which of two experts a file is for, by its name: publishers of two transformers, and of LoRAs for them, write it only
-// there. No torch.
+// Tells from a file's name which of two experts it is for. Publishers of models with two transformers, and of LoRAs for
+// them, say so only there. No torch.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// "high" or "low" where the name says so: "high_noise", "HighNoise", "lora_HIGH_fp16", "style-low". Empty where it
-/// says neither, or both. "low-poly" and the like are about pictures.
+/// Returns "high" or "low" if the name says so: "high_noise", "HighNoise", "lora_HIGH_fp16", "style-low". Returns an
+/// empty string if it says neither or both. "low-poly" and similar words describe pictures and do not count.
 std::string expert_in_name(std::string_view name);
 
-/// The same of a file: what its own name says, or else that of the folder it is in.
+/// Returns the same for a file: from its own name, or else from the name of its folder.
 std::string expert_of_file(const std::filesystem::path& file);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Rewrites names of files without the words "high" and "low".
 #include "models/store/checkpoint/expert_partner.h"
 
 #include <algorithm>

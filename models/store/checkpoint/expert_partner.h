@@ -1,4 +1,4 @@
-// Names of two files that one publisher made for the two experts of a model. No torch.
+// Compares the names of the two files that one publisher made for the two experts of a model. No torch.
 #pragma once
 
 #include <filesystem>
@@ -6,11 +6,11 @@
 
 namespace sparsereel::models {
 
-/// The other one of "high" and "low".
+/// Returns "low" for "high", and "high" for "low".
 std::string other_expert(const std::string& expert);
 
-/// The name without the word for its expert, in small letters and with one kind of separator: "video-14b_HIGH_fp8" and
-/// "video-14b-LOW_fp8" have the same one.
+/// Returns the name in lower case, with one kind of separator and without the word for its expert. "video-14b_HIGH_fp8"
+/// and "video-14b-LOW_fp8" give the same result.
 std::string name_without_expert(const std::filesystem::path& file);
 
 }  // namespace sparsereel::models

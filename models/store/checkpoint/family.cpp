@@ -1,3 +1,4 @@
+// The table of model families and its queries.
 #include "models/store/checkpoint/family.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The table of names, and its search.
+// The table of foreign models, and its search.
 #include "models/store/checkpoint/foreign_model.h"
 
 #include <algorithm>
@@ -16,21 +16,21 @@
 namespace sparsereel::models {
 namespace {
 
-/// A part of a tensor's name; with an axis, that tensor also has this size there.
+/// A piece of a tensor's name. If `size` is not 0, that tensor must also have this size along `axis`.
 struct Sign {
   std::string_view name = {};
   size_t axis = 0;
-  int64_t size = 0;  // 0: any
+  int64_t size = 0;  // 0: any size
 };
 
-/// A file in which each sign is found.
+/// A kind of file, recognized if all signs are found.
 struct Row {
   const char* what;
   std::array<Sign, 3> signs;
 };
 
-/// The first row that fits counts, so a model stands before those whose names it shares. A file of a whole pipeline
-/// holds VAE and text encoder too: these come last. Names are those of ComfyUI, diffusers and the authors.
+/// The first row that fits wins, so a model comes before those that share its names. A file of a whole pipeline also
+/// holds VAE and text encoder, so these come last. Names are those of ComfyUI, diffusers and the authors.
 constexpr Row kModels[] = {
     {"a ControlNet", {{{"controlnet_cond_embedding."}}}},
     {"a ControlNet", {{{"control_model."}}}},
@@ -109,7 +109,7 @@ constexpr Row kModels[] = {
     {"a textual inversion", {{{"emb_params"}}}},
 };
 
-/// LoRAs: names with underscores, as kohya writes all of them.
+/// The same for LoRAs. Dots in names become underscores before the search, as kohya writes them.
 constexpr Row kLoras[] = {
     {"an AnimateDiff LoRA", {{{"motion_modules_"}}}},
     {"a Flux.2 LoRA", {{{"double_stream_modulation"}}}},
@@ -183,7 +183,7 @@ std::string told_by_names(const StoredWeights& weights) {
 std::string foreign_model(const std::filesystem::path& file) {
   try {
     const std::string what = told_by_names(open_weights(file));
-    // A whole pipeline of another model may hold a text encoder that is one of ours, too.
+    // A whole pipeline of another model may also hold a text encoder that we support.
     const std::vector<FoundPart> parts = what.empty() ? std::vector<FoundPart>() : parts_of(file);
     const bool is_ours = std::ranges::count(parts, "transformer", &FoundPart::role) > 0;
     return is_ours || (!parts.empty() && !what.ends_with("checkpoint")) ? "" : what;

@@ -1,5 +1,5 @@
-// Recognises files that this program does not run: image models, other video models, their LoRAs, encoders, VAEs.
-// Told by the names of its tensors, so that an error or `inspect` needs one line for it. No torch.
+// Recognizes image models, other video models, their LoRAs, encoders and VAEs, which this program does not run, by
+// their tensors' names. Errors and `inspect` then name them in one line. No torch.
 #pragma once
 
 #include <filesystem>
@@ -10,19 +10,19 @@
 
 namespace sparsereel::models {
 
-/// "an SDXL checkpoint", "a Flux LoRA": what a file is, or the index of shards. Empty where no row of the table fits,
-/// where the file cannot be read, and where it is a part of a family's model and nothing more.
+/// Says what a file, or the index of shards, is: "an SDXL checkpoint", "a Flux LoRA". Returns an empty string if no row
+/// of the table fits, the file cannot be read, or it is only a part of a supported model.
 std::string foreign_model(const std::filesystem::path& file);
 
-/// "A, B and C": the families that this program runs.
+/// The families that this program runs, as a list: "A, B and C".
 std::string supported_families();
 
-/// `error`, or the one that says what `model`, a file, or one of `files`, by role, is where it holds no part of a model
-/// and the table knows it. To be asked where a model does not open.
+/// Returns a clearer error for a model that does not open. It says if `model` or one of `files` (by role) is a foreign
+/// model's file that holds no part of ours. Otherwise returns `error`.
 Error or_foreign(const Error& error, const std::filesystem::path& model,
                  const std::map<std::string, std::string>& files);
 
-/// That `file`, named for a field of the request, is such a model. `what`: of foreign_model().
+/// The error for a file that is a foreign model. `what` comes from foreign_model().
 Error foreign_file(const std::filesystem::path& file, const std::string& what);
 
 }  // namespace sparsereel::models

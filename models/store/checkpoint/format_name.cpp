@@ -1,3 +1,4 @@
+// Derives the format's name from dtypes, scales and the file's name.
 #include "models/store/checkpoint/format_name.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// "Q4_K_M" of "video-14b-q4_k_m.gguf"; empty where the name has nothing like it.
+/// Finds "Q4_K_M" in "video-14b-q4_k_m.gguf"; empty if the name has no such word.
 std::string mixture_in(const std::filesystem::path& file) {
   static const std::regex kMixture("[-_.](q[2-8]_(k(_[sml])?|[01])|iq4_(nl|xs))[-_.]", std::regex::icase);
   std::smatch found;

@@ -9,13 +9,13 @@ namespace sparsereel::models {
 
 struct WeightsFormat {
   std::string name;  // "fp16", "bf16", "fp8_scaled", "fp8_e4m3fn", "Q4_K_M"
-  double bits = 0;   // of a weight, on average over all of them
+  double bits = 0;   // average bits per weight
 };
 
-/// By the type that most bytes have. A GGUF's mixture (the M of Q4_K_M) is told by its file's name alone.
+/// Returns the format that most bytes are stored in. Only the file's name tells a GGUF's mixture (the M of Q4_K_M).
 WeightsFormat format_of(const Component& component);
 
-/// Returns true for the name of a scale, or of another tensor that only describes quantised weights.
+/// Returns true for the name of a scale, or of another tensor that only describes quantized weights.
 bool is_scale(const std::string& name);
 bool has_scale(const TensorTable& tensors, const std::string& name);
 

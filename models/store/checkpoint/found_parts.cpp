@@ -1,4 +1,4 @@
-// Opens files' headers and asks each family what they are.
+// Opens the headers of files and asks each family which parts they hold.
 #include "models/store/checkpoint/found_parts.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ struct KnownFile {
   std::vector<FoundPart> parts = {};
 };
 
-/// A run opens its model several times: a file that did not change is read once.
+/// A run opens its model several times, so the result for an unchanged file is kept.
 KnownFile known_file(const fs::path& file) {
   static std::mutex mutex;
   static std::map<fs::path, KnownFile> known;
@@ -86,7 +86,7 @@ void add_file(FoundParts& found, const fs::path& file) {
   }
 }
 
-/// Folders beside this one whose names are the same but for the expert.
+/// The sibling folders whose names differ only in the expert.
 std::vector<fs::path> folders_of(const std::string& expert, const fs::path& beside) {
   std::error_code ignored;
   const fs::path own = fs::absolute(beside / "any", ignored).lexically_normal().parent_path();

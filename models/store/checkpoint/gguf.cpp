@@ -1,4 +1,4 @@
-// The GGUF format: key-values, tensors and their checks.
+// Reads and checks the key-values and tensors of a GGUF.
 #include "models/store/checkpoint/gguf.h"
 
 #include <algorithm>
@@ -21,12 +21,12 @@ constexpr std::string_view kMagic = "GGUF";
 constexpr const char* kGgufRemedy = "download the file again; it is incomplete or damaged";
 constexpr uint32_t kMaxGgufRank = 5;
 constexpr uint64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
-constexpr uint64_t kMaxKept = 1 << 22;  // elements of a key-value; a vocabulary has 262,144
+constexpr uint64_t kMaxKept = 1 << 22;  // elements of one key-value; the largest vocabulary has 262,144
 constexpr std::string_view kShapeKey = "comfy.gguf.orig_shape.";
 
 enum class ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, text, array, u64, i64, f64, count };
 
-/// The file's number of a type; without a dtype: one that is not read.
+/// The file's number for a type. Types without a dtype are known but not read.
 struct GgufType {
   uint32_t number;
   std::string_view name;
@@ -98,11 +98,11 @@ class GgufReader {
   }
 
  private:
-  static constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastValue = 8 + 4 + 1;  // bytes that one takes
+  static constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastValue = 8 + 4 + 1;  // minimum bytes of one
 
   [[noreturn]] void fail(const std::string& what) const { throw bad_file(path_, what, kGgufRemedy); }
 
-  /// A count of what takes at least that many bytes each.
+  /// Reads a count of items that take at least `least` bytes each, and checks that they fit into the file.
   uint64_t count_of(const char* what, uint64_t least) {
     const auto count = bytes_.number<uint64_t>();
     if (count > bytes_.left() / least)
@@ -120,7 +120,7 @@ class GgufReader {
 
   void check_utf8(const std::string& text, const std::string& who) const {
     try {
-      static_cast<void>(json(text).dump());  // as everything that shows it does
+      static_cast<void>(json(text).dump());  // throws if the text is not UTF-8, as every later dump would
     } catch (const json::exception&) {
       fail(who + ": is not UTF-8");
     }
@@ -171,7 +171,7 @@ class GgufReader {
     }
   }
 
-  /// Null where it is not kept.
+  /// Returns null if the array is not kept.
   json array(const std::string& key, bool kept) {
     constexpr std::array<uint64_t, static_cast<size_t>(ValueType::count)> kLeast = {1, 1, 2, 2, 4, 4, 4,
                                                                                     1, 8, 0, 8, 8, 8};
@@ -232,7 +232,7 @@ class GgufReader {
     const auto bytes = byte_count(entry.shape, entry.dtype);
     if (!bytes) fail(who + "shape overflows: its product does not fit into 63 bits");
     entry.bytes = *bytes;
-    entry.offset = bytes_.number<uint64_t>();  // from the start of the data as yet
+    entry.offset = bytes_.number<uint64_t>();  // from the start of the data; place_data() makes it absolute
     reshape(entry, who);
     list_.entries.push_back(std::move(entry));
   }
@@ -255,8 +255,8 @@ class GgufReader {
     entry.shape = found->second;
   }
 
-  /// ggml knows four dimensions: what is written by it has a 3-D convolution's outputs and inputs in one. Its bias has
-  /// a number for each output.
+  /// ggml has at most four dimensions, so its files fold the outputs and inputs of a 3-D convolution into one. The size
+  /// of the bias is the number of outputs.
   void unfold(TensorEntry& entry) const {
     constexpr std::string_view kWeight = ".weight";
     if (entry.shape.size() != 4 || !entry.name.ends_with(kWeight) || shapes_.contains(entry.name)) return;
@@ -269,7 +269,7 @@ class GgufReader {
     entry.shape.insert(entry.shape.begin(), outputs);
   }
 
-  /// Offsets count from the first aligned byte behind the tensors' list.
+  /// Makes offsets absolute. They count from the first aligned byte after the list of tensors.
   void place_data() {
     const uint64_t start = (bytes_.place() + alignment_ - 1) / alignment_ * alignment_;
     std::vector<TensorEntry*> ordered;
@@ -278,7 +278,7 @@ class GgufReader {
       const std::string who = "tensor " + in_quotes(entry.name) + ": ";
       if (entry.offset % alignment_ != 0)
         fail(who + "its offset " + std::to_string(entry.offset) + " is no multiple of " + std::to_string(alignment_));
-      // An empty file behind the list holds empty tensors alone.
+      // If nothing follows the list, only empty tensors fit.
       const uint64_t data_bytes = file_.size() - std::min<uint64_t>(start, file_.size());
       if (entry.offset > data_bytes || entry.bytes > data_bytes - entry.offset)
         fail("truncated: " + who + std::to_string(entry.bytes) + " bytes at " + std::to_string(entry.offset) +

@@ -1,4 +1,4 @@
-// The GGUF format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3: parser. No torch.
+// Parser of the GGUF format (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3. No torch.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace sparsereel::models {
 
-/// True where the file's first bytes say that it is a GGUF.
+/// True if the file's first bytes are those of a GGUF.
 bool is_gguf(std::span<const std::byte> file);
 
-/// Parses and checks a whole file. Shapes have the last dimension innermost, as torch has them; a tensor that lies in
-/// another shape than it had ("comfy.gguf.orig_shape.NAME") gets that back, and a 3-D convolution that was folded to
-/// four dimensions its five. Of the key-values, metadata holds
-/// general.architecture, general.alignment, split.count and those of the tokenizer and of shapes: texts as they are,
-/// all else as JSON. Every length, count and offset is checked; no tensors overlap. Throws Error naming `path` and the
-/// tensor. The fuzz entry.
+/// Parses and checks a whole file. Shapes have the last dimension innermost, as in torch. A tensor that was stored in
+/// another shape ("comfy.gguf.orig_shape.NAME") gets its own back. A 3-D convolution that was folded to four dimensions
+/// gets its five back.
+/// Metadata holds general.architecture, general.alignment, split.count, and the key-values of the tokenizer and of
+/// shapes: texts as they are, all else as JSON. Every length, count and offset is checked, and tensors must not
+/// overlap. Throws Error naming `path` and the tensor. This is the entry point of the fuzzer.
 TensorList parse_gguf(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Finds the tensors that a LoRA's layers mean.
+// Maps a LoRA's layers to the tensors that they change.
 #include "models/store/checkpoint/lora.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kTextEncoder = "text_encoder";
 
-/// As diffusers names it, and as other programs do.
+/// The name in every known naming, diffusers' first.
 std::vector<PlacedName> spellings(const std::string& name, const Part& part) {
   std::vector<PlacedName> all = {{name}};
   for (const NameMap& other : part.names.others) all.push_back(other.placed_second(name));
@@ -50,13 +50,13 @@ class Layers {
     }
   }
 
-  /// What a file's layer changes: several layers where it holds the rows of several; none that is known.
+  /// Returns the layers that a layer of a file changes: several if it holds the rows of several, none if it is unknown.
   std::vector<PlacedName> find(const LoraLayer& layer) const {
     const auto& names = layer.underscores ? flat_ : dotted_;
     const auto found = names.find(layer.name);
     return found == names.end() ? std::vector<PlacedName>{} : found->second;
   }
-  /// The tensor that holds the layer's weight or bias; empty: there is none.
+  /// Returns the tensor with the layer's weight or bias; empty if there is none.
   std::string tensor(const std::string& layer, const char* kind) const {
     if (component_.tensors.contains(layer + kind)) return layer + kind;
     const bool bare = component_.tensors.contains(layer) && kind == std::string_view(".weight");
@@ -65,7 +65,7 @@ class Layers {
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
   }
-  /// Counts the rows of the layer's matrix by its bias, or else by its weight; 0 where it has neither.
+  /// Returns the number of rows of the layer's matrix, from its bias or else its weight; 0 if it has neither.
   int64_t rows(const std::string& layer) const {
     for (const char* kind : {".bias", ".weight"})
       if (const std::string found = tensor(layer, kind); !found.empty() && !shape(found).empty())
@@ -74,13 +74,13 @@ class Layers {
   }
 
  private:
-  /// Of two that one name may mean, the first one counts.
+  /// If two layers claim one name, the first one counts, unless both are rows of one matrix.
   static void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
     if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);
   }
 
   const Component& component_;
-  std::map<std::string, std::vector<PlacedName>> dotted_, flat_;  // spelled -> as the checkpoint names it
+  std::map<std::string, std::vector<PlacedName>> dotted_, flat_;  // spelling -> layer as the checkpoint names it
 };
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -89,7 +89,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-/// The number of the block that a layer belongs to, and its name with number 0; nothing where it is in none.
+/// Returns the number of the block that a layer belongs to, and replaces it by 0 in `name`. Returns nothing if the
+/// layer is in no block.
 std::optional<int64_t> take_block(std::string& name, const std::string& blocks) {
   if (!name.starts_with(blocks)) return std::nullopt;
   int64_t number = 0;
@@ -100,7 +101,7 @@ std::optional<int64_t> take_block(std::string& name, const std::string& blocks) 
   return number;
 }
 
-/// How a family spells a layer of its first block -> which of LoraNames::layers it is, and the naming's.
+/// A family's spelling of a layer of its first block -> its index in LoraNames::layers, and the name of the naming.
 using Spelled = std::map<std::string, std::pair<size_t, const char*>>;
 
 Spelled spelled_layers(const Family& family) {
@@ -116,7 +117,7 @@ Spelled spelled_layers(const Family& family) {
   return all;
 }
 
-/// How many of the file's layers are the family's, and what they tell.
+/// Counts the file's layers that the family has, and fills `origin` from them.
 size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origin) {
   const Spelled known = spelled_layers(family);
   origin.family = &family;
@@ -140,7 +141,7 @@ size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origi
 
 using Shape = std::vector<int64_t>;
 
-/// The product of the sizes from `axis` on; 0 where it does not fit into 63 bits.
+/// The product of the sizes from `axis` on; 0 if it does not fit into 63 bits.
 int64_t product(const Shape& shape, size_t axis) {
   int64_t result = 1;
   for (size_t i = axis; i < shape.size(); ++i)
@@ -148,14 +149,14 @@ int64_t product(const Shape& shape, size_t axis) {
   return result;
 }
 
-/// True where B times A has the weight's shape, of so many rows. A convolution's weight [out, in, kernel] is a matrix
-/// with in x kernel columns. Files hold its A in either shape, and GGUF's hold the weight as [out x in, kernel].
+/// True if B times A has the shape of a weight with `rows` rows. A convolution's weight [out, in, kernel] is a matrix
+/// with in x kernel columns. Files hold its A in either shape, and a GGUF holds the weight as [out x in, kernel].
 bool product_fits(const Shape& shape, const Shape& wanted, int64_t rows) {
   if (shape.size() == wanted.size()) return shape == wanted;
   return shape[0] == rows && product(shape, 0) > 0 && product(shape, 0) == product(wanted, 0);
 }
 
-/// True where a convolution differs in its input channels alone: those of a model that takes an image beside the video.
+/// True if a convolution differs only in its input channels, as in models that take an image besides the video.
 bool takes_other_channels(Shape shape, const Shape& wanted) {
   if (wanted.size() < 3) return false;
   const int64_t kernel = product(wanted, 2);
@@ -165,13 +166,13 @@ bool takes_other_channels(Shape shape, const Shape& wanted) {
   return shape == wanted;
 }
 
-/// The same numbers as a matrix of as many rows.
+/// The same numbers as a matrix with the same number of rows.
 std::shared_ptr<const TensorEntry> as_matrix(TensorEntry entry) {
   entry.shape = {entry.shape[0], product(entry.shape, 1)};
   return std::make_shared<TensorEntry>(std::move(entry));
 }
 
-/// What of a file's layers cannot be added, all of it in one text.
+/// Everything in a file's layers that cannot be added, for one message.
 struct Complaints {
   std::vector<std::string> unknown, strangers, other_channels, convolutions, misshaped;
 
@@ -190,7 +191,8 @@ struct Complaints {
   }
 };
 
-/// "it was made for inner width 5120, and this transformer has 1536"; empty where nothing tells.
+/// Explains why a LoRA does not fit: "it was made for inner width 5120, and this transformer has 1536". Empty if
+/// nothing tells.
 std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
   if (origin.family == nullptr) return "its layers are those of no model that this program knows";
   if (origin.family->name != family.name)
@@ -211,7 +213,7 @@ bool names_experts(const LoraFile& lora, const ModelSpec& spec) {
          });
 }
 
-/// One file's way into the checkpoint.
+/// Adds one file to the checkpoint.
 class Adding {
  public:
   Adding(Checkpoint& checkpoint, const ModelSpec& spec, const LoraChoice& choice, bool strict)
@@ -224,7 +226,7 @@ class Adding {
         names_experts_(names_experts(lora_, spec)) {}
 
   const std::vector<std::string>& warnings() const { return warnings_; }
-  /// True where the text encoder changes.
+  /// Returns true if the text encoder changes.
   bool run() {
     if (!choice_.expert.empty() && names_experts_)
       throw bad_option("lora", text_of({choice_}, true) + ": its layers say themselves which transformer they are for",
@@ -241,17 +243,17 @@ class Adding {
   }
 
  private:
-  /// The components that have the layer.
+  /// The roles of the components that the layer changes.
   std::vector<std::string> roles_of(const LoraLayer& layer) const {
     std::vector<std::string> roles;
     for (const ExpertSpec& expert : spec_.experts) {
       const bool chosen = choice_.expert.empty() || choice_.expert == expert.name;
-      // The first one's name is that of all in a file that names no other: it is saved under it whichever it is for.
+      // A file that names no other transformer is saved under the first one's name, whichever expert it is for.
       const bool of_all = layer.part.empty() || (layer.part == spec_.experts.front().role && !names_experts_);
       const bool named = of_all || layer.part == expert.role;
       if (chosen && named) roles.push_back(expert.role);
     }
-    if (layer.part == kTextEncoder) roles.push_back(kTextEncoder);  // one for all experts
+    if (layer.part == kTextEncoder) roles.push_back(kTextEncoder);  // all experts share it
     return roles;
   }
 
@@ -260,7 +262,7 @@ class Adding {
       return note(complaints_.convolutions, in_quotes(layer.up->name));
     const Layers& layers = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first->second;
     std::vector<PlacedName> changed = layers.find(layer);
-    if (changed.empty()) changed.push_back({});  // each of its tensors is unknown
+    if (changed.empty()) changed.push_back({});  // reports each of its tensors as unknown
     for (const PlacedName& place : changed) {
       take(layers, {role, place}, layer.up, layer.down, ".weight", layer.strength);
       take(layers, {role, place}, layer.bias, nullptr, ".bias", layer.strength);
@@ -303,12 +305,12 @@ class Adding {
     deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
-  /// Once, though two experts lack the same.
+  /// Adds a complaint once, even if two experts have the same one.
   static void note(std::vector<std::string>& list, const std::string& complaint) {
     if (std::ranges::find(list, complaint) == list.end()) list.push_back(complaint);
   }
 
-  /// What the model has not is left out, as long as the file is for such a model.
+  /// Warns about layers that the model does not have, or throws if the file does not seem to be for this model.
   void refuse_or_warn() {
     complaints_.strangers = lora_.strangers;
     const std::string listed = complaints_.text(), file = choice_.file.string();
@@ -333,14 +335,14 @@ class Adding {
   const LoraChoice& choice_;
   LoraFile lora_;
   bool strict_;
-  bool names_experts_;                          // its names say which of several transformers they mean
+  bool names_experts_;                          // its layers say which of several transformers they are for
   std::map<std::string, Layers> layers_;        // by role
-  std::map<std::string, WeightDeltas> deltas_;  // likewise
+  std::map<std::string, WeightDeltas> deltas_;  // by role
   Complaints complaints_;
   std::vector<std::string> warnings_;
 };
 
-/// Which files went to which expert because of their names; empty: none did.
+/// Says which files went to which expert because of their names; empty if none did.
 std::string chosen_by_name(const std::vector<LoraChoice>& given, const std::vector<LoraChoice>& chosen) {
   std::string files;
   for (size_t i = 0; i < given.size(); ++i)
@@ -407,7 +409,7 @@ std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec
     throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
   const std::vector<LoraChoice> loras = with_experts(given, spec);
   if (const std::string chosen = chosen_by_name(given, loras); !chosen.empty()) warnings.push_back(chosen);
-  std::map<std::filesystem::path, std::string> experts;  // of files that change the text encoder too
+  std::map<std::filesystem::path, std::string> experts;  // expert of each file that changes the text encoder
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);
     Adding adding(checkpoint, spec, choice, strict);

@@ -1,4 +1,4 @@
-// The LoRAs of a run: which files, how strong, and what they add to which tensors of the checkpoint. No torch.
+// The LoRAs of a run: their files and scales, and what they add to the tensors of the checkpoint. No torch.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,30 @@
 
 namespace sparsereel::models {
 
-/// SHA-256 of each file, with commas between; where settings stand beside it (adapter_config_of()), the one of both
-/// files' hashes. Reads them to their ends.
+/// Returns the SHA-256 of each file, separated by commas. If a file has settings beside it (adapter_config_of()), the
+/// hash covers both files' hashes. Reads whole files.
 std::string hash_of(const std::vector<LoraChoice>& loras);
 
-/// What the layers' names and shapes tell of the model that a file was made for.
+/// The model that a LoRA was made for, as far as its layers' names and shapes tell.
 struct LoraOrigin {
-  const Family* family = nullptr;  // null: none that is known
+  const Family* family = nullptr;  // null if it is no known one
   std::string naming;              // "diffusers", "kohya", "original"
-  int64_t width = 0, blocks = 0;   // of the transformer, as far as its blocks tell; 0: they do not
-  std::string expert;              // "high" or "low" where the name of the file or of its folder says so
+  int64_t width = 0, blocks = 0;   // of the transformer; 0 if the layers do not tell
+  std::string expert;              // "high" or "low" if the name of the file or of its folder says so
 };
 LoraOrigin origin_of(const LoraFile& lora);
 
-/// Of a model of several experts, each file without one gets the expert that its name, or else its folder's name, says.
-/// A file whose layers say it themselves stays as it is. Reads the headers of files whose names say one; throws Error
-/// as read_lora() does.
+/// If the model has several experts, assigns each file without an expert to the one in its name, or else in its
+/// folder's. Files whose layers name their transformer are not changed. Reads the headers of files whose names say an
+/// expert. Throws Error as read_lora() does.
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
-/// Lets the checkpoint's weights be read with the LoRAs added. Only headers are read. Layers that the checkpoint has
-/// not, tensors that are no LoRA's, and layers of convolutions that have other input channels or a kernel in B are left
-/// out where the file's other layers fit (LoRAs of models that take images): a warning a file counts and names them.
-/// `strict`: they are refused. Experts are chosen by with_experts(), and a warning says for which files.
-/// Throws one Error a file that lists all that does not fit and says what the file seems to be made for.
+/// Makes the checkpoint add the LoRAs to its weights when they are read, and returns warnings. Only headers are read.
+/// Some layers are left out if the file's other layers fit, as in LoRAs of models that take images. These are layers
+/// that the checkpoint does not have, tensors that are no LoRA's, and convolutions with other input channels or a
+/// kernel in B. One warning per file counts and names them; with `strict` they are an error. with_experts() chooses the
+/// experts, and a warning says for which files. Throws one Error for all that does not fit in a file, saying what the
+/// file seems to be made for.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);
 

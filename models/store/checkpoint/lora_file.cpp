@@ -36,7 +36,7 @@ Number number_at(std::span<const std::byte> data) {
   return value;
 }
 
-/// The number that a tensor of one element holds; nothing where its dtype is no number's.
+/// The number in a tensor of one element; nothing if its dtype is not supported for alphas.
 std::optional<double> scalar(const TensorFile& file, const TensorEntry& entry) {
   const std::span<const std::byte> data = file.data(entry);
   switch (entry.dtype) {
@@ -154,7 +154,7 @@ class Reader {
     layer.strength = layer.alpha / (settings_.uses_rslora(layer.part) ? std::sqrt(rank) : rank);
   }
 
-  /// The tensor's, else that of the settings.
+  /// The alpha of the layer's own tensor, or else of the settings.
   std::optional<double> alpha_of(const LoraLayer& layer) const {
     const auto found = alphas_.find({layer.part, layer.name, layer.underscores});
     return found != alphas_.end() ? found->second : settings_.alpha(layer.part, layer.name);

@@ -1,4 +1,4 @@
-// LoRA files (Hu et al., arXiv:2106.09685): a layer's weight becomes W + alpha / rank B A. Reads headers and the
+// Reads LoRA files (Hu et al., arXiv:2106.09685): a layer's weight becomes W + alpha / rank B A. Reads headers and the
 // few bytes of the alphas. No torch.
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace sparsereel::models {
 
-/// What a file holds of one layer.
+/// The tensors that a file holds for one layer.
 struct LoraLayer {
-  std::string part;          // of the model, "text_encoder"; empty: the file does not say, and means the transformer
-  std::string name;          // as the file spells it behind the part: "blocks.0.attn1.to_q"
-  bool underscores = false;  // stand where a name has dots
-  const TensorEntry* down = nullptr;  // A [rank, in], or of a convolution [rank, in, ..]
+  std::string part;  // of the model, "text_encoder"; empty if the file does not say, which means the transformer
+  std::string name;  // as in the file, after the part: "blocks.0.attn1.to_q"
+  bool underscores = false;           // the name has underscores in place of dots
+  const TensorEntry* down = nullptr;  // A [rank, in]; for a convolution [rank, in, ..]
   const TensorEntry* up = nullptr;    // B [out, rank], or [out, rank, ..]
   const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it
-  const TensorEntry* diff = nullptr;  // of the whole weight, in its shape: neither A nor B
+  const TensorEntry* diff = nullptr;  // difference of the whole weight, in its shape; replaces A and B
   const TensorEntry* diff_bias = nullptr;
-  double alpha = 0;     // the rank, where nothing says another one
+  double alpha = 0;     // the rank if the file says nothing
   double strength = 1;  // alpha / rank
 
   int64_t rank() const { return down == nullptr ? 0 : down->shape[0]; }
@@ -30,14 +30,14 @@ struct LoraLayer {
 struct LoraFile {
   std::shared_ptr<const TensorFile> file;
   std::vector<LoraLayer> layers;       // by their names
-  std::vector<std::string> strangers;  // names of tensors that are no LoRA's
-  bool numbers_transformers = false;   // it says "transformer_1", which means the first of several and no other
-  bool guesses_alpha = false;          // its names are PEFT's, which keeps alphas elsewhere, and nothing says one
+  std::vector<std::string> strangers;  // quoted names of tensors that belong to no LoRA
+  bool numbers_transformers = false;   // it says "transformer_1", which means only the first of several
+  bool guesses_alpha = false;          // its names are PEFT's, which keeps alphas elsewhere, and no alpha was found
 };
 
-/// Reads the names of lora_names.h and the alphas of tensors or of lora_settings.h. Throws Error naming file and tensor
-/// where it is something else: another kind of adapter, a file without a layer, an A without its B, ranks or shapes
-/// that do not fit each other, an impossible alpha.
+/// Reads the tensors by the names of lora_names.h, and alphas from tensors or lora_settings.h. Throws Error naming file
+/// and tensor for other kinds of adapters, files without layers, an A without its B, and impossible ranks, shapes or
+/// alphas.
 LoraFile read_lora(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Tables of endings and prefixes.
+// Tables of suffixes and prefixes in the names of LoRAs.
 #include "models/store/checkpoint/lora_names.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 struct Suffix {
   std::string_view text;
   LoraPiece piece;
-  std::string_view instead = {};  // what the layer's name has in its place
+  std::string_view instead = {};  // replaces the suffix in the layer's name
 };
 constexpr Suffix kSuffixes[] = {{".lora_A.weight", LoraPiece::down},
                                 {".lora_B.weight", LoraPiece::up},
@@ -34,7 +34,7 @@ constexpr Suffix kSuffixes[] = {{".lora_A.weight", LoraPiece::down},
                                 {".diff_b", LoraPiece::diff_bias},
                                 {".diff_m", LoraPiece::diff, ".modulation"}};
 
-/// Other kinds of adapters that are published as LoRAs.
+/// Other kinds of adapters that people publish as LoRAs, by a piece of their tensors' names.
 constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"lycoris_", "LyCORIS"},
                                                                      {"dora_scale", "DoRA"},
                                                                      {"lora_magnitude_vector", "DoRA"},
@@ -47,7 +47,7 @@ constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"lycoris_"
                                                                      {"lora_embedding_", "a LoRA of an embedding"}};
 
 constexpr const char *kTransformer = "transformer", *kEncoderOfText = "text_encoder";
-constexpr const char* kFirstTransformer = "transformer_1.";  // a trainer's name of the first of two
+constexpr const char* kFirstTransformer = "transformer_1.";  // some trainers' name of the first of two
 constexpr std::pair<std::string_view, const char*> kUnderscored[] = {
     {"lora_unet_", ""}, {"lora_transformer_", ""}, {"lora_te_", kEncoderOfText}, {"lora_te1_", kEncoderOfText}};
 
@@ -61,7 +61,7 @@ bool take_one_of(std::string& name, const std::vector<std::string>& prefixes) {
   return std::ranges::any_of(prefixes, [&](const std::string& prefix) { return take_prefix(name, prefix); });
 }
 
-/// "x.lora_A.style.weight" is "x.lora_A.weight": PEFT writes the adapter's name there.
+/// Removes the adapter's name, which PEFT writes into names: "x.lora_A.style.weight" becomes "x.lora_A.weight".
 std::string without_adapter(const std::string& tensor) {
   for (const std::string_view mark : {".lora_A.", ".lora_B."}) {
     const size_t at = tensor.rfind(mark);
@@ -79,7 +79,7 @@ const Suffix* suffix_of(std::string_view tensor) {
   return found == std::end(kSuffixes) ? nullptr : found;
 }
 
-/// Strips the word that says which part of a model the layer is of.
+/// Strips the word for the part of the model that the layer belongs to. Returns false if there is none.
 bool take_part(LoraName& name) {
   if (take_prefix(name.layer, kFirstTransformer)) {
     name.part = kTransformer;
@@ -90,7 +90,7 @@ bool take_part(LoraName& name) {
     for (const Part& part : family.parts) {
       const auto& prefixes = part.names.prefixes;
       const bool is_text = part.role == kEncoderOfText;
-      // An encoder's own "transformer." stands behind another of its prefixes only.
+      // An encoder's own "transformer." counts only after another of its prefixes.
       const bool takes = take_prefix(name.layer, part.role + ".") ||
                          (is_text && !name.layer.starts_with("transformer.") && take_one_of(name.layer, prefixes));
       if (!takes) continue;
@@ -101,7 +101,7 @@ bool take_part(LoraName& name) {
   return false;
 }
 
-/// The prefixes that may stand behind the part's own.
+/// The prefixes that may follow the part's own.
 const std::vector<std::string>& prefixes_behind(const std::string& part) {
   if (part.empty() || part == kTransformer) return transformer_prefixes();
   for (const Family& family : families())
@@ -120,8 +120,8 @@ bool take_underscored(LoraName& name) {
     if (!take_prefix(name.layer, prefix)) continue;
     name.part = part;
     name.underscores = true;
-    name.layer = without_wrappers(underscored(name.layer), '_');  // some leave dots in
-    name.layer.erase(0, name.layer.find_first_not_of('_'));       // some write two
+    name.layer = without_wrappers(underscored(name.layer), '_');  // some programs leave dots in
+    name.layer.erase(0, name.layer.find_first_not_of('_'));       // some programs write two underscores
     return true;
   }
   return false;

@@ -1,4 +1,4 @@
-// Finds and reads the settings, and matches layers with PEFT's patterns.
+// Reads LoRA settings, and matches layers with PEFT's patterns.
 #include "models/store/checkpoint/lora_settings.h"
 
 #include <algorithm>
@@ -19,19 +19,19 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kMetadata = "lora_adapter_metadata";  // diffusers' key
-/// A trainer's key, of the arguments that its layers are made with; an alpha for each kind of them, by the start of
-/// their last name.
+/// A trainer's key for the arguments from which it made its layers. They hold one alpha for each kind of layer, told by
+/// the start of its last name.
 constexpr const char* kArguments = "kwargs";
 constexpr std::pair<const char*, std::string_view> kAlphasOfKinds[] = {{"qkv_proj_lora_alpha", "qkv_"},
                                                                        {"out_proj_lora_alpha", "proj_"}};
 constexpr const char* kAlphas[] = {"lora_alpha", "network_alpha", "alpha"};
 constexpr const char* kCorrect = "correct this field, or export the LoRA again";
 constexpr size_t kMostOfPattern = 512;    // bytes
-constexpr size_t kMostExpressions = 256;  // each is tried on each layer
+constexpr size_t kMostExpressions = 256;  // expressions per lookup
 
-constexpr char kAny = '\0';  // stands for one character
+constexpr char kAny = '\0';  // stands for any one character
 
-/// The characters that a pattern without other operators than the dot stands for.
+/// Returns the characters of a pattern that has no operators except the dot. Returns nothing for other patterns.
 std::optional<std::string> plain_pattern(std::string_view pattern) {
   constexpr std::string_view kOperators = "\\^$*+?()[]{}|";
   std::string plain;
@@ -53,13 +53,14 @@ bool fits_plain(std::string_view plain, std::string_view layer, bool from_start)
   return (before == 0 || layer[before - 1] == '.') && std::ranges::equal(plain, layer.substr(before), same);
 }
 
-/// PEFT's rule: the pattern stands for the whole name, or for what follows one of its dots. Nothing where the pattern
-/// cannot be read. The time is bounded by the lengths: libstdc++ would otherwise try all ways one after another.
+/// Applies PEFT's rule: the pattern matches the whole name, or the rest after one of its dots. Returns nothing if the
+/// pattern cannot be read. Limits and libstdc++'s polynomial matcher bound the time; its default matcher tries every
+/// way.
 std::optional<bool> fits(std::string_view pattern, const std::string& layer, size_t& expressions) {
   const bool from_start = pattern.starts_with('^');
   if (const auto plain = plain_pattern(pattern.substr(from_start ? 1 : 0)))
     return fits_plain(*plain, layer, from_start);
-  // Repeats with a count would multiply the expression's states.
+  // Counted repeats would multiply the expression's states.
   if (pattern.size() > kMostOfPattern || pattern.find('{') != std::string_view::npos ||
       ++expressions > kMostExpressions)
     return std::nullopt;
@@ -71,7 +72,7 @@ std::optional<bool> fits(std::string_view pattern, const std::string& layer, siz
   }
 }
 
-/// The value that a text of the header stands for.
+/// The value in a text of the header: a number if it is one, else the text.
 json number_in(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -135,7 +136,7 @@ LoraSettings::LoraSettings(const fs::path& file, const std::map<std::string, std
   arguments_ = {.file = name, .where = std::string(kArguments) + ": ", .values = json::object()};
   if (const auto found = metadata.find(kArguments); found != metadata.end())
     if (json arguments = parse_json_if_valid(found->second);
-        arguments.is_object())  // others may mean other things by it
+        arguments.is_object())  // other programs may use this key for other things
       arguments_.values = std::move(arguments);
 }
 

@@ -1,4 +1,4 @@
-// Where a model is read from, so that nothing is written there. No torch.
+// The places that a model is read from, so that nothing is written there. No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,16 +14,17 @@ namespace sparsereel::models {
 
 class ModelFiles {
  public:
-  ModelFiles() = default;  // no model's: none
+  ModelFiles() = default;  // protects nothing
   explicit ModelFiles(const Checkpoint& folder);
 
-  /// Whether a file that is written to `path` would replace one of the model's, behind links or by another name too, or
-  /// lie in a component's folder, where it might be taken for one. The rest of the model's folder is free.
+  /// True if a file written to `path` would replace one of the model's files, also through links or another name. True
+  /// too in a component's folder, where the file might be taken for one of the model's. The rest of the model's folder
+  /// is free.
   bool touched_by(const std::filesystem::path& path) const;
 
  private:
-  std::vector<std::filesystem::path> places_;  // its index and its components' folders, without links
-  std::set<std::pair<dev_t, ino_t>> files_;    // in them
+  std::vector<std::filesystem::path> places_;  // index and components' folders, links resolved
+  std::set<std::pair<dev_t, ino_t>> files_;    // all files in them, by device and inode
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Feeds configs and weight headers to SHA-256.
+// Hashes configs and headers of weights with SHA-256.
 #include "models/store/checkpoint/model_hash.h"
 
 #include "models/files/sha256.h"
@@ -8,13 +8,13 @@
 namespace sparsereel::models {
 namespace {
 
-/// Every part ends with a byte that no text holds, so that parts cannot run into each other.
+/// Ends every part with a byte that no text holds, so that parts cannot run into each other.
 void add(Sha256& hash, const std::string& part) {
   hash.update(part);
   hash.update(std::string_view("\0", 1));
 }
 
-/// The folder's own goes without saying, and one in a file of weights with that.
+/// The model folder's own tokenizer is part of the model, and one inside a file of weights is hashed with that file.
 void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
   const auto place = checkpoint.other_tokenizer();
   if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;
@@ -33,7 +33,7 @@ void add_header(Sha256& hash, const TensorFile& file) {
   }
 }
 
-constexpr uint64_t kMostElements = 1 << 15;  // six rows of 5120, as a block's modulation has
+constexpr uint64_t kMostElements = 1 << 15;  // more than six rows of 5120, the modulation of a block
 
 bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
@@ -61,7 +61,7 @@ std::string model_hash(const Checkpoint& checkpoint) {
   }
   for (const std::string& name : checkpoint.roles()) {
     add(hash, name + " " + checkpoint.component_class(name));
-    if (name == "tokenizer") {  // it has no config.json of its own
+    if (name == "tokenizer") {  // a tokenizer has no config.json
       add_other_tokenizer(hash, checkpoint);
       continue;
     }

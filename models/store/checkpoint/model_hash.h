@@ -1,4 +1,4 @@
-// Which model this is, without reading its weights. No torch.
+// Identifies a model without reading all of its weights. No torch.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace sparsereel::models {
 
-/// SHA-256 over the content of every component's config, and each weight file's size and header (names, dtypes, shapes
-/// and offsets of its tensors): a copy of the folder has the same one, another architecture or export has not. Weights
-/// of equal shapes are not told apart: gigabytes would have to be read for that. Of files by themselves, whatever their
-/// names, weights_hash().
+/// Returns a SHA-256 over every component's config and each weight file's size and header (names, dtypes, shapes and
+/// offsets). A copy of the folder has the same hash; another architecture or export has another one. Weights of equal
+/// shapes are not told apart, because that would mean reading gigabytes. Components that are single files contribute
+/// their weights_hash() and no file name.
 std::string model_hash(const Checkpoint& checkpoint);
 
-/// SHA-256 over names, types, shapes and places of all tensors of its files, and over the content of the small ones: of
-/// one dimension, or of at most 2^15 elements (biases, norms, modulation). Files of one format have equal headers.
+/// Returns a SHA-256 over headers of files and content of small tensors: those of one dimension or at most 2^15
+/// elements (biases, norms, modulation). Headers alone do not suffice: files of one format have equal ones.
 std::string weights_hash(const Component& component);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Searches folders for weights, within limits.
 #include "models/store/checkpoint/model_tree.h"
 
 #include <sys/stat.h>
@@ -23,13 +24,13 @@ namespace {
 namespace fs = std::filesystem;
 using Identity = std::pair<dev_t, ino_t>;
 
-// Nobody's models lie deeper, or are more: a home folder or a whole disk ends here.
+// No collection of models is deeper or larger; searches of a home folder or a whole disk end here.
 constexpr int kDeepest = 8;
 constexpr size_t kMostFolders = 5'000, kMostEntries = 100'000, kMostFiles = 2'000;
 
 constexpr const char* kModelIndex = "model_index.json";
 
-/// Folders of programs, beside those of their models.
+/// Folders that programs keep beside their models.
 constexpr std::array kFoldersOfPrograms = {"custom_nodes", "node_modules", "site-packages", "__pycache__", "venv",
                                            "output",       "outputs",      "input",         "temp"};
 
@@ -48,8 +49,8 @@ bool names_weights(const fs::path& file) {
   return ends_with_one_of(file, {".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"});
 }
 
-/// What may hold weights where a folder has no others: such files also hold a trainer's state, or the same weights
-/// once more.
+/// True for files that count only in a folder without others: they may hold a trainer's state or a second copy of the
+/// weights.
 bool may_hold_weights(const fs::path& file) {
   return ends_with_one_of(file, {".bin", ".ckpt", ".bin.index.json"});
 }
@@ -59,7 +60,7 @@ bool is_searched(const fs::path& folder) {
   return !name.starts_with('.') && std::ranges::find(kFoldersOfPrograms, name) == kFoldersOfPrograms.end();
 }
 
-/// The parts behind the first one, which stands for all.
+/// The parts after the first one, which stands for all.
 std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
   std::set<std::string> names, further;
   for (const fs::path& path : paths) names.insert(path.filename().string());
@@ -69,11 +70,11 @@ std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
   return further;
 }
 
-/// By their names; links come behind what they may lead to.
+/// Sorts by name; links come after the files that they may lead to.
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::pair<bool, fs::path>> entries;
-  // A folder that cannot be read to its end is as long as it could be read.
+  // If a folder cannot be read to its end, the entries read so far count.
   for (fs::directory_iterator entry(folder, ignored); entry != fs::directory_iterator(); entry.increment(ignored)) {
     entries.emplace_back(entry->is_symlink(ignored), entry->path());
     if (entries.size() >= kMostEntries) break;
@@ -91,7 +92,7 @@ std::set<std::string> shards_in(const std::vector<fs::path>& paths) {
     if (path.extension() != ".json" || !(names_weights(path) || may_hold_weights(path))) continue;
     try {
       for (const auto& [tensor, shard] : parse_weight_map(read_json(path), path.string())) shards.insert(shard);
-    } catch (const Error&) {  // reading it says so
+    } catch (const Error&) {  // opening the model reports it
     }
   }
   return shards;
@@ -110,7 +111,7 @@ std::vector<fs::path> weights_among(const std::vector<fs::path>& paths) {
   return weights;
 }
 
-/// refs/main holds the name of the newest snapshot.
+/// Returns the only snapshot, or the one that refs/main names.
 fs::path snapshot_of(const fs::path& repository) {
   std::error_code ignored;
   std::vector<fs::path> snapshots;
@@ -170,7 +171,7 @@ class TreeSearch {
 
   ModelTree tree_;
   std::set<Identity> folders_;
-  std::set<std::pair<Identity, std::string>> files_;  // with the expert that the name is for
+  std::set<std::pair<Identity, std::string>> files_;  // with the expert that the file's name says
   size_t entries_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Which files of weights, tokenizers and folders of diffusers lie in a folder and below it. Reads names only. No torch.
+// Finds weights, tokenizers and diffusers folders in a folder and below it. Looks at names, and reads only the indices
+// of shards. No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,24 +15,24 @@ struct ModelTree {
   std::vector<std::filesystem::path> weights;         // files, and the indices of shards
   std::vector<std::filesystem::path> tokenizers;      // folders with spiece.model or tokenizer.json
   std::vector<std::filesystem::path> pipelines = {};  // folders in diffusers' layout, whose files are not in `weights`
-  bool whole = true;                                  // false: the tree is too large, and the rest was not looked at
+  bool whole = true;                                  // false if the tree is too large and was not searched completely
 };
 
-/// Searches the folder and its subfolders, whatever their names, behind links too. Each folder and each file counts
-/// once, however many names it has: a file that has names for both experts counts once for each. Hidden folders and
-/// those that programs keep beside their models (outputs, environments) are left out.
+/// Searches the folder and its subfolders, following links. Each folder and each file counts once, however many names
+/// it has, but a file with names for both experts counts once for each. Hidden folders, and folders that programs keep
+/// beside their models (outputs, environments), are left out.
 ModelTree search_tree(const std::filesystem::path& folder);
 
-/// The files of weights in this one folder; shards are left out where their index is there.
+/// Returns the files of weights in this one folder. Shards are left out if their index is there.
 std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path& folder);
 
-/// The folder that is meant where another name of it was given: its model_index.json, or a repository's folder in the
-/// cache of Hugging Face, of which it is the snapshot that refs/main names, or the only one. Any other path is returned
-/// as it is. Throws Error where there are several snapshots, or none.
+/// Returns the folder that a path means. This is the folder of a model_index.json, or for a repository in Hugging
+/// Face's cache its only snapshot or the one that refs/main names. Returns any other path as it is. Throws Error if
+/// there are several snapshots and refs/main names none, or if there is no snapshot.
 std::filesystem::path model_folder(const std::filesystem::path& named);
 
-/// Device and number of a file or folder, behind links: two names of one file have the same. Nothing where there is
-/// none.
+/// Returns device and inode of a file or folder, following links, so that two names of one file compare equal. Returns
+/// nothing if it does not exist.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -1,9 +1,10 @@
+// Computes the entry for a part of a matrix's rows.
 #include "models/store/checkpoint/moved_rows.h"
 
 namespace sparsereel::models {
 namespace {
 
-/// Bytes between the first bytes of a row and of the row `rows` below it.
+/// The distance in bytes between a row and the row `rows` below it.
 size_t bytes_between(const TensorEntry& entry, int64_t rows) {
   const auto stride = entry.strides.empty() ? entry.elements() / static_cast<uint64_t>(entry.shape.front())
                                             : static_cast<uint64_t>(entry.strides.front());

@@ -1,4 +1,4 @@
-// Rows of a matrix that lie elsewhere in another program's files: with those of other layers, or in another order. No
+// Rows of a matrix that lie elsewhere in other programs' files: joined with other layers, or in another order. No
 // torch.
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace sparsereel::models {
 
-/// Where a layer's rows are in the other program's: {"blocks.*.attn.to_k", "blocks.*.attn.qkv", 1, 3}.
+/// The place of a layer's rows in the other program's layer: {"blocks.*.attn.to_k", "blocks.*.attn.qkv", 1, 3}.
 struct MovedRows {
-  std::string first = {};       // the layer, with a * for a number as in NameMap
-  std::string second = {};      // the one that holds its rows
-  int64_t part = 0, parts = 1;  // which of so many equal parts, below each other
-  bool halves_swapped = false;  // of these rows the second half is the layer's first
+  std::string first = {};       // the layer; a * stands for a number, as in NameMap
+  std::string second = {};      // the layer that holds its rows
+  int64_t part = 0, parts = 1;  // index and number of equal parts, stacked
+  bool halves_swapped = false;  // the second half of these rows is the layer's first half
 };
 
-/// The layer's part of a file's entry: its shape, its place, and TensorEntry::halves_swapped. Nothing where the rows
-/// are not to be parted so: there are none, their number does not fit, or packed blocks hold several.
+/// Returns the entry for the layer's rows: its shape, its offset, and TensorEntry::halves_swapped. Returns nothing if
+/// the rows cannot be divided: there are none, their number does not fit, or packed blocks span several rows.
 std::optional<TensorEntry> part_of(const TensorEntry& entry, const MovedRows& rows);
 
 }  // namespace sparsereel::models

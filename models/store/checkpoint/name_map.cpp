@@ -1,3 +1,4 @@
+// Matches names with patterns and rewrites them.
 #include "models/store/checkpoint/name_map.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// `name` with `to` for `from`, where it is, or begins with, that.
+/// Replaces `from` by `to` in a name that is `from` or continues it after a dot. Returns nothing for other names.
 std::optional<std::string> rewritten(std::string_view name, std::string_view from, std::string_view to) {
   std::vector<std::string_view> numbers;
   for (const char c : from) {

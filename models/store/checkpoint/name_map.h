@@ -1,4 +1,4 @@
-// Names that two programs give the same tensors. No torch.
+// Translates between the names that two programs give to the same tensors. No torch.
 #pragma once
 
 #include <string>
@@ -9,32 +9,33 @@
 
 namespace sparsereel::models {
 
-/// A name, and how the rows are placed that one of the two programs has under it; null: as the other one's.
+/// A name, and the place of its rows in the other program's tensor. `rows` is null if both tensors are the same.
 struct PlacedName {
   std::string name;
   const MovedRows* rows = nullptr;
 };
 
-/// Pairs of layers, or of tensors: {"blocks.*.attn1.to_q", "blocks.*.self_attn.q"}. A * stands for a number, which is
-/// the same in both; what follows a layer's name (".weight") stays. Of two that fit, the first one counts.
+/// Pairs of layers or tensors: {"blocks.*.attn1.to_q", "blocks.*.self_attn.q"}. A * stands for a number, equal in both.
+/// Text after a layer's name (".weight") is kept. If two pairs match, the first one counts.
 class NameMap {
  public:
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
   NameMap(Pairs pairs = {}) : pairs_(std::move(pairs)) {}
-  /// With layers besides whose rows the second program has elsewhere.
+  /// Returns a copy with additional layers, whose rows lie elsewhere in the second program's tensors.
   NameMap with_moved_rows(std::vector<MovedRows> moved) const {
     NameMap all = *this;
     all.moved_ = std::move(moved);
     return all;
   }
 
-  /// The second program's name, for one of the first, and the other way round. A name of no pair stays as it is. Of
-  /// layers whose rows one of the second program holds, first() is one.
+  /// Translates a name of the first program to the second's, and back. A name without a pair is returned as it is. If a
+  /// tensor of the second program holds rows of several layers, first() returns one of them.
   std::string second(const std::string& first) const { return placed_second(first).name; }
   std::string first(const std::string& second) const { return placed_firsts(second).front().name; }
 
-  /// The same with the places of the rows: the first program's are parts of the second's. At least one.
+  /// Does the same with the places of the rows: tensors of the first program are parts of the second's. placed_firsts()
+  /// returns at least one.
   PlacedName placed_second(const std::string& first) const;
   std::vector<PlacedName> placed_firsts(const std::string& second) const;
 
@@ -43,14 +44,14 @@ class NameMap {
   std::vector<MovedRows> moved_;
 };
 
-/// How files of other programs name a component's tensors.
+/// The names of a component's tensors in other programs' files.
 struct StoredNames {
-  std::vector<NameMap> others = {};  // diffusers' names, and those of the model's authors, or of another program
-  /// Words before every name of a file, of which several may follow each other. Of two that fit, the first one counts.
-  /// The part's role is always one.
+  std::vector<NameMap> others = {};  // from diffusers' names to those of the authors or another program
+  /// Words before every name of a file; several may follow each other. If two match, the first one counts. The part's
+  /// role is always one.
   std::vector<std::string> prefixes = {};
-  std::vector<std::string> no_weights = {};  // what may lie among them
-  /// Layers that diffusers alone calls otherwise in the last block: {"blocks.*.norm", "blocks.*.last_norm"}.
+  std::vector<std::string> no_weights = {};  // tensors that may be in the file but are no weights
+  /// Layers that have another name in the last block, in diffusers only: {"blocks.*.norm", "blocks.*.last_norm"}.
   NameMap::Pairs of_last_block = {};
 };
 

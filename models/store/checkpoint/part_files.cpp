@@ -1,3 +1,4 @@
+// Lists a checkpoint's single files, and describes them in JSON.
 #include "models/store/checkpoint/part_files.h"
 
 #include <algorithm>

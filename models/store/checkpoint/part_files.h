@@ -1,5 +1,4 @@
-// The files that are a model's parts by themselves, in no folder of diffusers': which, in which format, and what they
-// are known by. No torch.
+// The single files that a model's parts come from: paths, formats and hashes. No torch.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,15 @@ struct PartFile {
   std::string sha256;          // weights_hash()
 };
 
-/// In the order of the roles; none of a folder in diffusers' layout. Reads headers and small tensors.
+/// Returns the files in the order of the roles. Parts in folders of diffusers' layout are left out. Reads headers and
+/// small tensors.
 std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 
-/// How many tensors are stored in which way, the most frequent first: "F8_E4M3 with scales 406, F16 689".
+/// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689".
 std::string types_of(const TensorTable& tensors);
 
-/// By role: "path", "bytes", "format", as reports show them; and "name", "bytes", "sha256", as recipes know them.
+/// Returns JSON by role: shown() has "path", "bytes" and "format" for reports; remembered() has "name", "bytes" and
+/// "sha256" for recipes.
 nlohmann::json shown(const std::vector<PartFile>& files);
 nlohmann::json remembered(const std::vector<PartFile>& files);
 

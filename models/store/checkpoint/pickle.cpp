@@ -1,4 +1,4 @@
-// A pickle machine of the operations that torch.save() writes (Python's pickletools.py says what each does).
+// A pickle machine for the operations that torch.save() writes (Python's pickletools.py documents each).
 #include "models/store/checkpoint/pickle.h"
 
 #include <algorithm>
@@ -19,17 +19,17 @@ constexpr const char* kPickleRemedy =
     "load it with torch.load(path, weights_only=True), and save the tensors with safetensors.torch.save_file()";
 constexpr size_t kStorageFields = 5;
 constexpr size_t kMaxGlobal = 256;  // bytes of a global's name
-constexpr size_t kMostCopied = 4;   // items for each byte of the pickle
+constexpr size_t kMostCopied = 4;   // items per byte of the pickle
 
-/// The meaning of a call of a global.
+/// The effect of calling a global.
 enum class Call {
-  none,        // it is only named: a storage's class, a dtype
-  tensor,      // its arguments are the tensor
-  first,       // its first argument: a parameter is its tensor
-  function,    // what its first argument makes of the third: a tensor with attributes
-  tuple,       // its argument, a tuple
-  dictionary,  // its argument, pairs; without one it is empty
-  other,       // a value that tensors do not need
+  none,        // it is only named, never called: a storage's class, a dtype
+  tensor,      // its arguments describe the tensor
+  first,       // returns its first argument: a parameter is its tensor
+  function,    // calls its first argument with the third: a tensor with attributes
+  tuple,       // returns its argument, a tuple
+  dictionary,  // returns a dictionary of its argument, a list of pairs; empty without one
+  other,       // returns a value that tensors do not need
 };
 
 struct Global {
@@ -58,8 +58,8 @@ constexpr Global kGlobals[] = {
     {"__builtin__.complex", Call::other},
 };
 
-/// torch.FloatStorage, torch.storage.UntypedStorage, torch.float32: a name without any meaning of its own. Which ones
-/// are a weight's, its reader says.
+/// True for names such as torch.FloatStorage, torch.storage.UntypedStorage and torch.float32. torch_zip.cpp decides
+/// which ones a weight may have.
 bool is_storage_or_dtype(std::string_view name) {
   if (name == "torch.storage.UntypedStorage" || name == "torch.storage.TypedStorage") return true;
   constexpr std::string_view kTorch = "torch.";
@@ -140,7 +140,7 @@ class Machine {
     return &pickle_.items.back();
   }
 
-  /// A few bytes may name a long list again and again: what is copied must not exceed what the file's size explains.
+  /// A few bytes may name a long list again and again, so the number of copied items is limited by the file's size.
   void count(size_t copied) {
     copied_ += copied;
     if (copied_ > kMostCopied * size_) fail("is a damaged pickle: it repeats a long list");
@@ -207,7 +207,7 @@ class Machine {
     }
   }
 
-  /// Two's complement in as few bytes as it needs. No size of a tensor needs more than eight.
+  /// Reads an integer in two's complement of any length. No size of a tensor needs more than eight bytes.
   PickleItem long_integer() {
     const auto size = bytes_.number<uint8_t>();
     const std::span<const std::byte> digits = bytes_.take(size);
@@ -261,7 +261,7 @@ class Machine {
       case kSetItems:
         return extend(pop_to_mark(), Kind::dictionary), true;
       case kBuild:
-        // Attributes of an OrderedDict, _metadata: no tensor is among them.
+        // Sets attributes of an OrderedDict (_metadata), which hold no tensor.
         pop_value();
         if (top()->kind != Kind::dictionary && top()->kind != Kind::other)
           fail("sets attributes of something that is no dictionary");
@@ -286,7 +286,7 @@ class Machine {
     container->items.insert(container->items.end(), values.begin(), values.end());
   }
 
-  /// Stands for the call of a function or the making of an object: what it would have made is known.
+  /// Handles a function call or an object's construction by pushing its known result.
   void reduce() {
     const PickleItem* arguments = pop_value();
     const PickleItem* function = pop_value();
@@ -319,7 +319,7 @@ class Machine {
     fail("calls " + in_quotes(name) + ", which files of tensors do not need");
   }
 
-  /// Pairs that are tuples or lists become its keys and values.
+  /// Makes a dictionary of pairs, which are tuples or lists.
   PickleItem* dictionary_of(const std::vector<const PickleItem*>& arguments) {
     PickleItem* dictionary = kept({.kind = Kind::dictionary});
     if (arguments.empty()) return dictionary;

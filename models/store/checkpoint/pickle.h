@@ -1,4 +1,4 @@
-// Reads the pickles of torch.save(): builds plain data and never calls anything. No torch.
+// Reads the pickles of torch.save(). It builds plain data and never calls anything. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,17 @@
 
 namespace sparsereel::models {
 
-/// What a pickle is made of. Whatever refers to others points into the machine's own list: a dictionary may hold
+/// A value of a pickle. Items refer to others by pointers into the list of Pickle, because a dictionary may contain
 /// itself.
 struct PickleItem {
-  /// `other`: a value that tensors do not need, such as a float, a set or a sparse tensor.
+  /// `other` is a value that tensors do not need, such as a float, a set or a sparse tensor.
   enum class Kind { none, boolean, integer, text, global, tuple, list, dictionary, storage, tensor, other, mark };
   Kind kind = Kind::none;
   int64_t number = 0;
-  std::string text = {};                      // of a global "module.name"
-  std::vector<const PickleItem*> items = {};  // a dictionary's keys and values take turns. Of a tensor: storage,
-                                              // offset, shape, strides, and two more, then its dtype where the storage
-                                              // has none; of a storage: "storage", its class, its key, a device, its
-                                              // elements
+  std::string text = {};  // for a global "module.name"
+  /// Dictionary: keys and values in turn. Tensor: storage, offset, shape, strides, and two more, then its dtype if the
+  /// storage has none. Storage: "storage", its class, its key, a device, its number of elements.
+  std::vector<const PickleItem*> items = {};
 };
 
 struct Pickle {
@@ -28,9 +27,9 @@ struct Pickle {
   const PickleItem* root = nullptr;
 };
 
-/// Reads a pickle of torch.save(), protocol 2. It may name what torch.load(weights_only=True) takes: tensors,
-/// parameters, storages, dtypes, OrderedDict, and a few values beside them. Throws Error naming `source` and what is
-/// not allowed.
+/// Reads a pickle of torch.save(), protocol 2. It may name the globals that torch.load(weights_only=True) accepts:
+/// tensors, parameters, storages, dtypes, OrderedDict, and a few more. Throws Error naming `source` and what is not
+/// allowed.
 Pickle read_pickle(std::span<const std::byte> bytes, const std::string& source);
 
 }  // namespace sparsereel::models

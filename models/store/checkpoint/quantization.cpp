@@ -1,4 +1,4 @@
-// ComfyUI's descriptions of quantised layers.
+// Checks ComfyUI's descriptions of quantized layers.
 #include "models/store/checkpoint/quantization.h"
 
 #include <algorithm>
@@ -23,10 +23,10 @@ struct ReadFormat {
 };
 constexpr ReadFormat kReadFormats[] = {
     {"float8_e4m3fn", Dtype::f8_e4m3}, {"float8_e5m2", Dtype::f8_e5m2}, {"int8_tensorwise", Dtype::i8}};
-/// Keys of a description that change nothing of what the weights are. Where the format has parameters of its own, they
-/// stand under "params" or beside it.
+/// Keys of a description that do not change the meaning of the weights. A format's own parameters stand under "params"
+/// or beside it.
 constexpr std::string_view kIdleKeys[] = {"full_precision_matrix_mult", "orig_dtype", "orig_shape", "per_row"};
-/// The last part of the names of what may lie beside a quantised layer's weight.
+/// The last parts of names that may occur beside a quantized layer's weight.
 constexpr std::string_view kCompanions[] = {"weight",      "bias",        "weight_scale", "scale_weight",
                                             "input_scale", "scale_input", "comfy_quant"};
 
@@ -39,7 +39,8 @@ bool is_off(const json& value) {
   return value.is_null() || value == false;
 }
 
-/// Rotated weights are read by nothing here: the group's size alone, without rotation, means nothing.
+/// Refuses unknown keys, and rotated weights, which this program cannot read. The size of a rotation group alone means
+/// no rotation.
 void check_keys(const TensorFile& file, const std::string& layer, const std::string& format, const json& keys) {
   for (const auto& [key, value] : keys.items()) {
     const bool idle = key == "format" || key == "convrot_groupsize" || (key == "convrot" && is_off(value)) ||
@@ -51,7 +52,8 @@ void check_keys(const TensorFile& file, const std::string& layer, const std::str
   }
 }
 
-/// {"format": "float8_e4m3fn", ...}; some programs write the format alone. Returns the dtype of the layer's weight.
+/// Checks {"format": "float8_e4m3fn", ...}; some programs write only the format. Returns the dtype of the layer's
+/// weight.
 Dtype check_description(const TensorFile& file, const std::string& layer, const json& description) {
   const json format = description.is_object() ? description.value("format", json()) : description;
   if (!format.is_string()) refuse(file, layer, "something that it does not name");
@@ -66,12 +68,12 @@ json parsed_description(const TensorFile& file, std::string_view text, const std
   return parse_json(text, file.path().string() + ": " + place, "download the file again");
 }
 
-/// "q.weight_scale" -> "q"
+/// Returns "q" for "q.weight_scale".
 std::string layer_of(std::string_view name) {
   return std::string(name.substr(0, name.rfind('.')));
 }
 
-/// Layers that are in 8 bits, or are said to be, and the dtype that is said; nothing where only the weight tells.
+/// The layers that are in 8 bits or are described so, with the described dtype; nothing if only the weight tells.
 using QuantisedLayers = std::map<std::string, std::optional<Dtype>>;
 
 void add_described(QuantisedLayers& layers, const TensorFile& file) {
@@ -99,7 +101,7 @@ bool is_of_8_bits(Dtype dtype) {
 void check_companions(const QuantisedLayers& layers, const TensorFile& file) {
   for (const TensorEntry& entry : file.entries()) {
     const auto found = layers.find(layer_of(entry.name));
-    if (found == layers.end() || found->first == entry.name) continue;  // a name without any dot is no layer's
+    if (found == layers.end() || found->first == entry.name) continue;  // a name without a dot belongs to no layer
     const auto& [layer, said] = *found;
     const std::string last = entry.name.substr(layer.size() + 1);
     if (std::ranges::find(kCompanions, last) == std::end(kCompanions))

@@ -1,4 +1,4 @@
-// What files of quantised weights say of themselves. No torch.
+// Reads how files describe their quantized weights. No torch.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,17 @@
 
 namespace sparsereel::models {
 
-/// Throws Error naming the layer where the weights of a component's files are packed in a way that is not read. Layers
-/// of 8 bits with a scale a layer or a row are read: those that have nothing else beside their weight, and of which
-/// ComfyUI's descriptions (NAME.comfy_quant, or _quantization_metadata of the header) say nothing that is unknown here.
+/// Throws Error naming the layer if weights are packed in an unsupported way. Supported are 8-bit layers with one scale
+/// per layer or per row. Nothing unknown may lie beside their weight or in ComfyUI's description (NAME.comfy_quant, or
+/// _quantization_metadata in the header).
 void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files);
 
-/// "x.weight" -> where its scale may be. Those in use: ComfyUI's and its successors' (both), and that of exporters
-/// which scale each row.
+/// Returns the possible names of the scale of "x.weight": ComfyUI's two, the second also used by exporters that scale
+/// each row.
 std::vector<std::string> scale_names(const std::string& name);
 
-/// What such files say of themselves, and of activations, whose scales are made anew for each token here.
+/// True for tensors that only describe the format, or scale activations. This program computes those scales itself, for
+/// each token.
 bool is_about_quantization(const std::string& name);
 
 }  // namespace sparsereel::models

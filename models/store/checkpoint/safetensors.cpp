@@ -1,4 +1,4 @@
-// The safetensors format: header checks, writer.
+// Checks headers of safetensors files, and writes such files.
 #include "models/store/checkpoint/safetensors.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr Dtype kOwnDtypes[] = {Dtype::f64, Dtype::f32, Dtype::f16, Dtype::bf16,
                                 Dtype::i16, Dtype::i8,  Dtype::u8,  Dtype::boolean, Dtype::f8_e4m3, Dtype::f8_e5m2};
 constexpr const char* kRemedy = "download or export the file again; it is damaged or not a safetensors file";
 
-/// Reads one entry of the header; every complaint names the file and the tensor.
+/// Reads one entry of the header. Every error names the file and the tensor.
 class EntryReader {
  public:
   EntryReader(const std::string& path, const std::string& tensor, const json& fields, uint64_t data_start)
@@ -112,7 +112,7 @@ std::map<std::string, std::string> read_metadata(const json& value, const std::s
   return metadata;
 }
 
-/// The data must be covered by the tensors without overlap or hole, as the format demands.
+/// Checks that the tensors cover the data without overlap or hole, as the format demands.
 void check_coverage(const std::vector<TensorEntry>& entries, uint64_t data_start, uint64_t file_size,
                     const std::string& path) {
   std::vector<const TensorEntry*> ordered;
@@ -134,7 +134,7 @@ void check_coverage(const std::vector<TensorEntry>& entries, uint64_t data_start
     throw bad_file(path, std::to_string(file_size - end) + " bytes at its end belong to no tensor", kRemedy);
 }
 
-/// The length of the header's JSON, checked against the file.
+/// Returns the length of the header's JSON, checked against the file.
 uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, const std::string& path) {
   if (file_size < kLengthBytes || file.size() < kLengthBytes)
     throw bad_file(path, "truncated: " + std::to_string(file_size) + " bytes are too few for the header's length",
@@ -154,7 +154,7 @@ uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, cons
   return length;
 }
 
-/// Orders as the format's reference does, by falling element size, so that every tensor is aligned to its elements.
+/// Orders tensors by falling element size, as the format's reference does, so that each is aligned to its elements.
 std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tensors) {
   std::vector<const TensorView*> ordered;
   ordered.reserve(tensors.size());
@@ -166,12 +166,12 @@ std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tens
   return ordered;
 }
 
-/// `bytes` of data from `offset` on.
+/// Describes a tensor with `bytes` of data at `offset`.
 json header_entry(Dtype dtype, const std::vector<int64_t>& shape, size_t offset, size_t bytes) {
   return {{"dtype", name(dtype)}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}};
 }
 
-/// Aligns the data.
+/// Pads the header so that the data is aligned.
 std::string padded_text(const json& header) {
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');

@@ -14,12 +14,12 @@
 
 namespace sparsereel::models {
 
-/// Parses and checks the header at the start of a file of file_size bytes; `file` holds at least its first
+/// Parses and checks the header at the start of a file of `file_size` bytes. `file` holds at least its first
 /// min(file_size, 8 + header length) bytes. Every offset, dtype and shape is checked: in range, no overlap, no hole,
-/// size = product of the shape. Throws Error naming `path` and the tensor. The fuzz entry.
+/// size = product of the shape. Throws Error naming `path` and the tensor. This is the entry point of the fuzzer.
 TensorList parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size, const std::string& path);
 
-/// A tensor to be written; data is contiguous, row-major, little-endian.
+/// A tensor to write; its data is contiguous, row-major and little-endian.
 struct TensorView {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -27,18 +27,18 @@ struct TensorView {
   std::span<const std::byte> data;
 };
 
-/// Writes atomically (temporary file beside it, fsync, rename): the file appears whole or not at all.
+/// Writes atomically (temporary file beside it, fsync, rename): the file appears completely or not at all.
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// A file of one tensor whose data comes piece by piece. Atomic likewise: nothing is there before commit().
+/// Writes a file of one tensor whose data comes in pieces. The file appears only after commit().
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, const std::string& name, Dtype dtype,
                     const std::vector<int64_t>& shape);
-  /// The next bytes.
+  /// Writes the next bytes.
   void append(std::span<const std::byte> data);
-  /// Once the tensor is complete, which is the caller's concern. Returns the file's size in bytes.
+  /// Finishes the file and returns its size in bytes. The caller must have written the whole tensor.
   uint64_t commit();
 
  private:

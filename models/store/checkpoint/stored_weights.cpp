@@ -1,4 +1,4 @@
-// Files of a checkpoint by themselves: JSON, and weights in one file or in shards.
+// Opens JSON files, single files of weights, shards and parts.
 #include "models/store/checkpoint/stored_weights.h"
 
 #include <algorithm>
@@ -20,17 +20,17 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 100 << 20;
 constexpr size_t kListed = 20;  // names of each kind in one error
-// diffusers' name, then transformers', as the first part of a file's name. Behind it may stand which variant the file
-// is: they are taken in this order where there is no file without any.
+// Variants of a file, appended to its stem. If the plain name does not exist, they are tried in this order.
 constexpr const char* kVariants[] = {"", ".bf16", ".fp16", ".fp32"};
-/// Files of torch.save() come last, since who has both has the same weights twice.
+/// The stems are diffusers' name, then transformers'. Files of torch.save() come last: a folder with both holds the
+/// same weights twice.
 struct WeightFiles {
   const char *ending, *stems[2];
 };
 constexpr WeightFiles kWeightFiles[] = {{".safetensors", {"diffusion_pytorch_model", "model"}},
                                         {".bin", {"diffusion_pytorch_model", "pytorch_model"}}};
 
-/// Collects every complaint about a sharded component, so that one error can list them all.
+/// Collects every complaint about a sharded component, so that one error lists them all.
 class Disagreements {
  public:
   void add(const std::string& kind, const std::string& what) {
@@ -53,8 +53,8 @@ class Disagreements {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-/// Adds the tensors of the last file. `weight_map`: which shard each is said to lie in. Of a tensor in two shards that
-/// says which one counts.
+/// Adds the tensors of the last file. `weight_map` says which shard each tensor lies in. It decides if two shards have
+/// the same tensor.
 void add_tensors(StoredWeights& weights, const std::map<std::string, std::string>& weight_map,
                  Disagreements& disagreements) {
   const size_t number = weights.files.size() - 1;
@@ -71,8 +71,8 @@ void add_tensors(StoredWeights& weights, const std::map<std::string, std::string
   }
 }
 
-/// A tensor that the index lists and no shard has, or the other way round, is no fault: whether a model needs it, its
-/// loading says.
+/// Opens the shards of an index. A tensor that only the index or only a shard names is no fault: loading reports it if
+/// the model needs it.
 StoredWeights open_shards(const fs::path& index_file) {
   StoredWeights weights{.origin = index_file};
   const auto weight_map = parse_weight_map(read_json(index_file), index_file.string());
@@ -92,7 +92,7 @@ StoredWeights open_shards(const fs::path& index_file) {
   return weights;
 }
 
-/// All parts of a file that was split, by the name of one of them.
+/// Opens all parts of a split file, given the name of one of them.
 StoredWeights open_parts(const fs::path& file, const PartName& name) {
   StoredWeights weights{.origin = file};
   Disagreements disagreements;
@@ -111,7 +111,7 @@ StoredWeights open_parts(const fs::path& file, const PartName& name) {
   return weights;
 }
 
-/// A split GGUF counts its parts; where its name does not, the others cannot be found.
+/// A split GGUF stores the number of its parts. Parts cannot be found if the file's name does not say the number too.
 void check_whole(const StoredWeights& weights) {
   constexpr const char* kCount = "split.count";
   for (const auto& file : weights.files) {
@@ -124,7 +124,7 @@ void check_whole(const StoredWeights& weights) {
   }
 }
 
-/// The weights are there, but not in a form that can be read: say which.
+/// Describes a folder whose weights are missing or in a form that cannot be read.
 Error no_weights(const fs::path& folder) {
   std::string found;
   std::error_code ignored;
@@ -165,7 +165,7 @@ std::map<std::string, std::string> parse_weight_map(const json& index, const std
   for (const auto& [tensor, shard] : found->items()) {
     if (!shard.is_string()) throw fail("weight_map " + in_quotes(tensor) + " is not a file name");
     const auto& name = shard.get_ref<const std::string&>();
-    // An index must not reach outside of its folder.
+    // An index must not refer to files outside its folder.
     const bool plain = !name.empty() && name.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
                        name != "." && name != "..";
     if (!plain)
@@ -210,7 +210,6 @@ StoredWeights open_weights(const fs::path& file) {
   return weights;
 }
 
-/// A component's folder's one file, or the index of its shards.
 fs::path weights_in(const fs::path& folder) {
   const auto exists = [](const fs::path& file) { return fs::exists(file); };
   for (const auto& [ending, stems] : kWeightFiles) {
@@ -218,8 +217,8 @@ fs::path weights_in(const fs::path& folder) {
       for (const char* stem : stems) {
         const std::string plain = (folder / stem).string() + ending;
         const std::array<fs::path, 3> files = {(folder / stem).string() + variant + ending,
-                                               plain + ".index" + variant + ".json",  // as diffusers writes it
-                                               plain + variant + ".index.json"};      // as it once did
+                                               plain + ".index" + variant + ".json",  // diffusers' current naming
+                                               plain + variant + ".index.json"};      // its former naming
         if (const auto found = std::ranges::find_if(files, exists); found != files.end()) return *found;
       }
     }

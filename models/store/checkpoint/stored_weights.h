@@ -1,4 +1,4 @@
-// What a checkpoint's files hold, each by itself: JSON, and weights in one file or in shards. No torch.
+// Reads single files of a checkpoint: JSON, and weights in one file or in shards. No torch.
 #pragma once
 
 #include <filesystem>
@@ -18,43 +18,43 @@ namespace sparsereel::models {
 inline constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
 
-/// Reads a JSON file; throws Error naming the file (and the line) when it is missing or malformed. `remedy`: where it
-/// is no part of a checkpoint.
+/// Reads a JSON file. Throws Error naming the file (and the line) if it is missing or malformed. `remedy` replaces
+/// kDownloadAgain for files that are no part of a checkpoint.
 nlohmann::json read_json(const std::filesystem::path& path, const std::string& remedy = {});
 
-/// weight_map of a *.safetensors.index.json: tensor -> file name of its shard. Throws Error naming `file` and the
-/// entry; a shard must be the plain name of a file in that folder.
+/// Reads the weight_map of a *.safetensors.index.json: tensor -> file name of its shard. A shard must be the plain name
+/// of a file in the index's folder. Throws Error naming `file` and the entry.
 std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
 
-/// Where each tensor lies, by the name that diffusers gives it: which of the files, and what that says of it, or of the
-/// tensor whose rows these are.
+/// The place of each tensor, by its diffusers name: the index of its file, and its entry there or the entry for its
+/// rows.
 using TensorTable = std::map<std::string, std::pair<size_t, const TensorEntry*>>;
 
-/// What lies in one file, or in the shards of a *.index.json, by the names there.
+/// The tensors of one file, or of the shards of a *.index.json, under the file's names.
 struct StoredWeights {
   std::filesystem::path origin;  // the file, or the index
   std::vector<std::shared_ptr<TensorFile>> files = {};
   TensorTable tensors = {};
 };
 
-/// The name of one part of a file that was split: "model-00002-of-00005.gguf".
+/// The name of one part of a split file: "model-00002-of-00005.gguf".
 struct PartName {
   std::string stem, rest;  // "model", "-of-00005.gguf"
-  size_t digits = 0;       // of the number, with zeros before it
+  size_t digits = 0;       // of the number, including leading zeros
   size_t number = 1, count = 1;
 
   /// The name of another part, counted from 1.
   std::string of(size_t part) const;
 };
-/// Nothing where the name is that of a whole file.
+/// Parses such a name; returns nothing for the name of a whole file.
 std::optional<PartName> part_name(const std::filesystem::path& file);
 
-/// Reads headers of a file, of all shards of an index, or of all parts beside the one that is given. Throws Error
-/// naming the file where it is damaged, and where shards or parts are missing.
+/// Reads the headers of a file, of all shards of an index, or of all parts beside the given part. Throws Error naming
+/// the file if it is damaged or if shards or parts are missing.
 StoredWeights open_weights(const std::filesystem::path& file);
 
-/// The one file of weights in a component's folder, or the index of its shards. Throws Error saying what is there where
-/// there is neither.
+/// Finds the single file of weights in a component's folder, or the index of its shards. If there is neither, throws
+/// Error saying what is there.
 std::filesystem::path weights_in(const std::filesystem::path& folder);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
-// What a checkpoint folder holds and what it takes to run it, for `sparsereel inspect`. Reads JSON and headers only. No
-// torch.
+// Summarizes a checkpoint folder and the memory that running it takes, for `sparsereel inspect`. Reads JSON and headers
+// only. No torch.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,21 @@ struct ComponentSummary {
   uint64_t tensors = 0;
   uint64_t parameters = 0;
   uint64_t bytes = 0;                           // of the tensors
-  uint64_t fp8_bytes = 0;                       // in bf16, but what fits in 8 bits; 0: nothing does, or nobody says
+  uint64_t fp8_bytes = 0;                       // in bf16, with 8 bits where possible; 0 if unknown or nowhere possible
   std::map<std::string, uint64_t> dtypes = {};  // "BF16" -> parameters stored so
   std::vector<FileSummary> files = {};          // weights; none for scheduler and tokenizer
 };
 
-/// Bytes needed in one dtype for the video that the checkpoint was made for. Transformer (of several, one at a time)
-/// and VAE are in memory together, as where several videos are made; the text encoder is there before them, alone, and
-/// so is what encodes images.
+/// Bytes needed in one dtype for the video that the checkpoint was made for. VAE and transformer (one at a time, if
+/// there are several) are in memory together, as when several videos are made. Text and image encoders run alone,
+/// before them.
 struct MemoryEstimate {
-  std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where that is possible)
+  std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where possible)
   uint64_t weights = 0;
   uint64_t activations = 0;
-  uint64_t process = 0;                                    // the program itself, with its libraries
-  std::vector<std::pair<int64_t, uint64_t>> of_each = {};  // of so many GPUs that make a video together: its total
+  uint64_t process = 0;  // of the program itself, with its libraries
+  /// Number of GPUs that make one video together -> total of each.
+  std::vector<std::pair<int64_t, uint64_t>> of_each = {};
   uint64_t total() const { return weights + activations + process; }
 };
 
@@ -49,23 +50,24 @@ struct CheckpointSummary {
   std::string pipeline_class;                 // of model_index.json
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames that the checkpoint was made for
   std::vector<ComponentSummary> components;
-  std::vector<MemoryEstimate> memory;  // of models/engine/memory_need.h, which summarize() leaves out
+  std::vector<MemoryEstimate> memory;  // filled by models/engine/memory_need.h, not by summarize()
 
   uint64_t parameters() const;
   uint64_t bytes() const;
 };
 
-/// What a checkpoint was made for, where that is known better than from its transformer's config.json: 1.5's names a
-/// square that its positions span, not a video.
+/// The video that a checkpoint was made for, if that is known better than from its transformer's config.json. CogVideoX
+/// 1.5's config names a square that its positions span, not a video.
 struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };
 
-/// fp8_bytes: of the components for which that is known. Throws Error as Checkpoint and the config parsers do.
+/// Summarizes a checkpoint. `fp8_bytes` holds ComponentSummary::fp8_bytes by role, as far as known. Throws Error as
+/// Checkpoint and the config parsers do.
 CheckpointSummary summarize(const Checkpoint& checkpoint, const VideoSize& made_for = {},
                             const std::map<std::string, uint64_t>& fp8_bytes = {});
 
-/// The same as JSON, keys named as the members; always valid UTF-8.
+/// Returns the summary as JSON with the members' names as keys; always valid UTF-8.
 nlohmann::json to_json(const CheckpointSummary& summary);
 
 }  // namespace sparsereel::models

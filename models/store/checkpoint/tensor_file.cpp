@@ -1,4 +1,4 @@
-// Maps a file and finds tensors in it.
+// Maps a file, recognizes its format and finds tensors in it.
 #include "models/store/checkpoint/tensor_file.h"
 
 #include <sys/mman.h>
@@ -19,8 +19,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensors are little-endian and used as they lie in the file");
 
-/// Files that come under the names of weights and are none. A file of safetensors has the brace of its header at
-/// byte 8.
+/// Files that carry names of weights but are something else. A file of safetensors has the opening brace of its header
+/// at byte 8.
 struct OtherFormat {
   size_t place;
   std::string_view mark;
@@ -65,7 +65,7 @@ void refuse_other_format(std::span<const std::byte> file, const std::string& pat
     if (text.size() >= place && text.substr(place).starts_with(mark)) throw bad_file(path, what, remedy);
 }
 
-/// Of any format.
+/// Parses a file of any format.
 TensorList parse_tensors(std::span<const std::byte> file, const std::string& path) {
   if (is_git_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}))
     throw bad_file(path, "is a Git LFS pointer, the weights themselves were not downloaded",
@@ -76,8 +76,8 @@ TensorList parse_tensors(std::span<const std::byte> file, const std::string& pat
   return parse_safetensors_header(file, file.size(), path);
 }
 
-/// madvise on the pages that a tensor touches. The pages are clean, so that giving up a neighbour's is harmless;
-/// failure of a hint too.
+/// Calls madvise on the pages that a tensor touches. The pages are clean, so dropping a neighbor's is harmless, and so
+/// is a failed hint.
 void advise(const std::byte* mapping, const TensorEntry& entry, int advice) {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t begin = entry.offset / page * page;
@@ -91,7 +91,7 @@ TensorFile::TensorFile(const std::filesystem::path& path)
   try {
     list_ = parse_tensors(mapping_->bytes(), path.string());
   } catch (const Error&) {
-    mapping_->check_whole();  // a better reason for a header of zeros
+    mapping_->check_whole();  // a truncated file also reads as zeros, and this error says so
     throw;
   }
   mapping_->check_whole();

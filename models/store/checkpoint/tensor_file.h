@@ -1,4 +1,4 @@
-// A memory-mapped file of named tensors, whatever its format. No torch.
+// A memory-mapped file of named tensors in any supported format. No torch.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace sparsereel::models {
 
-/// Mapped as long as the object lives; its first bytes tell the format. Throws Error when it is missing, truncated or
-/// not well-formed.
+/// Keeps the file mapped during its lifetime. The first bytes tell the format. The constructor throws Error if the file
+/// is missing, truncated or malformed.
 class TensorFile {
  public:
   explicit TensorFile(const std::filesystem::path& path);
@@ -24,19 +24,18 @@ class TensorFile {
   const std::filesystem::path& path() const { return path_; }
   const std::vector<TensorEntry>& entries() const { return list_.entries; }  // by name
   const std::map<std::string, std::string>& metadata() const { return list_.metadata; }
-  const TensorEntry* find(std::string_view name) const;  // nullptr where absent
-  /// The elements, one after the other: not aligned, read-only. Throws Error where the tensor has strides.
+  const TensorEntry* find(std::string_view name) const;  // null if there is none
+  /// The elements of a contiguous tensor: unaligned, read-only. Throws Error if the tensor has strides.
   std::span<const std::byte> data(const TensorEntry& entry) const;
-  /// The same of any tensor, with what lies between the elements of one that has strides.
+  /// The bytes from the first to the last element of any tensor, including gaps between strided elements.
   std::span<const std::byte> covered(const TensorEntry& entry) const {
     return mapping_->bytes().subspan(entry.offset, entry.bytes);
   }
-  void prefetch(const TensorEntry& entry) const;  // hint: the whole tensor is about to be read
-  void release(
-      const TensorEntry& entry) const;  // hint: its pages need not stay in memory; reading it again is still right
-  /// The file's bytes; keeps the mapping alive for tensors that alias it.
+  void prefetch(const TensorEntry& entry) const;  // hint: the whole tensor will be read soon
+  void release(const TensorEntry& entry) const;   // hint: its pages may leave memory; reading them again still works
+  /// The file's bytes; the pointer keeps the mapping alive for tensors that alias it.
   std::shared_ptr<const void> mapping() const { return {mapping_, mapping_->bytes().data()}; }
-  /// Throws Error where the file got shorter since it was opened.
+  /// Throws Error if the file became shorter since it was opened.
   void check_whole() const { mapping_->check_whole(); }
 
  private:

@@ -1,3 +1,4 @@
+// The table of dtypes, and the sizes of tensors in bytes.
 #include "models/store/checkpoint/tensor_list.h"
 
 #include <algorithm>
@@ -36,7 +37,7 @@ const DtypeInfo& info(Dtype dtype) {
   return kDtypes[static_cast<size_t>(dtype)];
 }
 
-/// a * b, or nothing where it does not fit into an int64.
+/// a * b, or nothing if it does not fit into an int64.
 std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
   if (b != 0 && a > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / b) return std::nullopt;
   return a * b;
@@ -73,7 +74,7 @@ uint64_t TensorEntry::elements() const {
 
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry) {
   if (entry.strides.empty() || entry.elements() == 0) return byte_count(entry.shape, entry.dtype);
-  uint64_t last = 0;  // the place of the last element
+  uint64_t last = 0;  // index of the last element, in elements
   for (size_t i = 0; i < entry.shape.size(); ++i) {
     const auto step = multiply(static_cast<uint64_t>(entry.shape[i] - 1), static_cast<uint64_t>(entry.strides[i]));
     if (!step || __builtin_add_overflow(last, *step, &last)) return std::nullopt;

@@ -1,4 +1,4 @@
-// Named tensors as a file lists them: where they lie, in which type and shape. No torch.
+// Named tensors as a file lists them: offset, dtype and shape. No torch.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// What lies together: an element, or of packed tensors a block of a row.
+/// The smallest unit of storage: one element, or a block within a row for packed dtypes.
 struct Block {
   int64_t elements;
   size_t bytes;
@@ -22,11 +22,11 @@ Block block_of(Dtype dtype);
 inline bool is_packed(Dtype dtype) {
   return block_of(dtype).elements > 1;
 }
-size_t size_of(Dtype dtype);         // bytes of an element; of a block where it is packed
+size_t size_of(Dtype dtype);         // bytes of an element; of a block if packed
 std::string_view name(Dtype dtype);  // "F32", as the formats write it
 
-/// Bytes of a contiguous tensor; nothing where they do not fit into 63 bits, or the elements are no whole blocks. Zero
-/// dimensions do not hide an overflow of the others: strides are made of them.
+/// Bytes of a contiguous tensor; nothing if they do not fit into 63 bits or the elements are no whole number of blocks.
+/// Overflow is also found beside a zero dimension, because strides are computed from the others.
 std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtype);
 
 struct TensorEntry {
@@ -34,20 +34,20 @@ struct TensorEntry {
   Dtype dtype = Dtype::f32;
   std::vector<int64_t> shape;
   size_t offset = 0;                  // bytes from the start of the file
-  size_t bytes = 0;                   // from there to the end of its last element
-  bool halves_swapped = false;        // of its rows: the file has the second half first
-  std::vector<int64_t> strides = {};  // in elements, one a dimension; empty: contiguous
+  size_t bytes = 0;                   // from the first element to the end of the last
+  bool halves_swapped = false;        // the file stores the second half of the rows first
+  std::vector<int64_t> strides = {};  // in elements, one per dimension; empty if contiguous
 
   uint64_t elements() const;
 };
 
-/// Bytes from the tensor's first element to the end of its last one, by shape, strides and dtype; nothing where they do
-/// not fit into 63 bits.
+/// Bytes from the first element to the end of the last, by shape, strides and dtype; nothing if they do not fit into 63
+/// bits.
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry);
 
-/// What a file says of its tensors. Every entry lies inside of it.
+/// The tensors and metadata of a file. Every entry lies within the file.
 struct TensorList {
-  std::vector<TensorEntry> entries;  // by name
+  std::vector<TensorEntry> entries;  // sorted by name
   std::map<std::string, std::string> metadata;
 };
 

@@ -1,4 +1,4 @@
-// What the shapes of a file's tensors tell, for Part::sizes_by_tensors. No torch.
+// Derives sizes from the shapes of a file's tensors, for Part::sizes_by_tensors. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace sparsereel::models {
 
-/// The highest number behind `prefix`, and one; 0 where there is none.
+/// Returns the highest number that follows `prefix`, plus one; 0 if there is none.
 int64_t count_blocks(const TensorTable& tensors, std::string_view prefix);
 
-/// The sizes of some axes of a component's tensors.
+/// Collects the sizes of some axes of a component's tensors.
 class TensorSizes {
  public:
   explicit TensorSizes(const TensorTable& tensors) : tensors_(tensors) {}
 
-  /// Says nothing where the tensor is not there, or has another number of axes.
+  /// Records a size. Does nothing if the tensor is missing or has another number of axes.
   void add(const char* name, const std::string& tensor, size_t axis, size_t axes);
-  /// 0 where it is not there, though others were found.
+  /// Does the same, but records 0 if the tensor is missing and other sizes were found before.
   void add_or_none(const char* name, const std::string& tensor, size_t axis, size_t axes);
-  /// count_blocks(). Says nothing where nothing was found.
+  /// Records count_blocks(). Does nothing if no size was found before.
   void add_blocks(const char* name, std::string_view prefix);
   const Sizes& found() const { return sizes_; }
 

@@ -1,3 +1,4 @@
+// Looks for tokenizers in files and folders.
 #include "models/store/checkpoint/tokenizer_place.h"
 
 #include <algorithm>

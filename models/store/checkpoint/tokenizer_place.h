@@ -1,4 +1,4 @@
-// Where a tokenizer is read from: files of its own, or the file of a text encoder's weights. No torch.
+// Finds the files or tensors that a tokenizer is read from. No torch.
 #pragma once
 
 #include <filesystem>
@@ -10,29 +10,30 @@
 
 namespace sparsereel::models {
 
-/// The tensor of bytes that ComfyUI's text encoders have: a spiece.model.
+/// The tensor in ComfyUI's text encoders whose bytes are a spiece.model.
 inline constexpr const char* kSpieceTensor = "spiece_model";
 
 struct TokenizerPlace {
-  std::filesystem::path path;                           // a folder, a spiece.model or tokenizer.json, or `weights`
-  std::shared_ptr<const TensorFile> weights = nullptr;  // it is in this file
-  const TensorEntry* spiece = nullptr;                  // as this tensor; null: in the keys of a GGUF
+  std::filesystem::path path;  // a folder, a spiece.model or tokenizer.json, or the file of `weights`
+  std::shared_ptr<const TensorFile> weights = nullptr;  // the file that contains it; null if it has files of its own
+  const TensorEntry* spiece = nullptr;                  // the tensor that holds it; null for the key-values of a GGUF
 };
 
-/// In a file of weights, where it is whole: a GGUF lacks the normaliser's table where an older program wrote it.
+/// Returns the tokenizer in a file of weights, if it is complete. GGUFs of older programs lack the normalizer's table.
 std::optional<TokenizerPlace> tokenizer_in(const std::shared_ptr<const TensorFile>& weights);
-/// Beside a file of weights. `repository`: where it is published, "google/umt5-xxl", which authors keep as a folder.
+/// Returns the tokenizer beside a file of weights. `repository` is where it is published ("google/umt5-xxl"); authors
+/// keep it in a folder of that name.
 std::optional<TokenizerPlace> tokenizer_beside(const std::filesystem::path& weights, const std::string& repository);
-/// Whether spiece.model or tokenizer.json is in the folder.
+/// True if spiece.model or tokenizer.json is in the folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
 
-/// The file of its pieces: in a folder spiece.model, or tokenizer.json where there is none.
+/// Returns the file with the pieces. For a folder this is spiece.model, or tokenizer.json if only that exists.
 std::filesystem::path file_of(const TokenizerPlace& place);
 
 /// "google/umt5-xxl's spiece.model", for errors.
 std::string spiece_of(const std::string& repository);
 
-/// The same as a remedy, with the command that downloads it where the repository is known.
+/// The remedy for a missing tokenizer, with the command that downloads it if the repository is known.
 std::string tokenizer_remedy(const std::string& repository);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// The zip's directory, and tensors from the pickle's data.
+// Reads the directory of a zip, and builds tensors from the pickle's data.
 #include "models/store/checkpoint/torch_zip.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ constexpr uint32_t kLocalMark = 0x04034B50, kEntryMark = 0x02014B50, kEndMark = 
                    kLocator64Mark = 0x07064B50;
 constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56;
 constexpr size_t kMaxComment = 0xFFFF;
-constexpr uint32_t kIn64 = 0xFFFFFFFF;  // stands where a number is in the 64-bit field instead
-constexpr size_t kMostBeside = 64;      // what may stand beside a "state_dict"
+constexpr uint32_t kIn64 = 0xFFFFFFFF;  // marks a number that is in the 64-bit field instead
+constexpr size_t kMostBeside = 64;      // entries of a dictionary that may hold a "state_dict"
 constexpr uint64_t kMaxPickle = 4 << 20, kMaxStorages = 1 << 20;
 
 /// A stored entry's data.
@@ -31,7 +31,7 @@ struct Extent {
   uint64_t offset = 0, bytes = 0;
 };
 
-/// The central directory, which says where every entry lies.
+/// The central directory, which lists where every entry lies.
 class Zip {
  public:
   Zip(std::span<const std::byte> file, const std::string& path) : file_(file), path_(path) {
@@ -102,7 +102,7 @@ class Zip {
       fail("zip entry " + in_quotes(name) + " stands twice");
   }
 
-  /// The data lie behind a header whose name and padding have lengths of their own.
+  /// The data follows a local header, whose name and padding have their own lengths.
   Extent extent_of(const std::string& name, uint64_t local, uint64_t bytes) const {
     const std::string who = "zip entry " + in_quotes(name);
     if (local > file_.size() || file_.size() - local < kLocalBytes || number_at<uint32_t>(local) != kLocalMark)
@@ -119,7 +119,7 @@ class Zip {
 
 using ItemKind = PickleItem::Kind;
 
-/// Makes entries of the pickle's tensors.
+/// Makes entries from the pickle's tensors.
 class TorchReader {
  public:
   TorchReader(std::span<const std::byte> file, const std::string& path) : path_(path), zip_(file, path) {}
@@ -131,7 +131,7 @@ class TorchReader {
     const PickleItem* tensors = dictionary_of_tensors(data.root);
     for (size_t i = 0; i < tensors->items.size(); i += 2) {
       const PickleItem *key = tensors->items[i], *value = tensors->items[i + 1];
-      if (value->kind != ItemKind::tensor) continue;  // a number of steps or the like
+      if (value->kind != ItemKind::tensor) continue;  // such as a number of steps
       const std::string name = name_of(key);
       if (const auto dtype = dtype_of(*value, "tensor " + in_quotes(name) + ": "))
         list_.entries.push_back(entry(name, *value, *dtype));
@@ -143,7 +143,7 @@ class TorchReader {
  private:
   [[noreturn]] void fail(const std::string& what) const { throw bad_file(path_, what, kSaveAgain); }
 
-  /// "archive/data.pkl", whatever the archive's name.
+  /// Finds "archive/data.pkl", whatever the archive is called.
   Extent find_pickle() {
     constexpr std::string_view kName = "data.pkl";
     for (const auto& [name, extent] : zip_.entries()) {
@@ -172,7 +172,8 @@ class TorchReader {
   }
   static bool has_tensors(const PickleItem* item) { return count_tensors(item) > 0; }
 
-  /// A trainer's step or random state may be a tensor beside the dictionary of the weights.
+  /// True if the root is the dictionary of the weights. A trainer's step or random state may also be a tensor at the
+  /// root.
   static bool has_most_tensors(const PickleItem* root) {
     const size_t own = count_tensors(root);
     if (own == 0 || root->items.size() > 2 * kMostBeside) return own > 0;
@@ -181,7 +182,7 @@ class TorchReader {
     return true;
   }
 
-  /// The entry of a dictionary, null where it is none or has no such.
+  /// The entry of a dictionary; null if it is no dictionary or lacks the name.
   static const PickleItem* entry_of(const PickleItem* item, std::string_view name) {
     if (item == nullptr || item->kind != ItemKind::dictionary || item->items.size() > 2 * kMostBeside) return nullptr;
     for (size_t i = 0; i < item->items.size(); i += 2)
@@ -191,7 +192,7 @@ class TorchReader {
 
   const PickleItem* dictionary_of_tensors(const PickleItem* root) const {
     if (has_most_tensors(root)) return root;
-    // A trainer saves its model beside a discriminator and averages of the weights: the averages where there are such.
+    // A trainer saves its model beside a discriminator and averages of the weights. The averages come first.
     for (const PickleItem* item : {entry_of(root, "ema_state_dict"), entry_of(root, "generator_ema"),
                                    entry_of(root, "model_ema"), entry_of(root, "ema_model"), entry_of(root, "ema"),
                                    entry_of(entry_of(root, "state_dict"), "gen_model"), entry_of(root, "generator")})
@@ -207,7 +208,8 @@ class TorchReader {
   std::string name_of(const PickleItem* key) {
     if (key->kind != ItemKind::text) fail("a tensor's name is not a text");
     try {
-      static_cast<void>(nlohmann::json(key->text).dump());  // as everything that shows it does
+      // Throws if the name is not UTF-8, as every later dump would.
+      static_cast<void>(nlohmann::json(key->text).dump());
     } catch (const nlohmann::json::exception&) {
       fail("tensor " + in_quotes(key->text) + ": the name is not UTF-8");
     }
@@ -249,7 +251,7 @@ class TorchReader {
     return entry;
   }
 
-  /// Dimensions of one element may have any stride.
+  /// Dimensions of size one may have any stride.
   static bool is_contiguous(const TensorEntry& entry) {
     if (entry.elements() == 0) return true;
     int64_t expected = 1;
@@ -260,7 +262,7 @@ class TorchReader {
     return true;
   }
 
-  /// Nothing where the tensor is of a type that no weight has, such as complex numbers.
+  /// Returns nothing if no weight has such a dtype, such as complex numbers.
   std::optional<Dtype> dtype_of(const PickleItem& tensor, const std::string& who) const {
     const PickleItem& storage = *tensor.items[0];
     if (storage.kind != ItemKind::storage) fail(who + "is made of no storage");
@@ -291,7 +293,7 @@ class TorchReader {
     return {found->second.offset, *bytes};
   }
 
-  /// torch's names of what weights are stored in: of a storage, and of a dtype where the storage has none.
+  /// torch's names for the dtypes of weights: the class of a typed storage, and the dtype if the storage is untyped.
   struct StorageType {
     std::string_view storage, dtype_name;
     Dtype dtype;

@@ -1,4 +1,5 @@
-// Files of torch.save() (.pth, .pt, .bin): a zip of one pickle and raw storages. Nothing in them is run. No torch.
+// Parser of torch.save() files (.pth, .pt, .bin): a zip of one pickle and raw storages. Nothing in them is run. No
+// torch.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +10,14 @@
 
 namespace sparsereel::models {
 
-/// True where the file's first bytes say that it is a zip.
+/// True if the file's first bytes are those of a zip.
 bool is_zip(std::span<const std::byte> file);
 
-/// Parses and checks a whole file: a dictionary of tensors, or one dictionary that holds such a one
-/// ({"state_dict": ...}); of a trainer's checkpoint the entry "ema_state_dict", else "gen_model" of "state_dict".
-/// Tensors may share a storage and need not be contiguous. Other values, and tensors of types that no weight has, are
-/// left out. Throws Error naming `path` and the tensor; pickle.h says what the pickle may name. The fuzz entry.
+/// Parses and checks a whole file: a dictionary of tensors, or one that contains exactly one such ({"state_dict":
+/// ...}). In a trainer's checkpoint it takes "ema_state_dict" or another average of the weights, or else "gen_model" of
+/// "state_dict" or "generator". Tensors may share a storage and need not be contiguous. Other values, and tensors of
+/// dtypes that no weight has, are left out. Throws Error naming `path` and the tensor; pickle.h lists what the pickle
+/// may name. This is the entry point of the fuzzer.
 TensorList parse_torch_zip(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace sparsereel::models

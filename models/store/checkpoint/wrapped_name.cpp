@@ -1,4 +1,4 @@
-// Tables of wrappers and prefixes.
+// Tables of wrappers and prefixes of tensors' names.
 #include "models/store/checkpoint/wrapped_name.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// A dot stands for the separator. One that contains another one comes first.
+/// Wrappers, with a dot for the separator. A wrapper that contains another one comes before it.
 constexpr std::array<std::string_view, 6> kWrappers = {"_fsdp_wrapped_module.", "_checkpoint_wrapped_module.",
                                                        "_forward_module.",      "_orig_mod.",
                                                        "base_model.model.",     "module."};
@@ -35,7 +35,7 @@ std::string without_wrappers(std::string_view name, char separator) {
 }
 
 const std::vector<std::string>& transformer_prefixes() {
-  // A trainer's averaged weights are taken before those that it averages, so they stand first.
+  // A trainer's averages of the weights are preferred to the weights themselves, so they come first.
   static const std::vector<std::string> kPrefixes = {"model.diffusion_model.",
                                                      "diffusion_model.",
                                                      "generator_ema.",

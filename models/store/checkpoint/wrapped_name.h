@@ -1,4 +1,4 @@
-// Names of tensors without what programs put around a model or one of its layers. No torch.
+// Strips from tensors' names what programs wrap around a model or its layers. No torch.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace sparsereel::models {
 
-/// The name without the modules that wrap a model or a layer while it is trained or compiled (DDP, FSDP,
-/// torch.compile, activation checkpointing, PEFT): "module.blocks.0._orig_mod.attn" is "blocks.0.attn". `separator`
-/// stands between the name's parts: '.', or '_' in kohya's names.
+/// Removes modules that wrap a model or a layer during training or compilation (DDP, FSDP, torch.compile, activation
+/// checkpointing, PEFT): "module.blocks.0._orig_mod.attn" becomes "blocks.0.attn". `separator` divides the name: '.',
+/// or '_' in kohya's names.
 std::string without_wrappers(std::string_view name, char separator = '.');
 
-/// The words that programs write before every name of a transformer's file, where several may follow each other.
+/// The words that programs write before every name in a transformer's file. Several may follow each other.
 const std::vector<std::string>& transformer_prefixes();
 
-/// The most prefixes that are taken off one name.
+/// The maximum number of prefixes that are removed from one name.
 inline constexpr size_t kMostPrefixes = 8;
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Matches the files that are there with the parts of the known models.
+// Matches the files that were found with the parts of the known models.
 #include "models/store/configs/candidates.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ const FoundPart* named_part(const Offered& offered, const std::string& role) {
   return found == offered.named.end() ? nullptr : &found->second.front();
 }
 
-/// One model's candidates.
+/// Finds the candidates of one model.
 class Matching {
  public:
   Matching(const Offered& offered, std::shared_ptr<const KnownModel> known, bool is_only_model)
@@ -59,7 +59,7 @@ class Matching {
     return candidates;
   }
 
-  /// The named file is one expert; the other one is found.
+  /// Candidates for a model with experts when the user named one of them: finds the other one.
   std::vector<Candidate> of_one_expert(const std::vector<FoundPart>& named, const std::string& expert) const {
     std::vector<Candidate> candidates;
     for (const FoundPart& part : named) {
@@ -80,7 +80,7 @@ class Matching {
 
   bool fits(const FoundPart& part) const { return known_->fits(part); }
 
-  /// Those that are named for a role, or else all that were found.
+  /// The fitting files that the user named for a role, or else all that were found.
   std::vector<FoundPart> transformers(const char* role) const {
     const auto named = offered_.named.find(role);
     const std::vector<FoundPart>& all = named == offered_.named.end() ? offered_.found.parts : named->second;
@@ -144,7 +144,7 @@ class Matching {
   const bool takes_unnamed_;
 };
 
-/// Throws Error where the folder is of no family, or damaged.
+/// Makes a candidate of a folder in diffusers' layout. Throws Error if no family runs it or it is damaged.
 Candidate of_pipeline(const fs::path& folder, const fs::path& configs) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   const ModelSpec spec = describe(checkpoint);
@@ -180,7 +180,7 @@ std::vector<Candidate> candidates_of(Offered& offered, const fs::path& configs) 
   for (KnownModel& known : known_models(configs)) models.push_back(std::make_shared<KnownModel>(std::move(known)));
   std::vector<Candidate> candidates;
   for (const auto& model : models) {
-    // The same transformer may be a whole model, and one of two experts: which, only its name says.
+    // One transformer may be a whole model or one of two experts. Only its name tells, if both models exist.
     const auto is_twin = [&](const auto& other) {
       return other->family == model->family && other->has_experts() != model->has_experts() &&
              other->sizes.at(kTransformer) == model->sizes.at(kTransformer);

@@ -1,4 +1,4 @@
-// Reads YAML into option values and picks the model config that fits a checkpoint.
+// Reads YAML into option values, and picks the model config that fits a checkpoint.
 #include "models/store/configs/config_file.h"
 
 #include <algorithm>
@@ -24,11 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// More than any config needs. Aliases make a small file a huge tree, or one without end.
+/// Limits that no config reaches. Aliases can make a small file a huge or endless tree.
 constexpr int kDeepest = 20;
 constexpr int kMostNodes = 20'000;
 
-/// Throws for what would be read in part or without end: keys that are not text, or stand there twice.
+/// Throws Error for trees that yaml-cpp would read only in part or without end: too deep or large, keys that are not
+/// text, duplicate keys.
 void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
   if (depth > kDeepest || ++nodes > kMostNodes)
     throw bad_yaml(file, node.Mark(), "the file is nested too deeply or too large", "write it without aliases");
@@ -47,7 +48,7 @@ void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& no
   }
 }
 
-/// The file's one document; nothing but comments is null.
+/// Parses the file's single document; null if it has nothing but comments.
 YAML::Node parse(const std::string& text, const fs::path& file) {
   YAML::Node document = load_yaml(text, file);
   int nodes = 0;
@@ -73,7 +74,7 @@ YamlOptions option_values(const YAML::Node& node, const fs::path& file, const st
   return options;
 }
 
-/// Throws for a key that is none of `known`.
+/// Throws Error for a key that is not in `known`.
 void check_keys(const YAML::Node& node, const fs::path& file, const std::string& prefix,
                 const std::vector<std::string>& known, const std::string& remedy) {
   for (const auto& entry : node) {
@@ -92,7 +93,7 @@ bool is_number(const std::string& text, Number& value) {
 
 nlohmann::json scalar_to_json(const YAML::Node& node) {
   const std::string& text = node.Scalar();
-  if (node.Tag() == "!") return text;  // in quotes
+  if (node.Tag() == "!") return text;  // in quotes, so it is text
   if (text == "true" || text == "false") return text == "true";
   int64_t whole = 0;
   double number = 0;
@@ -158,7 +159,7 @@ bool fits(const std::map<std::string, std::string>& match, const ModelSpec& mode
   });
 }
 
-/// A model's YAML, in which only `match` must be there.
+/// Parses a model's YAML, in which only `match` is required.
 Architecture parse_model(const std::string& text, const fs::path& file) {
   const YAML::Node node = parse_model_config(text, file);
   Architecture model;
@@ -176,7 +177,8 @@ Architecture parse_model(const std::string& text, const fs::path& file) {
   return model;
 }
 
-/// The parsed file. Opening a model asks for all files of configs/ several times, so what a text says is kept.
+/// Returns the parsed file. Opening a model asks for all files of configs/ several times, so results are kept until a
+/// text changes.
 std::shared_ptr<const Architecture> parsed(const fs::path& file) {
   using Parsed = std::pair<std::string, std::shared_ptr<const Architecture>>;
   static std::mutex mutex;
@@ -189,7 +191,7 @@ std::shared_ptr<const Architecture> parsed(const fs::path& file) {
   return last.second;
 }
 
-/// Throws Error unless it can be a model of its own.
+/// Throws Error unless the YAML describes a complete model.
 const Architecture& checked(const Architecture& model) {
   const fs::path& file = model.config.file;
   if (model.transformer_class.empty())

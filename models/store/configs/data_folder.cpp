@@ -1,4 +1,4 @@
-// Looks upwards from the file that holds this code.
+// Searches the folders above the file that contains this code.
 #include "models/store/configs/data_folder.h"
 
 #include <dlfcn.h>
@@ -11,13 +11,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The file of the program or the shared library; empty where the loader does not say.
+/// The file of the program or the shared library; empty if the loader does not say.
 fs::path own_file() {
   Dl_info info = {};
   link_map* map = nullptr;
   const auto* here = reinterpret_cast<const void*>(&data_folder);
   if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || map == nullptr) return {};
-  // The program has no name in the loader's list, and argv[0], which it has instead, may lead nowhere.
+  // The loader's list has no name for the program itself, and argv[0] may lead nowhere.
   const fs::path file = map->l_name[0] == '\0' ? "/proc/self/exe" : map->l_name;
   std::error_code error;
   return fs::canonical(file, error);
@@ -32,7 +32,7 @@ bool holds_data(const fs::path& folder) {
 
 fs::path data_folder() {
   const fs::path folder = own_file().parent_path();
-  // An installation first: its prefix may hold a folder named configs that is somebody else's. Libraries lie in lib,
+  // Look for an installation first: its prefix may contain an unrelated folder named configs. Libraries lie in lib,
   // lib64 or lib/x86_64-linux-gnu.
   for (const fs::path& prefix : {folder.parent_path(), folder.parent_path().parent_path()})
     if (const fs::path shared = prefix / "share" / "sparsereel"; holds_data(shared)) return shared;

@@ -1,12 +1,12 @@
-// What is installed beside the program and the library.
+// Finds the data that is installed with the program and the library.
 #pragma once
 
 #include <filesystem>
 
 namespace sparsereel::models {
 
-/// Where configs/ and assets/ are: in share/sparsereel of the installation that this code runs from, program or shared
-/// library; beside its build folder; or in the source tree.
+/// Returns the folder that contains configs/ and assets/. This is share/sparsereel of the installation that this
+/// program or library is in, the folder above its build folder, or the source tree.
 std::filesystem::path data_folder();
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Compares files of experts by name, format and distance.
 #include "models/store/configs/expert_pairs.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ std::vector<FoundPart> that_match(const FoundPart& expert, const std::vector<Fou
   return matching;
 }
 
-/// Where several folders hold a file of this name, takes the nearest.
+/// If several folders hold a matching file, returns the nearest.
 std::vector<FoundPart> nearest_ones(const FoundPart& expert, std::vector<FoundPart> others) {
   const auto distance = [&](const FoundPart& other) { return folders_between(expert.file, other.file); };
   std::ranges::stable_sort(others, {}, distance);

@@ -1,4 +1,4 @@
-// Which files for high and for low noise belong together. No torch.
+// Pairs the files for high and low noise that belong together. No torch.
 #pragma once
 
 #include <utility>
@@ -13,13 +13,15 @@ struct ExpertPairs {
   std::vector<FoundPart> alone = {};
 };
 
-/// Pairs files of one model by their names; where no name fits, by their format; where one of each is left, these two.
+/// Pairs files of one model: by their names, then by their formats. If one file of each kind is left, these two are a
+/// pair.
 ExpertPairs pair_experts(std::vector<FoundPart> high, std::vector<FoundPart> low);
 
-/// Of files for the other expert those that belong to this one, by the same rules. Several where nothing decides.
+/// Returns those of `others` (files for the other expert) that belong to `expert`, by the same rules. Returns several
+/// if nothing decides.
 std::vector<FoundPart> partners_of(const FoundPart& expert, const std::vector<FoundPart>& others);
 
-/// How many folders lie between two files.
+/// Returns the number of path components that differ between two files, a measure of their distance.
 size_t folders_between(const std::filesystem::path& first, const std::filesystem::path& second);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Computes the sizes of the parts of known models.
 #include "models/store/configs/known_models.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The models that configs/ describes, and which parts in files could be theirs. No torch.
+// The models that configs/ describes, and the files that fit their parts. No torch.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +12,22 @@
 
 namespace sparsereel::models {
 
-/// A model of configs/, and what its parts' tensors would show.
+/// A model of configs/, and the sizes that its parts' tensors must have.
 struct KnownModel {
   Architecture architecture;
   const Family* family = nullptr;
-  std::map<std::string, Sizes> sizes = {};  // by role, of those with weights
+  std::map<std::string, Sizes> sizes = {};  // by role, for parts with weights
 
   std::string name() const { return architecture.config.file.stem().string(); }
   /// True if it has two transformers, for high and for low noise.
   bool has_experts() const { return sizes.contains("transformer_2"); }
-  /// Whether the part's tensors have the sizes that the YAML says. Both experts have those of "transformer".
+  /// True if the part's tensors have the sizes that the YAML says. Files of both experts have the role "transformer".
   bool fits(const FoundPart& part) const;
-  /// How the model uses images.
+  /// Describes how the model uses images.
   ImageSpec images() const;
 };
 
+/// Returns the models of all YAML files of the folder whose transformer some family runs.
 std::vector<KnownModel> known_models(const std::filesystem::path& configs);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Writes the errors about missing and ambiguous files.
 #include "models/store/configs/model_errors.h"
 
 #include <algorithm>
@@ -81,7 +82,7 @@ Error lone_expert(const Candidate& candidate, const Offered& offered) {
 }
 
 Error missing_parts(const Candidate& candidate, const Offered& offered) {
-  std::vector<std::string> others;  // of the missing roles, but of another model
+  std::vector<std::string> others;  // files for missing roles, but of another model
   for (const FoundPart& part : offered.found.parts)
     if (std::ranges::count(candidate.missing, part.role) > 0)
       others.push_back(part.file.string() + " (" + sizes_text(part.sizes) + ")");
@@ -93,7 +94,7 @@ Error missing_parts(const Candidate& candidate, const Offered& offered) {
       "name files by " + every(candidate.missing) + ", or put all into one folder and give that as the model");
 }
 
-/// Each with what it lacks.
+/// The error for several candidates, saying what each lacks.
 Error several_without_parts(const fs::path& model, const std::vector<Candidate>& all, const Offered& offered) {
   std::vector<std::string> texts;
   std::set<std::string> roles;

@@ -1,4 +1,4 @@
-// Why files are no model, or several: each error says what is there and what decides. No torch.
+// Errors for files that make no model, or several: each says what was found and what would decide. No torch.
 #pragma once
 
 #include <filesystem>
@@ -9,26 +9,26 @@
 
 namespace sparsereel::models {
 
-/// No candidate is complete. `all`: those that are not.
+/// The error if no candidate is complete. `all` are the incomplete ones.
 Error no_model(const std::filesystem::path& model, const Offered& offered, const std::vector<Candidate>& all);
 
-/// Several could run. The error's choices name each, by model and format, with its size. `all`: these, and those that
-/// could not.
+/// The error if several candidates could run. Its choices name each by model and format, with its size. `all` also
+/// contains those that could not run.
 Error several_models(const std::filesystem::path& model, const std::vector<Candidate>& candidates,
                      const std::vector<Candidate>& all);
 
-/// Several could run but for a tokenizer, which none of them has.
+/// The error if several candidates lack only a tokenizer.
 Error no_tokenizer(const std::filesystem::path& model, const std::vector<Candidate>& candidates);
 
 Error several_tokenizers(const std::vector<std::filesystem::path>& folders);
 
 Error one_file_for_two(const std::filesystem::path& file);
 
-/// Choices for these candidates, those of one model together. Where model and format are the same the file's name
-/// stands beside them.
+/// Returns choices for these candidates, grouped by model. If model and format are equal, the title includes the file's
+/// name.
 std::vector<ErrorChoice> choices_among(const std::vector<Candidate>& candidates);
 
-/// "text_encoder and vae".
+/// Joins names: "text_encoder and vae".
 std::string every(const std::vector<std::string>& names);
 
 }  // namespace sparsereel::models

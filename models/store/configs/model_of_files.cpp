@@ -1,4 +1,4 @@
-// Finds the one model whose parts the files are.
+// Finds the one model that a set of files makes.
 #include "models/store/configs/model_of_files.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ bool are_one_file(const FoundPart& first, const FoundPart& second) {
   return fs::equivalent(first.file, second.file, ignored);
 }
 
-/// What the file, or the one in the folder, is of this role, of whatever family.
+/// Returns the parts of this role, in any family, in a file or in the one file of a folder. Throws Error if there are
+/// none.
 std::vector<FoundPart> named_parts(const std::string& role, const fs::path& named) {
   const fs::path file = file_of_role(role, named);
   std::vector<FoundPart> parts = parts_of(file);
@@ -69,7 +70,7 @@ Offered offer(const fs::path& model, const Files& files) {
     else
       offered.named[role] = named_parts(role, file);
   }
-  // A model that is one file names the transformer in it.
+  // If the model is a single file, it names the transformer in it.
   const bool names_none = !offered.named.contains(kTransformer) && !offered.named.contains(kSecondTransformer);
   if (!is_folder && names_none) {
     std::vector<FoundPart> own;
@@ -103,7 +104,7 @@ void keep_those_for_images(std::vector<Candidate>& candidates, bool with_images)
   if (std::ranges::any_of(candidates, fits)) std::erase_if(candidates, [&](const auto& each) { return !fits(each); });
 }
 
-/// The one expert that is named, where the other one is not; else null.
+/// Returns the expert that the user named, if the other one is not named; else null.
 const FoundPart* named_expert(const Offered& offered) {
   const auto first = offered.named.find(kTransformer), second = offered.named.find(kSecondTransformer),
              none = offered.named.end();
@@ -111,7 +112,7 @@ const FoundPart* named_expert(const Offered& offered) {
   return &(first == none ? second : first)->second.front();
 }
 
-/// `ways`: how many models, or formats of them, were found.
+/// Lists the files that were chosen for the user. `ways` is the number of candidates that were found.
 std::vector<ChosenFile> choices_of(const Candidate& candidate, const Offered& offered, size_t ways) {
   std::vector<ChosenFile> choices;
   const FoundPart* named = named_expert(offered);
@@ -139,7 +140,7 @@ Checkpoint open_candidate(const Candidate& candidate, const fs::path& model, con
   const Architecture& architecture = candidate.known->architecture;
   Checkpoint checkpoint = Checkpoint::of_files(model, architecture.config.file, architecture.transformer_class,
                                                architecture.components, files);
-  for (const auto& [role, file] : named)  // a tokenizer, or a part that this model does not have
+  for (const auto& [role, file] : named)  // a tokenizer, or a role without part in this model
     if (!file.empty() && !candidate.parts.contains(role)) checkpoint.replace(role, file);
   return checkpoint;
 }
@@ -187,7 +188,7 @@ Checkpoint open_model(const fs::path& named, const Files& files, const fs::path&
   Offered offered = offer(model, files);
   const FoundParts& found = offered.found;
   if (found.parts.empty() && found.unread.empty() && found.pipelines.empty() && offered.named.empty())
-    return Checkpoint::open(model);  // says what it lacks
+    return Checkpoint::open(model);  // throws Error saying what it lacks
   return open_best(model, files, offered, configs, with_images);
 }
 

@@ -1,5 +1,5 @@
-// A model that is no folder of diffusers': files for its parts, with the config.json beside a part's where its
-// _class_name is that part's, and the rest from the YAML of the model that they are. No torch.
+// Opens a model that is no folder in diffusers' layout but files for its parts. A part's config comes from the
+// config.json beside it if _class_name is that part's, and otherwise from the YAML of the recognized model. No torch.
 #pragma once
 
 #include <filesystem>
@@ -12,22 +12,23 @@
 
 namespace sparsereel::models {
 
-/// What `model` names: a folder in diffusers' layout, or another folder with files or such folders in it, or one file
-/// that holds some or all parts. `files`: by role ("vae"), what stands in place of what is found there; those of a
-/// folder of diffusers' are left to Checkpoint::replace(). `configs`: folder of the known models' YAML. `with_images`:
-/// whether an image is given, where that is known: models that need one, or take none, are then passed over.
+/// Opens `model`: a folder in diffusers' layout, another folder with files or such folders in it, or one file that
+/// holds some or all parts. `files` (by role, "vae") replace what is found; for a folder in diffusers' layout the
+/// caller applies them with Checkpoint::replace(). `configs` is the folder of the known models' YAML. `with_images`
+/// says whether an image is given, if known: models that need one, or take none, are then passed over.
 ///
-/// Of one of two experts the other is found by its name. Where several files fit, choices() of the checkpoint say so.
-/// Throws Error where parts are missing, and where several models could run: its choices name each.
+/// If `model` or `files` name one of two experts, the other is found by its name. If several files fit a part,
+/// choices() of the checkpoint say so. Throws Error if parts are missing, and if several models could run; its choices
+/// name each.
 Checkpoint open_model(const std::filesystem::path& model, const std::map<std::string, std::string>& files,
                       const std::filesystem::path& configs, std::optional<bool> with_images = {});
 
-/// Returns true if open_model() would search the folder, since it does not have the layout of diffusers.
+/// True if open_model() would search the folder because it is not in diffusers' layout.
 bool is_searched(const std::filesystem::path& model);
 
-/// By names and shapes of the file's tensors: which roles it has in which models, each by its YAML in `configs`.
-/// Several where they differ in their other components, or as two experts do; none for a file of something else. Throws
-/// Error where the file is damaged.
+/// Returns the roles that a file fills, and for each role the YAML files in `configs` of the models that it fits. A
+/// role has several if these models differ in other components, or use it as one of two experts. Returns nothing for an
+/// unrelated file. Throws Error if the file is damaged.
 std::map<std::string, std::vector<std::filesystem::path>> models_of_file(const std::filesystem::path& configs,
                                                                          const std::filesystem::path& file);
 

@@ -1,4 +1,4 @@
-// Optimal string alignment distance.
+// Computes the optimal string alignment distance.
 #include "models/store/configs/nearest.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Words longer than any name of ours are not worth the quadratic table.
+/// Longer words are no typing error of a known name, so they are not worth the quadratic table.
 constexpr size_t kLongest = 64;
 
 size_t edits(std::string_view a, std::string_view b) {

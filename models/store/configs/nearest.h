@@ -1,4 +1,4 @@
-// The known name that a mistyped one most likely means, for errors that help.
+// Suggests the known name that a mistyped one most likely means, for errors.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-/// The candidate with the fewest edits (a letter added, left out, replaced, or two neighbours swapped) from `word`;
-/// empty where even that one differs in more than a third of its letters.
+/// Returns the candidate with the fewest edits from `word` (a letter added, omitted or replaced, or two neighbors
+/// swapped). Returns an empty string if even that one differs in more than a third of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// "did you mean steps? see ..." or, where nothing is near, `otherwise` alone.
+/// Returns "did you mean steps? see ...", or only `otherwise` if no candidate is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
                          const std::string& otherwise);
 

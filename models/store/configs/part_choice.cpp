@@ -1,3 +1,4 @@
+// Ranks files for a part, and compares tokenizers with a text encoder.
 #include "models/store/configs/part_choice.h"
 
 #include <algorithm>
@@ -15,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files of one format differ by a few biases in fp32.
+/// Files of one format have slightly different averages, because a few biases are in fp32.
 constexpr double kAlmost = 0.9;
 
-/// Small is good.
+/// Ranks the bits per weight; smaller is better.
 double cost_of_bits(const FoundPart& part, const FoundPart& transformer) {
   const bool is_encoder = part.role == "text_encoder";
   const bool is_enough = part.format.bits >= kAlmost * transformer.format.bits;
@@ -34,7 +35,7 @@ auto rank_of(const FoundPart& part, const FoundPart& transformer, bool needs_tok
                     part.file);
 }
 
-/// The encoder's vocabulary is filled up to a round number, by far less than half of it.
+/// True if the tokenizer fits. Encoders pad their vocabulary to a round number, by far less than half of it.
 bool fits_vocabulary(const Tokenizer& tokenizer, const Sizes& encoder) {
   const auto vocabulary = encoder.find("vocab_size");
   return vocabulary == encoder.end() ||
@@ -49,7 +50,7 @@ FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, 
 }
 
 std::vector<fs::path> fitting_tokenizers(const std::vector<fs::path>& folders, const Sizes& encoder) {
-  if (folders.size() <= 1) return folders;  // where it does not fit, opening it says more
+  if (folders.size() <= 1) return folders;  // if it does not fit, opening it gives a better error
   std::vector<fs::path> fitting;
   std::set<std::string> contents;
   for (const fs::path& folder : folders) {

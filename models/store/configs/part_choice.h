@@ -1,4 +1,4 @@
-// Which of several files that fit is taken for a part, and which tokenizer. No torch.
+// Chooses among several files that fit one part, and among tokenizers. No torch.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@
 
 namespace sparsereel::models {
 
-/// Of files for one role, which all fit. The transformer's own file comes first. A text encoder then is the smallest
-/// that has as many bits a weight as the transformer, or else the largest; of other parts the most exact is taken; of
-/// those alike the nearest one. `needs_tokenizer`: text encoders that have one come first.
+/// Chooses one of `parts`, which all fit the same role. The transformer's own file comes first. Among text encoders the
+/// smallest with about as many bits per weight as the transformer, or more, comes next, or else the largest. For other
+/// parts the most exact comes next. The nearest file wins a tie. With `needs_tokenizer`, text encoders that have a
+/// tokenizer come before others.
 FoundPart best_part(std::vector<FoundPart> parts, const FoundPart& transformer, bool needs_tokenizer);
 
-/// Of folders with tokenizers those for a text encoder of these sizes; of equal ones the first. One that cannot be read
-/// is left out.
+/// Returns the folders whose tokenizers fit a text encoder of these sizes. Of folders with equal content only the first
+/// is returned. Tokenizers that cannot be read are left out.
 std::vector<std::filesystem::path> fitting_tokenizers(const std::vector<std::filesystem::path>& folders,
                                                       const Sizes& encoder);
 

@@ -1,4 +1,4 @@
-// Where a model of configs/ is published, and what to download of it. No torch.
+// The repositories that publish a model of configs/, and the files to download. No torch.
 #pragma once
 
 #include <optional>
@@ -7,33 +7,33 @@
 
 namespace sparsereel::models {
 
-/// Files of one repository of Hugging Face.
+/// Files of one Hugging Face repository.
 struct Download {
-  std::string repository;               // "ORGANISATION/NAME"
-  std::vector<std::string> files = {};  // those that are needed; empty: all, or those of the pattern
+  std::string repository;               // "ORGANIZATION/NAME"
+  std::vector<std::string> files = {};  // the needed files; empty for all, or for those of the pattern
   std::string pattern = {};             // "vae/*"
-  std::string folder = {};              // to put them into; empty: the repository's own name
+  std::string folder = {};              // destination; empty for the repository's own name
 };
 
 /// One way to get a model.
 struct Published {
-  std::vector<std::string> names;        // of the first repository: organisations move
-  std::string holds = {};                // "14B in fp8"; empty: the model as its authors publish it
-  std::vector<Download> downloads = {};  // the first is of names.front()
-  std::optional<double> gigabytes = {};  // 1e9 bytes, of all downloads together; nothing where nobody knows
+  std::vector<std::string> names;        // of the first repository; organizations get renamed
+  std::string holds = {};                // "14B in fp8"; empty for the model as its authors publish it
+  std::vector<Download> downloads = {};  // the first one is from names.front()
+  std::optional<double> gigabytes = {};  // 1e9 bytes, of all downloads together; nothing if unknown
   std::string use = {};                  // options that name the folders: "-m NAME"
 
-  /// The same by another name of the first repository.
+  /// Returns the same with another name of the first repository.
   Published named(const std::string& name) const;
 };
 
-/// "NAME" of "ORGANISATION/NAME".
+/// Returns "NAME" for "ORGANIZATION/NAME".
 std::string name_of_repository(const std::string& repository);
 
-/// Returns true for ORGANISATION/NAME that does not look like a path.
+/// True for ORGANIZATION/NAME that does not look like a path.
 bool is_repository_name(const std::string& text);
 
-/// "hf download ORGANISATION/NAME --local-dir NAME", quoted for a shell.
+/// Returns "hf download ORGANIZATION/NAME --local-dir NAME", quoted for a shell.
 std::string download_command(const Download& download);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Parses and checks the entries of `published`.
 #include "models/store/configs/published_yaml.h"
 
 #include <algorithm>
@@ -25,7 +26,7 @@ void check_map(const YAML::Node& node, const fs::path& file, const std::vector<s
                      did_you_mean(entry.first.Scalar(), keys, remedy));
 }
 
-/// A text, or each of a list.
+/// Returns a text as a list of one, or the texts of a list.
 std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, const char* key) {
   const YAML::Node value = node[key];
   if (!value) return {};

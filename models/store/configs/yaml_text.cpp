@@ -1,4 +1,4 @@
-// yaml-cpp with what it lets pass refused: a second document, and texts that it never stops reading.
+// Loads YAML, and refuses what yaml-cpp lets pass: a second document, and texts that it never stops reading.
 #include "models/store/configs/yaml_text.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Hears of documents only. yaml-cpp's own LoadAll never ends on a text such as ",".
+/// Counts documents and ignores their content. yaml-cpp's own LoadAll never ends on texts such as ",".
 class DocumentCounter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override { last = mark; }
@@ -56,8 +56,8 @@ Error bad_yaml(const fs::path& file, const YAML::Mark& mark, const std::string& 
 }
 
 YAML::Node load_yaml(const std::string& text, const fs::path& file) {
-  checked_text(text, file.string());  // yaml-cpp makes other text of what is not UTF-8
-  // It reports by exceptions that do not know the file: here they become our own.
+  checked_text(text, file.string());  // yaml-cpp silently changes text that is not UTF-8
+  // yaml-cpp's exceptions do not know the file, so they are replaced by ours.
   try {
     require_one_document(text, file);
     return YAML::Load(text);

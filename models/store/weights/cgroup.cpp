@@ -1,4 +1,4 @@
-// Reads the files of versions 1 and 2.
+// Reads the control files of versions 1 and 2.
 #include "models/store/weights/cgroup.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A group's files; the page cache counts under two keys, of pages that were used lately and of others.
+/// Names of a group's files. memory.stat counts the page cache under two keys: recently used pages and others.
 struct Names {
   const char *limit, *usage, *active, *inactive;
 };
@@ -21,7 +21,7 @@ constexpr Names kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "
                              "total_inactive_file"};
 constexpr Names kVersion2 = {"memory.max", "memory.current", "active_file", "inactive_file"};
 
-/// A whole number in a file; nothing when it is not there or says "max".
+/// The whole number in a file; nothing if there is no file or it says "max".
 std::optional<uint64_t> number_in(const fs::path& file) {
   std::ifstream stream(file);
   uint64_t number = 0;
@@ -29,7 +29,7 @@ std::optional<uint64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-/// Pages of files: the kernel drops them, lately used or not, where memory is wanted.
+/// The bytes of cached files. The kernel drops such pages, recently used or not, when memory runs short.
 uint64_t page_cache(const fs::path& group, const Names& names) {
   uint64_t bytes = 0;
   std::ifstream stream(group / "memory.stat");
@@ -39,7 +39,7 @@ uint64_t page_cache(const fs::path& group, const Names& names) {
   return bytes;
 }
 
-/// The group's limit less what it uses.
+/// The group's limit minus its usage.
 uint64_t left_in(const fs::path& group, const Names& names) {
   const auto limit = number_in(group / names.limit), usage = number_in(group / names.usage);
   if (!limit || !usage) return std::numeric_limits<uint64_t>::max();

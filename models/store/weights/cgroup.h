@@ -1,4 +1,4 @@
-// How much memory Linux's control groups, a container's limits, leave to this process. No torch.
+// Tells how much memory Linux's control groups (the limits of a container) leave to this process. No torch.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace sparsereel::models {
 
-/// Bytes that may still be allocated: the least of what any level of the process's groups allows; the largest number
-/// where none sets a limit. `membership`: the kernel's list of the groups. `mount`: the folder of version 2's groups;
-/// those of version 1 are in its folder memory/.
+/// Returns the bytes that all levels of the process's groups allow to allocate; the largest uint64_t if none sets a
+/// limit. `membership` is the kernel's list of the groups. `mount` is the folder of version 2's groups; version 1's are
+/// in its folder memory/.
 uint64_t available_by_cgroup(const std::filesystem::path& membership = "/proc/self/cgroup",
                              const std::filesystem::path& mount = "/sys/fs/cgroup");
 

@@ -1,3 +1,4 @@
+// Reads deltas from LoRA files, and finds the one that spoils a weight.
 #include "models/store/weights/delta_reader.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Reads what LoRAs add to a component's weights.
+// Reads the deltas that LoRAs add to a component's weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,9 +12,11 @@
 
 namespace sparsereel::models {
 
+/// True if the tensor has no NaN or Inf.
 bool holds_numbers(const at::Tensor& tensor);
 
-/// Adds a delta of in_fp32() to rows of the weight, fp32 [.., columns], from this one on.
+/// Adds a delta of in_fp32() to rows of a weight. `rows` is fp32 [count, columns] and begins at row `first` of the
+/// weight.
 void add_delta(const LowRank& delta, at::Tensor& rows, int64_t first);
 
 class DeltaReader {
@@ -23,12 +25,12 @@ class DeltaReader {
   DeltaReader(const Component& component, at::Device device)
       : component_(component), device_(device), uploader_(device) {}
 
-  /// In fp32 on the device; `down` is undefined where `up` is the difference itself.
+  /// Reads deltas in fp32 onto the device. `down` is undefined if `up` is the difference itself.
   std::vector<LowRank> in_fp32(const std::vector<WeightDelta>& deltas);
-  /// One that stays beside packed rows until their product, of a run in this dtype.
+  /// Reads a delta that stays beside packed rows until their product is computed. `run` is the dtype of the run.
   LowRank beside_packed(const WeightDelta& delta, at::ScalarType run);
-  /// Throws Error of the deltas that make a good weight NaN or Inf in this dtype: one that holds such numbers itself,
-  /// else the one of the largest scale.
+  /// Throws Error about the delta that makes a good weight NaN or Inf in this dtype. It names a delta with such
+  /// numbers, or else the one with the largest scale.
   [[noreturn]] void blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
 
  private:

@@ -1,4 +1,4 @@
-// Devices and dtypes by name; loads libtorch_cuda.so when a GPU is wanted and there is a driver for it.
+// Resolves devices and dtypes by name, measures memory, and loads libtorch_cuda.so when a GPU is wanted.
 #include "models/store/weights/device.h"
 
 #include <ATen/ATen.h>
@@ -33,15 +33,15 @@ constexpr auto kAllSizes = static_cast<size_t>(c10::CachingAllocator::StatType::
 
 struct CudaState {
   bool available = false;
-  std::string reason;  // why not
+  std::string reason;  // why it is not available
 };
 
 std::string loader_error() {
-  const char* text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it per thread
+  const char* text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps the error per thread
   return text == nullptr ? "unknown error of the loader" : text;
 }
 
-/// The folder of the libtorch that this program runs with.
+/// The folder of the libtorch that this program uses.
 fs::path libtorch_folder() {
   Dl_info info = {};
   const auto* symbol = reinterpret_cast<const void*>(&at::globalContext);
@@ -50,8 +50,8 @@ fs::path libtorch_folder() {
   return fs::weakly_canonical(info.dli_fname, ignored).parent_path();
 }
 
-/// The program is not linked to libtorch_cuda.so (it must start without CUDA's libraries, and a CPU run should not pay
-/// for loading them). Loading it registers CUDA with ATen, for the rest of the process.
+/// Loads CUDA, which registers itself with ATen for the rest of the process. The program is not linked to
+/// libtorch_cuda.so: it must start without CUDA's libraries, and a CPU run should not pay for loading them.
 CudaState load_cuda() {
   if (::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr)
     return {false, "no NVIDIA driver: libcuda.so.1 was not found (" + loader_error() + ")"};
@@ -71,7 +71,7 @@ const CudaState& cuda_state() {
   return state;
 }
 
-/// N of cuda:N; throws for anything else.
+/// The N of cuda:N; throws Error for anything else.
 int64_t device_number(const std::string& text) {
   int64_t number = -1;
   const char* begin = text.data() + std::string("cuda:").size();
@@ -82,7 +82,7 @@ int64_t device_number(const std::string& text) {
   return number;
 }
 
-/// What a line "key:  1234 kB" says in a file of /proc; 0 where there is none.
+/// The value of a line "key:  1234 kB" in a file of /proc; 0 if there is none.
 uint64_t bytes_in(const char* file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);)
@@ -98,8 +98,8 @@ c10::DeviceIndex index_of(c10::Device device) {
   return device.has_index() ? device.index() : c10::DeviceIndex{0};
 }
 
-/// Host memory that libtorch has page-locked for GPUs, in use or kept for the next use. The kernel counts it neither as
-/// available nor among the process's own anonymous pages.
+/// Host memory that libtorch has page-locked for GPUs, in use or cached. The kernel counts it neither as available nor
+/// as the process's own anonymous pages.
 uint64_t page_locked_memory() {
   at::HostAllocator* allocator = at::getHostAllocator(at::kCUDA);
   return allocator == nullptr ? 0 : static_cast<uint64_t>(allocator->get_stats().allocated_bytes.current);
@@ -109,14 +109,14 @@ uint64_t free_gpu_memory(c10::Device device) {
   at::globalContext().lazyInitDevice(device.type());
   auto* allocator = c10::getDeviceAllocator(device.type());
   const uint64_t unclaimed = allocator->getMemoryInfo(index_of(device)).first;
-  // What libtorch's allocator holds but does not use can be given out again.
+  // Memory that libtorch's allocator holds but does not use can be handed out again.
   const auto stats = allocator->getDeviceStats(index_of(device));
   const auto& reserved = stats.reserved_bytes.at(kAllSizes);
   const auto& allocated = stats.allocated_bytes.at(kAllSizes);
   return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
 }
 
-/// By count_memory_of_driver().
+/// The state of count_memory_of_driver().
 struct MemoryOfDriver {
   struct Bytes {
     int64_t now = 0, most = 0;
@@ -155,7 +155,8 @@ c10::Device resolve_device(const std::string& text) {
 }
 
 void check_threads(int64_t threads) {
-  // As many as the largest machines have, whose recipes a small one renders too. On 2 cores no run with 2000 ends.
+  // The largest machines have this many cores, and small machines render their recipes too. A run with 2000 threads on
+  // 2 cores never ends.
   constexpr int64_t kMost = 512;
   if (threads < 1 || threads > kMost)
     throw bad_option("threads", std::to_string(threads) + " is outside 1 to " + std::to_string(kMost),

@@ -1,4 +1,4 @@
-// Which device and dtype a run uses, and loading CUDA's libraries only when a GPU is wanted.
+// Chooses the device and dtype of a run, and loads CUDA's libraries only when a GPU is wanted.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -9,51 +9,51 @@
 
 namespace sparsereel::models {
 
-/// text: auto, cpu, cuda or cuda:N. auto takes the first GPU where libtorch can use one. Throws Error with the reason
-/// (no driver, CUDA's libraries not installed, no such GPU) when a GPU was asked for by name and there is none.
+/// Parses auto, cpu, cuda or cuda:N. auto takes the first GPU if libtorch can use one. If a GPU is named and cannot be
+/// used, throws Error with the reason (no driver, CUDA's libraries not installed, no such GPU).
 c10::Device resolve_device(const std::string& text);
 
-/// Loads the libraries that the device needs, and begins to use it, which takes a while the first time. Throws as
-/// resolve_device().
+/// Loads the libraries that the device needs and initializes it, which takes a while the first time. Throws as
+/// resolve_device() does.
 void start_device(const std::string& text);
 
-/// True where libtorch can use a GPU; loads libtorch_cuda on first use. `reason` says why not. Ask before any other
-/// tensor work: ATen settles at its first look whether there is CUDA in the process.
+/// True if libtorch can use a GPU; loads libtorch_cuda on first use. `reason` receives why not. Call it before any
+/// other tensor work, because ATen decides at its first look whether the process has CUDA.
 bool cuda_available(std::string* reason = nullptr);
 
 /// Throws Error for less than one thread, and for more than any machine has cores: with thousands a run would not end.
 void check_threads(int64_t threads);
 
-/// Bytes that can still be allocated: on a CPU MemAvailable, or what the control groups leave where that is less; on a
-/// GPU what is free and what libtorch's allocator holds unused.
+/// Bytes that can still be allocated. CPU: MemAvailable, or what the control groups leave if that is less. GPU: free
+/// memory plus what libtorch's allocator holds unused.
 uint64_t free_memory(c10::Device device);
 
-/// Bytes that this process can come to have at most: what is free, the host's swap, and what it holds already, which it
-/// may give back by then. The largest number where that is unknown.
+/// Upper bound of the bytes that this process can get: free memory, the host's swap, and what it holds already and may
+/// give back. The largest uint64_t if unknown.
 uint64_t obtainable_memory(c10::Device device);
 
 std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
 
-/// Waits until everything enqueued on a GPU is done; nothing to wait for on a CPU.
+/// Waits until everything enqueued on a GPU is done. Does nothing on a CPU.
 void synchronize(c10::Device device);
 
-/// What libtorch keeps of a GPU's memory for the next use goes back to the driver where that has little left: kernels
-/// that are loaded, and communicators, take theirs there.
+/// Returns GPU memory that libtorch caches to the driver, if the driver has little left. Kernels that are loaded, and
+/// communicators, allocate from the driver.
 void give_back_kept_memory(c10::Device device);
 
-/// Counts bytes of a GPU that are taken from the driver, past libtorch's allocator; negative: given back.
+/// Counts bytes of GPU memory that are taken from the driver without libtorch's allocator; negative if given back.
 void count_memory_of_driver(c10::Device device, int64_t bytes);
 
-/// Bytes of a GPU that libtorch's allocator has given out at most since the last reset, and the most that was counted
-/// beside it; 0 on a CPU.
+/// Bytes of GPU memory: the peak of libtorch's allocator plus the peak of count_memory_of_driver() since the last
+/// reset. 0 on a CPU.
 uint64_t peak_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 
-/// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU; on a GPU the transformer's stored dtype, bf16 where that is fp32.
-/// Throws Error for anything else.
+/// Parses auto, fp32, bf16 or fp16. auto is fp32 on a CPU. On a GPU it is the transformer's stored dtype, or bf16 if
+/// that is fp32. Throws Error for anything else.
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);
 
-/// "fp32", "bf16", "fp16"; libtorch's own name of any other.
+/// Returns "fp32", "bf16" or "fp16"; libtorch's own name for any other dtype.
 std::string dtype_name(c10::ScalarType dtype);
 
 }  // namespace sparsereel::models

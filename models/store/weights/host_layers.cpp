@@ -1,4 +1,4 @@
-// Copies ahead of the computation.
+// Copies layers to the GPU ahead of the computation.
 #include "models/store/weights/host_layers.h"
 
 #include <ATen/ATen.h>
@@ -11,8 +11,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes, as the allocator's own tensors have at least
-// libtorch rounds page-locked memory up to a power of two: layers in one piece could take twice their size.
+constexpr int64_t kAlignment = 256;  // bytes; the allocator's own tensors have at least this alignment
+// libtorch rounds page-locked memory up to a power of two, so a layer in one piece could take twice its size.
 constexpr int64_t kPackingChunk = int64_t{16} << 20;
 
 c10::Stream current_stream(at::Device device) {
@@ -43,14 +43,14 @@ HostLayers::HostLayers(at::Device device)
           {{.memory = {}, .copied = c10::Event(device.type())}, {.memory = {}, .copied = c10::Event(device.type())}}} {}
 
 HostLayers::~HostLayers() {
-  // The buffers' memory must not be given out while a copy still writes to it.
+  // The buffers' memory must not be reused while a copy still writes to it.
   try {
     c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost copies nothing; its error has been thrown
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost device copies nothing, and its error was thrown before
   }
 }
 
-// Grows only while layers are taken: no buffer is in use then.
+// Buffers grow only while layers are taken, when none is in use.
 void HostLayers::reserve(Buffer& buffer) const {
   if (buffer.memory.defined() && buffer.memory.numel() >= bytes_) return;
   buffer.memory.reset();
@@ -100,7 +100,7 @@ void HostLayers::visit(size_t layer) {
   buffers_[here].copied.block(current_stream(device_));
   last_ = here;
   const size_t next = (layer + 1) % layers_.size();
-  // By now the layer before this one is enqueued, so that its buffer is free once the current stream gets here.
+  // The layer before this one is enqueued by now, so its buffer is free once the current stream gets here.
   if (!holds(buffers_[1 - here], next)) copy(next, buffers_[1 - here]);
   for (size_t i = 0; i < layers_[layer].tensors.size(); ++i)
     *layers_[layer].tensors[i] = layers_[layer].packing.view(buffers_[here].memory, i);

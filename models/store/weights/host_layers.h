@@ -1,4 +1,4 @@
-// Layers of a model that is larger than the GPU: they stay in the host's memory and visit the GPU one after the other.
+// Runs a model that is larger than the GPU: its layers stay in host memory and are copied to the GPU in turn.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,13 +12,13 @@
 
 namespace sparsereel::models {
 
-/// Where the tensors of one layer lie in a block of memory, end to end.
+/// Places the tensors of one layer end to end in a block of memory.
 class Packing {
  public:
   explicit Packing(const std::vector<at::Tensor*>& tensors);
 
   int64_t bytes() const { return bytes_; }
-  /// Tensor `index` of the list in uint8 `memory` of bytes() or more.
+  /// The tensor with this index of the list, as a view of uint8 `memory` of at least bytes() bytes.
   at::Tensor view(const at::Tensor& memory, size_t index) const;
 
  private:
@@ -32,8 +32,8 @@ class Packing {
   int64_t bytes_ = 0;
 };
 
-/// Two buffers on the GPU, each as large as the largest layer: while one layer computes, the next one is copied on a
-/// stream of its own.
+/// Two buffers on the GPU, each as large as the largest layer. While one layer computes, the next one is copied on a
+/// separate stream.
 class HostLayers final : public LayerWeights {
  public:
   explicit HostLayers(at::Device device);
@@ -49,7 +49,7 @@ class HostLayers final : public LayerWeights {
   struct Layer {
     std::vector<at::Tensor*> tensors;
     Packing packing;
-    std::vector<at::Tensor> host;  // page-locked chunks, end to end
+    std::vector<at::Tensor> host;  // page-locked chunks, in order
   };
   struct Buffer {
     at::Tensor memory;
@@ -64,7 +64,7 @@ class HostLayers final : public LayerWeights {
 
   at::Device device_;
   c10::Stream side_;
-  c10::Event reached_;  // by the current stream: what it has used before, it has used
+  c10::Event reached_;  // the current stream has finished all earlier uses of the buffers
   std::vector<Layer> layers_;
   int64_t bytes_ = 0;  // of the largest layer
   std::array<Buffer, 2> buffers_;

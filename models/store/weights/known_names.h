@@ -1,4 +1,4 @@
-// Which tensors of a file a module would know.
+// Tells which unused tensors of a file belong to a module.
 #pragma once
 
 #include <set>
@@ -6,12 +6,13 @@
 
 namespace sparsereel::models {
 
-/// Names that the module asked for tell which others are its own: those of a layer that the config leaves out, or of
-/// one more block, make another model. A counter or a marker that a trainer left does not.
+/// Judges other names by the names that the module asked for. A tensor of a layer that the config leaves out, or of one
+/// more block, means another model. A counter or marker that a trainer left does not.
 class KnownNames {
  public:
   explicit KnownNames(const std::set<std::string>& used);
 
+  /// True if a tensor of this name would belong to one of the module's layers or lists of blocks.
   bool has_place_for(const std::string& name) const;
 
  private:

@@ -1,3 +1,4 @@
+// Collects a module's tensors.
 #include "models/store/weights/layer_weights.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The weights of layers that run one after the other, over and over: where they wait, and how they come in time.
+// The weights of layers that run one after the other, repeatedly, and may have to be fetched in time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// A layer's tensor, and what it is in a checkpoint.
+/// A layer's tensor, and its description in a checkpoint.
 struct Slot {
   at::Tensor* tensor;
   Parameter parameter;
@@ -22,22 +22,23 @@ struct Slot {
 /// One layer's tensors, in the order of its list.
 using Slots = std::vector<Slot>;
 
-/// The tensors themselves, with the scales of those in 8 bits and what is added to those that are unpacked.
+/// Returns the tensors themselves, including scales of 8-bit tensors and deltas of packed ones.
 std::vector<at::Tensor*> tensors_of(const Slots& slots);
 
-/// What `list` lists. The tensors must stay where they are.
+/// Collects what `list` visits. The tensors must not move afterwards.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// What a module takes that is loaded by this reader.
+/// Returns the bytes of a module that this reader loads.
 uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
-/// Whether any of its weights is rounded a second time (WeightReader::rounds_again()).
+/// True if any of its weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);
 
+/// Fetches the weights of layers when it is their turn.
 class LayerWeights {
  public:
   virtual ~LayerWeights() = default;
-  /// Makes the layer's tensors its weights, for work that is enqueued on the current stream before the next call. Call
-  /// it for the layers in turn: any other order is right, but waits, unless it is the first one over and over.
+  /// Fills the layer's tensors with its weights, for work that is enqueued on the current stream before the next call.
+  /// Visit layers in order. Any other order is correct but waits, except repeated visits of the first layer.
   virtual void visit(size_t layer) = 0;
 };
 

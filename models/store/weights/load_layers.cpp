@@ -1,4 +1,4 @@
-// Layers that stay on the device, and layers that are read when it is their turn; see also host_layers.h.
+// Layers that stay on the device, and layers that are read for each visit. host_layers.h has the third kind.
 #include "models/store/weights/load_layers.h"
 
 #include <utility>

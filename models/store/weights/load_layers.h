@@ -1,4 +1,4 @@
-// Loads the layers of a module, and decides where they wait for their turn.
+// Loads the layers of a module, and decides where they are kept between uses.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 namespace sparsereel::models {
 
 enum class Residence {
-  device,  // all layers, throughout
-  host,    // in page-locked memory; a GPU holds two layers at a time, one of which computes while the other is copied
-  file,    // one layer at a time, read anew for each visit: for what runs once and need not stay in memory
+  device,  // all layers stay on the device
+  host,    // in page-locked memory; a GPU holds two layers: one computes while the other is copied
+  file,    // one layer at a time is read for each visit, for modules that run once
 };
 
-/// Layers may differ in their shapes and dtypes. What does not fit is for the reader's check_complete(), which runs
-/// here for `file`, whenever the last layer was read.
+/// Loads layers, which may differ in shapes and dtypes. The reader's check_complete() reports what does not fit. For
+/// `file` it runs here, each time the last layer was read; otherwise the caller runs it.
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
                                           Residence residence);
 

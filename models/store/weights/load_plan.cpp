@@ -1,3 +1,4 @@
+// Chooses the form in which a parameter is loaded.
 #include "models/store/weights/load_plan.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +24,7 @@ const std::vector<WeightDelta>* deltas_of(const Component& component, const std:
   return changed == component.deltas.end() ? &kNone : &changed->second;
 }
 
-/// Why the stored tensor cannot be taken; empty: it can.
+/// Says why the stored tensor does not fit; empty if it does.
 std::string complaint_of(const TensorSource& source, const StoredTensor& stored, const Parameter& parameter) {
   const bool fits =
       parameter.reshaped ? count(stored.shape) == count(parameter.stored) : stored.shape == parameter.stored;
@@ -41,7 +42,7 @@ bool is_e4m3_as_stored(const StoredPart& part, const Parameter& parameter) {
          part.deltas->empty();
 }
 
-/// How the parts lie in memory where they stay as the file has them until their products; empty: they do not.
+/// Returns the memory layout of parts that stay packed until their products; empty if they do not.
 std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const Component& component,
                                     const Parameter& parameter, bool is_fp8) {
   if (parameter.rows == nullptr) return {};
@@ -60,7 +61,8 @@ std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const 
   return layout;
 }
 
-/// What a delta beside packed rows takes at most: in fp32 on a GPU 6 for each number (in_bf16()).
+/// Upper bound of the bytes of a delta beside packed rows. A delta in fp32 takes 6 bytes per number on a GPU
+/// (in_bf16()).
 uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   const at::ScalarType kept = kept_dtype(delta);
   const size_t each = kept != at::kFloat ? c10::elementSize(kept) : run == at::kFloat ? 4 : 6;

@@ -1,4 +1,4 @@
-// How a module's parameter is loaded. It is decided from the files' headers, before anything is read.
+// Decides from the files' headers how a module's parameter is loaded, before any data is read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,54 +13,55 @@
 
 namespace sparsereel::models {
 
-/// What a parameter becomes.
+/// The form of a loaded parameter.
 enum class LoadForm {
-  numbers,    // in LoadPlan::dtype; scales of stored 8-bit numbers and all deltas are in them
-  quantized,  // such numbers in fp32, made e4m3 with a scale a row
-  e4m3,       // e4m3 as the file has it, with the file's scales
-  packed,     // the bytes that the file has, with scales and low-rank deltas beside them
+  numbers,    // in LoadPlan::dtype, with the scales of stored 8-bit numbers and all deltas applied
+  quantized,  // e4m3 with one scale per row, quantized from such numbers in fp32
+  e4m3,       // e4m3 as in the file, with the file's scales
+  packed,     // the file's bytes, with scales and low-rank deltas beside them
 };
 
-/// A stored tensor that a parameter takes.
+/// A stored tensor that a parameter is made from.
 struct StoredPart {
   std::string name;
-  std::optional<StoredTensor> stored = {};           // nothing: it is missing
-  std::string complaint = {};                        // why it cannot be taken; empty: it can
-  const std::vector<WeightDelta>* deltas = nullptr;  // what is added to it, often nothing
+  std::optional<StoredTensor> stored = {};           // nothing if it is missing
+  std::string complaint = {};                        // why it does not fit; empty if it does
+  const std::vector<WeightDelta>* deltas = nullptr;  // changes to add; never null after find_part(), often empty
 
   bool fits() const { return complaint.empty(); }
 };
 
 struct LoadPlan {
   LoadForm form = LoadForm::numbers;
-  at::ScalarType dtype = at::kFloat;   // of `numbers`
+  at::ScalarType dtype = at::kFloat;   // for `numbers`
   std::vector<StoredPart> parts = {};  // one for each of the parameter's names
-  std::vector<StoredRows> rows = {};   // of `packed`: how the parts lie in memory
-  uint64_t bytes = 0;                  // that the loaded parameter takes, with scales and deltas
-  bool rounds_again = false;           // makes 8 bits of what its file has packed or in 8 bits already
+  std::vector<StoredRows> rows = {};   // for `packed`: the layout of the parts in memory
+  uint64_t bytes = 0;                  // of the loaded parameter, with scales and deltas
+  bool rounds_again = false;           // its file holds packed or 8-bit numbers, which are quantized again
 
-  /// False where a part is missing or does not fit: a placeholder stands for the parameter.
+  /// False if a part is missing or does not fit. A placeholder then replaces the parameter.
   bool fits() const;
 };
 
-/// The stored tensor of this name, and whether it fits the parameter.
+/// Finds the stored tensor of this name, and checks that it fits the parameter.
 StoredPart find_part(const TensorSource& source, const Component& component, const std::string& name,
                      const Parameter& parameter);
 
-/// A product of 8 bits takes e4m3 alone: what is packed, and e4m3 that deltas change, is quantised for it.
+/// Plans the loading of a parameter. 8-bit products accept only e4m3, so packed tensors, and e4m3 with deltas, are
+/// quantized for them.
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
-/// Bytes of all rows of a packed layout: the next rows would begin there, on 16.
+/// Returns the end of the rows in a packed layout, rounded up to 16 bytes, where the next rows begin.
 int64_t end_of(const StoredRows& rows);
 
-/// Whether numbers of this type may have scales beside them: 8-bit ones.
+/// True for 8-bit dtypes, which may have scales.
 bool has_scale(Dtype dtype);
 
-/// The dtype in which a delta is kept beside packed rows: as its file has it, if a product takes it so.
+/// Returns the dtype in which a delta is kept beside packed rows: the file's, if products accept it, or else fp32.
 at::ScalarType kept_dtype(const WeightDelta& delta);
 
-/// "[16, 4]"
+/// Formats a shape: "[16, 4]".
 std::string text_of(const std::vector<int64_t>& shape);
 
 }  // namespace sparsereel::models

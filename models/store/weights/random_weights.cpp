@@ -1,4 +1,4 @@
-// Draws tensors from generators of the device, one a tensor.
+// Draws each tensor from a generator of its own on the device.
 #include "models/store/weights/random_weights.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ at::Generator generator_of(at::Device device, uint64_t seed) {
 }  // namespace
 
 uint64_t seed_of_name(const std::string& name, uint64_t seed) {
-  // FNV-1a: the standard library's hash may differ from machine to machine.
+  // FNV-1a, because the standard library's hash may differ between machines.
   uint64_t hash = 0xcbf29ce484222325U ^ seed;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   return hash;

@@ -1,4 +1,4 @@
-// Work that nobody waits for any more ends between two tensors or layers.
+// Lets work that nobody needs any more end between two tensors or layers.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-/// Thrown by work that is to stop: to whoever has said so, and to nobody else.
+/// Thrown by work that was told to stop; only the code that told it catches this.
 struct WorkStopped {};
 
-/// While one lives, its thread asks `stop` before each tensor that a WeightReader loads, each convolution of a VAE and
-/// each layer of an encoder.
+/// During its lifetime, its thread asks `stop` before each tensor that a WeightReader loads, each convolution of a VAE
+/// and each layer of an encoder.
 class StoppableWork {
  public:
   explicit StoppableWork(std::function<bool()> stop) : stop_(std::move(stop)), before_(std::exchange(here_, &stop_)) {}

@@ -1,5 +1,5 @@
-// Mapped files are aliased where dtype and device allow it, copied and converted once otherwise; made tensors are drawn
-// anew each time.
+// Tensors of mapped files alias the mapping if dtype and device allow it, and are copied and converted once otherwise.
+// Random tensors are drawn anew each time.
 #include "models/store/weights/tensor_source.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// A tensor over the mapping's own bytes; it keeps the mapping alive. Read-only memory.
+/// A tensor over the mapping's own bytes, which are read-only. The tensor keeps the mapping alive.
 at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
   void* data = const_cast<std::byte*>(file.covered(entry).data());
   const auto keep = [mapping = file.mapping()](void*) {};
@@ -41,12 +41,12 @@ at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device
   return halves_in_order(entry, bytes);
 }
 
-/// Returns true if the file has the tensor's elements in torch's order, without gaps.
+/// True if the file has the tensor's elements in torch's order, without gaps.
 bool lies_in_order(const TensorEntry& entry) {
   return !entry.halves_swapped && entry.strides.empty();
 }
 
-/// The numbers that lie in one block.
+/// The length of the innermost dimension, which packed blocks divide.
 int64_t last_of(at::IntArrayRef shape) {
   return shape.empty() ? 1 : shape.back();
 }
@@ -97,7 +97,7 @@ class MappedTensors final : public TensorSource {
   Uploader uploader_;
 };
 
-/// As if stored in the run's dtype: read in another one they are the same model.
+/// Random tensors appear as stored in the run's dtype, so that reading them in another dtype gives the same model.
 class RandomTensors final : public TensorSource {
  public:
   RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)
@@ -187,7 +187,7 @@ at::ScalarType stored_dtype(const Component& component) {
   return stored;
 }
 
-/// On the device, and there converted: converting first would make a second copy on the host.
+/// Converts on the device, because converting first would need a second copy on the host.
 at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::ScalarType dtype, at::Device device,
                        Uploader& uploader) {
   if (!scalar_type(entry.dtype)) {

@@ -1,4 +1,4 @@
-// Where a component's tensors come from: files, or a generator. WeightReader, which knows what a module wants, asks
+// Sources of a component's tensors: files, or a random generator. WeightReader, which knows what a module needs, asks
 // one.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace sparsereel::models {
 
-/// A tensor as its source has it.
+/// A tensor as its source describes it.
 struct StoredTensor {
   std::string name;
   std::vector<int64_t> shape;
@@ -24,44 +24,46 @@ struct StoredTensor {
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  /// All that there are; none of a source that makes whatever is asked for.
+  /// All tensors of the source; empty for a source that makes any tensor on demand.
   virtual std::vector<StoredTensor> list() const = 0;
-  /// Nothing where there is none of this name. `wanted`: the shape that is asked for, which a source that makes tensors
-  /// takes; any other has its own.
+  /// Finds a tensor; returns nothing if the source has none of this name. `wanted` is the shape of a tensor that is
+  /// made on demand; other sources ignore it.
   virtual std::optional<StoredTensor> find(const std::string& name, const std::vector<int64_t>& wanted) const = 0;
-  /// One that find() knows, on the source's device, in its shape and this dtype. On a CPU one that is stored in it is
-  /// the file's mapping itself: read-only memory, kept alive by the tensor.
+  /// Reads a tensor that find() returned, on the source's device, in its shape and this dtype. On a CPU, a tensor
+  /// stored in this dtype is the file's mapping itself: read-only memory, kept alive by the tensor.
   virtual at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) = 0;
-  /// One that find() knows as its file has it: uint8, on the source's device.
+  /// Reads the stored bytes of a tensor that find() returned: uint8, on the source's device.
   virtual at::Tensor bytes(const StoredTensor& tensor) = 0;
-  /// The same into `to`, uint8 there and contiguous: of several that make one, none is in memory twice.
+  /// Reads the same into `to`, which is uint8, contiguous and on that device. Joining tensors this way never holds one
+  /// twice in memory.
   virtual void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) = 0;
-  /// Hint: it will not be read again soon.
+  /// Hint: the tensor will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
 };
 
-/// The component must outlive it. `run`: the dtype of those that are made.
+/// Opens a component's source. The component must outlive it. `run` is the dtype of random tensors.
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run);
 
-/// Torch's name of a dtype that weights may be stored in; nothing for any other, such as packed ones.
+/// torch's dtype for a stored dtype of weights; nothing for any other, such as packed ones.
 std::optional<at::ScalarType> scalar_type(Dtype dtype);
-/// Whether TensorSource::read() can make numbers of it: of packed ones whole blocks.
+/// True if TensorSource::read() can make numbers of it. Packed rows must be whole blocks.
 bool is_readable(const StoredTensor& tensor);
-/// Whether it takes less than 16 bits a number.
+/// True if it takes less than 16 bits per number.
 bool is_small(Dtype dtype);
 
-/// Whether all that is added to the tensor, nothing included, is a product of two matrices: packed rows stay packed
-/// then, and it is added to what they become.
+/// True if every delta of the tensor is a product of two matrices (or there is none). Its packed rows can then stay
+/// packed, and the deltas are applied beside them.
 bool has_only_low_rank(const Component& component, const std::string& name);
 
-/// Whether weights are stored in 8 bits or packed.
+/// True if weights are stored in 8 bits or packed.
 bool has_small(const Component& component);
 
-/// The dtype of a run that takes the weights as they are: that of most files' first tensor; bf16 where any of them is
-/// of 8 bits or packed, whatever the others, and where nothing is stored, as published weights mostly are.
+/// The dtype of a run that takes weights as they are: that of the first tensor in fp16, bf16 or fp32. Files of fp64
+/// count as fp32. It is bf16 if any weight is in 8 bits or packed, and if nothing is stored, as in most published
+/// models.
 at::ScalarType stored_dtype(const Component& component);
 
-/// A tensor of a mapped file on `device`: TensorSource::read() of it. The uploader is that device's.
+/// Reads a tensor of a mapped file onto `device`, like TensorSource::read(). `uploader` must be of that device.
 at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::ScalarType dtype, at::Device device,
                        Uploader& uploader);
 

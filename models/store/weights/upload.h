@@ -1,4 +1,4 @@
-// Bytes of a mapped file onto a GPU: page-locked chunks that are filled by the CPU while the one before travels.
+// Copies bytes of a mapped file to a GPU through page-locked chunks. The CPU fills one while the GPU copies the other.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,16 +15,17 @@ class Uploader {
  public:
   explicit Uploader(at::Device device) : device_(device) {}
 
-  /// to: uint8 [bytes.size()] on the device, contiguous. Returns once the bytes are read, which is before they have
-  /// arrived: work enqueued on the current stream sees them. The host needs two chunks of page-locked memory, whatever
-  /// the size; a copy from pageable memory would go through the driver's own, with a single thread.
+  /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns once the bytes are read, which is
+  /// before they have arrived; work enqueued on the current stream sees them. The host needs two chunks of page-locked
+  /// memory, whatever the size. A copy from pageable memory would go through the driver's own buffers with a single
+  /// thread.
   void upload(std::span<const std::byte> bytes, const at::Tensor& to);
   at::Tensor upload(std::span<const std::byte> bytes);
 
  private:
   struct Chunk {
     at::Tensor memory;               // page-locked
-    std::optional<c10::Event> free;  // none before the first use: a build for CPUs knows no events
+    std::optional<c10::Event> free;  // created on first use, since a build for CPUs has no events
   };
   Chunk& next_chunk();
 

@@ -1,4 +1,4 @@
-// What a module asks for becomes what it holds, as a plan says.
+// Loads the parameters of a module as their plans say.
 #include "models/store/weights/weights.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMergedAtOnce = 1 << 21;  // elements: 8 MiB of fp32
 
-/// What quantize_rows() would give, without memory.
+/// A placeholder with the dtypes and shapes of quantize_rows()'s result.
 Activation stand_in_fp8(const at::Tensor& like) {
   const auto stand_in = [&](at::ScalarType dtype, const std::vector<int64_t>& shape) {
     return like.is_meta() ? at::empty(shape, like.options().dtype(dtype))
@@ -32,12 +32,12 @@ Activation stand_in_fp8(const at::Tensor& like) {
 
 at::Tensor in_order(const at::Tensor& tensor, const at::Tensor& order) {
   if (is_stand_in(tensor)) return tensor;
-  const bool is_fp8 = tensor.scalar_type() == at::kFloat8_e4m3fn;  // which torch has few operators for
+  const bool is_fp8 = tensor.scalar_type() == at::kFloat8_e4m3fn;  // torch has few operators for it
   const at::Tensor rows = (is_fp8 ? tensor.view(at::kByte) : tensor).index_select(0, order.to(tensor.device()));
   return is_fp8 ? rows.view(at::kFloat8_e4m3fn) : rows;
 }
 
-/// Packed rows stay where they are and change places, with what is added to them: none leaves the part under its name.
+/// Reorders packed rows and their deltas within each part. No row moves to another part.
 void reorder_stored(at::Tensor& bytes, const Parameter& parameter) {
   const at::Tensor before = bytes;
   bytes = before.clone();
@@ -136,12 +136,13 @@ void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
   if (parameter.row_order.defined() && !device_.is_meta()) reorder(tensor, parameter);
 }
 
-/// One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.
+/// Expands one element to the whole shape, so that a wrong config costs no memory before check_complete() reports it.
 at::Tensor WeightReader::placeholder(const Parameter& parameter, at::ScalarType dtype) const {
   return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(parameter.shape);
 }
 
-/// Remembers what was asked for, and for check_complete() what is missing or does not fit. Returns false there.
+/// Remembers the names that were asked for, and complaints for check_complete(). Returns false if a part is missing or
+/// does not fit.
 bool WeightReader::note(const std::vector<StoredPart>& parts) {
   for (const StoredPart& part : parts) {
     const bool is_new = used_.insert(part.name).second;
@@ -152,8 +153,8 @@ bool WeightReader::note(const std::vector<StoredPart>& parts) {
   return std::ranges::all_of(parts, &StoredPart::fits);
 }
 
-/// Parts of one tensor are read into it, not joined: what is freed between tensors that stay is of no use to larger
-/// ones, which cost a GPU a twentieth of a model's memory.
+/// Reads the parts of one tensor directly into it. Joining them afterwards would free memory between tensors that stay,
+/// where larger ones do not fit: a twentieth of a model's memory on a GPU.
 at::Tensor WeightReader::numbers(const std::vector<StoredPart>& parts, const Parameter& parameter,
                                  at::ScalarType dtype) {
   if (!note(parts)) return placeholder(parameter, dtype);
@@ -183,8 +184,8 @@ at::Tensor WeightReader::part_numbers(const StoredPart& part, const Parameter& p
   return merged(part, shape, scales, dtype);
 }
 
-/// In fp32: of many small changes bf16 would lose some. A few rows at a time: on a CPU a whole tensor in fp32 costs
-/// more in fresh memory than the products do.
+/// Adds in fp32, because bf16 would lose some of many small changes. Takes a few rows at a time: on a CPU, fresh memory
+/// for a whole tensor in fp32 costs more than the products.
 at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_t>& shape, const at::Tensor& scales,
                                 at::ScalarType dtype) {
   const std::vector<LowRank> deltas = deltas_.in_fp32(*part.deltas);
@@ -193,7 +194,8 @@ at::Tensor WeightReader::merged(const StoredPart& part, const std::vector<int64_
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
-  at::Tensor are_numbers = at::ones({}, weight.options().dtype(at::kBool));  // on the device: nothing waits for it
+  // Stays on the device, so that nothing waits for it.
+  at::Tensor are_numbers = at::ones({}, weight.options().dtype(at::kBool));
   for (int64_t row = 0; row < rows; row += step) {
     const int64_t count = std::min(step, rows - row);
     at::Tensor sum = from.narrow(0, row, count).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
@@ -268,7 +270,6 @@ void WeightReader::check_sums(const at::Tensor& tensor, const Parameter& paramet
   }
 }
 
-/// fp32 [rows], of a tensor that is stored in 8 bits.
 at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
   const at::Tensor ones = at::ones({rows}, at::TensorOptions().dtype(at::kFloat).device(device_));
   for (const std::string& place : scale_names(name)) {
@@ -292,7 +293,8 @@ at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
 
 void WeightReader::check_complete() const {
   component_.check_whole();
-  std::set<std::string> names = used_;  // and what the file calls them: its strangers have no other names
+  // Used names, also as the file spells them, because unused tensors have no other spelling.
+  std::set<std::string> names = used_;
   for (const std::string& name : used_) names.insert(component_.name_in_file(name));
   const KnownNames known(names);
   std::vector<std::string> unexpected;

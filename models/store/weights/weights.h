@@ -1,4 +1,4 @@
-// Hands a component's weights to a model as tensors, and lists everything that does not fit in one error.
+// Hands a component's weights to a module as tensors, and lists everything that does not fit in one error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,49 +15,48 @@
 
 namespace sparsereel::models {
 
-/// True for the placeholder of a tensor that is missing or misshaped: it takes no memory whatever its shape, and must
-/// be given none.
+/// True for the placeholder of a tensor that is missing or misshaped. It takes no memory, whatever its shape, and must
+/// not be copied.
 bool is_stand_in(const at::Tensor& tensor);
-/// The tensor in this memory format; a stand-in as it is.
+/// Returns the tensor in this memory format; a placeholder is returned as it is.
 at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format);
 
 /// Usage: ask for every tensor by name and shape, then call check_complete(). Missing and misshaped tensors come back
 /// as empty placeholders of the asked shape and are remembered, so that one error can list them all.
 class WeightReader {
  public:
-  /// Tensors come back on `device` in the format's dtype (converted from fp32, fp16 or bf16 while they are copied; no
-  /// second host copy), the component's deltas added in fp32 before. On a CPU a tensor that is stored in that dtype and
-  /// not changed is the file's mapping itself: read-only memory, kept alive by the tensor. On the meta device nothing
-  /// is read but the headers: what a check of names and shapes needs. `component` must outlive this.
+  /// Tensors come back on `device` in the format's dtype. They are converted while they are copied (no second host
+  /// copy), after the component's deltas were added in fp32. On a CPU, an unchanged tensor stored in that dtype is the
+  /// file's mapping itself: read-only memory, kept alive by the tensor. On the meta device only headers are read, to
+  /// check names and shapes. `component` must outlive this.
   ///
-  /// NAME.weight may be stored as F8_E4M3, F8_E5M2 or I8, its scale beside it as NAME.weight_scale or NAME.scale_weight
-  /// (one for all, or one a row); without a scale, which is 1 then, as F8. Throws Error where a file says that it is
-  /// quantised in another way (quantization.h).
+  /// NAME.weight may be stored as F8_E4M3, F8_E5M2 or I8, with its scale in NAME.weight_scale or NAME.scale_weight (one
+  /// for all, or one per row). F8 without a scale has scale 1; I8 needs one. Throws Error if a file says that it is
+  /// quantized in another way (quantization.h).
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
-  /// The same of a parameter: in fp32 or the format's dtype, never in 8 bits and never packed.
+  /// Reads a parameter in fp32 or the format's dtype, never in 8 bits and never packed.
   at::Tensor read(Parameter parameter);
-  /// As the format says: what is in 8 bits has its scales at parameter.scale. What the file has packed or in 8 bits,
-  /// and the product does not take so, stays as it is where the parameter has a place for its rows, and deltas of low
-  /// rank with it.
-  /// Rows come in the parameter's order. Throws WorkStopped in a thread whose work is to stop.
+  /// Loads a parameter as the format says. Scales of 8-bit weights go to parameter.scale. Packed and other 8-bit
+  /// weights that the product cannot take stay as they are if the parameter has a place for their rows. Low-rank deltas
+  /// then stay beside them. Rows come in the parameter's order. Throws WorkStopped in a thread whose work is to stop.
   void load(at::Tensor& tensor, const Parameter& parameter);
-  /// Fills in what a module lists. Refers to this.
+  /// Returns a visitor that loads each parameter of a module. It refers to this reader.
   Visit loads() {
     return [this](at::Tensor& tensor, const Parameter& parameter) { load(tensor, parameter); };
   }
-  /// What load() makes of it takes.
+  /// Returns the bytes of the parameter after load().
   uint64_t bytes(const Parameter& parameter) const;
-  /// Whether load() makes 8 bits of what its file has packed or in 8 bits already: a second rounding.
+  /// True if load() quantizes numbers that the file already has packed or in 8 bits: a second rounding.
   bool rounds_again(const Parameter& parameter) const;
   bool contains(const std::string& name) const;
-  /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
+  /// Allows names with this prefix to be present though nobody asks for them (the VAE's encoder when only decoding).
   void ignore_prefix(const std::string& prefix);
   /// Throws one Error listing every missing, unexpected and misshaped tensor by name (the first 20 of each kind, and
-  /// the count). A tensor is unexpected if it is called like a weight of the module and belongs to one of its layers or
-  /// lists of blocks. Throws Error likewise where a file got shorter while it was read. Any other one that nobody asked
-  /// for is left out, and added to Component::left_out.
+  /// the count). A tensor is unexpected if its name ends like a weight of the module and belongs to one of its layers
+  /// or lists of blocks. Any other tensor that nobody asked for is left out and added to Component::left_out. Throws
+  /// Error also if a file became shorter while it was read.
   void check_complete() const;
 
   at::Device device() const { return device_; }
@@ -68,14 +67,15 @@ class WeightReader {
   bool note(const std::vector<StoredPart>& parts);
   at::Tensor numbers(const std::vector<StoredPart>& parts, const Parameter& parameter, at::ScalarType dtype);
   at::Tensor part_numbers(const StoredPart& part, const Parameter& parameter, at::ScalarType dtype);
-  /// Returns the stored tensor in this shape, times the scale of its row (undefined: 1), plus the deltas.
+  /// Returns the stored tensor in this shape, times the scale of its row (1 if `scales` is undefined), plus the deltas.
   at::Tensor merged(const StoredPart& part, const std::vector<int64_t>& shape, const at::Tensor& scales,
                     at::ScalarType dtype);
   void load_quantized(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_e4m3(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
   void load_packed(at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
-  /// Throws Error where deltas make numbers of packed rows NaN or Inf.
+  /// Throws Error if deltas make numbers of packed rows NaN or Inf.
   void check_sums(const at::Tensor& tensor, const Parameter& parameter, const LoadPlan& plan);
+  /// Returns fp32 [rows]: the scales of a tensor that is stored in 8 bits.
   at::Tensor row_scales(const std::string& name, int64_t rows);
 
   const Component& component_;
