@@ -1,4 +1,4 @@
-// What flows between layers: values in the run's dtype, or in 8 bits with their scales.
+// The values that flow between layers: in the run's dtype, or in 8 bits with scales.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +7,11 @@
 
 namespace sparsereel::models {
 
-/// What a linear layer reads: values in the run's dtype, or in 8 bits.
+/// The input of a linear layer: values in the run's dtype, or in 8 bits.
 struct Activation {
   at::Tensor values;     // [.., in]
-  at::Tensor scale;      // fp32 [rows, 1], of e4m3 values: x = value * scale; undefined: none
-  at::ScalarType dtype;  // of what is computed from it
+  at::Tensor scale;      // fp32 [rows, 1] of e4m3 values, x = value * scale; undefined for other values
+  at::ScalarType dtype;  // dtype of results computed from it
 
   Activation(at::Tensor x) : values(std::move(x)), dtype(values.scalar_type()) {}
   Activation(at::Tensor e4m3, at::Tensor scales, at::ScalarType run)

@@ -1,4 +1,4 @@
-// Strided tensors -> words of 16 bytes -> the copies of layers/cuda.
+// Turns copies of strided tensors into copies of 16-byte words for the kernels of layers/cuda.
 #include "models/layers/copy_call.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -19,11 +19,11 @@ using attention::on_16_bytes;
 
 constexpr int64_t kWord = 16;  // bytes
 
-/// Dimensions from the innermost one on; those that lie together in both tensors become one.
+/// Collects dimensions, innermost first. Neighbors that are contiguous in both tensors are merged.
 class Dimensions {
  public:
   explicit Dimensions(cuda::StridedCopy& copy) : copy_(copy) {}
-  /// Strides in words. False: these are too many.
+  /// Adds a dimension with strides in words. Returns false if there are too many.
   bool add(int64_t size, int64_t from_stride, int64_t to_stride) {
     const int last = count_ - 1;
     if (count_ > 0 && from_stride == copy_.from_strides[last] * copy_.sizes[last] &&
@@ -64,7 +64,7 @@ std::optional<cuda::StridedCopy> in_words(const at::Tensor& to, const at::Tensor
   return copy;
 }
 
-/// Nothing where one of them is not in words.
+/// Nothing if one of the copies cannot be done in words.
 std::optional<std::vector<cuda::StridedCopy>> all_in_words(std::span<const StridedCopy> copies) {
   std::vector<cuda::StridedCopy> all;
   for (const auto& [to, from] : copies) {

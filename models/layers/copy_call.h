@@ -8,10 +8,12 @@
 
 namespace sparsereel::models {
 
-/// See copy_all(). False, and nothing is copied, where one is not of a GPU's runs of 16 bytes.
+/// See copy_all(). Copies nothing and returns false if a tensor is not on a GPU or has runs that are no multiple of 16
+/// bytes.
 bool copy_on_cuda(std::span<const StridedCopy> copies);
 
-/// By the GPU's copy engines, on a stream: no multiprocessor is taken for them. False likewise.
+/// Copies with the GPU's copy engines, on a stream, so that no multiprocessor is occupied. Returns false in the same
+/// cases.
 bool copy_by_engines(std::span<const StridedCopy> copies, attention::cuda::Stream stream);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Sets OpenMP's and libtorch's numbers of threads.
 #include "models/layers/cpu_threads.h"
 
 #include <ATen/Parallel.h>

@@ -1,5 +1,5 @@
-// CPU threads of libtorch. oneDNN's products leave rows out, without an error, where OpenMP gives fewer threads than
-// libtorch asks for: with OMP_DYNAMIC=true, OMP_MAX_ACTIVE_LEVELS=0, or more threads than OMP_THREAD_LIMIT.
+// CPU threads of libtorch. If OpenMP gives fewer threads than libtorch asks for, oneDNN's products silently leave rows
+// out. This happens with OMP_DYNAMIC=true, OMP_MAX_ACTIVE_LEVELS=0, or more threads than OMP_THREAD_LIMIT.
 #pragma once
 
 namespace sparsereel::models {
@@ -7,8 +7,8 @@ namespace sparsereel::models {
 /// Returns true if OpenMP gives the calling thread as many threads as libtorch asks for.
 bool gives_all_threads();
 
-/// While one lives, gives_all_threads() is true on the thread that made it. Its OpenMP settings come back afterwards;
-/// more threads than OMP_THREAD_LIMIT do not.
+/// Makes gives_all_threads() true on its thread during its lifetime. It restores OpenMP's settings afterwards, but not
+/// a number of threads above OMP_THREAD_LIMIT.
 class AllThreads {
  public:
   AllThreads();
@@ -20,7 +20,7 @@ class AllThreads {
   int dynamic_, levels_;
 };
 
-/// Sets how many threads libtorch uses, at least 1; more than OMP_THREAD_LIMIT are cut down to it.
+/// Sets the number of threads that libtorch uses, at least 1. A number above OMP_THREAD_LIMIT is reduced to it.
 void set_threads(int threads);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Tensors -> pointers and strides -> the elementwise kernels of layers/cuda.
+// Converts tensors to pointers and strides for the elementwise kernels of layers/cuda.
 #include "models/layers/cuda_call.h"
 
 #include <ATen/ATen.h>
@@ -28,7 +28,7 @@ cuda::Rows rows_of(const at::Tensor& x) {
   return {.data = const_cast<void*>(x.const_data_ptr()), .batch_stride = x.stride(0), .row_stride = x.stride(1)};
 }
 
-/// Keeps what the pointers of one call point into alive until its kernel is enqueued.
+/// Keeps the tensors behind the pointers of one call alive until its kernel is enqueued.
 class Arguments {
  public:
   explicit Arguments(const at::Tensor& x) : x_(x) {}
@@ -37,7 +37,7 @@ class Arguments {
     return rows_of(keep(rows_fit(tensor) ? tensor : tensor.clone(at::MemoryFormat::Contiguous)));
   }
 
-  /// [C] as x's elements.
+  /// [C] in x's dtype.
   const void* channels(const at::Tensor& tensor) {
     return tensor.defined() ? keep(tensor.to(x_.scalar_type()).contiguous()).const_data_ptr() : nullptr;
   }
@@ -56,7 +56,7 @@ class Arguments {
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
-  /// Of vectors of the modulation.
+  /// The entry of each token in the modulation's vectors.
   cuda::EntryOfToken entry(const JointModulation* modulation) {
     if (modulation == nullptr || !modulation->row_of_token.defined()) return {};
     const Modulation& video = modulation->video;
@@ -75,7 +75,7 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
-/// Of `sizes`, for what is computed from x.
+/// An empty result of these sizes for a quantization of x.
 Activation empty_fp8(const at::Tensor& x, at::IntArrayRef sizes) {
   return {at::empty(sizes, x.options().dtype(at::kFloat8_e4m3fn)),
           at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type()};

@@ -11,41 +11,43 @@
 
 namespace sparsereel::models {
 
-/// Whether the kernels below take x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to 5120, rows
-/// that start on 16 bytes.
+/// True if the kernels below accept x [B, N, C] as a residual. It must be fp16 or bf16 on a GPU, with C a multiple of 8
+/// up to 5120 and rows aligned to 16 bytes.
 bool has_norm_kernel(const at::Tensor& x);
 
-/// Where update is defined, x += gates * update in place; then norm(x) * (1 + scale) + shift. modulation null: the norm
-/// alone. fp8: rounded to x's dtype and then as quantize_rows() does.
+/// If update is defined, x += gates * update in place. Returns norm(x) * (1 + scale) + shift, or only the norm if
+/// modulation is null. With fp8, the result is rounded to x's dtype and then quantized as by quantize_rows().
 Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
                                  const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
                                  bool fp8 = false);
 
-/// Where update is defined, x += rms_norm_modulate(update, update_eps, gate) in place; then, where factor is defined,
-/// rms_norm_modulate(x, eps, factor). fp8: as above. x as has_norm_kernel() says.
+/// If update is defined, x += rms_norm_modulate(update, update_eps, gate) in place. If factor is defined, returns
+/// rms_norm_modulate(x, eps, factor), quantized with fp8 as above; otherwise returns x. x must fulfill
+/// has_norm_kernel().
 Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
                             double eps, const at::Tensor& factor, bool fp8 = false);
 
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
 
-/// Whether quantize_on_cuda() takes x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
+/// True if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
 bool has_quantize_kernel(const at::Tensor& x);
 
-/// quantize_rows(), of gelu(x) by the tanh approximation, rounded to x's dtype, where asked for.
+/// quantize_rows(x), or with `gelu` of gelu(x) by the tanh approximation, rounded to x's dtype.
 Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
 
-/// Whether swiglu_on_cuda() takes x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to 16384.
+/// True if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to 16384.
 bool has_swiglu_kernel(const at::Tensor& x);
 
-/// a * silu(b) [.., F] of x = a and, behind it, b; fp8: rounded to x's dtype and then as quantize_rows() does.
+/// a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype and then quantized as by
+/// quantize_rows().
 Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
 
-/// Whether project_on_cuda() takes x [B, in] and these layers: fp16 or bf16 on a GPU, B up to 4, up to 4 layers, in a
-/// multiple of 8.
+/// True if project_on_cuda() accepts x [B, in] and these layers. They must be fp16 or bf16 on a GPU, with B up to 4, up
+/// to 4 layers, and in a multiple of 8.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
-/// fp32 [B, out] of each layer.
+/// Returns fp32 [B, out] for each layer.
 std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
-// 8-bit rows: our kernels for fp16 and bf16 on a GPU, torch's operators elsewhere, with the same bits as result;
-// products by torch, which has cuBLASLt and CUTLASS behind it.
+// 8-bit rows. Our kernels quantize fp16 and bf16 on a GPU, torch's operators the rest, with the same bits. torch
+// computes products through cuBLASLt and CUTLASS.
 #include "models/layers/fp8.h"
 
 #include <ATen/ATen.h>
@@ -16,13 +16,13 @@
 namespace sparsereel::models {
 namespace {
 
-/// fp32 throughout.
+/// Computes in fp32 throughout.
 at::Tensor emulated_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale) {
   const at::Tensor rows = x.values.reshape({-1, x.values.size(-1)}).to(at::kFloat);
   return at::linear(rows, weight.to(at::kFloat)).mul_(x.scale).mul_(scale);
 }
 
-/// bf16 is what torch's kernels give on every GPU that has e4m3.
+/// Computes in bf16, the only result that torch's kernels give on every GPU with e4m3.
 at::Tensor gpu_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias) {
   const std::optional<at::Tensor> bf16 =
       bias.defined() ? std::optional(bias.to(at::kBFloat16)) : std::optional<at::Tensor>();

@@ -9,10 +9,10 @@
 
 namespace sparsereel::models {
 
-/// A layer's temporaries of tens of MB would go back to the kernel when they are freed, and cost a page fault per 4 KB
-/// when the next layer asks for the same again: 13% of a denoiser step of the tiny model. After this call glibc keeps
-/// blocks of up to 64 MB, and at most 512 MB at the end of its heap; larger blocks (weights) still go back at once. For
-/// the whole process; a second call and other C libraries: no effect.
+/// Temporaries of tens of MB would return to the kernel when a layer frees them. The next layer would then pay a page
+/// fault per 4 KB: 13% of a transformer step of the tiny model. After this call glibc keeps blocks of up to 64 MB, and
+/// at most 512 MB at the end of its heap. Larger blocks (weights) still return at once. It affects the whole process;
+/// calling it again, or with another C library, has no effect.
 inline void keep_freed_host_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 64 << 20);

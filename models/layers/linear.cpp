@@ -1,5 +1,5 @@
-// Linear layers: oneDNN's fused operator for fp32 on a CPU, cuBLASLt's epilogue behind torch's on a GPU, torch's own
-// elsewhere.
+// Linear layers by oneDNN's fused operator for fp32 on a CPU, by cuBLASLt's epilogue behind torch's operator on a GPU,
+// and by torch otherwise.
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@ using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const s
                                    std::string_view, c10::List<std::optional<at::Scalar>>,
                                    std::optional<std::string_view>);
 
-// Not in a public header of torch, but a registered operator like any other: torch.compile's own linear on CPUs.
+// torch.compile's own linear operator for CPUs. It is not in a public header of torch, but registered like any other.
 const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
   static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -43,8 +43,8 @@ at::Tensor run_onednn(const at::Tensor& x, const Linear& layer, std::string_view
                                algorithm);
 }
 
-// Of rows that lie apart, such as those that attention wrote over its queries, torch adds the bias in a pass of its
-// own, unless they are the rows of a matrix.
+// torch adds the bias in a separate pass if rows lie apart and form no matrix, such as those that attention wrote over
+// its queries.
 at::Tensor run_torch(const at::Tensor& x, const Linear& layer) {
   if (!layer.bias.defined()) return at::linear(x, layer.weight);
   const bool is_matrix = x.dim() == 3 && (x.size(0) == 1 || x.stride(0) == x.size(1) * x.stride(1));
@@ -52,7 +52,7 @@ at::Tensor run_torch(const at::Tensor& x, const Linear& layer) {
   return at::linear(x.flatten(0, 1), layer.weight, layer.bias).view({x.size(0), x.size(1), -1});
 }
 
-// torch's CUDA matmul hands bias and GELU, which is the tanh approximation there, to cuBLASLt's epilogue.
+// torch's CUDA matmul passes bias and GELU, there the tanh approximation, to cuBLASLt's epilogue.
 at::Tensor run_gelu_epilogue(const at::Tensor& x, const Linear& layer) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   std::vector<int64_t> sizes = x.sizes().vec();

@@ -1,3 +1,4 @@
+// Lists the weights of linear layers.
 #include "models/layers/linear_layer.h"
 
 #include <utility>

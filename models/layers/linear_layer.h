@@ -11,25 +11,26 @@
 
 namespace sparsereel::models {
 
-/// What a matrix product needs beside its input.
+/// The parameters of a matrix product.
 struct Linear {
-  at::Tensor weight{};             // [out, in] in the run's dtype or in e4m3; bytes where `rows` says so
-  at::Tensor bias{};               // [out]; undefined: none
-  at::Tensor scale{};              // fp32 [out], of the rows of an 8-bit weight
-  std::vector<StoredRows> rows{};  // of a weight that is unpacked for each product
+  at::Tensor weight{};             // [out, in] in the run's dtype or e4m3; bytes if `rows` is not empty
+  at::Tensor bias{};               // [out]; undefined for none
+  at::Tensor scale{};              // fp32 [out], for the rows of an 8-bit weight
+  std::vector<StoredRows> rows{};  // layout of a weight that is unpacked for each product
 
-  /// Whether the product is one of 8 bits.
+  /// True if the product is computed in 8 bits.
   bool is_fp8() const { return rows.empty() && scale.defined(); }
-  /// Itself, or with the weight unpacked.
+  /// Returns the layer with its weight unpacked to `dtype`, or itself if it is not packed.
   Linear in(at::ScalarType dtype) const;
-  /// Of neighbours among its outputs; of a weight that is not packed.
+  /// Returns the layer for `count` consecutive outputs. The weight must not be packed.
   Linear outputs(int64_t first, int64_t count) const;
 
-  /// Stored as `name`.weight and `name`.bias; stored_weight: in another shape than [out, in], such as a convolution's.
+  /// Lists the weights, stored as `name`.weight and `name`.bias. stored_weight is the stored shape if it is not [out,
+  /// in], such as a convolution's.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias = true,
                std::vector<int64_t> stored_weight = {});
-  /// One product instead of several: layers [out, in] that are stored apart stand below each other, and their results
-  /// are then parts of one row.
+  /// Lists several stored layers [out, in] as one, stacked, so that one product replaces several. Their results are
+  /// then parts of one row.
   void packed_weights(const Visit& visit, const std::vector<std::string>& names, int64_t out, int64_t in,
                       bool has_bias = true);
 };

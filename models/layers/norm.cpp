@@ -1,5 +1,5 @@
-// Layer normalisation, RMS normalisation and modulation: fused row kernels for fp32 on a CPU, fused CUDA kernels for
-// fp16 and bf16 on a GPU, torch's operators elsewhere.
+// Layer norms, RMS norms and modulation. Fused row kernels take fp32 on a CPU, fused CUDA kernels fp16 and bf16 on a
+// GPU, torch's operators the rest.
 #include "models/layers/norm.h"
 
 #include <ATen/ATen.h>
@@ -18,10 +18,10 @@
 namespace sparsereel::models {
 namespace {
 
-// Rows are a few KB: fewer than this are not worth another thread.
+// Rows are a few KB; fewer than this do not pay for another thread.
 constexpr int64_t kRowGrain = 16;
 
-// x [B, N, C] with whole rows of C floats side by side; the batch stride may be longer.
+// True for x [B, N, C] in fp32 on a CPU whose rows of C floats are consecutive. The batch stride may be longer.
 bool use_row_kernels(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.stride(2) == 1 && x.stride(1) == x.size(2);
 }
@@ -31,7 +31,7 @@ at::Tensor to_fp32(const at::Tensor& x) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// The kernels know one choice of rows for all vectors.
+// The kernels use one choice of rows for all vectors.
 bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, const JointModulation& gates = {}) {
   return has_norm_kernel(x) && (!gates.video.gate.defined() || gates.row_of_token.is_same(modulation.row_of_token));
 }
@@ -40,7 +40,7 @@ bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, cons
 struct TokenRange {
   int64_t first, count;
   const Modulation* modulation;
-  at::Tensor rows;  // int64 [B, count], contiguous: of the vectors, for each token; undefined: the batch entry's
+  at::Tensor rows;  // int64 [B, count], contiguous: each token's row of the vectors; undefined if it is the batch entry
 };
 
 std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, const JointModulation& modulation) {
@@ -52,18 +52,18 @@ std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, cons
   return parts;
 }
 
-// vectors [R, C] -> [B, count, C] of the part's tokens, or [B, 1, C] of all.
+// vectors [R, C] -> [B, count, C] for the part's tokens, or [B, 1, C] if all share one.
 at::Tensor of_tokens(const at::Tensor& vectors, const TokenRange& part) {
   if (!part.rows.defined()) return vectors.unsqueeze(1);
   return vectors.index_select(0, part.rows.view(-1)).unflatten(0, part.rows.sizes());
 }
 
-// Tokens begin to end of a batch entry, and the row of vectors that they share.
+// Tokens begin to end of a batch entry, which share a row of the vectors.
 struct SharedRow {
   int64_t entry, row, begin, end;
 };
 
-// Calls body for the part's tokens, on all threads.
+// Calls body for runs of the part's tokens, on all threads.
 void for_runs(int64_t batch, const TokenRange& part, const std::function<void(const SharedRow&)>& body) {
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t* rows = part.rows.defined() ? part.rows.const_data_ptr<int64_t>() + b * part.count : nullptr;
@@ -78,7 +78,8 @@ void for_runs(int64_t batch, const TokenRange& part, const std::function<void(co
   }
 }
 
-// norm(x) * (1 + scale) + shift is itself an affine norm: weight (1 + scale), bias (1 + scale) + shift, per row.
+// norm(x) * (1 + scale) + shift is an affine norm for each row. Its weight is weight * (1 + scale), its bias is bias *
+// (1 + scale) + shift.
 Norm fold(const Norm& norm, const Modulation& modulation) {
   const at::Tensor scale = modulation.scale + 1;
   if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};
@@ -105,7 +106,7 @@ void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, 
                   .channels = channels});
 }
 
-// to = rms_norm(x) * factor, or to += that, in fp32: what use_row_kernels() says of both tensors.
+// to = rms_norm(x) * factor, or to += that, in fp32. Both tensors must fulfill use_row_kernels().
 void rms_norm_all_rows(const at::Tensor& x, at::Tensor& to, const at::Tensor& factor, double eps, bool adds) {
   const at::Tensor factors = factor.to(at::kFloat).contiguous();
   const int64_t channels = x.size(2);
@@ -120,7 +121,7 @@ void rms_norm_all_rows(const at::Tensor& x, at::Tensor& to, const at::Tensor& fa
   });
 }
 
-// In fp32, by torch's operators.
+// Computes in fp32 with torch's operators.
 at::Tensor rms_norm_modulate_wide(const at::Tensor& x, double eps, const at::Tensor& factor) {
   const at::Tensor normed = at::rms_norm(x.to(at::kFloat), {x.size(2)}, {}, eps);
   return normed * factor.to(at::kFloat).unsqueeze(1);
@@ -204,7 +205,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
     const at::Tensor gate = gated[i].modulation->gate.contiguous();
     for_runs(x.size(0), parts[i], [&](const SharedRow& run) {
       SharedRow few = run;
-      for (; few.begin < run.end; few.begin = few.end) {  // so few that they are still in the cache for the norm
+      for (; few.begin < run.end; few.begin = few.end) {  // few enough to be still in the cache for the norm
         few.end = std::min(few.begin + kRowGrain, run.end);
         gate_rows(x, update, gate, few);
         norm_rows(x, out, folded, eps, few);

@@ -1,3 +1,4 @@
+// Lists the vectors of a norm.
 #include "models/layers/norm_vectors.h"
 
 namespace sparsereel::models {

@@ -1,4 +1,4 @@
-// The vectors of normalisation and of adaptive modulation.
+// The vectors of norms and of adaptive modulation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,22 +10,22 @@
 
 namespace sparsereel::models {
 
-/// A layer norm's weight and bias [channels], or both undefined: none.
+/// A layer norm's weight and bias [channels]; both are undefined if it has none.
 struct Norm {
   at::Tensor weight, bias;
 
-  /// Stored as `name`.weight and `name`.bias. fp32: whatever the run's dtype is.
+  /// Lists them, stored as `name`.weight and `name`.bias. With fp32 they stay in fp32 in a run of any dtype.
   void weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32 = false);
 };
 
-/// A sequence [B, N, C] holds video tokens first, then text tokens; the parts have their own modulation vectors.
+/// The modulation vectors of one part of a sequence [B, N, C]: video tokens come first, then text tokens.
 struct Modulation {
   at::Tensor shift, scale, gate;  // [R, C] each
 };
 
 struct JointModulation {
   Modulation video, text;
-  /// int64 [B, N]: which of the R rows is each token's; undefined: those of a batch entry share its own, R = B.
+  /// int64 [B, N]: the row of the R rows for each token. Undefined if R = B and each token uses its batch entry's row.
   at::Tensor row_of_token{};
 };
 

@@ -1,4 +1,4 @@
-// How a module lists its weights, once: what loads, streams and counts them all go by this list.
+// The list of a module's weights. Loading, streaming and counting all use this one list.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,50 +13,50 @@
 
 namespace sparsereel::models {
 
-/// In what the weights of a module are kept.
+/// The format in which a module keeps its weights.
 struct WeightFormat {
   at::ScalarType dtype;  // the run's
-  bool fp8 = false;      // but e4m3 with a scale a row what Parameter::fp8 says
+  bool fp8 = false;      // parameters with Parameter::fp8 are e4m3 with a scale per row
 
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
 };
 
-/// What a LoRA adds to rows of a matrix: scale * up down.
+/// The term that a LoRA adds to rows of a matrix: scale * up down.
 struct LowRank {
   at::Tensor up, down;  // [rows, rank], [rank, columns], both in fp32, fp16 or bf16
   double scale;
 };
 
-/// Rows of a matrix as a file has them, in a tensor of bytes.
+/// Rows of a matrix as stored in a file, within a tensor of bytes.
 struct StoredRows {
   Dtype dtype;
   int64_t rows, columns;
-  int64_t offset;                    // of the first one, in bytes; on 16
-  std::vector<LowRank> deltas = {};  // of the unpacked rows
+  int64_t offset;                    // of the first row, in bytes; a multiple of 16
+  std::vector<LowRank> deltas = {};  // to add to the unpacked rows
 };
 
 /// One tensor of a module, as a checkpoint holds it.
 struct Parameter {
-  std::vector<std::string> names;  // one; several lie below each other in the tensor: q, k and v of one projection
+  std::vector<std::string> names;  // several are stacked in the tensor: q, k and v of one projection
   std::vector<int64_t> stored;     // the shape under each name
-  std::vector<int64_t> shape;      // the tensor's, of the same elements
-  bool fp32 = false;               // in fp32 whatever the run's dtype is
-  bool reshaped = false;           // may be stored in another shape of the same elements
-  bool fp8 = false;                // in 8 bits where the run asks for that
-  at::Tensor row_order{};          // int64 [rows], CPU: the tensor's row i is row row_order[i] of what is stored;
-                                   // undefined: as they lie
-  // Only a linear layer's weight has these places. Where scales of its rows go; and how its rows lie in the tensor,
-  // bytes then, where it stays as the file has it.
+  std::vector<int64_t> shape;      // of the tensor, with the same number of elements in all
+  bool fp32 = false;               // fp32 in a run of any dtype
+  bool reshaped = false;           // may be stored in another shape with the same elements
+  bool fp8 = false;                // in 8 bits if the run asks for it
+  /// int64 [rows], CPU: row i of the tensor is row row_order[i] of the stored one; undefined if the order is equal.
+  at::Tensor row_order{};
+  // Places for the scales of the rows, and for the layout of rows that stay as in the file (the tensor then holds
+  // bytes). Only the weight of a linear layer has them.
   at::Tensor* scale = nullptr;
   std::vector<StoredRows>* rows = nullptr;
 
   bool is_fp8(const WeightFormat& format) const { return fp8 && format.fp8; }
 };
 
-/// Is called with each tensor that the configuration asks for, in a fixed order. The others stay undefined.
+/// Called with each tensor that the configuration asks for, in a fixed order. Other tensors stay undefined.
 using Visit = std::function<void(at::Tensor&, const Parameter&)>;
 
-/// The visit for a module that stays in fp32 whatever the run's dtype is.
+/// Wraps a visit for a module that stays in fp32 in a run of any dtype.
 inline Visit in_fp32(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -65,7 +65,7 @@ inline Visit in_fp32(const Visit& visit) {
   };
 }
 
-/// The visit for tensors that some programs store in another shape of the same elements.
+/// Wraps a visit for tensors that some programs store in another shape with the same elements.
 inline Visit in_any_shape(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -74,7 +74,7 @@ inline Visit in_any_shape(const Visit& visit) {
   };
 }
 
-/// The visit for tensors whose rows the module has in another order, Parameter::row_order.
+/// Wraps a visit for tensors whose rows the module has in another order (Parameter::row_order).
 inline Visit in_row_order(const Visit& visit, at::Tensor order) {
   return [&visit, order = std::move(order)](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -83,8 +83,8 @@ inline Visit in_row_order(const Visit& visit, at::Tensor order) {
   };
 }
 
-/// The visit for linear layers whose products take most of a module's time: their weights are in 8 bits where the run
-/// asks for that and the GPU's kernels take them, which is in multiples of 16 inputs and outputs.
+/// Wraps a visit for linear layers whose products take most of a module's time. Their weights are in 8 bits if the run
+/// asks for it and inputs and outputs are multiples of 16, as the GPU's kernels need.
 inline Visit in_fp8(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -93,7 +93,7 @@ inline Visit in_fp8(const Visit& visit) {
   };
 }
 
-/// A parameter that is stored as the module has it.
+/// A parameter that is stored in the module's own shape.
 inline Parameter parameter(std::string name, const std::vector<int64_t>& shape, bool fp32 = false) {
   return {.names = {std::move(name)}, .stored = shape, .shape = shape, .fp32 = fp32};
 }

@@ -16,7 +16,7 @@ at::Tensor sincos_1d(const at::Tensor& positions, int64_t channels) {
   return at::cat({angle.sin(), angle.cos()}, 1);
 }
 
-// Angles of one axis, each twice in a row: positions [n] -> [n, channels], the same dtype.
+// Angles of one axis, each twice in a row: positions [n] -> [n, channels], in the same dtype.
 at::Tensor rotary_1d(const at::Tensor& positions, int64_t channels) {
   const at::Tensor frequency =
       at::pow(10000.0, at::arange(0, channels, 2, positions.scalar_type()) / channels).reciprocal();

@@ -1,5 +1,5 @@
-// The residual stream of a transformer: what sub-blocks add to it waits for the next norm, which takes the addition
-// along in its pass over memory.
+// The residual stream of a transformer. Updates of sub-blocks wait for the next norm, which adds them in its own pass
+// over memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,29 +14,29 @@ namespace sparsereel::models {
 
 class Residual {
  public:
-  /// hidden [B, N, C], changed in place: video_tokens tokens of video, then text.
+  /// hidden [B, N, C] is changed in place. Its first video_tokens tokens are video, the others text.
   Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
 
-  /// hidden += gates' gate * update, by the next call of a function below. Without gates: hidden += update.
+  /// hidden += gates' gate * update, or hidden += update without gates. The next call of a function below adds it.
   void add(at::Tensor update, const JointModulation& gates = {}) {
     add_pending();
     update_ = std::move(update);
     gates_ = gates;
   }
 
-  /// hidden += rms_norm_modulate(update, eps, gate), likewise.
+  /// hidden += rms_norm_modulate(update, eps, gate), also added by the next call.
   void add_normed(at::Tensor update, double eps, const at::Tensor& gate) {
     add(std::move(update), {.video = {.shift = {}, .scale = {}, .gate = gate}, .text = {}});
     update_eps_ = eps;
   }
 
-  /// hidden += gate * feed_forward_gelu_tanh(norm_modulate(hidden)), likewise.
+  /// hidden += gate * feed_forward_gelu_tanh(norm_modulate(hidden)), also added by the next call.
   void add_feed_forward(const Norm& norm, double eps, const JointModulation& modulation, const Linear& in,
                         const Linear& out) {
     add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
   }
 
-  /// rms_norm_modulate() of all tokens, in the bits that `reader`, which multiplies it, takes.
+  /// rms_norm_modulate() of all tokens, in 8 bits if `reader`, the layer that multiplies it, takes them.
   Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
     const double update_eps = update_eps_.value_or(0);
     if (!std::exchange(update_eps_, {})) add_pending();
@@ -50,7 +50,7 @@ class Residual {
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// The same in the bits that `reader`, which multiplies it, takes.
+  /// The same, in 8 bits if `reader`, the layer that multiplies it, takes them.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
     if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
     if (update_eps_) add_pending();
@@ -79,7 +79,7 @@ class Residual {
   at::Tensor hidden_, update_;
   int64_t video_tokens_;
   JointModulation gates_;
-  std::optional<double> update_eps_{};  // where update_ is to be normalised
+  std::optional<double> update_eps_{};  // set if update_ must be normalized
 };
 
 }  // namespace sparsereel::models

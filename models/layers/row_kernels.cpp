@@ -1,4 +1,5 @@
-// The loops of row_kernels.h, compiled once per instruction set; the loader picks at start-up (GCC's target_clones).
+// The loops of row_kernels.h, compiled once per instruction set. The loader picks one at start-up (GCC's
+// target_clones).
 #include "models/layers/row_kernels.h"
 
 #include <cmath>
@@ -12,10 +13,10 @@
 namespace sparsereel::models {
 namespace {
 
-// Partial sums, so that a reduction vectorises without licence to reorder floating point: four AVX-512 registers.
+// Partial sums, which let a reduction vectorize without reordering floating point: four AVX-512 registers.
 constexpr int64_t kRowLanes = 64;
 
-// Halves add up as a tree: a running sum would lose a digit to every lane. Overwrites the lanes.
+// Adds halves as a tree, because a running sum would lose a digit to every lane. Overwrites the lanes.
 inline __attribute__((always_inline)) float add_up(float* lanes) {
   for (int64_t width = kRowLanes / 2; width > 0; width /= 2) {
     for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
@@ -38,8 +39,7 @@ SPARSEREEL_CLONES void layer_norm_rows(const LayerNormRows& p) {
     }
     for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c];
     const float mean = add_up(lanes) / static_cast<float>(channels);
-    // A second pass over a row that is still in the first-level cache: exact where sum of squares minus mean squared
-    // cancels.
+    // A second pass over a row in the first-level cache is exact where sum of squares minus mean squared cancels.
     for (float& lane : lanes) lane = 0;
     for (int64_t c = 0; c < whole; c += kRowLanes) {
       for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += (x[c + i] - mean) * (x[c + i] - mean);

@@ -1,5 +1,5 @@
-// Elementwise work on rows of fp32 activations, on a CPU, one thread a call: what layers/norm.cpp splits among threads.
-// No torch.
+// Elementwise work on rows of fp32 activations on a CPU. Each call runs on one thread; layers/norm.cpp splits the rows
+// among threads. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace sparsereel::models {
 /// Rows of `channels` consecutive floats.
 struct LayerNormRows {
   const float* input;   // [rows, channels]
-  float* output;        // [rows, channels]; may be input
+  float* output;        // [rows, channels]; may be `input`
   const float* weight;  // [channels]
   const float* bias;    // [channels]
   int64_t rows;
@@ -17,12 +17,12 @@ struct LayerNormRows {
   float eps;
 };
 
-/// output = (input - mean) / sqrt(variance + eps) * weight + bias, mean and (biased) variance over a row.
+/// output = (input - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance over a row.
 void layer_norm_rows(const LayerNormRows& p);
 
 struct RmsNormRows {
   const float* input;   // [rows, channels]
-  float* output;        // [rows, channels], written or added to; other memory
+  float* output;        // [rows, channels], written or added to; must not overlap `input`
   const float* factor;  // [channels]
   int64_t rows;
   int64_t channels;
@@ -30,7 +30,7 @@ struct RmsNormRows {
   bool adds;
 };
 
-/// output = input / sqrt(mean(input^2) + eps) * factor, or output += that; the mean over a row.
+/// output = input / sqrt(mean(input^2) + eps) * factor, or output += that, with the mean over a row.
 void rms_norm_rows(const RmsNormRows& p);
 
 struct AddGatedRows {

@@ -1,4 +1,4 @@
-// Copies by a kernel or by copy engines where these take them, else by torch, one after another.
+// Copies with a kernel or the copy engines if these accept the tensors, else with torch one after another.
 #include "models/layers/strided_copies.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// What `second` gets from here on is behind what `first` has.
+/// Makes later work on `second` wait for the present work on `first`.
 void put_behind(const c10::Stream& first, const c10::Stream& second) {
   c10::Event event(first.device_type());
   event.record(first);

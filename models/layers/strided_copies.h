@@ -1,4 +1,4 @@
-// Copies of strided tensors: many at once, and beside other work.
+// Copies of strided tensors: many at once, or concurrently with other work.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -10,25 +10,26 @@
 
 namespace sparsereel::models {
 
-/// On a GPU one launch, of tensors that consist of runs of 16 bytes: copies that go over a link to another GPU then
-/// stand beside those within the GPU's own memory. None may write what another one reads or writes.
+/// Copies all tensors, in one launch on a GPU if they consist of runs of 16 bytes. Copies over a link to another GPU
+/// then overlap those within the GPU's memory. No copy may write what another one reads or writes.
 void copy_all(std::span<const StridedCopy> copies);
 
-/// Of one device, on a GPU by its copy engines beside what the current stream gets meanwhile; elsewhere at once.
+/// Runs copies on one device concurrently with the current stream, using a GPU's copy engines. Elsewhere it copies at
+/// once.
 class CopiesBeside {
  public:
   explicit CopiesBeside(at::Device device) : device_(device) {}
   ~CopiesBeside();
   CopiesBeside(const CopiesBeside&) = delete;
   CopiesBeside& operator=(const CopiesBeside&) = delete;
-  /// Behind what the current stream has. The tensors stay until join().
+  /// Starts copies after the present work of the current stream. The tensors must live until join().
   void begin(std::span<const StridedCopy> copies);
-  /// What the current stream gets from here on is behind all that was begun, as it is from the end of this object on.
+  /// Makes later work of the current stream wait for all copies that were begun. The destructor does the same.
   void join();
 
  private:
   at::Device device_;
-  std::optional<c10::Stream> stream_;  // once begun
+  std::optional<c10::Stream> stream_;  // set by begin()
 };
 
 }  // namespace sparsereel::models

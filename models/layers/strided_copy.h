@@ -5,7 +5,7 @@
 
 namespace sparsereel::models {
 
-/// Of the same sizes and dtype.
+/// Two tensors of the same sizes and dtype.
 struct StridedCopy {
   at::Tensor to, from;
 };

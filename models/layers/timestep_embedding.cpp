@@ -1,4 +1,4 @@
-// Timestep embedding. The sinusoids are computed in fp32 in the reference's order of operations.
+// Timestep embedding. The sinusoids are computed in fp32, in the reference's order of operations.
 #include "models/layers/timestep_embedding.h"
 
 #include <ATen/ATen.h>

@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 
 /// Transformer sinusoids (Vaswani et al., arXiv 1706.03762, 3.5) of timesteps [B]: fp32 [B, channels], sines then
-/// cosines, or cosines first where flip_sin_to_cos. Frequency i of half = channels / 2 is 10000^(-i / (half -
+/// cosines, or cosines first with flip_sin_to_cos. With half = channels / 2, frequency i is 10000^(-i / (half -
 /// freq_shift)).
 at::Tensor timestep_sinusoids(const at::Tensor& timesteps, int64_t channels, bool flip_sin_to_cos, double freq_shift);
 
@@ -18,7 +18,7 @@ struct TimestepEmbedding {
   Linear linear_1;  // [time_embed_dim, channels]
   Linear linear_2;  // [time_embed_dim, time_embed_dim]
 
-  /// Stored as `name`.linear_1 and `name`.linear_2.
+  /// Lists the weights, stored as `name`.linear_1 and `name`.linear_2.
   void weights(const Visit& visit, const std::string& name, int64_t time_embed_dim, int64_t channels) {
     linear_1.weights(visit, name + ".linear_1", time_embed_dim, channels);
     linear_2.weights(visit, name + ".linear_2", time_embed_dim, time_embed_dim);

@@ -1,4 +1,4 @@
-// On a CPU block by block, in fp32; on a GPU by the kernels of layers/cuda/unpack.cu.
+// Unpacks weights block by block in fp32 on a CPU, and with the kernels of layers/cuda/unpack.cu on a GPU.
 #include "models/layers/unpack.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ namespace sparsereel::models {
 namespace {
 
 struct Format {
-  int64_t elements = 0, bytes = 0;  // of a block; 0: not packed
+  int64_t elements = 0, bytes = 0;  // of a block; 0 if not packed
   void (*eight)(const uint8_t* block, int first, float* out) = nullptr;
 };
 
@@ -83,7 +83,7 @@ void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Ten
   constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements in fp32 before they are rounded
   const int64_t step = std::max<int64_t>(1, kAtOnce / columns);
   at::parallel_for(0, stored.rows, step, [&](int64_t begin, int64_t end) {
-    const c10::InferenceMode inference;  // each thread has its own, and `out` may be a tensor of the caller's
+    const c10::InferenceMode inference;  // each thread has its own mode, and `out` may be the caller's tensor
     for (int64_t first = begin; first < end; first += step) {
       const int64_t count = std::min(step, end - first);
       at::Tensor rows = at::empty({count, columns}, at::kFloat);

@@ -1,3 +1,4 @@
+// Calls the kernel that unpacks rows, a few rows at a time if there are deltas.
 #include "models/layers/unpack_call.h"
 
 #include <ATen/ATen.h>
@@ -13,15 +14,17 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kAddedAtOnce = int64_t{16} << 20;  // elements: fewer cost the host more than the GPU
-constexpr int64_t kAlignedRows = 16;                 // whose bytes begin on 16, whatever the format
+// Elements; with fewer, launching costs the host more than the work costs the GPU.
+constexpr int64_t kAddedAtOnce = int64_t{16} << 20;
+constexpr int64_t kAlignedRows = 16;  // rows whose bytes are aligned to 16 in every format
 
-/// fp32 [count, columns]: what all deltas add to the rows from `first` on.
+/// fp32 [count, columns]: the sum of all deltas to the rows from `first` on.
 at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count) {
   at::Tensor sum;
   for (const LowRank& delta : stored.deltas) {
     const at::Tensor up = delta.up.narrow(0, first, count);
-    const at::Tensor unread = at::empty({1, 1}, up.options()).expand({count, stored.columns});  // beta is 0
+    // Beta is 0, so it is never read.
+    const at::Tensor unread = at::empty({1, 1}, up.options()).expand({count, stored.columns});
     at::Tensor product = up.scalar_type() == at::kFloat ? at::addmm(unread, up, delta.down, 0, delta.scale)
                                                         : at::addmm(unread, up, delta.down, at::kFloat, 0, delta.scale);
     sum = sum.defined() ? sum.add_(product) : std::move(product);

@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// bytes of the rows -> out [rows, columns] in fp32, fp16 or bf16, the deltas added. See unpack().
+/// Unpacks the bytes of rows to out [rows, columns] in fp32, fp16 or bf16, with deltas added. See unpack().
 void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out);
 
 }  // namespace sparsereel::models

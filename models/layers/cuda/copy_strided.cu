@@ -1,5 +1,5 @@
-// Each copy has blocks of its own, as many as its part of all words, and all of them run at once: those that wait for a
-// link leave the GPU's own memory to the others.
+// Many copies in one launch. Each copy has its own blocks, in proportion to its words. All run at once, so that some
+// use the GPU's own memory while others wait for a link.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +9,8 @@
 namespace sparsereel::models::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWordsInFlight = 4;  // of a thread
-constexpr int kBlocks = 396;  // three on each multiprocessor of an H100: what its registers are enough for
+constexpr int kThreads = 256, kWordsInFlight = 4;  // words that a thread loads together
+constexpr int kBlocks = 396;  // three per multiprocessor of an H100, as many as its registers allow
 
 struct Work {
   StridedCopies all;
@@ -21,12 +21,12 @@ struct Places {
   int64_t from, to;
 };
 
-/// Of word `index` of a copy.
+/// The places of word `index` of a copy.
 __device__ Places places_of(const StridedCopy& copy, int index) {
   Places places{};
 #pragma unroll
   for (int dim = 0; dim < kMaxCopyDims; ++dim) {
-    const int above = copy.sizes[dim] == 1 ? index : index / copy.sizes[dim];  // the same branch for all threads
+    const int above = copy.sizes[dim] == 1 ? index : index / copy.sizes[dim];  // all threads take the same branch
     const int here = index - above * copy.sizes[dim];
     places.from += here * copy.from_strides[dim];
     places.to += here * copy.to_strides[dim];
@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ 
   }
 }
 
-/// Rows of the first dimension, those of the second in one call for each place in dimensions 2 to `dim`.
+/// Copies rows of the first dimension. One call copies all rows of the second, and there is one call for each place in
+/// dimensions 2 to `dim`.
 cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, cudaStream_t stream) {
   constexpr size_t kWord = sizeof(uint4);
   if (dim > 1) {
@@ -83,7 +84,7 @@ cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, c
 const char* copy_by_engine(const StridedCopy& given, Stream stream) {
   StridedCopy p = given;
   const int longest = static_cast<int>(std::max_element(p.sizes + 1, p.sizes + kMaxCopyDims) - p.sizes);
-  std::swap(p.sizes[1], p.sizes[longest]);  // one call is for as many rows as there are
+  std::swap(p.sizes[1], p.sizes[longest]);  // one call copies all rows of a dimension, so the longest goes there
   std::swap(p.from_strides[1], p.from_strides[longest]);
   std::swap(p.to_strides[1], p.to_strides[longest]);
   return attention::cuda::launched([&] { attention::cuda::note(copy_rows(p, kMaxCopyDims - 1, 0, 0, stream)); });

@@ -1,4 +1,4 @@
-// Projections of a few rows: a warp takes some outputs and reads their weights once, as fast as memory gives them.
+// Projections of a few rows. Each warp takes some outputs and reads their weights once, at memory speed.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/warp.cuh"
@@ -15,7 +15,7 @@ using attention::cuda::unpack;
 using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kOutputs = 4;  // of a warp, whose weights are in flight together
+constexpr int kOutputs = 4;  // per warp; their weights are loaded together
 
 template <typename T, int kRows>
 __global__ void __launch_bounds__(kThreads) few_rows_kernel(const __grid_constant__ FewRows p) {

@@ -1,4 +1,4 @@
-// Gated residual addition where no norm follows that could take it along.
+// Gated residual addition for places where no norm follows that could include it.
 #include <algorithm>
 
 #include "attention/cuda/launched.cuh"

@@ -1,6 +1,6 @@
-// The elementwise kernels of transformer blocks as plain functions: raw pointers, strides and a stream. No torch, no
-// CUDA header. Each enqueues one launch, computes in fp32, and returns null or what CUDA said. Their CPU twins are
-// layers/row_kernels.h and torch's operators.
+// The elementwise kernels of transformer blocks as plain functions of raw pointers, strides and a stream. No torch, no
+// CUDA header. Each enqueues one launch, computes in fp32, and returns null or CUDA's error message. Their CPU
+// counterparts are layers/row_kernels.h and torch's operators.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,21 @@ namespace sparsereel::models::cuda {
 using attention::cuda::Element;
 using attention::cuda::Stream;
 
-/// Element, and fp32.
+/// The types of Element, and fp32.
 enum class Scalar { fp32, fp16, bf16 };
 
-constexpr int kMaxNormChannels = 5120;       // what four warps hold of a row in registers
-constexpr int kMaxQuantizeChannels = 16384;  // and what a block does
+constexpr int kMaxNormChannels = 5120;       // four warps hold such a row in registers
+constexpr int kMaxQuantizeChannels = 16384;  // a block holds such a row in registers
 
-/// [batch, tokens, channels] with contiguous channels, a multiple of 8; strides in elements. Rows start on 16 bytes.
+/// [batch, tokens, channels] with contiguous channels, a multiple of 8. Strides are in elements; rows are aligned to 16
+/// bytes.
 struct Rows {
   void* data = nullptr;
   int64_t batch_stride = 0;
   int64_t row_stride = 0;
 };
 
-/// fp32 [batch, channels] with contiguous channels; null: left out.
+/// fp32 [batch, channels] with contiguous channels; null for none.
 struct Vectors {
   const float* data = nullptr;
   int64_t batch_stride = 0;
@@ -37,14 +38,15 @@ struct PartVectors {
   Vectors video{}, text{};
 };
 
-/// Which entry of vectors [entries, channels] is each token's: [batch, tokens]; null: that of its batch entry.
+/// The index, for each token [batch, tokens], of its row in vectors [entries, channels]; null if that is its batch
+/// entry.
 struct EntryOfToken {
   const int64_t* data = nullptr;
   int entries = 0;
 };
 
-/// residual += gate * update where there is an update, rounded to Element; then
-/// out = (norm(residual) * weight + bias) * (1 + scale) + shift.
+/// residual += gate * update if there is an update, rounded to Element. Then out = (norm(residual) * weight + bias) *
+/// (1 + scale) + shift.
 struct NormModulate {
   int batch = 0;
   int tokens = 0;
@@ -52,56 +54,57 @@ struct NormModulate {
   int channels = 0;  // a multiple of 8, at most kMaxNormChannels
   Element element = Element::bf16;
   Rows residual{};
-  Rows update{};  // null: none
+  Rows update{};  // null for none
   Rows out{};
-  float* out_scale = nullptr;    // [batch, tokens]: out, rounded to Element, becomes e4m3 with these scales; null: not
-  const void* weight = nullptr;  // Element [channels]; null: ones
-  const void* bias = nullptr;    // null: zeros
+  /// [batch, tokens], scales of out in e4m3 (rounded to Element first); null for out in Element.
+  float* out_scale = nullptr;
+  const void* weight = nullptr;  // Element [channels]; null for ones
+  const void* bias = nullptr;    // null for zeros
   float eps = 0;
   PartVectors scale{}, shift{}, gate{};
-  EntryOfToken entry{};  // of them all
+  EntryOfToken entry{};  // for scale, shift and gate
 };
 
 const char* norm_modulate(const NormModulate& p, Stream stream);
 
-/// residual += update / rms(update) * gate where there is an update, rounded to Element; then, where there is an out,
-/// out = residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) + eps).
+/// residual += update / rms(update) * gate if there is an update, rounded to Element. Then, if there is an out, out =
+/// residual / rms(residual) * factor. rms(x) = sqrt(mean(x^2) + eps).
 struct RmsNormModulate {
   int batch = 0;
   int tokens = 0;
   int channels = 0;  // a multiple of 8, at most kMaxNormChannels
   Element element = Element::bf16;
   Rows residual{};
-  Rows update{};               // null: none
-  Rows out{};                  // null: none
+  Rows update{};               // null for none
+  Rows out{};                  // null for none
   float* out_scale = nullptr;  // as in NormModulate
   float update_eps = 0, eps = 0;
-  Vectors gate{}, factor{};  // of each batch entry; on 16 bytes
+  Vectors gate{}, factor{};  // per batch entry; aligned to 16 bytes
 };
 
 const char* rms_norm_modulate(const RmsNormModulate& p, Stream stream);
 
-/// Rows to e4m3 (layers/e4m3.h): scale = largest / 448, out = x / scale.
+/// Quantizes rows to e4m3 (layers/cuda/e4m3.h): scale = largest / 448, out = x / scale.
 struct QuantizeRows {
   int64_t rows = 0;
   int channels = 0;  // a multiple of 8, at most kMaxQuantizeChannels
   Element element = Element::bf16;
-  bool gelu = false;        // of gelu(x), by the tanh approximation and rounded to Element
-  const void* x = nullptr;  // Element [rows, channels], on 16 bytes
+  bool gelu = false;        // quantize gelu(x) by the tanh approximation, rounded to Element, instead of x
+  const void* x = nullptr;  // Element [rows, channels], aligned to 16 bytes
   void* out = nullptr;      // e4m3 [rows, channels]
   float* scale = nullptr;   // [rows]
 };
 
 const char* quantize_rows(const QuantizeRows& p, Stream stream);
 
-/// out = a * silu(b), a and b the halves of a row, computed in fp32 and rounded to Element.
+/// out = a * silu(b), where a and b are the halves of a row, computed in fp32 and rounded to Element.
 struct SwiGlu {
   int64_t rows = 0;
   int channels = 0;  // of out: a multiple of 8, at most kMaxQuantizeChannels
   Element element = Element::bf16;
-  const void* x = nullptr;  // Element [rows, 2 channels], on 16 bytes
-  void* out = nullptr;      // Element [rows, channels], on 16 bytes, or
-  float* scale = nullptr;   // [rows]: out becomes e4m3 with these scales, as by quantize_rows(); null: not
+  const void* x = nullptr;  // Element [rows, 2 channels], aligned to 16 bytes
+  void* out = nullptr;      // Element [rows, channels], aligned to 16 bytes, or e4m3
+  float* scale = nullptr;   // [rows], scales of out in e4m3, as by quantize_rows(); null for out in Element
 };
 
 const char* swiglu(const SwiGlu& p, Stream stream);
@@ -123,17 +126,17 @@ const char* add_gated(const AddGated& p, Stream stream);
 
 constexpr int kMaxCopies = 48, kMaxCopyDims = 5;
 
-/// Of words of 16 bytes, on 16 bytes; strides in words. The first dimension is the innermost one.
+/// A copy of 16-byte words, aligned to 16 bytes. Strides are in words. The first dimension is the innermost.
 struct StridedCopy {
   const void* from = nullptr;
   void* to = nullptr;
   int sizes[kMaxCopyDims] = {1, 1, 1, 1, 1};
   int64_t from_strides[kMaxCopyDims]{};
   int64_t to_strides[kMaxCopyDims]{};
-  int64_t words = 0;  // all sizes multiplied
+  int64_t words = 0;  // product of all sizes
 };
 
-/// Copies beside each other.
+/// Copies that run at the same time.
 struct StridedCopies {
   StridedCopy copies[kMaxCopies]{};
   int count = 0;
@@ -141,41 +144,42 @@ struct StridedCopies {
 
 const char* copy_strided(const StridedCopies& p, Stream stream);
 
-/// By a copy engine, a call for the first dimension and the longest other one: the rest are to be few.
+/// Copies with a copy engine. Each call covers the first dimension and the longest other one, so the others should be
+/// small.
 const char* copy_by_engine(const StridedCopy& given, Stream stream);
 
 constexpr int kMaxFewRows = 4, kMaxProjections = 4;
 
 /// out = x weight^T + bias.
 struct Projection {
-  const void* weight = nullptr;  // Element [outputs, inputs], rows on 16 bytes
-  const void* bias = nullptr;    // Element [outputs]; null: none
+  const void* weight = nullptr;  // Element [outputs, inputs], rows aligned to 16 bytes
+  const void* bias = nullptr;    // Element [outputs]; null for none
   float* out = nullptr;          // [rows, outputs]
   int outputs = 0;
 };
 
-/// A few projections of the same few rows: the time is that of reading the weights, once.
+/// A few projections of the same few rows. The time is that of reading the weights once.
 struct FewRows {
   int rows = 0;    // 1 to kMaxFewRows
   int inputs = 0;  // a multiple of 8
   Element element = Element::bf16;
-  const void* x = nullptr;  // Element [rows, inputs], on 16 bytes
+  const void* x = nullptr;  // Element [rows, inputs], aligned to 16 bytes
   Projection projections[kMaxProjections]{};
   int count = 0;
 };
 
 const char* project_few_rows(const FewRows& p, Stream stream);
 
-/// A weight as a file packs it (layers/cuda/packed_blocks.h) -> elements.
+/// Unpacks a weight from its file's format (layers/cuda/packed_blocks.h).
 struct UnpackRows {
-  Dtype from = Dtype::q8_0;  // packed, or of 8 bits
+  Dtype from = Dtype::q8_0;  // packed or 8-bit
   Scalar to = Scalar::bf16;
   int64_t rows = 0;
-  int64_t columns = 0;           // a multiple of a block's elements
-  const void* packed = nullptr;  // on 16 bytes
-  const float* scale = nullptr;  // [rows], by which each row is multiplied; null: none
-  const float* delta = nullptr;  // [rows, columns], on 16 bytes, which is added then; null: nothing
-  void* out = nullptr;           // [rows, columns], on 16 bytes
+  int64_t columns = 0;           // a multiple of the block's elements
+  const void* packed = nullptr;  // aligned to 16 bytes
+  const float* scale = nullptr;  // [rows], multiplies each row; null for ones
+  const float* delta = nullptr;  // [rows, columns], added afterwards, aligned to 16 bytes; null for none
+  void* out = nullptr;           // [rows, columns], aligned to 16 bytes
 };
 
 const char* unpack_rows(const UnpackRows& p, Stream stream);

@@ -1,5 +1,5 @@
-// Residual addition, layer norm and modulation in one pass: a team of warps a row, the row in registers, the vectors of
-// a part of the sequence in shared memory.
+// Residual addition, layer norm and modulation in one pass. A team of warps keeps a row in registers; the vectors of a
+// part of the sequence are in shared memory.
 #include <algorithm>
 #include <utility>
 
@@ -18,14 +18,14 @@ using attention::cuda::store_packed;
 using attention::cuda::to_float;
 using attention::cuda::unpack;
 
-constexpr int kChunk = 32 * kLaneElements;  // channels that a warp takes at once
+constexpr int kChunk = 32 * kLaneElements;  // channels that a warp loads at once
 
-/// The rows of one block: some of one part of one batch entry.
+/// The rows of one block, all in one part (video or text) of one batch entry.
 struct RowRange {
   int batch, first, end;
   bool video;
 
-  /// Blocks take rows_per_block rows each, those of the video before those of the text.
+  /// Blocks take rows_per_block rows each, first those of the video, then those of the text.
   __device__ RowRange(const NormModulate& p, int rows_per_block) {
     const int video_blocks = (p.video_tokens + rows_per_block - 1) / rows_per_block;
     const int block = static_cast<int>(blockIdx.x);
@@ -41,10 +41,10 @@ struct RowRange {
   }
 };
 
-/// Which of the vectors' entries the block's rows have.
+/// Says which entry of the vectors each row of the block uses.
 struct RowEntries {
-  const int64_t* rows;  // of the batch entry; null: all have its own
-  int first, end;       // entries that any may have
+  const int64_t* rows;  // entry per row of the batch entry; null if all use their own
+  int first, end;       // range of entries that rows may use
 
   __device__ RowEntries(const NormModulate& p, int batch)
       : rows(p.entry.data == nullptr ? nullptr : p.entry.data + static_cast<int64_t>(batch) * p.tokens),
@@ -52,7 +52,7 @@ struct RowEntries {
         end(rows == nullptr ? batch + 1 : p.entry.entries) {}
 
   __device__ bool has(int row, int entry) const { return rows == nullptr || rows[row] == entry; }
-  /// Whether any of the range does; waits for the block where that is a question.
+  /// True if any row of the range uses the entry. Synchronizes the block if each row has its own entry.
   __device__ bool any(const RowRange& range, int entry) const {
     if (rows == nullptr) return true;
     int found = 0;
@@ -62,8 +62,8 @@ struct RowEntries {
   }
 };
 
-/// Channel vectors in shared memory as lanes read them: for each chunk, then for each quarter of a lane's elements of
-/// each vector, 32 lanes of four floats, which is free of bank conflicts.
+/// Channel vectors in shared memory, in the order in which lanes read them without bank conflicts. For each chunk and
+/// each half of a lane's elements of each vector, there are 32 lanes of four floats.
 template <int kVectors>
 struct SharedVectors {
   float* data;
@@ -83,7 +83,7 @@ struct SharedVectors {
 
 enum Vector { kScale, kShift, kGate };
 
-/// The norm's weight and bias and the modulation are one scale and one shift of the normalised row.
+/// Combines the norm's weight and bias with the modulation into one scale and one shift of the normalized row.
 template <typename T, int kVectors>
 __device__ void fold(const NormModulate& p, const RowRange& range, int entry, const SharedVectors<kVectors>& vectors) {
   const T* weight = static_cast<const T*>(p.weight);
@@ -98,7 +98,7 @@ __device__ void fold(const NormModulate& p, const RowRange& range, int entry, co
   }
 }
 
-/// A row in kTeam times kChunks chunks; this lane's share of it.
+/// This lane's share of a row of kTeam times kChunks chunks.
 template <typename T, int kTeam, int kChunks, bool kUpdates>
 class Row {
  public:
@@ -115,9 +115,9 @@ class Row {
     }
   }
 
-  /// residual += gate * update; the sum is also what is normalised.
+  /// residual += gate * update. The sum is also what the norm reads.
   __device__ void add(const T* update, T* residual) {
-    constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update in flight: as registers allow
+    constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update loaded together, limited by registers
 #pragma unroll
     for (int first = 0; first < kChunks; first += kTogether) {
       Packed<T> more[kTogether];
@@ -138,7 +138,7 @@ class Row {
     for_each([&](float x) { sum += x; });
     const float mean = team_.sum(sum) / size;
     forget_unpacked();
-    // A second look at registers: exact where mean square minus squared mean cancels.
+    // A second pass over registers is exact where mean square minus squared mean cancels.
     float squares = 0;
     for_each([&](float x) { squares += (x - mean) * (x - mean); });
     const float inverse = rsqrtf(team_.sum(squares) / size + eps);
@@ -180,7 +180,7 @@ class Row {
   static __device__ int lane() {
     return static_cast<int>(threadIdx.x) % 32;
   }
-  /// Which of the row's chunks this warp's one is.
+  /// The index of this warp's chunk within the row.
   static __device__ int place(int chunk) {
     return chunk * kTeam + Team<kTeam>::member();
   }
@@ -202,7 +202,8 @@ class Row {
     store_packed(residual + column(chunk), x_[chunk]);
   }
 
-  /// The compiler would keep the row as floats from one look at it to the next, twice the registers, and spill.
+  /// Makes the compiler forget the unpacked row. Otherwise it keeps the row as floats between passes, in twice the
+  /// registers, and spills.
   __device__ void forget_unpacked() {
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
@@ -234,7 +235,7 @@ __device__ T* row_of(const Rows& rows, int batch, int row) {
   return static_cast<T*>(rows.data) + batch * rows.batch_stride + row * rows.row_stride;
 }
 
-/// Blocks a multiprocessor: as many as leave a row and its update the registers.
+/// Blocks per multiprocessor, so that a row and its update fit into registers.
 constexpr int blocks_together(int chunks, bool updates) {
   return chunks > (updates ? 5 : 8) ? 2 : 3;
 }
@@ -247,7 +248,8 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
   const RowRange range(p, rows_per_block);
   const RowEntries entries(p, range.batch);
   Team<kTeam> team;
-  // Few entries, mostly one: the vectors of one at a time are in shared memory, and the rows that have it are done.
+  // There are few entries, mostly one. The vectors of one entry at a time are in shared memory, for the rows that use
+  // it.
   for (int entry = entries.first; entry < entries.end; ++entry) {
     if (!entries.any(range, entry)) continue;
     fold<T>(p, range, entry, vectors);
@@ -272,7 +274,7 @@ int blocks_of(const NormModulate& p, int rows_per_block) {
   return (video + rows_per_block - 1) / rows_per_block + (text + rows_per_block - 1) / rows_per_block;
 }
 
-/// So many rows a block that all blocks run at once and none waits for a second round; a multiple of the warps.
+/// Chooses rows per block so that all blocks run at once and none waits for a second wave; a multiple of the warps.
 int choose_rows_per_block(const NormModulate& p, int64_t resident) {
   const int64_t rows = static_cast<int64_t>(p.batch) * p.tokens;
   int64_t each = (rows + resident - 1) / resident;

@@ -1,6 +1,6 @@
-// How ggml's formats pack weights: blocks of 32 or 256 consecutive elements of a row share scales. One description for
-// processors and GPUs. Formulas: ggml's reference code (ggml-quants.c, ggml-common.h); the tests compare them with the
-// gguf package. No torch, C++17.
+// ggml's packed formats: blocks of 32 or 256 consecutive elements of a row share scales. One description serves CPUs
+// and GPUs. The formulas are those of ggml's reference code (ggml-quants.c, ggml-common.h); the tests compare them with
+// the gguf package. No torch, C++17.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace sparsereel::models {
 
-constexpr int kUnpackedAtOnce = 8;  // elements; what a thread of a GPU stores with one instruction
+constexpr int kUnpackedAtOnce = 8;  // elements that a GPU thread stores with one instruction
 
 namespace packed {
 
-/// Little-endian, at any address.
+/// Reads a little-endian half at any address.
 SPARSEREEL_BOTH inline float half_at(const uint8_t* p) {
   return float_of_half(static_cast<uint16_t>(p[0] | p[1] << 8));
 }
@@ -36,7 +36,7 @@ SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
   return high ? byte >> 4 : byte & 15;
 }
 
-/// Scale and minimum `j` of eight, 6 bits each in 12 bytes.
+/// Scale and minimum `j` of eight, with 6 bits each in 12 bytes.
 struct SixBits {
   int scale, minimum;
 };
@@ -45,8 +45,8 @@ SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
   return {(s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};
 }
 
-/// One of the 16 levels that four bits stand for in ggml's IQ4 formats: finer near zero. Eight signed bytes in each
-/// number, the first level lowest.
+/// One of the 16 levels of four bits in ggml's IQ4 formats, which are finer near zero. Each number holds eight signed
+/// bytes, the first level lowest.
 SPARSEREEL_BOTH inline float iq4_level(int index) {
   const uint64_t eight = index < 8 ? 0xF6EADDCFBFAD9881 : 0x7159453526190D01;
   return static_cast<float>(static_cast<int8_t>(eight >> 8 * (index % 8) & 0xFF));
@@ -54,13 +54,12 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
 
 }  // namespace packed
 
-/// For each packed dtype: elements and bytes of a block, and at() which unpacks eight elements from `first` on, a
-/// multiple of eight.
+/// For each packed dtype: elements and bytes of a block. at() unpacks eight elements from `first`, a multiple of eight.
 template <Dtype kDtype>
 struct PackedBlock;
 
-/// Four or five bits and a scale, for 32; element j and j + 16 share a byte. kMinimum: of the smallest value; else the
-/// values are centred.
+/// 32 elements of four or five bits with one scale. Elements j and j + 16 share a byte. With kMinimum, values count
+/// from a stored minimum; otherwise they are centered on zero.
 template <int kBits, bool kMinimum>
 struct SmallBlock {
   static constexpr int elements = 32, header = kMinimum ? 4 : 2, bytes = header + (kBits == 5 ? 4 : 0) + 16;
@@ -98,7 +97,7 @@ struct PackedBlock<Dtype::q8_0> {
   }
 };
 
-/// Four or five bits, for 256 in groups of 32 with a scale and a minimum each; two groups share bytes.
+/// 256 elements of four or five bits in groups of 32, with a scale and a minimum each. Two groups share bytes.
 template <int kBits>
 struct MiddleBlock {
   static constexpr int elements = 256, bytes = 16 + (kBits == 5 ? 32 : 0) + 128;
@@ -121,7 +120,7 @@ struct PackedBlock<Dtype::q4_k> : MiddleBlock<4> {};
 template <>
 struct PackedBlock<Dtype::q5_k> : MiddleBlock<5> {};
 
-/// Six bits, for 256 in groups of 16 with a scale each; the low four and the high two lie apart.
+/// 256 elements of six bits in groups of 16, with a scale each. The low four and high two bits are stored apart.
 template <>
 struct PackedBlock<Dtype::q6_k> {
   static constexpr int elements = 256, bytes = 210;
@@ -139,7 +138,7 @@ struct PackedBlock<Dtype::q6_k> {
   }
 };
 
-/// Three bits, for 256 in groups of 16 with a scale of 6 bits each; the third bit lies apart.
+/// 256 elements of three bits in groups of 16, with a 6-bit scale each. The third bit is stored apart.
 template <>
 struct PackedBlock<Dtype::q3_k> {
   static constexpr int elements = 256, bytes = 110;
@@ -156,7 +155,7 @@ struct PackedBlock<Dtype::q3_k> {
   }
 };
 
-/// Two bits, for 256 in groups of 16 with a scale and a minimum of 4 bits each.
+/// 256 elements of two bits in groups of 16, with a scale and a minimum of 4 bits each.
 template <>
 struct PackedBlock<Dtype::q2_k> {
   static constexpr int elements = 256, bytes = 84;
@@ -171,7 +170,7 @@ struct PackedBlock<Dtype::q2_k> {
   }
 };
 
-/// Levels of four bits, for 32 with a scale; element j and j + 16 share a byte.
+/// 32 levels of four bits with one scale. Elements j and j + 16 share a byte.
 template <>
 struct PackedBlock<Dtype::iq4_nl> {
   static constexpr int elements = 32, bytes = 18;
@@ -183,7 +182,8 @@ struct PackedBlock<Dtype::iq4_nl> {
   }
 };
 
-/// The same for 256 in groups of 32 with a scale of 6 bits each, whose low four and high two bits lie apart.
+/// 256 levels of four bits in groups of 32, with a 6-bit scale each. The scales' low four and high two bits are stored
+/// apart.
 template <>
 struct PackedBlock<Dtype::iq4_xs> {
   static constexpr int elements = 256, bytes = 136;
@@ -199,7 +199,7 @@ struct PackedBlock<Dtype::iq4_xs> {
   }
 };
 
-/// Eight-bit numbers, whose scales lie apart.
+/// 8-bit numbers, whose scales are stored apart.
 template <>
 struct PackedBlock<Dtype::i8> {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
@@ -217,7 +217,7 @@ struct PackedBlock<Dtype::f8_e5m2> {  // the upper half of an fp16
   }
 };
 template <>
-struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 whose exponent is 8 too small, without infinity
+struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 without infinity whose exponent is 8 too small
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
@@ -229,7 +229,7 @@ struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 whose exponent is 8 too small, 
   }
 };
 
-/// Numbers as they are: a fused layer may have some beside packed rows.
+/// Unpacked numbers, which a fused layer may have beside packed rows.
 template <int kBytes, float (*kRead)(const uint8_t*)>
 struct Numbers {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce * kBytes;

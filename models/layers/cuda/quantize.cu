@@ -1,4 +1,4 @@
-// Rows to e4m3 in one pass, the row in registers: a warp takes a short one, a block a long one.
+// Quantizes rows to e4m3 in one pass, with the row in registers. A warp takes a short row, a block a long one.
 #include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/e4m3.cuh"
@@ -14,8 +14,8 @@ using attention::cuda::load_packed;
 using attention::cuda::pack;
 using attention::cuda::unpack;
 
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as x times a logistic function: one exponential. Instructions are
-/// what this costs, hence constants that hold log2 e and approximations that flush denormals.
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, written as x times a logistic function with one exponential.
+/// Instructions bound this kernel, so constants include log2 e and approximations flush denormals.
 template <typename T>
 __device__ Packed<T> gelu(const Packed<T>& packed) {
   float x[kLaneElements];
@@ -28,12 +28,12 @@ __device__ Packed<T> gelu(const Packed<T>& packed) {
   return pack<T>(x);
 }
 
-/// A row is taken by one warp or all of a block; a thread holds kPacks times eight of its elements.
+/// One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_constant__ QuantizeRows p) {
   constexpr int row_threads = 32 * kTeam;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kWarps / kTeam) + Team<kTeam>::index();
-  if (row >= p.rows) return;  // whole warps, and no block of which only a part is left waits for another
+  if (row >= p.rows) return;  // only whole warps return, and no warp of the same row waits for them
   const int first = static_cast<int>(threadIdx.x) % row_threads * kLaneElements;
   const auto column = [&](int i) { return first + i * row_threads * kLaneElements; };
   const T* from = static_cast<const T*>(p.x) + row * p.channels;

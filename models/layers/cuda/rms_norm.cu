@@ -1,5 +1,5 @@
-// RMS norms of a residual stream in one pass: an update that is normalised and gated, and the norm of the sum. A
-// block of four warps a row, the row and its update in registers.
+// RMS norms of a residual stream in one pass: a normalized and gated update, and the norm of the sum. Blocks of four
+// warps keep a row and its update in registers.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/layers/cuda/e4m3.cuh"
@@ -16,7 +16,7 @@ using attention::cuda::unpack;
 
 constexpr int kRowWarps = 4, kRowThreads = 32 * kRowWarps;
 using RowTeam = Team<kRowWarps, kRowWarps>;
-constexpr int kPassElements = kRowThreads * kLaneElements;  // of a row that its threads take at once
+constexpr int kPassElements = kRowThreads * kLaneElements;  // elements of a row that its threads load at once
 
 /// This thread's share of a row: kPacks times eight elements.
 template <typename T, int kPacks>
@@ -35,7 +35,7 @@ struct Share {
     }
   }
 
-  /// 1 / sqrt(mean(x^2) + eps) of the whole row.
+  /// 1 / sqrt(mean(x^2) + eps) over the whole row.
   __device__ float inverse(int channels, float eps, RowTeam& team) const {
     float squares = 0;
 #pragma unroll

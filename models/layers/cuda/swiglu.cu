@@ -1,4 +1,4 @@
-// The gated activation of a feed-forward, in one pass: a warp takes a short row, a block a long one.
+// The gated activation of a feed-forward layer in one pass. A warp takes a short row, a block a long one.
 #include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
 #include "models/layers/cuda/e4m3.cuh"
@@ -27,12 +27,12 @@ __device__ Packed<T> gated(const Packed<T>& value, const Packed<T>& gate) {
   return pack<T>(a);
 }
 
-/// A row is taken by one warp or all of a block; a thread holds kPacks times eight of its elements.
+/// One warp or the whole block takes a row. A thread holds kPacks times eight of its elements.
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) swiglu_kernel(const __grid_constant__ SwiGlu p) {
   constexpr int row_threads = 32 * kTeam;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kWarps / kTeam) + Team<kTeam>::index();
-  if (row >= p.rows) return;  // whole warps, and no block of which only a part is left waits for another
+  if (row >= p.rows) return;  // only whole warps return, and no warp of the same row waits for them
   const int first = static_cast<int>(threadIdx.x) % row_threads * kLaneElements;
   const auto column = [&](int i) { return first + i * row_threads * kLaneElements; };
   const T* from = static_cast<const T*>(p.x) + row * 2 * p.channels;

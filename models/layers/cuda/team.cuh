@@ -1,4 +1,4 @@
-// The warps that share a row: their sums and maxima, and how many there are.
+// Teams of warps that share a row: their size, sums and maxima.
 #pragma once
 
 #include <type_traits>
@@ -9,17 +9,17 @@
 
 namespace sparsereel::models::cuda {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;  // of a block
+constexpr int kThreads = 256, kWarps = kThreads / 32;  // per block
 
-/// The kTeam warps that share a row, this one among them; others of the block, of kBlockWarps, take other rows.
+/// The kTeam warps that share a row, including this one. Other teams of the block's kBlockWarps warps take other rows.
 template <int kTeam, int kBlockWarps = kWarps>
 class Team {
  public:
-  // A constant where there is one team: of barriers whose number is not, a block claims all 16.
+  // A constant if there is only one team, because a barrier number that is no constant makes a block claim all 16.
   static __device__ int index() { return kTeam == kBlockWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
   static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
-  /// All threads of the team call these together and have the result.
+  /// All threads of the team must call this together; all get the result.
   __device__ float sum(float x) {
     x = attention::cuda::warp_sum(x);
     if constexpr (kTeam == 1) return x;
@@ -39,8 +39,8 @@ class Team {
   }
 
  private:
-  /// What each warp of the team has. Two places take turns: whoever writes the first again has passed the barrier of
-  /// the second, so all have read the first.
+  /// Shares each warp's number with the team. Two places alternate: a warp that overwrites the first has passed the
+  /// second's barrier, so all have read the first.
   __device__ const float* exchange(float x) {
     __shared__ float of_warps[2][kBlockWarps];
     turn_ ^= 1;
@@ -52,8 +52,8 @@ class Team {
   int turn_ = 0;
 };
 
-/// f(warps that take a row, times eight of its elements that each of their threads holds), both constants, for a kernel
-/// of kThreads that holds rows of so many channels.
+/// Chooses the shape of rows with this number of channels, for kernels of kThreads. Calls f(warps per row, packs of
+/// eight elements per thread), both constants.
 template <typename F>
 void for_row_shape(int channels, const F& f) {
   constexpr int warp = 32 * attention::cuda::kLaneElements, block = kThreads * attention::cuda::kLaneElements;
