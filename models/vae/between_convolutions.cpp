@@ -1,4 +1,4 @@
-// Residuals and larger pictures, by our own kernels where there are some.
+// Residuals and changes of picture size, with our own kernels if they accept the tensors.
 #include "models/vae/between_convolutions.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Every pixel 2 x 2 times; [frames, channels, 2 height, 2 width], channels-last.
+// Repeats every pixel 2 x 2 times: [frames, channels, 2 height, 2 width], channels-last.
 at::Tensor repeat_pixels(const at::Tensor& x) {
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x)) return repeat_on_cuda(x, {}, 2, false).permute({0, 3, 1, 2});
@@ -23,8 +23,8 @@ at::Tensor repeat_pixels(const at::Tensor& x) {
   return at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
 }
 
-// Frames [F, H, W, C] through a convolution of pictures, as many at a time as one call takes. elements: of its input,
-// a frame.
+// Applies a convolution of pictures to frames [F, H, W, C], as many per call as cuDNN can index. elements is the input
+// size per frame.
 at::Tensor by_frames(const at::Tensor& x, int64_t elements, const auto& convolved) {
   const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / elements);
   std::vector<at::Tensor> parts;
@@ -59,7 +59,7 @@ at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const 
     return by_frames(x, 4 * x[0].numel(), [&](const at::Tensor& frames) {
       return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{1, 1});
     });
-  // Of each neighbour's row, which becomes two, one is needed: a row too many on either side is left.
+  // Only one of the two rows made from a neighbor's row is needed, so one row too many on either side is dropped.
   const at::Tensor given = rows->surrounded(x, RowSplit::Outside::zeros);
   return by_frames(given, 4 * given[0].numel(), [&](const at::Tensor& frames) {
     return convolve(repeat_pixels(frames), weight, bias, /*padding=*/{0, 1}).narrow(2, 1, 2 * x.size(1));

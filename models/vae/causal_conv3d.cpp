@@ -1,4 +1,4 @@
-// The causal convolution: history in front, one conv3d without padding in time; a picture's is a conv2d.
+// The causal convolution: history in front, then one conv3d without padding in time, or a conv2d for a single picture.
 #include "models/vae/causal_conv3d.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-// The border of frames [frames, height, width, in] along an axis, of which it is part, becomes the edge within it.
+// Fills the border of frames [frames, height, width, in] along an axis with the edge inside it.
 void repeat_edges(const at::Tensor& frames, int64_t axis, int64_t border) {
   const int64_t last = frames.size(axis) - border;
   for (const auto& [to, from] : {std::pair{int64_t{0}, border}, std::pair{last, last - 1}}) {
@@ -29,10 +29,10 @@ void fill_border(const CausalConv3d& conv, const at::Tensor& buffer, const RowSp
     rows->fill_ends(frames, conv.repeats_edges ? RowSplit::Outside::its_edge : RowSplit::Outside::zeros);
   else if (border.rows > 0)
     repeat_edges(frames, 1, border.rows);
-  if (border.columns > 0) repeat_edges(frames, 2, border.columns);  // with the corners
+  if (border.columns > 0) repeat_edges(frames, 2, border.columns);  // includes the corners
 }
 
-// Zeros around frames that the buffer has not.
+// Zeros around frames beyond the buffer's border.
 struct Padding {
   int64_t rows, columns;
 };
@@ -51,7 +51,7 @@ at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, c
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
-// The first frame of a video, buffer's last -> [1, H, W, out].
+// Convolves the first frame of a video, the buffer's last -> [1, H, W, out].
 at::Tensor convolve_picture(const CausalConv3d& conv, const at::Tensor& buffer, const Padding& padding,
                             bool starts_on_zeros, bool with_bias) {
   const at::Tensor weight = starts_on_zeros ? conv.weight.select(2, kHistoryFrames) : conv.weight.sum(2);
@@ -75,7 +75,7 @@ void fill_history(const at::Tensor& buffer, const at::Tensor& remembered, bool s
 
 thread_local bool allows_tf32 = false;
 
-// at::convolution reads whether TF32 is allowed from a setting of the whole process, which other threads use too.
+// at::convolution reads whether TF32 is allowed from a process-wide setting that other threads use too.
 at::Tensor convolve_by_cudnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                              at::IntArrayRef padding, at::IntArrayRef stride, at::IntArrayRef dilation) {
   const at::Context& settings = at::globalContext();

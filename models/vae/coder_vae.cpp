@@ -1,4 +1,4 @@
-// How the tensors of decoders and encoders lie in memory, and the scale of their latents.
+// Memory formats of decoder and encoder weights, and the scale of latents.
 #include "models/vae/coder_vae.h"
 
 #include <ATen/ATen.h>

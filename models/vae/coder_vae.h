@@ -1,4 +1,4 @@
-// What the families' VAEs hold: a decoder and an encoder of convolutions, loaded alike.
+// The common part of the families' VAEs: a decoder and an encoder of convolutions, loaded the same way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,22 +15,22 @@
 
 namespace sparsereel::models {
 
-/// Loads what a decoder or an encoder lists, as numbers of the reader's dtype; weights of convolutions channels-last.
-/// Refers to `reader`.
+/// Returns a visitor that loads the tensors of a decoder or encoder as numbers of the reader's dtype, with convolution
+/// weights in channels-last format. It refers to `reader`.
 Visit loads_of_coder(WeightReader& reader);
 
-/// A value for each channel -> fp32 [1, channels, 1, 1, 1], on the device of `latents`.
+/// Returns one value per channel as fp32 [1, channels, 1, 1, 1], on the device of `latents`.
 at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents);
 
-/// factor * latents * deviation + mean, of each channel, in fp32: rounded once, to the dtype of `latents`.
+/// factor * latents * deviation + mean, per channel in fp32, rounded once to the dtype of `latents`.
 at::Tensor denormalised(const at::Tensor& latents, const std::vector<double>& mean,
                         const std::vector<double>& deviation, double factor = 1);
 
-/// Stands for the encoder where a family has none.
+/// Replaces the encoder of families that have none.
 struct NoEncoder {};
 
 /// Config has frames_a_latent(). Decoder and Encoder have weights(visit, config), which lists their tensors, and
-/// finish(), which is called when all of them are there.
+/// finish(), which is called after all are loaded.
 template <typename Config, typename Decoder, typename Encoder = NoEncoder>
 class CoderVae : public Vae {
  public:
@@ -41,7 +41,8 @@ class CoderVae : public Vae {
   }
 
  protected:
-  /// ignored: how names of further tensors begin that may be there. Throws Error where the weights do not fit.
+  /// Loads the parts. ignored has prefixes of further tensors that may be in the file. Throws Error if the weights do
+  /// not fit.
   CoderVae(Config config, const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts,
            const std::vector<std::string>& ignored = {})
       : config_(std::move(config)), device_(device), dtype_(dtype) {

@@ -1,4 +1,4 @@
-// Tensors -> pointers and sizes -> the elementwise kernels of vae/cuda.
+// Converts tensors to pointers and sizes for the elementwise kernels of vae/cuda.
 #include "models/vae/cuda_call.h"
 
 #include <ATen/ATen.h>
@@ -23,8 +23,8 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-// Fills the one that is defined: affine fp32 [2, frames, channels], scales and then shifts, or moments fp64 [2, frames,
-// groups], means and then variances: of x [frames, .., channels] + input_bias.
+// Measures x [frames, .., channels] + input_bias and fills the defined one of two results. affine, fp32 [2, frames,
+// channels], receives scales and then shifts. moments, fp64 [2, frames, groups], receives means and then variances.
 void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& affine,
                     const at::Tensor& moments) {
   const int64_t frames = x.size(0), channels = x.size(-1);
@@ -47,7 +47,7 @@ void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor
   check_launch(cuda::group_statistics(statistics, current_stream(x.device())), "group statistics");
 }
 
-// fp32 [2, frames, channels], scales and then shifts: the group norm of x [frames, .., channels] + input_bias.
+// The group norm of x [frames, .., channels] + input_bias as fp32 [2, frames, channels]: scales, then shifts.
 at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
                                 const RowSplit* rows) {
   const int64_t frames = x.size(0), channels = x.size(-1);
@@ -63,7 +63,7 @@ at::Tensor group_affine_on_cuda(const GroupNorm& norm, const at::Tensor& x, cons
   return at::stack({affine.scale, affine.shift});
 }
 
-// affine fp32 [2, frames, channels] of x's frames.
+// affine: fp32 [2, frames, channels], for x's frames.
 void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& out) {
   const int64_t frames = x.size(0), channels = x.size(3);
   const cuda::ScaleSilu call = {.x = x.const_data_ptr(),
@@ -80,7 +80,7 @@ void scale_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tens
   check_launch(cuda::scale_silu(call, current_stream(x.device())), "group norm");
 }
 
-// affine fp32 [2, 1, channels] of all frames; contiguous all.
+// affine: fp32 [2, 1, channels], for all frames. All tensors are contiguous.
 void modulate_on_cuda(const at::Tensor& x, const at::Tensor& affine, const at::Tensor& y, const at::Tensor& b,
                       const at::Tensor& out) {
   const int64_t channels = x.size(3);

@@ -8,33 +8,33 @@
 
 namespace sparsereel::models {
 
-/// Whether the kernels below take activations like x [F, H, W, C]: fp32, fp16 or bf16 on a GPU, contiguous, C a
-/// multiple of 8 up to 2048.
+/// True if the kernels below accept activations like x [F, H, W, C]. They must be contiguous fp32, fp16 or bf16 on a
+/// GPU, with C a multiple of 8 up to 2048.
 bool has_vae_kernels(const at::Tensor& x);
 
-/// out = silu(group_norm(x + input_bias) * y + b); y and b [Fz, Hz, Wz, C] in x's dtype, input_bias [C] or undefined;
-/// out's frames wherever they lie. rows, here and below: as in group_norm.h.
+/// out = silu(group_norm(x + input_bias) * y + b). y and b [Fz, Hz, Wz, C] are in x's dtype; input_bias is [C] or
+/// undefined; out's frames may lie anywhere. rows, here and below, is as in group_norm.h.
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
                                const at::Tensor& y, const at::Tensor& b, const at::Tensor& out,
                                const RowSplit* rows = nullptr);
 
-/// As group_norm_silu() of group_norm.h.
+/// See group_norm_silu() in group_norm.h.
 void group_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
                              const at::Tensor& out, const RowSplit* rows = nullptr);
 
-/// As video_norm_silu() of group_norm.h, of a piece of a video.
+/// See video_norm_silu() in group_norm.h, for a band of a video.
 void video_norm_silu_on_cuda(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias,
                              const at::Tensor& out, const RowSplit& rows);
 
-/// As rms_norm_silu() of rms_norm.h; input_bias [C] or undefined.
+/// See rms_norm_silu() in rms_norm.h. input_bias is [C] or undefined.
 void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,
                            const at::Tensor& out);
 
-/// x += residual + bias; bias [C] or undefined.
+/// x += residual + bias, where bias is [C] or undefined.
 void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias);
 
-/// Every pixel of x + bias `space` x `space` times (1 or 2); where `twice`, every frame twice but for the first of an
-/// odd number.
+/// Repeats every pixel of x + bias `space` x `space` times (1 or 2). With `twice`, repeats every frame twice, except
+/// the first of an odd number.
 at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t space, bool twice);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Keys and values are gathered; each rank has its own pixels' queries.
+// Gathers keys and values from all ranks; each rank computes its own pixels' queries.
 #include "models/vae/frame_attention.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Attention between the pixels of each frame, by one head as wide as the activations, of which some decoders
-// have one at the latents' size.
+// Attention between the pixels of each frame with a single head of all channels, as some decoders have at the latents'
+// size.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// qkv [F, H, W, 3 C], queries, keys and values beside each other -> [F, H, W, C]. rows: of whose pictures the frames
-/// are pieces, all of whose pixels are seen; null: of none.
+/// qkv [F, H, W, 3 C], with queries, keys and values side by side -> [F, H, W, C]. rows is the split whose bands the
+/// frames are; queries then see all pixels of the whole pictures. It is null if the frames are whole.
 at::Tensor attend_within_frames(const at::Tensor& qkv, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

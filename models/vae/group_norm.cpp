@@ -1,5 +1,5 @@
-// One pass for the statistics, one for the rest: our own loops for fp32 on a CPU and for all dtypes on a GPU, torch's
-// operators elsewhere.
+// One pass for the statistics, one for the rest: our own loops for fp32 on a CPU, our kernels on a GPU, torch's
+// operators otherwise.
 #include "models/vae/group_norm.h"
 
 #include <ATen/ATen.h>
@@ -18,13 +18,13 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kPixelsPerTask = 4096;  // at least, for a thread of its own
+constexpr int64_t kPixelsPerTask = 4096;  // minimum for a separate thread
 
 bool is_fp32_on_cpu(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat;
 }
 
-// Mean and variance of each group in fp32, a frame at a time so that the fp32 copy stays small: fp64 [2, groups].
+// Mean and variance of each group, fp64 [2, groups]. Computed in fp32, a frame at a time to keep the fp32 copy small.
 at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t frames = x.size(0), channels = x.size(3);
   std::vector<at::Tensor> means, variances;
@@ -43,7 +43,7 @@ at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
 at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t channels = x.size(3), pixels = x.numel() / channels;
   const float* data = x.const_data_ptr<float>();
-  // One slot a task, added in order: the sums are the same whatever the number of threads.
+  // Each task has its own slot, and slots are added in order, so that the sums do not depend on the number of threads.
   const int64_t tasks = (pixels + kPixelsPerTask - 1) / kPixelsPerTask;
   at::Tensor parts = at::zeros({tasks, 2, channels}, at::kDouble);
   auto* slots = parts.mutable_data_ptr<double>();
@@ -68,7 +68,7 @@ at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   return at::stack({mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1)});
 }
 
-// frame, out [H, W, C], out's rows wherever they lie.
+// frame and out are [H, W, C]; out's rows may lie farther apart.
 void scale_silu_cpu(const at::Tensor& frame, const ChannelAffine& affine, at::Tensor& out) {
   const int64_t width = frame.size(1), channels = frame.size(2), out_row = out.stride(0);
   const float *source = frame.const_data_ptr<float>(), *scale = affine.scale.const_data_ptr<float>(),

@@ -1,4 +1,4 @@
-// Group normalisation (Wu and He, arXiv 1803.08494) of activations [frames, height, width, channels].
+// Group norm (Wu and He, arXiv 1803.08494) of activations [frames, height, width, channels].
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// Lists norms of so many groups, for ResnetBlock::weights(). suffix: what stands behind a norm's name.
+/// Returns a function for ResnetBlock::weights() that lists norms with this number of groups. suffix follows a norm's
+/// name.
 inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, const std::string& suffix = {}) {
   return [&visit, groups, eps, suffix](GroupNorm& norm, const std::string& name, int64_t channels) {
     norm.groups = groups;
@@ -21,17 +22,18 @@ inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, con
   };
 }
 
-// rows, below: of whose pictures x's frames are pieces, which the statistics are of; null: of none.
+// rows, below, is the split whose bands x's frames are. Statistics are then those of the whole pictures. It is null if
+// the frames are whole.
 
-/// By the statistics of all frames of x.
+/// Returns the norm as a scale and shift, from the statistics of all frames of x.
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows = nullptr);
 
-/// out = silu(group_norm(x + input_bias)), each frame by its own statistics. out as x, with rows that may lie farther
-/// apart; input_bias [channels], undefined: none.
+/// out = silu(group_norm(x + input_bias)), with separate statistics per frame. out has x's shape, and its rows may lie
+/// farther apart. input_bias is [channels] or undefined.
 void group_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
                      const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 
-/// The same, all frames by their common statistics. out: contiguous, but where there are rows.
+/// The same with common statistics of all frames. out must be contiguous unless there are rows.
 void video_norm_silu(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& out,
                      const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 

@@ -1,3 +1,4 @@
+// Computes scales, shifts and latent frames for norms.
 #include "models/vae/norm_layers.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// What the norms of a VAE's activations [frames, height, width, channels] are made of.
+// The parameters of norms of a VAE's activations [frames, height, width, channels].
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,18 +16,18 @@ struct GroupNorm {
   double eps = 1e-5;
 };
 
-/// What a norm does to each channel: x * scale + shift, fp32 [channels] each.
+/// The effect of a norm on each channel: x * scale + shift, fp32 [channels] each.
 struct ChannelAffine {
   at::Tensor scale, shift;
 };
 
-/// Of groups, fp64 [2, .., groups]: mean and variance -> fp32 [.., channels].
+/// Converts moments of groups (mean and variance, fp64 [2, .., groups]) to a scale and shift, fp32 [.., channels].
 ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments);
 
 struct SpatialNorm {
   Norm norm;      // [channels]
   Linear conv_y;  // the scale: [channels, latent channels]
-  Linear conv_b;  // the shift: likewise
+  Linear conv_b;  // the shift: [channels, latent channels]
   int64_t groups = 1;
 };
 

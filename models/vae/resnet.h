@@ -1,4 +1,4 @@
-// The residual block of causal encoders and decoders, whatever their norms. Activations are those of causal_conv3d.h.
+// The residual block of causal encoders and decoders, for any norm. Activations are as in causal_conv3d.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// What stands behind the names of a block's convolutions, and what its shortcut is called.
+/// The suffix of the names of a block's convolutions, and the name of its shortcut.
 struct ResnetNames {
   const char *convolution = ".conv", *shortcut = ".conv_shortcut";
 };
@@ -24,7 +24,7 @@ struct ResnetBlock {
   CausalConv3d conv1;  // [out, in, 3, 3, 3]
   Norm norm2;          // out channels
   CausalConv3d conv2;  // [out, out, 3, 3, 3]
-  Linear shortcut;     // [out, in], undefined where in = out; finish() adds its bias to conv2's
+  Linear shortcut;     // [out, in], undefined if in = out; finish() adds its bias to conv2's
 
   /// list_norm(norm, name, channels) lists a norm's tensors.
   void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, const auto& list_norm,
@@ -35,13 +35,13 @@ struct ResnetBlock {
     conv2.weights(visit, name + ".conv2" + names.convolution, out, out);
     if (in != out) shortcut.weights(visit, name + names.shortcut, out, in, true, {out, in, 1, 1, 1});
   }
-  /// To be called once, when all weights are there.
+  /// Call once, after all weights are loaded.
   void finish() {
     if (shortcut.weight.defined()) conv2.bias = conv2.bias.add(shortcut.bias);
   }
 };
 
-/// `count` blocks NAME.0, NAME.1, .., of which the first one takes `in` channels.
+/// Lists `count` blocks NAME.0, NAME.1, .... The first one takes `in` channels.
 template <typename Norm>
 void list_resnets(std::vector<ResnetBlock<Norm>>& blocks, const Visit& visit, const std::string& name, int64_t count,
                   int64_t in, int64_t out, const auto& list_norm, const ResnetNames& names = {}) {
@@ -50,8 +50,8 @@ void list_resnets(std::vector<ResnetBlock<Norm>>& blocks, const Visit& visit, co
     blocks[i].weights(visit, name + "." + std::to_string(i), i == 0 ? in : out, out, list_norm, names);
 }
 
-/// conv(silu(norm(x + bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
-/// norm_silu(norm, x, out, bias, rows): out = silu(norm(x + bias)), rows as in ConvHistory.
+/// conv(silu(norm(x + bias))). x is released once it is normalized, which frees it unless the caller holds it.
+/// norm_silu(norm, x, out, bias, rows) must compute out = silu(norm(x + bias)), with rows as in ConvHistory.
 at::Tensor convolve_normed(const auto& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& bias,
                            const auto& norm_silu, ConvHistory& history, bool with_bias = true) {
   const Border border = conv.border(history.rows);

@@ -1,4 +1,4 @@
-// One pass for fp32 on a CPU and for all dtypes on a GPU; elsewhere the RMS norm of layers/norm.h and torch's SiLU.
+// One pass for fp32 on a CPU and for all dtypes on a GPU. Otherwise the RMS norm of layers/norm.h and torch's SiLU.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>
@@ -16,12 +16,12 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // at least, for a thread of its own
+constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // minimum for a separate thread
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
-  // Added to the mean square: this epsilon does nothing but keep a pixel of zeros zero.
+  // This epsilon is added to the mean square. Its only effect is that a pixel of zeros stays zero.
   const double eps = kLeastNorm * kLeastNorm / static_cast<double>(x.size(-1));
   return rms_norm(x, gamma.to(at::kFloat), eps).to(x.scalar_type());
 }

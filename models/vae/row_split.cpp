@@ -1,4 +1,4 @@
-// Rows to the neighbours by all-to-all; all else is gathered, and put together in the order of the ranks.
+// Exchanges edge rows with neighbors by all-to-all. Everything else is gathered and joined in the order of the ranks.
 #include "models/vae/row_split.h"
 
 #include <ATen/ATen.h>
@@ -14,7 +14,7 @@ RowSplit::RowSplit(Group& group, int64_t rows, at::Device device) : group_(group
   parts_ = at::tensor(parts, at::kDouble).to(device);
 }
 
-/// Of another rank's piece where this rank's has own_rows.
+/// The rows of another rank's band if this rank's has own_rows.
 int64_t RowSplit::rows_of(int64_t rank, int64_t own_rows) const {
   return own_rows / own().count * slice_of(rows_, group_.size(), rank).count;
 }
@@ -63,7 +63,7 @@ at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
   return framed;
 }
 
-/// A tensor for each rank's piece along `dim` of what is x here.
+/// A tensor for each rank's part along `dim` of a tensor that is x on this rank.
 std::vector<at::Tensor> RowSplit::room_for_all(const at::Tensor& x, int64_t dim) const {
   std::vector<at::Tensor> pieces;
   for (int64_t rank = 0; rank < group_.size(); ++rank) {
@@ -92,7 +92,7 @@ at::Tensor RowSplit::collected(const at::Tensor& x, int64_t dim) const {
 at::Tensor RowSplit::joined_moments(const at::Tensor& moments) const {
   std::vector<at::Tensor> pieces(static_cast<size_t>(group_.size()));
   for (at::Tensor& piece : pieces) piece = at::empty(moments.sizes(), moments.options().dtype(at::kLong));
-  group_.all_gather(moments.contiguous().view(at::kLong), pieces);  // groups exchange no fp64 as such
+  group_.all_gather(moments.contiguous().view(at::kLong), pieces);  // groups cannot exchange fp64 directly
   const at::Tensor all = at::stack(pieces, 1).view(at::kDouble);    // [2, ranks, ..]
   std::vector<int64_t> shape(static_cast<size_t>(moments.dim()), 1);
   shape.front() = group_.size();

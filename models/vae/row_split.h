@@ -1,5 +1,5 @@
-// A video whose pictures several ranks decode together, each a piece of their height: what the layers of a decoder ask
-// the other ranks for. Who decodes alone has none.
+// Several ranks decode a video together: each decodes a band of rows of every picture. This class exchanges what the
+// decoder's layers need from other ranks. A rank that decodes alone has none.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,38 +11,39 @@
 
 namespace sparsereel::models {
 
-/// From the first rank's piece at the top to the last one's at the bottom. All ranks make the same calls in the same
-/// order; they throw as Group's do. Activations x are [F, h, W, C], h as many rows for each row of the latents on all
-/// ranks.
+/// Bands go from the first rank's at the top to the last rank's at the bottom. All ranks must make the same calls in
+/// the same order; they throw as those of Group do. Activations x are [F, h, W, C], where h is the same multiple of the
+/// rank's latent rows on all ranks.
 class RowSplit {
  public:
-  /// rows: of latents, no fewer than ranks, in slices of slice_of(). device: that of the activations. The group must
-  /// outlive it.
+  /// rows is the number of latent rows, at least one per rank, divided by slice_of(). device is that of the
+  /// activations. The group must outlive the object.
   RowSplit(Group& group, int64_t rows, at::Device device);
 
   bool is_first() const { return group_.rank() == 0; }
-  /// Of the latents' rows.
+  /// This rank's latent rows.
   Slice own() const { return slice_of(rows_, &group_); }
-  /// How many rows the largest piece has where this rank's has `own`.
+  /// The number of rows of the largest band if this rank's has `own`.
   int64_t most(int64_t own) const;
 
-  /// What stands beyond the picture.
+  /// The values beyond the picture.
   enum class Outside { zeros, its_edge };
-  /// Of framed [F, 1 + h + 1, W, C], the first and the last row become those of the pieces there, or what is beyond.
+  /// Fills the first and last row of framed [F, 1 + h + 1, W, C] from neighboring bands, or with the values beyond the
+  /// picture.
   void fill_ends(const at::Tensor& framed, Outside outside) const;
-  /// x between such rows: [F, h + 2, W, C].
+  /// Returns x with such rows added: [F, h + 2, W, C].
   at::Tensor surrounded(const at::Tensor& x, Outside outside) const;
 
-  /// All pieces below each other, on all ranks: [F, H, W, C].
+  /// Returns all bands together, on all ranks: [F, H, W, C].
   at::Tensor whole(const at::Tensor& x) const;
-  /// The same along `dim`, on the first rank alone; undefined on the others.
+  /// Returns all bands together along `dim`, on the first rank only; undefined on the others.
   at::Tensor collected(const at::Tensor& x, int64_t dim) const;
 
-  /// Mean and variance [2, ..], fp64, of values on each rank's piece -> those on the whole, the same bits on all ranks.
+  /// Combines mean and variance, fp64 [2, ..], of each rank's band to those of the whole. All ranks get the same bits.
   at::Tensor joined_moments(const at::Tensor& moments) const;
 
  private:
-  /// Undefined where the picture ends.
+  /// The adjacent rows; undefined at the picture's edge.
   struct Neighbours {
     at::Tensor above, below;
   };
@@ -52,7 +53,7 @@ class RowSplit {
 
   Group& group_;
   int64_t rows_;
-  at::Tensor parts_;  // fp64 [ranks]: each piece's part of the whole
+  at::Tensor parts_;  // fp64 [ranks]: each band's fraction of the whole
 };
 
 }  // namespace sparsereel::models

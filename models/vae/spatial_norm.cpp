@@ -1,4 +1,4 @@
-// Spatial normalisation: group norm, then one scale and shift a latent pixel and channel.
+// Spatial norm: group norm, then one scale and shift per latent pixel and channel.
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ namespace sparsereel::models {
 namespace {
 
 constexpr double kEps = 1e-6;            // the reference ignores the config's norm_eps here
-constexpr int64_t kPixelsOfTask = 4096;  // at least, for a thread of its own
+constexpr int64_t kPixelsOfTask = 4096;  // minimum for a separate thread
 
 void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
   const int64_t frames = x.size(0), latent_frames = scale.size(0), height = scale.size(1), width = scale.size(2);
@@ -31,7 +31,7 @@ void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Ten
   }
 }
 
-// The same on a CPU in fp32, one pass over the activations.
+// Does the same on a CPU in fp32, in one pass over the activations.
 void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
   const int64_t frames = x.size(0), height = x.size(1), row = x.size(2) * x.size(3);
   const int64_t latent_height = scale.size(1), latent_width = scale.size(2), channels = x.size(3);

@@ -1,5 +1,4 @@
-// Group normalisation whose scale and shift come from the latents at the same place (Zheng et al., arXiv 2209.09002),
-// with SiLU.
+// Group norm whose scale and shift come from the latents at the same place (Zheng et al., arXiv 2209.09002), with SiLU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +12,14 @@ namespace sparsereel::models {
 
 class RowSplit;
 
+/// Lists the tensors of a spatial norm under `name`.
 void list_spatial_norm(SpatialNorm& norm, const Visit& visit, const std::string& name, int64_t channels,
                        int64_t latent_channels);
 
-/// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which
-/// may be the same, and the frames of out may lie farther apart; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz; input_bias
-/// [C], undefined: none. conv_y and conv_b run at the latents' size: a pointwise convolution commutes with repeating.
-/// rows: of whose pictures x and z are pieces; null: of none.
+/// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), with z repeated to x's size. x and out [T, H, W, C]
+/// may be the same, and frames of out may lie farther apart. z is [Tz, Hz, Wz, Cz] with H = s Hz and W = s Wz;
+/// input_bias is [C] or undefined. conv_y and conv_b run at the latents' size, because a pointwise convolution commutes
+/// with repeating. rows is the split whose bands x and z are; null if they are whole.
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
                        const at::Tensor& input_bias = {}, const RowSplit* rows = nullptr);
 

@@ -1,5 +1,5 @@
-// Tiles in reading order; only the strips that a later tile blends with are kept, the rest goes straight into the
-// result.
+// Processes tiles in reading order. Only the strips that a later tile blends with are kept; the rest goes directly into
+// the result.
 #include "models/vae/tiling.h"
 
 #include <ATen/ATen.h>
@@ -12,13 +12,13 @@
 namespace sparsereel::models {
 namespace {
 
-// The last `length` rows (dim 3) or columns (dim 4) of a finished tile, for its neighbour.
+// The last `length` rows (dim 3) or columns (dim 4) of a finished tile, for its neighbor.
 at::Tensor last_strip(const at::Tensor& tile, int64_t dim, int64_t length) {
   length = std::min(length, tile.size(dim));
   return tile.narrow(dim, tile.size(dim) - length, length).clone();
 }
 
-// tile's first rows or columns become a ramp from the neighbour's strip to the tile.
+// Turns the tile's first rows or columns into a ramp from the neighbor's strip to the tile.
 void blend(const at::Tensor& strip, at::Tensor& tile, int64_t dim) {
   const int64_t length = std::min(strip.size(dim), tile.size(dim));
   std::vector<int64_t> shape(5, 1);
@@ -29,7 +29,7 @@ void blend(const at::Tensor& strip, at::Tensor& tile, int64_t dim) {
   edge.copy_(at::lerp(strip.narrow(dim, strip.size(dim) - length, length).to(at::kFloat), edge.to(at::kFloat), weight));
 }
 
-// Pixels a latent pixel of what goes in and of what comes out.
+// Pixels per latent pixel of the input and of the output.
 struct Scales {
   int64_t in, out;
 };
@@ -63,9 +63,9 @@ at::Tensor code_tiles(const TilePlan& plan, const Scales& scale, const at::Tenso
   return result;
 }
 
-constexpr int64_t kFramesAPiece = 8;  // of a video that was decoded in tiles
+constexpr int64_t kFramesAPiece = 8;  // when handing out a video that was decoded in tiles
 
-/// Of the steps of all tiles, or of the one whole.
+/// Counts the steps of all tiles, or of the whole.
 std::function<void()> step_counter(int64_t total, const VaeProgress& progress) {
   return [total, &progress, done = int64_t{0}]() mutable {
     ++done;
@@ -73,7 +73,7 @@ std::function<void()> step_counter(int64_t total, const VaeProgress& progress) {
   };
 }
 
-/// This rank's rows; the first rank puts all of the frames together.
+/// Decodes this rank's rows. The first rank joins all frames.
 void decode_rows(const RowSplit& rows, const at::Tensor& latents, const TakeFrames& take, const PieceDecoder& decode,
                  const std::function<void()>& step_done) {
   const Slice own = rows.own();
@@ -86,7 +86,7 @@ void decode_rows(const RowSplit& rows, const at::Tensor& latents, const TakeFram
 at::Tensor decode_tile(const at::Tensor& tile, const PieceDecoder& decode, const std::function<void()>& step_done) {
   std::vector<at::Tensor> pieces;
   decode(tile, [&](const at::Tensor& frames) {
-    pieces.push_back(frames.contiguous());  // without channels that mean nothing, which kernels may add
+    pieces.push_back(frames.contiguous());  // drops meaningless channels that kernels may add
     step_done();
   });
   return at::cat(pieces, 2);

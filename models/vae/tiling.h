@@ -1,4 +1,4 @@
-// Decoding and encoding in overlapping spatial tiles that are blended where they meet.
+// Decodes and encodes in overlapping spatial tiles that are blended where they meet.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// Tiles along one axis, in latent pixels: tile i covers [i * stride, i * stride + size), cut at the end.
+/// Tiles along one axis, in latent pixels. Tile i covers [i * stride, i * stride + size), cut at the end.
 struct TileAxis {
   int64_t size = 0;
   int64_t stride = 0;
@@ -17,19 +17,19 @@ struct TileAxis {
   int64_t count(int64_t length) const { return (length + stride - 1) / stride; }
 };
 
-/// The reference's tiles: half of the model's usual frame (sample pixels), `overlap` of it shared. Where size * (1 -
-/// overlap) is no whole number the reference blends and crops by rounded lengths that do not add up, and returns a
-/// frame of the wrong size; here the stride is rounded down and the blended length follows from it, which is the same
-/// wherever the reference's is right.
+/// The reference's tiles: half of the model's usual frame (sample pixels), sharing the fraction `overlap`. If size * (1
+/// - overlap) is no whole number, the reference returns a frame of the wrong size, because its rounded lengths for
+/// blending and cropping do not add up. Here the stride is rounded down and determines the blended length. The results
+/// are equal wherever the reference is right.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
-/// Tiles of 256 frame pixels every 192, whatever the model's usual frame.
+/// Tiles of 256 frame pixels every 192, for any model.
 TileAxis fixed_tile_axis(int64_t pixels_a_latent);
 
 struct TilePlan {
   TileAxis height, width;
-  int64_t scale = 8;  // frame pixels a latent pixel
-  int64_t whole = 0;  // latent pixels of a side that are no tiles' work; 0: a tile's
+  int64_t scale = 8;  // frame pixels per latent pixel
+  int64_t whole = 0;  // latent pixels per side that need no tiles; 0 for a tile's size
 
   bool needed(int64_t latent_height, int64_t latent_width) const {
     return latent_height > (whole > 0 ? whole : height.size) || latent_width > (whole > 0 ? whole : width.size);
@@ -39,28 +39,29 @@ struct TilePlan {
   }
 };
 
-/// Decodes one tile: latents [1, C, F, h, w] -> frames [1, 3, F', scale h, scale w]. Or encodes one: the other way.
+/// Decodes one tile: latents [1, C, F, h, w] -> frames [1, 3, F', scale h, scale w]. Or encodes one, the other way
+/// round.
 using TileCoder = std::function<at::Tensor(const at::Tensor& tile)>;
 
-/// Decodes tile by tile, each blended linearly into the ones above and to the left. latents [1, C, F, H, W] -> [1, 3,
-/// F', scale H, scale W].
+/// Decodes tile by tile. Each is blended linearly into the ones above and to the left. latents [1, C, F, H, W] -> [1,
+/// 3, F', scale H, scale W].
 at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileCoder& decode);
 
-/// Encodes likewise: frames [1, 3, F', scale H, scale W] -> [1, C, F, H, W].
+/// Encodes the same way: frames [1, 3, F', scale H, scale W] -> [1, C, F, H, W].
 at::Tensor encode_tiles(const TilePlan& plan, const at::Tensor& frames, const TileCoder& encode);
 
 /// A TileCoder that calls step_done after each of its steps.
 using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::function<void()>& step_done)>;
 
-/// Decodes one tile, some frames at a time: a step each.
+/// Decodes one tile, some frames per step.
 using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// latents as a whole, in tiles where these are asked for and needed, or this rank's rows of them. `steps`: of one
-/// tile, or of all rows, which progress counts.
+/// Decodes latents as a whole, in tiles if the mode asks for them and they are needed, or this rank's rows of them.
+/// `steps` is the number of steps for one tile or for all rows; progress counts them.
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
                     const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode);
 
-/// frames likewise, in one.
+/// Encodes frames as a whole, or in tiles if `tiled` and needed.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
                           const VaeProgress& progress, const StepCoder& encode);
 

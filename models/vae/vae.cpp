@@ -1,4 +1,4 @@
-// What all of them refuse, and which weights they leave.
+// Checks and defaults that all VAEs share.
 #include "models/vae/vae.h"
 
 #include <ATen/ATen.h>

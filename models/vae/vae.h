@@ -1,4 +1,4 @@
-// What the pipeline knows of a VAE, whatever its family.
+// The interface of a VAE to the pipeline, for any family.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,19 +13,20 @@ namespace sparsereel::models {
 class RowSplit;
 class WeightReader;
 
-/// Called after each finished piece of a decode, or of an encode: done of total.
+/// Called after each finished piece of a decode or encode: done of total.
 using VaeProgress = std::function<void(int64_t done, int64_t total)>;
 
-/// Takes the next frames of a video as soon as they are final: [1, colours, f, s H, s W], on the decoder's device.
+/// Takes the next frames of a video as soon as they are final: [1, colors, f, s H, s W], on the decoder's device.
 using TakeFrames = std::function<void(const at::Tensor& frames)>;
 
 /// How a video is decoded.
 struct DecodeMode {
-  bool tiled = false;              // in overlapping spatial tiles blended as the reference does
-  const RowSplit* rows = nullptr;  // by several ranks, a piece of the height each, never in tiles; null: by this one
+  bool tiled = false;  // in overlapping spatial tiles, blended as the reference does
+  /// Set if several ranks decode, each a band of rows and never in tiles; null for this rank alone.
+  const RowSplit* rows = nullptr;
 };
 
-/// Whose weights are loaded.
+/// The parts whose weights are loaded.
 enum class VaeParts { decoder, encoder, both };
 
 inline bool has_decoder(VaeParts parts) {
@@ -35,60 +36,62 @@ inline bool has_encoder(VaeParts parts) {
   return parts != VaeParts::decoder;
 }
 
-/// What an encoder says of latents [1, C, F, H, W], at the scale at which they are denoised.
+/// An encoder's result for latents [1, C, F, H, W], at the scale at which they are denoised.
 struct LatentDistribution {
   at::Tensor mean;
-  at::Tensor deviation;  // of a family that draws from it; else undefined
+  at::Tensor deviation;  // for families that sample; otherwise undefined
 };
 
 class Vae {
  public:
   virtual ~Vae() = default;
 
-  /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
-  /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype, a few at a time, in order. In tiles: less memory, slightly
-  /// different pixels, and no frame before the last tile. By several ranks, all of which have the latents: the same
-  /// frames but for the order of sums; the first rank alone takes them, all make progress. Throws Error where only the
-  /// encoder's weights were asked for, and as Group does. What `take` and `progress` throw ends it.
+  /// Decodes latents [1, C, F, H, W] to frames [1, 3, F', s H, s W] in about [-1, 1], in latents' dtype. Latents have
+  /// the scale at which they are denoised and saved. `take` receives the frames a few at a time, in order. Tiles need
+  /// less memory, change pixels slightly, and give no frame before the last tile.
+  ///
+  /// Several ranks, which must all have the latents, compute the same frames except for the order of sums. Only the
+  /// first rank's `take` is called, and all report progress. Throws Error if only the encoder was loaded, and as Group
+  /// does. Exceptions of `take` and `progress` end the decode.
   virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                       const VaeProgress& progress) = 0;
-  /// Whether several ranks can decode a video together.
+  /// True if several ranks can decode a video together.
   virtual bool decodes_pieces() const { return false; }
-  /// All of them, by this rank.
+  /// Decodes all frames on this rank.
   at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
-  /// Whether there is an encoder, and its weights were asked for.
+  /// True if there is an encoder and its weights were asked for.
   virtual bool encodes() const { return false; }
-  /// frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1], of r frames and s pixels a latent -> latents [1, C, F, H, W] in
-  /// frames' dtype. tiled: as decode(). A single frame is encoded as the picture that it is. Throws Error for frames of
-  /// another shape, and unless encodes().
+  /// Encodes frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1] to latents [1, C, F, H, W] in frames' dtype. r is the
+  /// frames and s the pixels per latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error
+  /// for frames of another shape, and if encodes() is false.
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
-  /// What encode()'s latents are to be multiplied with before decode() takes them.
+  /// The factor for encode()'s latents before decode() takes them.
   virtual double encoded_scale() const { return 1; }
-  /// Frames that F latent frames decode to.
+  /// The number of frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
-  /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst
-  /// moment, without what a convolution library takes for itself. For VaeTiling::automatic.
+  /// Estimates the peak bytes of an untiled decode of this size besides the weights, for VaeTiling::automatic. It
+  /// counts the tensors alive at the worst moment, but not a convolution library's own memory.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
-  /// The same of an untiled encode of frames of this size, in pixels. Throws Error where there is no encoder, whatever
-  /// was asked for.
+  /// Estimates the same for an untiled encode of frames of this size in pixels. The encoder need not be loaded. Throws
+  /// Error if the family has none.
   virtual uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const;
 };
 
 /// Throws Error unless latents are [1, channels, F, H, W] of at least one element.
 void check_latents(const at::Tensor& latents, int64_t channels);
 
-/// What a latent stands for.
+/// The frames and pixels (per side) that one latent stands for.
 struct VaeStride {
   int64_t frames, pixels;
 };
 
-/// Throws Error unless frames are what Vae::encode() takes.
+/// Throws Error unless Vae::encode() accepts the frames.
 void check_frames(const at::Tensor& frames, const VaeStride& stride);
 
-/// The weights of what was not asked for may be there.
+/// Allows weights of parts that were not asked for to be in the file.
 void ignore_other_parts(WeightReader& reader, VaeParts parts);
 
-/// Throws Error that says that weights were not asked for.
+/// Throws Error saying that the part's weights were not loaded.
 [[noreturn]] void refuse_to_decode();
 [[noreturn]] void refuse_to_encode();
 

@@ -1,4 +1,4 @@
-// What stands between a decoder's convolutions, one pass over the activations each.
+// The kernels between a decoder's convolutions, each one pass over the activations.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
@@ -16,7 +16,7 @@ using attention::cuda::unpack;
 
 constexpr int kThreads = 256;
 
-/// This thread's place among `count` pieces of work, or -1 past the end.
+/// This thread's index among `count` pieces of work, or -1 past the end.
 __device__ inline int64_t piece_of(int64_t count) {
   const int64_t piece = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   return piece < count ? piece : -1;
@@ -26,7 +26,7 @@ unsigned grid_of(int64_t count) {
   return static_cast<unsigned>((count + kThreads - 1) / kThreads);
 }
 
-/// Eight values of a vector, or zeros where there is none.
+/// Eight values of a vector, or zeros if it is null.
 template <typename T>
 __device__ void load_or_zero(const void* vector, int channel, float (&x)[kLaneElements]) {
   if (vector != nullptr) return unpack(load_packed(static_cast<const T*>(vector) + channel), x);
@@ -38,14 +38,14 @@ __device__ inline float silu(float x) {
   return __fdividef(x, 1.0F + __expf(-x));
 }
 
-/// The latent frame that frame t belongs to; an odd number of frames begins with one that was not repeated.
+/// The latent frame that frame t belongs to. An odd number of frames begins with one that was not repeated.
 __device__ inline int latent_frame(const ModulateSilu& p, int t) {
   if (p.frames == 1) return 0;
   if (p.frames % 2 == 0) return t * p.latent_frames / p.frames;
   return t == 0 ? 0 : 1 + (t - 1) * (p.latent_frames - 1) / (p.frames - 1);
 }
 
-/// A thread takes eight channels of the pixels of one row that share a latent pixel.
+/// A thread takes eight channels of those pixels of a row that share a latent pixel.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constant__ ModulateSilu p) {
   const int columns = p.channels / kLaneElements, repeat = p.width / p.latent_width;
@@ -84,9 +84,10 @@ __global__ void __launch_bounds__(kThreads) modulate_kernel(const __grid_constan
   }
 }
 
-constexpr int kPixelsAtOnce = 4, kPixelRounds = 2;  // of a thread: loads that are started together, and how often
+constexpr int kPixelsAtOnce = 4, kPixelRounds = 2;  // per thread: loads that are started together, and rounds of them
 
-/// A thread takes eight channels of a few pixels of a frame, those of a block being neighbours. grid: pixels, frames.
+/// A thread takes eight channels of a few pixels of a frame; the threads of a block take neighboring pixels. grid:
+/// pixels, frames.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) scale_silu_kernel(const __grid_constant__ ScaleSilu p) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kThreads) residual_kernel(const __grid_constan
   store_packed(to, pack<T>(x));
 }
 
-/// A thread takes eight channels of a pixel of x and writes them wherever they go.
+/// A thread takes eight channels of a pixel of x and writes them to all their places.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) repeat_kernel(const __grid_constant__ Repeat p) {
   const int columns = p.channels / kLaneElements;
@@ -181,7 +182,7 @@ const char* modulate_silu(const ModulateSilu& p, Stream stream) {
 
 const char* scale_silu(const ScaleSilu& p, Stream stream) {
   if (p.frames == 0) return nullptr;
-  const int pixels = kThreads / (p.channels / kLaneElements) * kPixelsAtOnce * kPixelRounds;  // of a block
+  const int pixels = kThreads / (p.channels / kLaneElements) * kPixelsAtOnce * kPixelRounds;  // per block
   const dim3 grid(static_cast<unsigned>((p.height * p.width + pixels - 1) / pixels), static_cast<unsigned>(p.frames));
   return attention::cuda::launched([&] {
     attention::cuda::start(

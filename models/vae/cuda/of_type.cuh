@@ -1,4 +1,4 @@
-// What runs of three instantiations.
+// Selects one of three instantiations by the element type.
 #pragma once
 
 #include "models/layers/cuda/launch.h"

@@ -1,5 +1,4 @@
-// Mean and deviation of groups of channels over all pixels of a frame: partial sums of each block, then one block a
-// group.
+// Means and variances of channel groups over all pixels of a frame: partial sums per block, then one block per group.
 #include <algorithm>
 
 #include "attention/cuda/launched.cuh"
@@ -16,26 +15,26 @@ using attention::cuda::to_float;
 using attention::cuda::unpack;
 
 constexpr int kThreads = 256;
-constexpr int kTogether = 4;  // pixels in flight
+constexpr int kTogether = 4;  // pixels loaded together
 
 template <typename T>
 __device__ const T* frame_of(const GroupStatistics& p) {
   return static_cast<const T*>(p.x) + static_cast<int64_t>(blockIdx.y) * p.pixels * p.channels;
 }
 
-/// What channel `c` is measured from, so that squares do not cancel: its value at the frame's first pixel.
+/// The value that is subtracted from channel `c` so that squares do not cancel: the channel at the frame's first pixel.
 template <typename T>
 __device__ float origin_of(const GroupStatistics& p, int c) {
   return to_float(frame_of<T>(p)[c]);
 }
 
-/// [blocks][2][channels] of this frame.
+/// This frame's partial sums: [blocks][2][channels].
 __device__ float* partials_of(const GroupStatistics& p, int blocks) {
   return p.partials + static_cast<int64_t>(blockIdx.y) * blocks * 2 * p.channels;
 }
 
-/// Sums of x - origin and of its square over this block's pixels of a frame. grid: blocks, frames. A thread keeps to
-/// eight channels of every `stride`-th pixel; the threads beyond the last whole pixel idle.
+/// Sums x - origin and its square over this block's pixels of a frame. grid: blocks, frames. A thread takes eight
+/// channels of every `stride`-th pixel; threads beyond the last whole pixel idle.
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constant__ GroupStatistics p) {
   extern __shared__ float shared[];  // [2][pixels at once][channels]
@@ -74,8 +73,8 @@ __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constan
   }
 }
 
-/// The sum of part(i) for i < count, in the order of a tree over kThreads. All lanes of a warp call this together; the
-/// first has the result.
+/// The sum of part(i) for i < count, added as a tree over kThreads. All lanes of a warp must call it together; the
+/// first lane gets the result.
 template <typename Part>
 __device__ double warp_total(int count, const Part& part) {
   constexpr int kShare = kThreads / 32;
@@ -94,15 +93,15 @@ __device__ double warp_total(int count, const Part& part) {
   return total;
 }
 
-/// A block a group of a frame. grid: groups, frames. Channels are measured from different origins: their means are
-/// brought together first, then the squares around the common mean.
+/// One block per group of a frame. grid: groups, frames. Channels have different origins, so their means are combined
+/// first, then the squares around the common mean.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ GroupStatistics p, int blocks) {
   __shared__ double sums[2][kMaxStatisticsChannels];
   const int per_group = p.channels / p.groups, first = static_cast<int>(blockIdx.x) * per_group;
   const double pixels = static_cast<double>(p.pixels);
   const float* partials = partials_of(p, blocks) + first;
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * per_group; i += kThreads / 32) {  // a warp each
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < 2 * per_group; i += kThreads / 32) {  // one warp each
     const float* from = partials + i / per_group * p.channels + i % per_group;
     const double total = warp_total(
         blocks, [&](int block) { return static_cast<double>(from[static_cast<int64_t>(block) * 2 * p.channels]); });
@@ -142,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) finish(const __grid_constant__ Group
 template <typename T>
 void launch(const GroupStatistics& p, Stream stream) {
   const int columns = p.channels / kLaneElements, at_once = kThreads / columns;
-  // Where frames make many blocks, a block's partial sums should be few beside what it reads.
+  // With many frames there are many blocks, and a block's partial sums should be small beside its input.
   const int64_t each = at_once * kTogether * (p.frames > 1 ? 4 : 1), wanted = (p.pixels + each - 1) / each;
   const int blocks = static_cast<int>(std::min<int64_t>(kStatisticsBlocks, wanted));
   const auto frames = static_cast<unsigned>(p.frames);
