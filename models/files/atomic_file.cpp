@@ -1,4 +1,4 @@
-// Atomic output files over POSIX calls.
+// Writes atomic output files with POSIX calls.
 #include "models/files/atomic_file.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ void check_target(const fs::path& asked) {
     return Error(ErrorKind::bad_input, "cannot write " + asked.string() + ": " + problem, remedy,
                  {.file = asked.string()});
   };
-  if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
+  if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // for example links in a circle
   if (fs::is_directory(status) || !asked.has_filename()) throw refused("it is a folder", "give the name of a file");
   if (!fs::exists(status)) return;
   if (!fs::is_regular_file(status)) throw refused("it is a device or a pipe", "give the name of an ordinary file");
@@ -62,10 +62,11 @@ int flush_to_disk(const fs::path& path) {
 AtomicFile::AtomicFile(const fs::path& target) {
   check_target(target);
   target_ = behind_links(target);
-  // The temporary's name is cut to fit, so that only the rename at the end would see it.
+  // The temporary's name is cut to fit, so otherwise only the rename at the end would fail.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
   temporary_.emplace(target_, Temporary::Kind::file);
-  descriptor_ = ::fcntl(temporary_->descriptor(), F_DUPFD_CLOEXEC, 0);  // to close it while that one holds the lock
+  // Can be closed while the temporary keeps its lock.
+  descriptor_ = ::fcntl(temporary_->descriptor(), F_DUPFD_CLOEXEC, 0);
   if (descriptor_ < 0) throw_write_failure(target_, errno);
   take_permissions();
 }
@@ -87,7 +88,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
   if (const int error = write_all(descriptor_, data, bytes)) throw_write_failure(target_, error);
   written_ += bytes;
   if (written_ - flushing_ < kFlushed) return;
-  // The disk begins now, so that commit() waits for the rest alone; a hint, which may fail.
+  // Start writing to the disk now, so that commit() waits only for the rest. This is a hint and may fail.
   ::sync_file_range(descriptor_, static_cast<off_t>(flushing_), static_cast<off_t>(written_ - flushing_),
                     SYNC_FILE_RANGE_WRITE);
   flushing_ = written_;
@@ -100,7 +101,7 @@ void AtomicFile::commit() {
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
   if (::rename(temporary().c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
   temporary_->keep();
-  flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way
+  flush_to_disk(target_.parent_path());  // flushes the rename itself; the file is complete either way
 }
 
 }  // namespace sparsereel::models

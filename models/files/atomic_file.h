@@ -1,5 +1,5 @@
-// Output files that appear whole or not at all: written beside the target under another name, renamed at the end. No
-// torch.
+// Output files that appear completely or not at all: they are written under another name beside the target and renamed
+// at the end. No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -14,27 +14,26 @@
 
 namespace sparsereel::models {
 
-/// Throws Error where something stands at `path` that is not to be written: a folder, a device or a pipe, or a file
-/// without any write permission, which keeps root off too.
+/// Throws Error if `path` is a folder, a device, a pipe, or a file without any write permission, which stops root too.
 void check_target(const std::filesystem::path& path);
 
-/// Writes all of it, or returns the system's error number; else 0.
+/// Writes all bytes. Returns 0, or the system's error number.
 int write_all(int descriptor, const void* data, size_t bytes);
 
-/// Flushes a file or folder, whoever wrote it; returns the system's error number or 0, which it is too where the file
+/// Flushes a file or folder, whoever wrote it. Returns 0, or the system's error number. Also returns 0 if the file
 /// system cannot flush.
 int flush_to_disk(int descriptor);
 int flush_to_disk(const std::filesystem::path& path);
 
-/// A file in the making. Its temporary is filled by write(), or by anybody who opens temporary() by path; commit()
-/// makes it the target. Whatever happens before commit() (an exception, an early return, a full disk) leaves the target
-/// as it was and no temporary behind. Where the target is a symbolic link, the file that it points to is made or
-/// replaced. A file that is replaced leaves its owner and permissions to the new one, where the process may give those
-/// away.
+/// A file in the making. write(), or anybody who opens temporary() by path, fills its temporary; commit() makes it the
+/// target. Whatever ends it earlier (an exception, an early return, a full disk) leaves the target as it was and
+/// removes the temporary. If the target is a symbolic link, the file that it points to is made or replaced. The new
+/// file takes the owner and permissions of the file that it replaces, if the process may set them.
 class AtomicFile {
  public:
-  /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
-  /// check_target() refuses the target, or its name is too long: before the work of a long run, not after it.
+  /// Creates an empty temporary. Throws Error naming the target if its folder is missing or not writable, if
+  /// check_target() refuses it, or if its name is too long. So errors appear before the work of a long run, not after
+  /// it.
   explicit AtomicFile(const std::filesystem::path& target);
   ~AtomicFile();  // removes the temporary unless committed
   AtomicFile(const AtomicFile&) = delete;
@@ -44,11 +43,11 @@ class AtomicFile {
   const std::filesystem::path& temporary() const { return temporary_->path(); }
 
   /// Appends. Throws Error naming the target and the reason (disk full, file size limit). A program that wants an Error
-  /// and not a signal for the file size limit (ulimit -f) ignores SIGXFSZ.
+  /// instead of a signal for the file size limit (ulimit -f) must ignore SIGXFSZ.
   void write(const void* data, size_t bytes);
 
-  /// Flushes the temporary to the disk (fsync) and renames it to the target. Throws Error as write() does; the target
-  /// is then untouched.
+  /// Flushes the temporary to the disk (fsync) and renames it to the target. On failure the target is untouched, and it
+  /// throws Error as write() does.
   void commit();
 
  private:
@@ -56,9 +55,9 @@ class AtomicFile {
 
   std::filesystem::path target_;
   std::optional<Temporary> temporary_;
-  std::optional<mode_t> mode_;  // of the file that is replaced, where the new one takes it
+  std::optional<mode_t> mode_;  // of the file that is replaced, if the new one takes it
   int descriptor_ = -1;
-  size_t written_ = 0, flushing_ = 0;  // bytes by write(), and of these on their way to the disk
+  size_t written_ = 0, flushing_ = 0;  // bytes from write(), and how many of them are on their way to the disk
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Reads a binary file's numbers and texts one after the other, little-endian, and never beyond its end. No torch.
+// Reads numbers and texts of a binary file one after the other, little-endian, never beyond its end. No torch.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace sparsereel::models {
 
-/// Throws Error naming `source` with `remedy` where the bytes end too early.
+/// Throws Error naming `source`, with `remedy`, if the bytes end too early.
 class ByteReader {
  public:
   ByteReader(std::span<const std::byte> bytes, std::string source, std::string remedy)

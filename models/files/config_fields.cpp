@@ -1,4 +1,4 @@
-// Type and range checks of config fields.
+// Checks types and ranges of config fields.
 #include "models/files/config_fields.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The value itself where it is short, else its type: for error messages.
+/// The value itself if it is short, else its type, for error messages.
 std::string shown(const json& value) {
   if (value.is_structured()) return value.is_array() ? "an array" : "an object";
   return value.is_string() ? in_quotes(value.get_ref<const std::string&>()) : value.dump();

@@ -9,17 +9,17 @@
 
 namespace sparsereel::models {
 
-/// Above any real width, length or count; products of three fit into 63 bits.
+/// Larger than any real width, length or count. Products of three fit into 63 bits.
 inline constexpr int64_t kMaxSize = int64_t{1} << 20;
 inline constexpr int64_t kMaxLayers = 4096;
 
-/// "a, b or c" for error messages.
+/// Joins choices for error messages: "a, b or c".
 std::string list_of(const std::vector<std::string>& choices);
-/// "a, b, c, ...": the first 20, for an error that lists all that does not fit.
+/// Joins the first 20 names for error messages that list everything that does not fit: "a, b, c, ...".
 std::string first_of(const std::vector<std::string>& names);
 
-/// A missing field takes `fallback`, the reference's default. null counts as a wrong type except where a field is
-/// optional. Fields that nobody asks for are ignored: published configs carry many.
+/// Reads fields. A missing field takes `fallback`, the reference's default. null counts as a wrong type unless a field
+/// is optional. Fields that nobody asks for are ignored, because published configs contain many.
 class ConfigFields {
  public:
   ConfigFields(const nlohmann::json& json, const std::string& file);  // throws unless json is an object
@@ -32,18 +32,18 @@ class ConfigFields {
   std::vector<bool> booleans(const char* field, const std::vector<bool>& fallback) const;
   std::string choice(const char* field, const std::string& fallback, const std::vector<std::string>& choices) const;
   std::vector<int64_t> integers(const char* field, const std::vector<int64_t>& fallback,
-                                int64_t least = 1) const;                                    // each up to kMaxSize
-  std::vector<double> optional_numbers(const char* field, double least, double most) const;  // null or missing: empty
+                                int64_t least = 1) const;                                    // each at most kMaxSize
+  std::vector<double> optional_numbers(const char* field, double least, double most) const;  // empty if null or missing
   std::vector<std::string> strings(const char* field, const std::vector<std::string>& fallback) const;
 
-  /// A field that must be missing or null, because what it asks for is not supported.
+  /// Throws Error unless the field is missing or null, because what it asks for is not supported.
   void require_null(const char* field) const;
-  /// `_class_name`, where there is one, must be this one: the file belongs to another model otherwise.
+  /// Throws Error if `_class_name` exists and differs: the file then belongs to another model.
   void require_class(const std::string& class_name) const;
 
-  /// `field` may be a product of fields, by its words.
+  /// Throws Error unless `divisor` divides `value`. `field` is its description in words; it may be a product of fields.
   void require_multiple(const std::string& field, int64_t value, int64_t divisor) const;
-  /// heads x head size: the attention's width.
+  /// Throws Error if an attention's width (heads x head size) exceeds kMaxSize.
   void check_width(const std::string& field, int64_t width) const;
 
   [[noreturn]] void fail(const std::string& field, const std::string& problem) const;
@@ -61,7 +61,7 @@ class ConfigFields {
   const std::string& file_;
 };
 
-/// Throws Error unless `field` of `file` agrees with the field of the transformer's config that it belongs to.
+/// Throws Error unless `field` of `file` equals the field of the transformer's config that it must fit.
 void check_fits(const std::string& file, const std::string& field, int64_t value, const std::string& other_field,
                 int64_t other);
 

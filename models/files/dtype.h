@@ -1,4 +1,4 @@
-// In what a file stores a tensor's elements. No torch, C++17.
+// The data types in which files store tensors. No torch, C++17.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// Numbers, or blocks of ggml's packed formats (layers/cuda/packed_blocks.h), which run along a matrix's rows.
+/// Numbers, or blocks of ggml's packed formats (layers/cuda/packed_blocks.h) along the rows of a matrix.
 enum class Dtype {
   f64,
   f32,

@@ -1,4 +1,5 @@
-// A value from the events of nlohmann's parser, with limits: depth, duplicate keys, error messages of bounded length.
+// Builds a value from the events of nlohmann's parser, with limits on depth, duplicate keys and the length of error
+// messages.
 #include "models/files/json_text.h"
 
 #include <utility>
@@ -13,7 +14,7 @@ using nlohmann::json;
 
 constexpr size_t kLongestQuote = 120;
 
-/// nlohmann's message without its "[json.exception...] " tag, and without the unbounded excerpt of the input.
+/// nlohmann's message without its "[json.exception...] " tag and without the unbounded excerpt of the input.
 std::string brief(const std::string& what) {
   const size_t tag = what.find("] ");
   std::string text = tag == std::string::npos ? what : what.substr(tag + 2);
@@ -25,8 +26,8 @@ std::string brief(const std::string& what) {
   return text;
 }
 
-/// Builds the value from the parser's events, and throws Error at the first one that breaks a limit. nlohmann's own
-/// callback looks through all members of an object again after each of them, which takes minutes for large headers.
+/// Builds the value from the parser's events, and throws Error at the first that breaks a limit. nlohmann's own
+/// callback searches all members of an object after each new one, which takes minutes for large headers.
 class Builder final : public nlohmann::json_sax<json> {
  public:
   Builder(const std::string& source, const std::string& remedy) : source_(source), remedy_(remedy) {}
@@ -75,7 +76,7 @@ class Builder final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  /// Puts a value where the parser is: at the root, behind the last element of an array, or at the last key.
+  /// Puts a value at the parser's position: at the root, after the last element of an array, or at the last key.
   json& place(json value) {
     if (open_.empty()) return value_ = std::move(value);
     if (open_.back()->is_array()) return open_.back()->get_ref<json::array_t&>().emplace_back(std::move(value));
@@ -85,8 +86,8 @@ class Builder final : public nlohmann::json_sax<json> {
   const std::string& source_;
   const std::string& remedy_;
   json value_;
-  std::vector<json*> open_;  // the containers around the parser's place; none of them moves while one inside is open
-  json* member_ = nullptr;   // of the innermost object, which waits for its value
+  std::vector<json*> open_;  // the open containers; none of them moves while one inside it is open
+  json* member_ = nullptr;   // the member of the innermost object that waits for its value
 };
 
 }  // namespace

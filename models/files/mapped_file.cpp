@@ -1,4 +1,4 @@
-// The mapping, and the handler that puts zeros where a file has ended.
+// Maps files, and handles SIGBUS by mapping zeros where a file has ended.
 #include "models/files/mapped_file.h"
 
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 
 namespace sparsereel::models {
 
-/// Addresses of one mapping, as the handler finds them. Ranges are used again and never freed, since a handler may run
-/// at any time.
+/// The addresses of one mapping, for the handler. Ranges are reused and never freed, because a handler may run at any
+/// time.
 struct GuardedRange {
-  std::atomic<uintptr_t> begin = 0, end = 0;  // both 0: it is free
+  std::atomic<uintptr_t> begin = 0, end = 0;  // both 0 if the range is free
   std::atomic<bool> is_cut = false;
   GuardedRange* next = nullptr;
 };
@@ -37,7 +37,7 @@ GuardedRange* range_of(uintptr_t address) {
   return nullptr;
 }
 
-/// All that follows is gone too, or soon read: one mapping of zeros stands for the rest of the file.
+/// Maps zeros over the rest of the file, because all that follows is lost too, or soon read.
 bool put_zeros(GuardedRange& range, uintptr_t address) {
   const uintptr_t page = address / page_size * page_size;
   range.is_cut = true;
@@ -49,7 +49,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(signal, info, context);
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
     return handler_before.sa_handler(signal);
-  ::signal(signal, SIG_DFL);  // what caused it happens again, and ends the process
+  ::signal(signal, SIG_DFL);  // the fault happens again and ends the process
 }
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
@@ -103,7 +103,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
     return bad_file(path, "cannot be opened: " + std::generic_category().message(error),
                     "check the path and that you may read it");
   };
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a FIFO must not hang us
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO must not hang
   struct stat status = {};
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) throw fail(errno);
   if (!S_ISREG(status.st_mode) || status.st_size == 0) {
@@ -124,7 +124,7 @@ MappedFile::~MappedFile() {
   ::close(descriptor_);
 }
 
-/// The rest of a file's last page reads as zeros without any signal: the size tells.
+/// Also compares sizes, because the rest of a file's last page reads as zeros without a signal.
 void MappedFile::check_whole() const {
   struct stat status = {};
   const bool is_shorter = ::fstat(descriptor_, &status) == 0 && static_cast<uint64_t>(status.st_size) < bytes_.size();

@@ -1,4 +1,4 @@
-// A file in memory that survives what becomes of it on disk. No torch.
+// Files mapped into memory that survive changes on disk. No torch.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace sparsereel::models {
 
-/// Maps an ordinary file, read-only. Throws Error naming the file where it is missing, empty, no ordinary file, or
-/// cannot be opened.
+/// Maps an ordinary file read-only. Throws Error naming the file if it is missing, empty, no ordinary file, or cannot
+/// be opened.
 ///
-/// A file may get shorter while it is mapped: a download, a copy over it, a network file system that fails. What is
-/// gone reads as zeros then, in every thread, where the system would end the process with SIGBUS. Whoever has read asks
-/// check_whole(). The handler of SIGBUS that this needs passes on what is not about such a file.
+/// A file may become shorter while it is mapped: by a download, a copy over it, or a failing network file system. The
+/// lost part then reads as zeros in every thread, instead of ending the process with SIGBUS. Call check_whole() after
+/// reading. The SIGBUS handler for this passes on signals that do not concern such a file.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -21,7 +21,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Throws Error naming the file where it got shorter since it was opened, or a part could not be read.
+  /// Throws Error naming the file if it became shorter since it was opened, or a part could not be read.
   void check_whole() const;
 
  private:

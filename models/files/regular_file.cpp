@@ -1,4 +1,4 @@
-// Reads over POSIX calls: a stream of the standard library waits for a pipe's other end where it opens it.
+// Reads with POSIX calls, because a stream of the standard library would wait for a pipe's other end when opening it.
 #include "models/files/regular_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// The compression function, its padding, and two nested hashes for a key.
+// The compression function, its padding, and the two nested hashes of HMAC.
 #include "models/files/sha256.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ std::string Sha256::hex() {
 }
 
 Sha256Digest hmac_sha256(std::string_view key, std::string_view text) {
-  std::array<uint8_t, 64> block{};  // the hash's own; a longer key is hashed first
+  std::array<uint8_t, 64> block{};  // of the hash's block size; a longer key is hashed first
   if (key.size() <= block.size()) {
     std::ranges::copy(key, block.begin());
   } else {

@@ -12,13 +12,13 @@ namespace sparsereel::models {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-/// Bytes go in piece by piece; digest() or hex() ends it.
+/// Takes bytes piece by piece. digest() or hex() finishes the hash.
 class Sha256 {
  public:
   void update(const void* data, size_t bytes);
   void update(std::string_view text) { update(text.data(), text.size()); }
   Sha256Digest digest();
-  /// The digest in 64 hexadecimal digits.
+  /// Returns the digest as 64 hexadecimal digits.
   std::string hex();
 
  private:
@@ -32,9 +32,9 @@ class Sha256 {
 };
 
 std::string sha256(std::string_view text);
-/// HMAC-SHA-256: who does not know the key cannot make it.
+/// HMAC-SHA-256, which nobody can compute without the key.
 Sha256Digest hmac_sha256(std::string_view key, std::string_view text);
-/// Throws Error naming the file when it cannot be read.
+/// Throws Error naming the file if it cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Temporaries and their locks.
+// Creates, locks and removes temporaries.
 #include "models/files/temporary.h"
 
 #include <fcntl.h>
@@ -24,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the thread that ends the process on a signal has to remove. Never destroyed: that thread outlives main().
+/// The temporaries that the thread which ends the process on a signal must remove. Never destroyed, because that thread
+/// outlives main().
 struct LiveTemporaries {
   std::mutex mutex;
   std::set<fs::path> paths;
@@ -35,10 +36,10 @@ LiveTemporaries& live_temporaries() {
   return live;
 }
 
-constexpr pid_t kAnyProcess = 0;  // whose temporary is a reservation
+constexpr pid_t kAnyProcess = 0;  // the process id in the names of reservations
 
-/// `.name.<pid>.partial.ext`; attempts after the first (a leftover of a killed process that had the same id) get a
-/// number.
+/// Returns `.name.<pid>.partial.ext`. Attempts after the first, made if a killed process with the same id left a file,
+/// get a number.
 fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
   std::ostringstream suffix;
   suffix << "." << process;
@@ -53,7 +54,8 @@ fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
 
 enum class Lock { ours, others, unknown };
 
-/// `unknown`: the file system has no locks. `others` too where `path` is no longer what was opened.
+/// Tries to lock. Returns `unknown` if the file system has no locks. Also returns `others` if `path` no longer names
+/// the opened file.
 Lock lock(int descriptor, const fs::path& path) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Lock::others : Lock::unknown;
   struct stat opened = {}, named = {};
@@ -62,14 +64,16 @@ Lock lock(int descriptor, const fs::path& path) {
   return same ? Lock::ours : Lock::others;
 }
 
-/// Network file systems lock what may be written, but a folder, or another user's file, may only be read.
+/// Opens for writing if possible, because network file systems lock only what may be written. A folder, or another
+/// user's file, can only be opened for reading.
 int open_to_lock(const fs::path& path, int flags) {
   const int common = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int descriptor = ::open(path.c_str(), O_RDWR | common, 0666);
   return descriptor >= 0 ? descriptor : ::open(path.c_str(), O_RDONLY | common, 0666);
 }
 
-/// Returns false where something is left. fs::remove_all() opens even a file, for which no descriptor may be left.
+/// Removes a file or tree; returns false if something is left. fs::remove_all() opens even a file, and no descriptor
+/// may be left for it.
 bool remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);
@@ -87,7 +91,7 @@ void remove_unless_held(const fs::path& path) {
   ::close(descriptor);
 }
 
-/// `ours` holds the name, or its beginning in front of a dot.
+/// True if `ours` has the name, or its beginning up to a dot.
 bool is_of(const std::string& name, const std::set<std::string>& ours) {
   if (ours.contains(name)) return true;
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
@@ -115,7 +119,7 @@ void Temporary::create(const fs::path& target, Kind kind) {
   if (kind == Kind::folder) {
     const bool made = ::mkdir(path_.c_str(), 0777) == 0;
     if (made) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (made && descriptor_ < 0 && errno == ENOENT) return;  // gone as a leftover
+    if (made && descriptor_ < 0 && errno == ENOENT) return;  // removed as a leftover
   } else {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   }
@@ -127,8 +131,8 @@ Temporary::~Temporary() {
   if (path_.empty()) return;
   const bool removed = remove_tree(path_);
   forget();
-  if (descriptor_ >= 0) ::close(descriptor_);  // after the file: whoever gets the lock finds nothing any more
-  if (!removed) remove_tree(path_);            // listing a folder takes a descriptor, and one is free now
+  if (descriptor_ >= 0) ::close(descriptor_);  // last, so that whoever gets the lock finds no file any more
+  if (!removed) remove_tree(path_);            // listing a folder takes a descriptor, and now one is free
 }
 
 void Temporary::keep() {
@@ -159,7 +163,7 @@ void Temporary::remove_all() noexcept {
   LiveTemporaries& live = live_temporaries();
   const std::lock_guard lock(live.mutex);
   for (const fs::path& path : live.paths) {
-    // Another thread may still be filling a folder: once it is gone, that thread fails, and waits for the lock.
+    // Another thread may still fill a folder. Once the folder is gone, that thread fails, and then waits for the lock.
     constexpr int kAttempts = 100;
     for (int attempt = 0; attempt < kAttempts && !remove_tree(path); ++attempt) continue;
   }
@@ -184,7 +188,7 @@ void remove_leftovers(const std::vector<fs::path>& targets) {
     if (target.empty()) continue;
     std::error_code ignored;
     const fs::path file = fs::absolute(target.has_filename() ? target : target.parent_path(), ignored);
-    for (const fs::path& each : {file, behind_links(file)})  // what lies beside it lies beside the link
+    for (const fs::path& each : {file, behind_links(file)})  // files beside the target lie beside the link
       names[each.parent_path()].insert(each.filename().string());
   }
   for (const auto& [folder, ours] : names) {

@@ -1,5 +1,5 @@
-// Files and folders in the making, under hidden names beside their targets: what a killed process leaves of them, and
-// names that a process keeps for itself. No torch.
+// Files and folders in the making, under hidden names beside their targets. Also handles leftovers of killed processes,
+// and names that a process reserves. No torch.
 #pragma once
 
 #include <filesystem>
@@ -9,48 +9,51 @@
 
 namespace sparsereel::models {
 
-/// `dir/.name.<pid>.partial.ext` for the target `dir/name.ext`: the extension is kept, so that FFmpeg can guess the
-/// format. It is removed at the end, or when a signal ends the process, unless it is kept. As long as it lives it is
-/// locked (flock), which the system undoes with the process, whatever ends that: one that is not is a leftover.
+/// A temporary `dir/.name.<pid>.partial.ext` for the target `dir/name.ext`. It keeps the extension, so that FFmpeg can
+/// guess the format. It is removed at the end, or when a signal ends the process, unless keep() was called. It is
+/// locked (flock) during its lifetime. The system releases the lock however the process ends, so an unlocked temporary
+/// is a leftover.
 class Temporary {
  public:
   enum class Kind { file, folder };
 
-  /// Creates it, empty. Throws Error naming the target where its folder is missing or not writable.
+  /// Creates it, empty. Throws Error naming the target if its folder is missing or not writable.
   Temporary(const std::filesystem::path& target, Kind kind);
   ~Temporary();
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// What is written to a file's is appended.
+  /// For a file, writes are appended.
   int descriptor() const { return descriptor_; }
-  /// It has become its target.
+  /// Stops managing the temporary, because it has become its target.
   void keep();
 
-  /// "clip.mp4" of the name of a temporary, ".clip.1234.partial.mp4"; empty where it is no such name.
+  /// Returns "clip.mp4" for the temporary ".clip.1234.partial.mp4"; empty for other names.
   static std::string target_of(const std::string& name);
-  /// Removes all that are alive in this process, which is about to end.
+  /// Removes all temporaries of this process, which is about to end.
   static void remove_all() noexcept;
 
  private:
   friend bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
   Temporary(std::filesystem::path path, int descriptor);
-  /// Nothing where the name is taken, or another process took it for a leftover before it was locked.
+  /// Creates nothing if the name is taken, or if another process removed it as a leftover before it was locked.
   void create(const std::filesystem::path& target, Kind kind);
   void remember();
   void forget();
 
   std::filesystem::path path_;
-  int descriptor_ = -1;  // it is locked through this one
+  int descriptor_ = -1;  // holds the lock
 };
 
-/// Keeps the name for this process, as long as what is added to `kept` lives; false where another process keeps it.
-/// Where the folder takes no file nothing is added, and where its file system knows no locks the name is nobody's.
+/// Reserves the target's name for this process, as long as the object added to `kept` lives. Returns false if another
+/// process holds it. If the folder accepts no file, adds nothing and returns true. If the file system has no locks, the
+/// name is not protected.
 bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
 
-/// Removes what killed processes left of these files and of those beside them (checkpoint, latents, recipe: the same
-/// name and more). What a process holds stays, and where the file system knows no locks all of it.
+/// Removes what killed processes left of these files and of those beside them (checkpoint, latents, recipe), whose
+/// names begin with theirs. Temporaries that a process holds stay, and so does everything on file systems without
+/// locks.
 void remove_leftovers(const std::vector<std::filesystem::path>& targets);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// UTF-8, normal forms and properties of characters, by utf8proc.
+// UTF-8, normal forms and properties of characters, using utf8proc.
 #include "models/files/unicode.h"
 
 #include <utf8proc.h>
@@ -19,10 +19,10 @@ const utf8proc_uint8_t* bytes_of(std::string_view text) {
 
 struct Character {
   char32_t code;
-  int64_t bytes;  // negative where the text does not begin with well-formed UTF-8
+  int64_t bytes;  // negative if the text does not begin with well-formed UTF-8
 };
 
-/// The first character of a text that is not empty.
+/// The first character of a nonempty text.
 Character first_character(std::string_view text) {
   utf8proc_int32_t code = 0;
   const utf8proc_ssize_t bytes = utf8proc_iterate(bytes_of(text), std::ssize(text), &code);
@@ -41,7 +41,7 @@ std::u32string composed(std::u32string_view text, int more_options = 0) {
   const utf8proc_ssize_t size =
       utf8proc_map(bytes_of(given), std::ssize(given), &result,
                    static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | more_options));
-  if (size < 0) throw std::bad_alloc();  // nothing else fails for well-formed text
+  if (size < 0) throw std::bad_alloc();  // the only possible failure for well-formed text
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, std::free);
   return to_code_points({reinterpret_cast<const char*>(result), static_cast<size_t>(size)});
 }
@@ -111,8 +111,8 @@ std::string to_utf8(std::u32string_view text) {
 }
 
 std::u32string normal_form_c(std::u32string_view text) {
-  // utf8proc 2.8 drops this vowel behind a Hangul syllable. Nothing composes with it, so what surrounds it stands
-  // alone.
+  // utf8proc 2.8 drops this vowel after a Hangul syllable. Nothing composes with it, so the parts around it are
+  // composed separately.
   constexpr char32_t kLostVowel = 0x11A7;
   std::u32string result;
   for (size_t at = text.find(kLostVowel); at != std::u32string_view::npos; at = text.find(kLostVowel)) {

@@ -1,4 +1,4 @@
-// The Unicode that prompts and tokenizers need: UTF-8, white space, normal forms and small letters.
+// Unicode functions for prompts and tokenizers: UTF-8, white space, normal forms and lower case.
 #pragma once
 
 #include <cstddef>
@@ -7,28 +7,28 @@
 
 namespace sparsereel::models {
 
-/// True when `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
+/// True if `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
 bool is_utf8(std::string_view text);
-/// The text without the byte order mark of some editors. Throws Error naming file and line where it is not UTF-8 or
-/// holds a NUL, as UTF-16 does.
+/// Returns the text without the byte order mark that some editors write. Throws Error naming file and line if it is not
+/// UTF-8 or contains NUL, as UTF-16 does.
 std::string_view checked_text(std::string_view text, const std::string& file);
-/// Bytes of the first character of well-formed, non-empty UTF-8; never more than `text` has.
+/// Returns the bytes of the first character of well-formed, nonempty UTF-8; never more than `text` has.
 size_t character_length(std::string_view text);
-/// The longest beginning of well-formed UTF-8 that has at most so many bytes and ends with a whole character.
+/// Returns the longest prefix of well-formed UTF-8 that has at most `most_bytes` bytes and ends with a whole character.
 std::string_view whole_characters(std::string_view text, size_t most_bytes);
-/// Bytes of the first white space character (property White_Space), or 0 when `text` starts with something else.
+/// Returns the bytes of the first white space character (property White_Space), or 0 if `text` starts with another one.
 size_t white_space_length(std::string_view text);
-/// Whether it holds nothing but white space.
+/// True if the text has nothing but white space.
 bool is_blank(std::string_view text);
-/// `text` is well-formed UTF-8.
+/// Converts `text`, which must be well-formed UTF-8.
 std::u32string to_code_points(std::string_view text);
 std::string to_utf8(std::u32string_view text);
-/// Normal form C (Unicode Standard Annex 15). It joins accents to the letter before them: "e" and a combining acute
-/// become "\u00e9".
+/// Returns normal form C (Unicode Standard Annex 15). It joins accents to the letter before them: "e" and a combining
+/// acute become "\u00e9".
 std::u32string normal_form_c(std::u32string_view text);
-/// Normal form KC of one code point: ligatures become letters, fullwidth forms those of usual width.
+/// Returns normal form KC of one code point: ligatures become letters, fullwidth forms get the usual width.
 std::u32string normal_form_kc(char32_t code);
-/// The code point's simple lower-case mapping, or the code point itself.
+/// Returns the code point's simple lower-case mapping, or the code point itself.
 char32_t small_letter(char32_t code);
 
 }  // namespace sparsereel::models

@@ -1,3 +1,4 @@
+// Chooses causes and remedies by the system's error number.
 #include "models/files/write_failure.h"
 
 #include <cerrno>

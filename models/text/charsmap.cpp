@@ -1,4 +1,4 @@
-// Walks every way through the trie once.
+// Walks every path of the trie once.
 #include "models/text/charsmap.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int kMostMatches = 32;   // SentencePiece's array of the strings that a text starts with
-constexpr int kLongestKey = 1024;  // bytes; Unicode's longest has 18. Also ends a walk in a circle
+constexpr int kMostMatches = 32;   // SentencePiece's limit for the strings that a text starts with
+constexpr int kLongestKey = 1024;  // bytes; Unicode's longest has 18. The limit also ends circular walks.
 
 uint32_t read_u32(std::string_view bytes) {
   uint32_t value = 0;
@@ -64,8 +64,8 @@ class CharsmapCheck {
     if (!starts_a_character) throw damaged("points at no replacement");
   }
 
-  /// The largest number of strings that end on one way from `base` on. A node's children stand at its base xor their
-  /// byte, its leaf at the base itself; whatever byte a text holds, the unit at its place is read.
+  /// The largest number of strings that end on one path from `base`. A node's children are at its base xor their byte,
+  /// its leaf at the base itself. SentencePiece reads the unit at base xor byte for every byte of a text.
   int most_matches(size_t base, int depth) {
     if ((base | 0xFF) >= units_.size()) throw damaged("leads out of its trie");
     if (depth > kLongestKey) throw damaged("goes in a circle");

@@ -1,4 +1,4 @@
-// ftfy's steps in their order, again and again until none changes anything.
+// Applies ftfy's steps in their order, repeatedly until none changes anything.
 #include "models/text/clean_prompt.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Ligatures, and forms of another width than usual.
+/// True for ligatures and for forms of unusual width.
 bool has_other_form(char32_t code) {
   return code == 0x132 || code == 0x133 || code == 0x149 || (code >= 0x1C4 && code <= 0x1CC) ||
          (code >= 0x1F1 && code <= 0x1F3) || code == 0x3000 || (code >= 0xFB00 && code <= 0xFB06) ||
@@ -19,7 +19,7 @@ bool has_other_form(char32_t code) {
 }
 
 std::u32string in_usual_forms(const std::u32string& text) {
-  constexpr char32_t kLongSAndT = 0xFB05;  // whose s stays long here
+  constexpr char32_t kLongSAndT = 0xFB05;  // its s stays long, unlike in normal form KC
   std::u32string result;
   for (const char32_t code : text) {
     if (code == kLongSAndT)
@@ -45,7 +45,7 @@ std::u32string with_line_feeds(const std::u32string& text) {
   return result;
 }
 
-/// Bytes of an escape sequence that colours text in a terminal, "\x1b[36;44m", or 0.
+/// The length of an escape sequence that colors text in a terminal, "\x1b[36;44m", or 0.
 size_t terminal_escape_length(std::u32string_view text) {
   if (text.size() < 3 || text[0] != 0x1B || text[1] != '[') return 0;
   size_t at = 2;
@@ -69,7 +69,7 @@ bool is_unwanted_control(char32_t code) {
          (code >= 0x206A && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFC);
 }
 
-/// What is done to each character alone.
+/// Applies the steps that treat each character alone.
 std::u32string with_usual_characters(std::u32string text) {
   for (char32_t& code : text)
     if (code >= 0x80 && code <= 0x9F) code = windows_1252(code);
@@ -78,7 +78,7 @@ std::u32string with_usual_characters(std::u32string text) {
   return text;
 }
 
-/// The steps that follow upon the character references.
+/// Applies the steps after the character references.
 std::u32string fixed_after_references(std::u32string text) {
   text = without_terminal_escapes(with_line_feeds(with_usual_characters(std::move(text))));
   std::erase_if(text, is_unwanted_control);
@@ -90,9 +90,10 @@ std::u32string without_references(const std::u32string& text) {
       text, [](std::u32string there) { return normal_form_c(with_usual_characters(std::move(there))); });
 }
 
-/// A line. Its character references stay where it holds a "<", as in HTML. The first time takes one layer of nested
-/// ones: an escape's control character ("\x1b[&amp;#49;m") goes before the next layer could complete the escape. The
-/// second time takes all others: one each time would be quadratic in time.
+/// Fixes a line. `unescape` is false from a "<" on, where character references stay, as in HTML. The first pass
+/// resolves one layer of nested references, so that an escape's control character ("\x1b[&amp;#49;m") goes before the
+/// next layer could complete the escape. The second pass resolves all others, because one layer per pass would take
+/// quadratic time.
 std::u32string fixed_line(std::u32string text, bool unescape) {
   std::u32string fixed = fixed_after_references(unescape ? unescape_whole_references(text) : text);
   while (fixed != text) {
@@ -139,7 +140,7 @@ std::string_view without_outer_spaces(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// In whose place there is a space then.
+/// Replaces each row of two or more full stops by a space.
 std::string without_rows_of_full_stops(const std::string& text) {
   std::string result;
   for (size_t at = 0; at < text.size();) {
@@ -150,7 +151,8 @@ std::string without_rows_of_full_stops(const std::string& text) {
   return result;
 }
 
-/// text: of single spaces. White space around one that goes is no other one's: of " . . " the second stays.
+/// Removes full stops between spaces from a text of single spaces. A space counts for one full stop only, so in " . . "
+/// the second one stays.
 std::string without_lone_full_stops(const std::string& text) {
   std::string result = text;
   for (size_t at = result.find(" . "); at != std::string::npos; at = result.find(" . ", at + 1))

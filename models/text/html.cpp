@@ -1,4 +1,4 @@
-// Finds references and looks them up.
+// Finds character references and looks them up.
 #include "models/text/html.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace sparsereel::models {
 namespace {
 
 struct Entity {
-  std::string_view name;  // with its semicolon; those of old stand there without one too
+  std::string_view name;  // with its semicolon; old names also occur without one
   char32_t first, second;
 };
 
@@ -31,7 +31,7 @@ std::u32string text_of(const Entity& entity) {
   return text;
 }
 
-/// Code points that a reference may name but no text may hold; they vanish.
+/// Code points that a reference may name but no text may contain. They are dropped.
 bool is_invalid(char32_t code) {
   return (code >= 0x1 && code <= 0x8) || (code >= 0xB && code <= 0x1F && code != 0xC && code != 0xD) ||
          (code >= 0x7F && code <= 0x9F) || (code >= 0xFDD0 && code <= 0xFDEF) || (code & 0xFFFE) == 0xFFFE;
@@ -51,11 +51,11 @@ int digit_of(char32_t code, int base) {
 
 struct Reference {
   std::u32string text;
-  size_t length = 0;   // of what it replaces, from the '&' on
-  bool whole = false;  // up to its semicolon
+  size_t length = 0;   // of the reference, from the '&' on
+  bool whole = false;  // ends in a semicolon
 };
 
-/// text begins with "&#".
+/// Parses a text that begins with "&#".
 std::optional<Reference> numeric_reference(std::u32string_view text) {
   const bool hex = text.size() > 2 && (text[2] | 0x20) == 'x';
   const int base = hex ? 16 : 10;
@@ -64,14 +64,14 @@ std::optional<Reference> numeric_reference(std::u32string_view text) {
   char32_t code = 0;
   for (; at < text.size() && digit_of(text[at], base) >= 0; ++at) {
     code = std::min<char32_t>(code * static_cast<char32_t>(base) + static_cast<char32_t>(digit_of(text[at], base)),
-                              0x110000);  // beyond Unicode, however many digits follow
+                              0x110000);  // beyond Unicode, so that more digits cannot overflow it
   }
   if (at == start) return std::nullopt;
   const bool whole = at < text.size() && text[at] == ';';
   return Reference{text_of(code), at + (whole ? 1 : 0), whole};
 }
 
-/// text begins with '&'. The longest name that it goes on with.
+/// Parses a text that begins with '&'. Takes the longest name that follows.
 std::optional<Reference> named_reference(std::u32string_view text) {
   constexpr size_t kLongest = 32;
   std::string name;
@@ -87,7 +87,7 @@ std::optional<Reference> named_reference(std::u32string_view text) {
   return std::nullopt;
 }
 
-/// text begins with '&'.
+/// Parses a text that begins with '&'.
 std::optional<Reference> reference_in(std::u32string_view text) {
   return text.size() > 1 && text[1] == '#' ? numeric_reference(text) : named_reference(text);
 }
@@ -128,9 +128,8 @@ std::u32string unescape_whole_references(std::u32string_view text) {
 
 std::u32string unescape_nested_references(std::u32string_view text,
                                           const std::function<std::u32string(std::u32string)>& usual) {
-  std::u32string read,
-      unread(text.rbegin(), text.rend());  // backwards, so that what is to be read next can be put there
-  std::vector<size_t> begun;               // each '&' in `read` that may still become a reference
+  std::u32string read, unread(text.rbegin(), text.rend());  // reversed, so that new text can be put in front
+  std::vector<size_t> begun;  // positions of each '&' in `read` that may still become a reference
   while (!unread.empty()) {
     const char32_t code = unread.back();
     unread.pop_back();
@@ -145,7 +144,7 @@ std::u32string unescape_nested_references(std::u32string_view text,
       const std::u32string there = usual(reference->text);
       unread.append(there.rbegin(), there.rend());
     } else {
-      begun.clear();  // a reference holds no other '&' or ';'
+      begun.clear();  // a reference contains no other '&' or ';'
     }
   }
   return read;

@@ -1,3 +1,4 @@
+// Applies a family's prompt rules.
 #include "models/text/prepared_prompt.h"
 
 #include "models/text/clean_prompt.h"

@@ -1,4 +1,4 @@
-// What the tokenizer of a model's text encoder is given for a prompt.
+// Prepares prompts for the tokenizer of a model's text encoder.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// The prompt as the family's rules clean it, between their words. `text`: UTF-8.
+/// Returns the prompt, cleaned by the family's rules and between the words that they add. `text` is UTF-8.
 std::string prepared_prompt(const std::string& text, const PromptRules& rules);
 
 }  // namespace sparsereel::models

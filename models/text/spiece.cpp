@@ -1,4 +1,4 @@
-// Protobuf wire format (protobuf.dev/programming-guides/encoding), only as far as ModelProto needs it.
+// Reads and writes the protobuf wire format (protobuf.dev/programming-guides/encoding), as far as ModelProto needs it.
 #include "models/text/spiece.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kPieces = 1, kTrainerSpec = 2, kNormalizerSpec = 3;
 constexpr uint64_t kModelType = 3, kWhitespaceAsSuffix = 24, kByteFallback = 35;
 constexpr uint64_t kCharsmap = 2, kDummyPrefix = 3, kExtraWhitespaces = 4, kEscapeWhitespaces = 5;
-constexpr uint64_t kUnigram = 1;  // a model_type, and the default
+constexpr uint64_t kUnigram = 1;  // a model_type, and the default one
 
 constexpr size_t kMostPieces = 1 << 20;  // UMT5 has 256384
 
@@ -130,8 +130,7 @@ void parse_normalizer_spec(std::string_view bytes, SpieceModel& model, const std
 }
 
 void check_piece(const Piece& piece, const std::string& path) {
-  constexpr size_t kLongest =
-      1024;  // bytes; SentencePiece's own limit is 16 characters, unless its user says otherwise
+  constexpr size_t kLongest = 1024;  // bytes; SentencePiece's default limit is 16 characters
   const bool known_type = piece.type >= PieceType::normal && piece.type <= PieceType::byte;
   const bool text_is_good = !piece.text.empty() && piece.text.size() <= kLongest && is_utf8(piece.text) &&
                             piece.text.find('\0') == std::string::npos;
@@ -180,7 +179,7 @@ SpieceModel parse_spiece(std::string_view bytes, const std::string& path) {
     if (field.number == kPieces) model.pieces.push_back(parse_piece(field.bytes, path));
     if (field.number == kTrainerSpec) parse_trainer_spec(field.bytes, model, path);
     if (field.number == kNormalizerSpec) parse_normalizer_spec(field.bytes, model, path);
-    if (model.pieces.size() > kMostPieces) break;  // trusted_spiece() will refuse it
+    if (model.pieces.size() > kMostPieces) break;  // trusted_spiece() refuses it
   }
   if (model.pieces.empty()) throw bad_input(path + " holds no pieces", "download the tokenizer's spiece.model again");
   return model;

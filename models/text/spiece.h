@@ -1,5 +1,5 @@
-// SentencePiece's model file, spiece.model (protobuf message ModelProto of sentencepiece_model.proto): read, and
-// written anew for the library.
+// SentencePiece's model file, spiece.model (protobuf message ModelProto of sentencepiece_model.proto): reads it, and
+// writes a checked one for the library.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ struct Piece {
   PieceType type = PieceType::normal;
 };
 
-/// What tokenising takes out of a model file.
+/// The parts of a model file that tokenization needs.
 struct SpieceModel {
   std::vector<Piece> pieces;         // by id
-  std::string precompiled_charsmap;  // the normaliser's table, see charsmap.h; may be empty
+  std::string precompiled_charsmap;  // the normalizer's table, see charsmap.h; may be empty
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
   bool treat_whitespace_as_suffix = false;
-  bool byte_fallback = false;  // characters without a piece become their bytes' pieces, not the unknown one
+  bool byte_fallback = false;  // characters without a piece become the pieces of their bytes, not the unknown piece
 };
 
-/// Parses the bytes of a unigram model. Throws Error naming `path` when they are damaged or hold another kind of model.
+/// Parses the bytes of a unigram model. Throws Error naming `path` if they are damaged or hold another kind of model.
 SpieceModel parse_spiece(std::string_view bytes, const std::string& path);
-/// Throws Error naming the file when it cannot be read or parsed.
+/// Reads a model file. Throws Error naming the file if it cannot be read or parsed.
 SpieceModel read_spiece(const std::filesystem::path& path);
-/// Bytes of a new model file that SentencePiece, which trusts what it reads, can be given: no denormaliser, no
-/// self-test, user-defined pieces as normal ones (their strings are cut out of the text before). Throws Error naming
-/// `path` where the model holds what SentencePiece may stumble over.
+/// Returns a new model file that is safe for SentencePiece, which trusts its input. It has no denormalizer and no
+/// self-test. User-defined pieces become normal ones, because their strings are cut out of the text before. Throws
+/// Error naming `path` if the model has something that SentencePiece may not handle.
 std::string trusted_spiece(const SpieceModel& model, const std::string& path);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Cuts special tokens out of the text; SentencePiece splits the rest.
+// Cuts special tokens out of the text and lets SentencePiece split the rest.
 #include "models/text/tokenizer.h"
 
 #include <sentencepiece_processor.h>
@@ -26,7 +26,7 @@ struct TokenString {
 };
 using TokenStrings = std::map<std::string, TokenString>;  // by content
 
-/// Bytes of white space at the end of `text`.
+/// The bytes of white space at the end of `text`.
 size_t trailing_white_space(std::string_view text) {
   size_t begin = text.size();
   for (size_t i = text.size(); i-- > 0;) {
@@ -38,7 +38,7 @@ size_t trailing_white_space(std::string_view text) {
   return text.size() - begin;
 }
 
-/// The longest of `tokens` that `text` starts with; nullptr where none does.
+/// The longest of `tokens` that `text` starts with; null if there is none.
 const TokenString* token_at_start(std::string_view text, const TokenStrings& tokens) {
   const TokenString* longest = nullptr;
   for (const auto& [content, candidate] : tokens) {
@@ -48,7 +48,7 @@ const TokenString* token_at_start(std::string_view text, const TokenStrings& tok
   return longest;
 }
 
-/// Splits `text` at the strings in `tokens`: their ids go to `ids`, what lies between to `rest`, in the text's order.
+/// Splits `text` at the strings in `tokens`, in order. Their ids go to `ids`, the text between them to `rest`.
 void split_at_tokens(std::string_view text, const TokenStrings& tokens, std::vector<int64_t>& ids,
                      const std::function<void(std::string_view)>& rest) {
   size_t begin = 0;
@@ -69,16 +69,16 @@ void split_at_tokens(std::string_view text, const TokenStrings& tokens, std::vec
   if (begin < text.size()) rest(text.substr(begin));
 }
 
-/// SentencePiece's name of a byte.
+/// SentencePiece's name for a byte.
 std::string byte_piece(int byte) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "<0x%02X>", byte);
   return text.data();
 }
 
-/// With a piece for each byte behind its own, of which characters without a piece are made: the library itself makes
-/// one unknown piece of all that follow each other, in time that grows as the square of their number. Models that have
-/// such pieces stay as they are.
+/// Appends a piece for each byte, of which characters without a piece are made. Otherwise the library merges
+/// consecutive unknown characters into one unknown piece, in quadratic time. Models that have such pieces are returned
+/// as they are.
 SpieceModel with_bytes(SpieceModel model) {
   constexpr int kBytes = 256;
   std::set<std::string> names;
@@ -105,7 +105,7 @@ struct Tokenizer::Impl {
     if (!loaded.ok())
       throw bad_input(path + ": SentencePiece refuses the model: " + loaded.message(), "download it again");
     pieces = size = std::ssize(model.pieces);
-    // The library's own unk_id() goes by the name <unk>, which may be another piece's.
+    // The library's own unk_id() looks for the name <unk>, which may be another piece's.
     unknown_id = std::ranges::find(model.pieces, PieceType::unknown, &Piece::type) - model.pieces.begin();
     for (int64_t i = config.extra_ids - 1; i >= 0; --i) sentinels[sentinel(i)] = size++;
     for (const AddedToken& token : config.tokens) add(token);
@@ -119,16 +119,17 @@ struct Tokenizer::Impl {
     for (const auto& [content, id] : sentinels) add({.content = content, .lstrip = true, .rstrip = true});
   }
 
-  /// The id of an added token, a sentinel or a piece; -1 where there is none.
+  /// The id of an added token, a sentinel or a piece; -1 if there is none.
   int64_t id_of(const std::string& content) const {
     if (content.empty()) return -1;
     if (const auto token = tokens.find(content); token != tokens.end()) return token->second.id;
     if (const auto known = sentinels.find(content); known != sentinels.end()) return known->second;
-    const int id = library.PieceToId(content);  // the unknown piece's where there is none
+    const int id = library.PieceToId(content);  // of the unknown piece if there is none
     return id < pieces && library.IdToPiece(id) == content ? id : -1;
   }
 
-  /// The first to add a string decides how to look for it. Strings that are no pieces get the next free id.
+  /// Adds a token. The first to add a string decides how it is matched. Strings that are no pieces get the next free
+  /// id.
   void add(const AddedToken& token) {
     if (tokens.contains(token.content)) return;
     const int64_t known = id_of(token.content);
@@ -142,7 +143,7 @@ struct Tokenizer::Impl {
       if (const auto done = library.Encode(rest, &found); !done.ok())
         throw run_failure("SentencePiece cannot split the prompt: " + std::string(done.message()),
                           "use another prompt");
-      bool unknown = false;  // the piece before: with_bytes()
+      bool unknown = false;  // true if the piece before was one of with_bytes()
       for (const int id : found) {
         if (id < pieces || !unknown) ids.push_back(id < pieces ? id : unknown_id);
         unknown = id >= pieces;
@@ -155,7 +156,7 @@ struct Tokenizer::Impl {
   TokenStrings tokens;
   std::map<std::string, int64_t> sentinels;
   int64_t eos_id = 1, pad_id = 0;
-  int64_t pieces = 0, size = 0;  // of the model, and with all that was added
+  int64_t pieces = 0, size = 0;  // of the model; including everything that was added
   int64_t unknown_id = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which strings are tokens of their own: files of several generations, read as transformers reads them.
+// Collects the strings that are tokens from files of several generations, as transformers does.
 #include "models/text/tokenizer_config.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ json read_if_present(const std::filesystem::path& file) {
   return content;
 }
 
-/// A token is written as a string or as an object with its content and how to look for it.
+/// Parses a token: a string, or an object with its content and the way to match it.
 AddedToken parse_token(const json& value, const std::filesystem::path& file, const std::string& field) {
   AddedToken token;
   if (value.is_string()) {
@@ -70,7 +70,7 @@ class ConfigReader {
     refuse_unless(config, config_file_, "truncation_side", "right");
     refuse_unless(config, config_file_, "split_special_tokens", false);
     read_extra_ids(config);
-    // Files that list their added tokens in the configuration make the two older files obsolete.
+    // The list in newer configurations makes the two older files obsolete.
     const bool legacy = !config.contains("added_tokens_decoder");
     const json map = legacy ? read_if_present(map_file_) : json::object();
     read_named_tokens(config, map);
@@ -129,7 +129,7 @@ class ConfigReader {
     return extra;
   }
 
-  /// added_tokens_decoder: id -> token. The ids only give the order.
+  /// Reads added_tokens_decoder: id -> token. The ids only determine the order.
   void add_listed_tokens(const json& decoder) {
     if (!decoder.is_object()) throw bad_field(config_file_, "added_tokens_decoder", "is not an object");
     std::map<int64_t, AddedToken> by_id;
@@ -142,7 +142,7 @@ class ConfigReader {
     for (const auto& [id, token] : by_id) add(token);
   }
 
-  /// added_tokens.json: content -> id.
+  /// Reads added_tokens.json: content -> id.
   void add_legacy_tokens() {
     std::map<int64_t, AddedToken> by_id;
     const json added = read_if_present(added_file_);

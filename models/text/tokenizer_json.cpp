@@ -1,4 +1,4 @@
-// Field by field; what SentencePiece cannot do as the file says is refused.
+// Parses tokenizer.json field by field, and refuses what SentencePiece cannot do.
 #include "models/text/tokenizer_json.h"
 
 #include <map>
@@ -67,7 +67,7 @@ class Reader {
     for (const size_t id : bytes) result_.pieces[id].type = PieceType::byte;
   }
 
-  /// Their ids are those of the pieces they name; those that name none follow the pieces.
+  /// Reads the added tokens. Tokens that are pieces must have the pieces' ids; others must follow them.
   void read_added_tokens(const json& list) {
     if (!list.is_array()) throw bad("added_tokens", "is not a list");
     std::map<int64_t, AddedToken> by_id;
@@ -95,7 +95,7 @@ class Reader {
     config_.extra_ids = 0;
   }
 
-  /// Strip and Replace are what SentencePiece does to white space anyhow.
+  /// Reads the normalizer. Strip and Replace are ignored, because SentencePiece treats white space that way anyhow.
   void read_normalizer(const json& normalizer) {
     if (normalizer.is_null()) return;
     const json& type = member(normalizer, "type");
@@ -110,7 +110,7 @@ class Reader {
     }
   }
 
-  /// Base64 (RFC 4648, section 4).
+  /// Decodes base64 (RFC 4648, section 4).
   std::string decoded(std::string_view text) const {
     constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     while (text.ends_with('=')) text.remove_suffix(1);

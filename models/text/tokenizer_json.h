@@ -1,5 +1,5 @@
-// tokenizer.json, which stands alone where transformers 5 saved a tokenizer: the model of spiece.model in other
-// clothes.
+// Reads tokenizer.json, the only file in folders that transformers 5 saved: the content of spiece.model in another
+// format.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 
 namespace sparsereel::models {
 
-/// A unigram model, with its added tokens (sentinels among them) put before those of `config`. Types of pieces are not
-/// in the file: the unknown one is told by its name (transformers writes id 2 for UMT5 too), byte fallback by the
-/// bytes' pieces. Throws Error naming `path` and the field where something is damaged or not supported.
+/// Parses a unigram model. Its added tokens (including sentinels) are put before those of `config`. The file lacks the
+/// types of pieces. The unknown piece is recognized by its name (transformers writes id 2 even for UMT5), byte fallback
+/// by the pieces of bytes. Throws Error naming `path` and the field if something is damaged or not supported.
 SpieceModel parse_tokenizer_json(const nlohmann::json& file, TokenizerConfig& config, const std::string& path);
-/// Throws Error naming the file when it cannot be read or parsed.
+/// Throws Error naming the file if it cannot be read or parsed.
 SpieceModel read_tokenizer_json(const std::filesystem::path& path, TokenizerConfig& config);
 
 }  // namespace sparsereel::models

@@ -33,7 +33,7 @@ void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, co
 /// x += residual + bias, where bias is [C] or undefined.
 void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias);
 
-/// Repeats every pixel of x + bias `space` x `space` times (1 or 2). With `twice`, repeats every frame twice, except
+/// Repeats every pixel of x + bias `space` x `space` times (1 or 2). With `twice`, every frame appears twice, except
 /// the first of an odd number.
 at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t space, bool twice);
 

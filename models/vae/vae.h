@@ -19,7 +19,7 @@ using VaeProgress = std::function<void(int64_t done, int64_t total)>;
 /// Takes the next frames of a video as soon as they are final: [1, colors, f, s H, s W], on the decoder's device.
 using TakeFrames = std::function<void(const at::Tensor& frames)>;
 
-/// How a video is decoded.
+/// Options of a decode.
 struct DecodeMode {
   bool tiled = false;  // in overlapping spatial tiles, blended as the reference does
   /// Set if several ranks decode, each a band of rows and never in tiles; null for this rank alone.

@@ -1,5 +1,5 @@
-// The fallbacks are the defaults of transformers' constructors, which need not be those of a published checkpoint: a
-// file that leaves a field out means the former.
+// Fallbacks are the defaults of transformers' constructors, because a file without a field means those. They may differ
+// from the values of published checkpoints.
 #include "models/text/encoder/t5_config.h"
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,8 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file) {
   config.layer_norm_epsilon = fields.number("layer_norm_epsilon", 1e-6, 0, 1);
   fields.check_width("num_heads x d_kv", config.num_heads * config.d_kv);
   fields.require_multiple("relative_attention_num_buckets", config.relative_attention_num_buckets, 2);
-  // Half of the buckets for each direction, half of those for exact distances; the rest grow up to the maximum.
+  // Each direction has half of the buckets, and half of these are for exact distances. The others grow up to the
+  // maximum.
   if (config.relative_attention_max_distance <= config.relative_attention_num_buckets / 4)
     fields.fail("relative_attention_max_distance", "is not above a quarter of relative_attention_num_buckets");
   return config;

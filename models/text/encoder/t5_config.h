@@ -1,5 +1,5 @@
-// The config.json of T5, mT5 and UMT5, the text encoders that families share, as a plain struct. Field names are
-// transformers' own. No torch.
+// The config.json of T5, mT5 and UMT5, the text encoders that families share, as a plain struct. Field names are those
+// of transformers. No torch.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace sparsereel::models {
 
 class Checkpoint;
 
-/// transformers' T5Config, MT5Config (the same with a vocabulary of many languages) or UMT5Config of an encoder;
+/// transformers' T5Config, MT5Config (the same with a multilingual vocabulary) or UMT5Config of an encoder.
 /// feed_forward_proj must be gated-gelu (T5 v1.1).
 struct T5Config {
-  bool bias_per_layer = false;  // UMT5; T5's layers share the first one's relative bias
+  bool bias_per_layer = false;  // true for UMT5; T5's layers share the first one's relative bias
   int64_t vocab_size = 32128;
   int64_t d_model = 4096;
   int64_t d_kv = 64;
@@ -25,12 +25,12 @@ struct T5Config {
   double layer_norm_epsilon = 1e-6;
 };
 
-/// Each parser reads one config.json. A missing field takes the class's default (as the reference does); a field of a
-/// wrong JSON type or impossible value, or a feature that is not supported, throws Error naming `file` and the field.
+/// Reads a config.json. A missing field takes the class's default, as in the reference. Throws Error naming `file` and
+/// the field for a wrong JSON type, an impossible value, or an unsupported feature.
 T5Config parse_t5_config(const nlohmann::json& json, const std::string& file);
 
-/// Throws Error naming file and field where the checkpoint's text encoder is not of this model_type ("umt5"), or not as
-/// wide as the transformer's `field`.
+/// Throws Error naming file and field if the checkpoint's text encoder has another model_type ("umt5"), or another
+/// width than the transformer's `field`.
 void check_text_encoder(const Checkpoint& checkpoint, const std::string& model_type, const std::string& field,
                         int64_t width);
 

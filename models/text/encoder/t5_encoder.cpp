@@ -1,4 +1,4 @@
-// T5 v1.1 and UMT5 encoder forward pass; dtypes follow transformers' T5EncoderModel and UMT5EncoderModel.
+// Forward pass of the T5 v1.1 and UMT5 encoders. dtypes follow transformers' T5EncoderModel and UMT5EncoderModel.
 #include "models/text/encoder/t5_encoder.h"
 
 #include <ATen/ATen.h>
@@ -21,12 +21,12 @@ at::Tensor clamp_infinities(const at::Tensor& x) {
   return at::clamp(x, -limit, limit);
 }
 
-/// table[ids] by our own kernel, where torch's would take a GPU 60 ms to load.
+/// table[ids] with our own kernel, because torch's takes 60 ms to load on a GPU.
 at::Tensor rows_of(const at::Tensor& table, const at::Tensor& ids) {
   return attention::gather_tokens(table.unsqueeze(0), ids.flatten()).view({ids.size(0), ids.size(1), table.size(1)});
 }
 
-/// x [B, L, d_model], bias [1, heads, L, L] added to the scores, which are not scaled by 1 / sqrt(d_kv).
+/// x is [B, L, d_model]. bias [1, heads, L, L] is added to the scores, which are not scaled by 1 / sqrt(d_kv).
 at::Tensor self_attention(const T5Layer& layer, const at::Tensor& x, const at::Tensor& bias, int64_t d_kv) {
   const auto heads = [&](const Linear& projection) {
     return linear(x, projection).unflatten(-1, {-1, d_kv}).transpose(1, 2);  // [B, heads, L, d_kv]
@@ -46,7 +46,7 @@ void list_relative_bias(at::Tensor& bias, const Visit& visit, const std::string&
                         {config.relative_attention_num_buckets, config.num_heads}));
 }
 
-/// Everything but the layers.
+/// Lists everything but the layers.
 void list_ends(T5Encoder& encoder, const Visit& visit, const std::string& embedding) {
   const T5Config& config = encoder.config;
   visit(encoder.shared, parameter(embedding, {config.vocab_size, config.d_model}));
@@ -66,7 +66,8 @@ std::vector<Slots> list_layers(T5Encoder& encoder, at::ScalarType dtype) {
 
 constexpr const char* kShared = "shared.weight";
 
-/// Some files hold the embedding under its other name, or under both. Whole T5 checkpoints serve too.
+/// Some files have the embedding under its other name, or under both. Complete T5 checkpoints with a decoder are
+/// accepted too.
 std::string embedding_name(WeightReader& reader) {
   const std::string tied = "encoder.embed_tokens.weight";
   reader.ignore_prefix("decoder.");
@@ -93,7 +94,7 @@ at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_
   const at::Tensor ahead = position.unsqueeze(0) - position.unsqueeze(1);  // key - query
   const at::Tensor distance = ahead.abs();
   const double octaves = std::log(static_cast<double>(max_distance) / static_cast<double>(max_exact));
-  // fp32 and in this order, as the reference computes it: distances at a bucket's edge depend on the rounding.
+  // In fp32 and in the reference's order, because distances at a bucket's edge depend on the rounding.
   const at::Tensor log_distance = at::log(distance.clamp_min(1).to(at::kFloat) / max_exact);
   const at::Tensor wide = (max_exact + (log_distance / octaves * (half - max_exact)).to(at::kLong)).clamp_max(half - 1);
   return at::where(distance < max_exact, distance, wide) + (ahead > 0).to(at::kLong) * half;
@@ -140,7 +141,7 @@ T5Encoder T5Encoder::load(const Component& component, at::Device device, WeightF
 at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
   check_ids(ids, config);
   const at::Device device = shared.device();
-  // Made on the CPU: six kernels that nothing else needs would take a GPU 60 ms to load.
+  // Computed on the CPU: it needs six kernels that nothing else uses, which take 60 ms to load on a GPU.
   const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
                                                        config.relative_attention_max_distance)
                                  .to(device);

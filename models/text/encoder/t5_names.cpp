@@ -1,3 +1,4 @@
+// Tables of the tensors' names, and the parts of T5, mT5 and UMT5.
 #include "models/text/encoder/t5_names.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ constexpr const char *kEncoderInner = "num_heads x d_kv", *kBiases = "layers wit
 const std::string kBlock = "encoder.block.", kFirst = kBlock + "0.layer.",
                   kBias = ".layer.0.SelfAttention.relative_attention_bias.weight";
 
-/// Of the same layers: what stands before the blocks' names, and the names themselves.
+/// Pairs the names of layers in a block with another program's: `block` is that program's prefix.
 NameMap::Pairs layers_of(const std::string& block, const NameMap::Pairs& names) {
   NameMap::Pairs pairs;
   for (const auto& [ours, theirs] : names) pairs.emplace_back("encoder.block.*.layer." + ours, block + theirs);

@@ -1,4 +1,4 @@
-// What programs call the tensors of T5's, mT5's and UMT5's encoders, what these tell of a model, and where both are
+// Names of tensors in the encoders of T5, mT5 and UMT5, the sizes that they reveal, and where these encoders are
 // published. No torch.
 #pragma once
 
@@ -9,15 +9,15 @@
 
 namespace sparsereel::models {
 
-/// transformers' names, which diffusers and ComfyUI keep; those of the video model's authors; and llama.cpp's, of a
-/// GGUF.
+/// The names of transformers (also used by diffusers and ComfyUI), of the video model's authors, and of llama.cpp for
+/// GGUFs.
 StoredNames t5_names();
 
-/// Of the config, and of the tensors under transformers' names (Part::sizes_by_config).
+/// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config).
 Sizes t5_sizes(const nlohmann::json& config, const std::string& file);
 Sizes t5_sizes(const TensorTable& tensors);
 
-/// The encoders as parts of a pipeline, and their tokenizers.
+/// Returns the encoders and their tokenizers as parts of a pipeline.
 Part t5_part();
 Part t5_tokenizer_part();
 Part mt5_part();

@@ -88,7 +88,7 @@ struct AddResidual {
 
 const char* add_residual(const AddResidual& p, Stream stream);
 
-/// Repeats every pixel of x + bias `space` x `space` times. With `twice`, repeats every frame twice, except the first
+/// Repeats every pixel of x + bias `space` x `space` times. With `twice`, every frame appears twice, except the first
 /// of an odd number of frames.
 struct Repeat {
   const void* x = nullptr;     // Scalar [frames, height, width, channels]
