@@ -1,4 +1,4 @@
-// Classes of the components of all published families -> what loads them.
+// Maps the component classes of all published families to their loaders.
 #include "models/families/cogvideox/loaders.h"
 #include "models/engine/components.h"
 #include "models/families/mochi/loaders.h"

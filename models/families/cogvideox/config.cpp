@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of CogVideoX's transformer. Fallbacks are the defaults of diffusers' constructor.
 #include "models/families/cogvideox/config.h"
 
 #include "models/files/config_fields.h"
@@ -60,7 +60,7 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.patch_bias = fields.boolean("patch_bias", true);
   fields.check_width("num_attention_heads x attention_head_dim", config.width());
   fields.require_multiple("num_attention_heads x attention_head_dim", config.width(),
-                          2);  // the timestep's sine and cosine
+                          2);  // the timestep's sine and cosine halves
   check_positions(fields, config);
   if (config.in_channels != config.out_channels && !config.takes_image())
     fields.unsupported("in_channels", std::to_string(config.in_channels),

@@ -1,4 +1,4 @@
-// config.json of CogVideoX's transformer, and what its family tells of a checkpoint. No torch.
+// The config.json of CogVideoX's transformer. No torch.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct CogVideoXConfig {
   bool flip_sin_to_cos = true;
   double freq_shift = 0;
   int64_t time_embed_dim = 512;
-  std::optional<int64_t> ofs_embed_dim;  // of 1.5's image to video: a constant is embedded beside the timestep
+  std::optional<int64_t> ofs_embed_dim;  // 1.5's image to video embeds a constant in addition to the timestep
   int64_t text_embed_dim = 4096;
   int64_t num_layers = 30;
   bool attention_bias = true;
@@ -40,12 +40,12 @@ struct CogVideoXConfig {
   bool use_learned_positional_embeddings = false;
   bool patch_bias = true;
 
-  /// Whether the latents of an image stand behind the noise's channels.
+  /// True if the channels of an image's latents follow those of the noise.
   bool takes_image() const { return in_channels == 2 * out_channels; }
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// As the parsers of text/encoder/t5_config.h.
+/// Throws Error as the parsers of text/encoder/t5_config.h do.
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// The decoder of diffusers' AutoencoderKLCogVideoX: its weights, and one batch of latent frames through it.
+// The decoder of diffusers' AutoencoderKLCogVideoX: its weights, and the decoding of one batch of latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,16 +30,16 @@ struct CogVideoXDecoder {
   std::vector<ResnetBlock<SpatialNorm>> mid;  // two, widest
   std::vector<UpBlock> up;                    // widest first
   SpatialNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> out_channels, or more that mean nothing
+  CausalConv3d conv_out;  // narrowest -> out_channels, padded with meaningless ones
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);
-  /// To be called once, when all weights are there.
+  /// Call once, after all weights are loaded.
   void finish();
 };
 
 /// latents [F, H, W, latent channels], the next frames of a video, F = 1, 2 or 3 -> [F', 8 H, 8 W, 3]. `history` starts
-/// empty; where it has rows, latents are this rank's.
+/// empty. If it has rows, latents are this rank's band.
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

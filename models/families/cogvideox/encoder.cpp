@@ -9,9 +9,9 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kEpsOfNormOut = 1e-6;  // whatever the config's norm_eps
+constexpr double kEpsOfNormOut = 1e-6;  // regardless of the config's norm_eps
 
-// Of each two frames their mean; the first one of an odd number stands for itself.
+// Averages each two frames. The first of an odd number stays as it is.
 at::Tensor halve_frames(const at::Tensor& x) {
   const int64_t apart = x.size(0) % 2;
   if (x.size(0) == 1) return x;
@@ -20,7 +20,7 @@ at::Tensor halve_frames(const at::Tensor& x) {
   return apart == 0 ? means : at::cat({x.narrow(0, 0, 1), means});
 }
 
-// Frames are halved before the convolution: it then has half the work.
+// Frames are halved before the convolution, which then has half the work.
 at::Tensor downsample(const Downsampler& downsampler, at::Tensor x) {
   if (downsampler.compress_time) x = halve_frames(x);
   return downsample_pixels(x, downsampler.weight, downsampler.bias);

@@ -1,4 +1,4 @@
-// The encoder of diffusers' AutoencoderKLCogVideoX: its weights, and one batch of frames through it.
+// The encoder of diffusers' AutoencoderKLCogVideoX: its weights, and the encoding of one batch of frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,13 +33,13 @@ struct CogVideoXEncoder {
   std::optional<Linear> quant_conv;  // [2 channels, 2 channels], after everything else
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);
-  /// To be called once, when all weights are there.
+  /// Call once, after all weights are loaded.
   void finish();
 };
 
-/// frames [F, H, W, in_channels], the next ones of a video, laid out in whatever way -> mean and log variance [F', H /
-/// 8, W / 8, 2 latent channels]. Each time that frames are halved, the first of an odd number stays apart. Norms take
-/// all frames of the batch together. `history` starts empty.
+/// frames [F, H, W, in_channels] in any memory layout -> mean and log variance [F', H / 8, W / 8, 2 latent channels].
+/// They are the next frames of a video. Whenever frames are halved, the first of an odd number stays as it is. Norms
+/// use the statistics of the whole batch. `history` starts empty.
 at::Tensor encode_frames(const CogVideoXEncoder& encoder, const at::Tensor& frames, ConvHistory& history);
 
 }  // namespace sparsereel::models

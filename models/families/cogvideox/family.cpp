@@ -1,5 +1,5 @@
-// What there is to know of a CogVideoX checkpoint before its weights are read. Fallbacks of the scheduler's fields are
-// the defaults of diffusers' constructors.
+// Describes a CogVideoX checkpoint before its weights are read. Fallbacks of the scheduler's fields are the defaults of
+// diffusers' constructors.
 #include "models/families/cogvideox/family.h"
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Those of the pipeline in diffusers: a checkpoint's files say nothing about any.
+// Defaults of diffusers' pipeline, because a checkpoint's files say nothing about them.
 constexpr int64_t kCogVideoXSteps = 50;
 constexpr double kCogVideoXGuidance = 6, kFps = 8;
 
@@ -27,7 +27,7 @@ std::string variant_of(const CogVideoXConfig& config) {
                                                                     : "2b layout (sine-cosine positions)");
 }
 
-/// The first image's latents go beside the noise. Learned positions are of the sample size alone.
+/// The first image's latents are appended to the noise's channels. Learned positions exist for the sample size only.
 ImageSpec images_of(const CogVideoXConfig& config) {
   if (!config.takes_image()) return {};
   return {.latents = ImageSpec::Latents::beside_noise,
@@ -44,7 +44,7 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
   check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "out_channels", config.out_channels);
-  if (transformer.contains("temporal_compression_ratio"))  // else it is only diffusers' default
+  if (transformer.contains("temporal_compression_ratio"))  // otherwise it is only diffusers' default
     check_fits(vae_file, "temporal_compression_ratio", vae.frames_a_latent(), "temporal_compression_ratio",
                config.temporal_compression_ratio);
   const int64_t pixels = vae.pixels_a_latent(), side = config.patch_size;

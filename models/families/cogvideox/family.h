@@ -13,7 +13,8 @@ Family cogvideox_family();
 Part cogvideox_transformer_part();
 Part cogvideox_vae_part();
 
-/// The scheduler_config.json of both of its samplers. Errors as those of the other parsers (text/encoder/t5_config.h).
+/// Parses the scheduler_config.json of either of its samplers. Throws Error as the other parsers do
+/// (text/encoder/t5_config.h).
 SchedulerConfig parse_cogvideox_scheduler_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

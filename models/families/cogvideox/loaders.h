@@ -1,4 +1,4 @@
-// What loads CogVideoX's transformer and VAE.
+// Loads CogVideoX's transformer and VAE.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace sparsereel::models {
 
-/// offload: as in load_denoiser().
+/// offload is as in load_denoiser().
 std::unique_ptr<Denoiser> load_cogvideox_transformer(const Component& component, at::Device device, WeightFormat format,
                                                      bool offload = false);
 
-/// As load_vae() of components.h.
+/// See load_vae() in components.h.
 std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,
                                         VaeParts parts = VaeParts::decoder);
 

@@ -1,4 +1,4 @@
-// What the tensors of CogVideoX's transformers and VAE tell of them. All programs call them as diffusers does.
+// Recognizes CogVideoX's transformers and VAE by their tensors. All programs use diffusers' names.
 #include "models/families/cogvideox/config.h"
 #include "models/families/cogvideox/family.h"
 #include "models/families/cogvideox/vae_config.h"
@@ -17,7 +17,7 @@ Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
   const int64_t area = config.patch_size * config.patch_size;
   Sizes sizes = {
       {kInnerWidth, config.width()}, {"num_layers", config.num_layers}, {"text_embed_dim", config.text_embed_dim}};
-  // A patch of one frame is embedded by a convolution, of several by a matrix; what the other has is 0.
+  // Patches of one frame are embedded by a convolution, those of several by a matrix. The size of the other one is 0.
   sizes[kInputs] = config.patch_size_t ? 0 : config.in_channels;
   sizes[kPatchInputs] = config.patch_size_t ? config.in_channels * *config.patch_size_t * area : 0;
   sizes[kOfs] = config.ofs_embed_dim.value_or(0);
@@ -41,7 +41,7 @@ Sizes cogvideox_sizes(const TensorTable& tensors) {
 std::string cogvideox_other_model(const TensorTable& tensors) {
   const Sizes sizes = cogvideox_sizes(tensors);
   const auto is = [&](const char* size, int64_t value) { return !sizes.empty() && sizes.at(size) == value; };
-  // Image to video has twice 16 channels as well, but learned positions.
+  // Image to video also has 32 input channels, but learned positions.
   if (is(kInputs, 32) && !tensors.contains("patch_embed.pos_embedding"))
     return "pose to video (32 input channels, no learned positions)";
   return is(kInputs, 33) ? "Fun (33 input channels)" : "";

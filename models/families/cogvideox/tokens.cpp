@@ -1,4 +1,4 @@
-// Position tables of CogVideoX.
+// Computes CogVideoX's position tables.
 #include "models/families/cogvideox/tokens.h"
 
 #include <ATen/ATen.h>
@@ -35,8 +35,8 @@ RotaryTable rotary(const CogVideoXConfig& config, const std::string& config_file
   return rotary_positions_3d(rotary_channels(config), plain_axis_positions(grid, at::kFloat));
 }
 
-// Native order, [text_len + N video, C]: learned where the grid is the sample's, else computed (whose text part is zero
-// and left out).
+// Adds positions in native order. They are learned ([text_len + N video, C]) if the grid is the sample's. Otherwise
+// they are computed for the video only, because the text's are zero.
 void add_positions(TokenTables& tables, const CogVideoXConfig& config, const std::string& config_file,
                    const at::Tensor& learned, const hilbert::Grid& grid) {
   const hilbert::Grid sample = sample_grid(config);

@@ -1,4 +1,4 @@
-// The tables of CogVideoX's token positions.
+// CogVideoX's tables of token positions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,9 @@
 
 namespace sparsereel::models {
 
-/// learned_positions as in CogVideoXEnds. Throws Error naming config_file where the reference refuses the size too:
-/// learned positions off the sample size, or a grid beyond the sample size in CogVideoX 1.5.
+/// Returns the tables for a grid. learned_positions is as in CogVideoXEnds. Throws Error naming config_file for sizes
+/// that the reference also refuses: other sizes than the sample's with learned positions, or larger ones in CogVideoX
+/// 1.5.
 TokenTables cogvideox_tables(const CogVideoXConfig& config, const std::string& config_file,
                              const at::Tensor& learned_positions, const hilbert::Grid& grid);
 

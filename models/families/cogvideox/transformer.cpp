@@ -16,12 +16,13 @@
 namespace sparsereel::models {
 namespace {
 
-// The reference fixes the epsilon of q's and k's norms; norm_eps is that of the others.
+// The reference fixes the epsilon of q's and k's norms. norm_eps applies to the others.
 constexpr double kQkNormEps = 1e-6;
-// What 1.5's image to video was trained to be told: the reference's pipeline gives it to every forward.
+// The constant that the reference's pipeline passes to every forward of 1.5's image to video, as in training.
 constexpr double kOfs = 2;
 
-// The result of an adaptive norm's linear layer -> its vectors [B, C]: shift, scale and gate of video, then of text.
+// Splits the result of an adaptive norm's linear layer into vectors [B, C]: shift, scale and gate of the video, then of
+// the text.
 JointModulation joint_modulation(const at::Tensor& projected) {
   const std::vector<at::Tensor> v = projected.chunk(6, 1);
   return {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
@@ -66,7 +67,7 @@ void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions
   text.add_(positions);
 }
 
-// The embeddings of the timesteps [B, T], through the SiLU before the blocks' linear layers.
+// Embeds the timesteps and applies the SiLU before the blocks' linear layers.
 at::Tensor CogVideoX::embed_time(const TransformerInput& input) const {
   const auto embed = [&](const at::Tensor& times, int64_t channels, const TimestepEmbedding& weights) {
     const at::Tensor sinusoids = timestep_sinusoids(times, channels, config_.flip_sin_to_cos, config_.freq_shift);
@@ -91,7 +92,7 @@ Tokens CogVideoX::embed(const TransformerInput& input, const TokenPlan& plan) co
   return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = embed_time(input)};
 }
 
-// x [B, N, C] -> the heads' outputs side by side [B, N, C].
+// x [B, N, C] -> the heads' outputs side by side, [B, N, C].
 Activation CogVideoX::self_attention(const CogVideoXBlock& block, Activation x, Attend& attend) const {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::layer;

@@ -1,4 +1,4 @@
-// The tensors of CogVideoX's transformer, as the forward pass wants them and as a diffusers checkpoint names them.
+// The tensors of CogVideoX's transformer in the form of the forward pass, and their names in diffusers checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,33 +20,33 @@ namespace sparsereel::models {
 /// Layer norm whose shift, scale and gate come from the timestep.
 struct AdaptiveNorm {
   Linear modulation;  // [6 C, T]: shift, scale, gate of the video tokens, then of the text tokens
-  Norm norm;          // [C]; undefined where norm_elementwise_affine is false
+  Norm norm;          // [C]; undefined if norm_elementwise_affine is false
 };
 
 struct CogVideoXBlock {
   AdaptiveNorm norm1;
-  Linear qkv;           // [3 C, C]: to_q, to_k, to_v below each other
-  Norm norm_q, norm_k;  // [D] in fp32, as the attention kernels read it
+  Linear qkv;           // [3 C, C]: to_q, to_k, to_v stacked
+  Norm norm_q, norm_k;  // [D] in fp32, as the attention kernels read them
   Linear to_out;        // [C, C]
   AdaptiveNorm norm2;
   Linear feed_forward_in;   // [4 C, C]
   Linear feed_forward_out;  // [C, 4 C]
 
-  /// `name`: the block's, "transformer_blocks.0".
+  /// Lists the weights. `name` is the block's: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const CogVideoXConfig& config);
 };
 
-/// All but the blocks.
+/// Everything but the blocks.
 struct CogVideoXEnds {
-  Linear patch;                  // [C, P]
-  Linear text;                   // [C, text_embed_dim]
-  at::Tensor learned_positions;  // [1, max_text_seq_length + tokens at the sample size, C], text first; undefined where
-                                 // not learned
+  Linear patch;  // [C, P]
+  Linear text;   // [C, text_embed_dim]
+  /// [1, max_text_seq_length + tokens at the sample size, C], text first; undefined if positions are not learned.
+  at::Tensor learned_positions;
   TimestepEmbedding time_embedding;  // channels = C
-  TimestepEmbedding ofs_embedding;   // channels = T, of a constant; undefined where ofs_embed_dim is null
-  Norm norm_final;                   // [C]; undefined where norm_elementwise_affine is false
+  TimestepEmbedding ofs_embedding;   // channels = T, for a constant; undefined if ofs_embed_dim is null
+  Norm norm_final;                   // [C]; undefined if norm_elementwise_affine is false
   Linear norm_out_modulation;        // [2 C, T]: shift, scale
-  Norm norm_out;                     // [C]; likewise
+  Norm norm_out;                     // [C]; undefined in the same case
   Linear out;                        // [P of out_channels, C]
 
   void weights(const Visit& visit, const CogVideoXConfig& config);

@@ -1,4 +1,4 @@
-// CogVideoX's VAE: frame batches, tiles, and what they cost.
+// CogVideoX's VAE: batches of frames, tiles, and memory estimates.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kFramesPerBatch = 2;         // latent frames; the first batch takes what is left over as well
-constexpr int64_t kFramesPerEncoderBatch = 8;  // likewise
+constexpr int64_t kFramesPerBatch = 2;         // latent frames; the first batch also takes the remainder
+constexpr int64_t kFramesPerEncoderBatch = 8;  // frames; the first batch also takes the remainder
 constexpr double kHeightOverlap = 1.0 / 6, kWidthOverlap = 1.0 / 5;
 
 int64_t batches_of(int64_t latent_frames) {
@@ -55,7 +55,7 @@ int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
   return latent_frames % 2 == 0 ? ratio * latent_frames : ratio * (latent_frames - 1) + 1;
 }
 
-// latents [1, C, F, H, W] -> [1, 3, F', 8 H, 8 W], batch after batch of frames.
+// latents [1, C, F, H, W] -> [1, 3, F', 8 H, 8 W], one batch of frames at a time.
 void CogVideoXVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   const int64_t total = frames.size(0);
@@ -76,7 +76,7 @@ void CogVideoXVae::decode(const at::Tensor& latents, const DecodeMode& mode, con
                  [&](const at::Tensor& tile, const TakeFrames& batch) { decode_whole(tile, mode.rows, batch); });
 }
 
-// frames [1, 3, F', 8 H, 8 W] -> mean and log variance [1, 2 C, F, H, W], batch after batch of frames.
+// frames [1, 3, F', 8 H, 8 W] -> mean and log variance [1, 2 C, F, H, W], one batch of frames at a time.
 at::Tensor CogVideoXVae::encode_whole(const at::Tensor& frames, const std::function<void()>& batch_done) const {
   const int64_t total = frames.size(2), batches = encoder_batches_of(total);
   ConvHistory history;
@@ -109,8 +109,8 @@ LatentDistribution CogVideoXVae::encode(const at::Tensor& frames, bool tiled, co
           .deviation = (deviation * scale).to(frames.scalar_type())};
 }
 
-// Elements alive at the worst moment: a block's first convolution holds the block's input, the same normalised behind
-// the history, and its output; besides them the history of all convolutions and the video live throughout.
+// Elements alive at the worst moment. A block's first convolution holds the block's input, the normalized input after
+// the history, and its output. The history of all convolutions and the video are alive throughout.
 uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t> channels(config_.block_out_channels.rbegin(), config_.block_out_channels.rend());
   const int64_t ratio = config_.frames_a_latent();
@@ -135,7 +135,8 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
   return bytes(peak + history + video, widest);
 }
 
-// In the encoder a block's second convolution is the worst moment, as it widens; there is no history of a picture.
+// In the encoder, a block's second convolution is the worst moment, because it is wider. A single picture has no
+// history.
 uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
   const int64_t batches = encoder_batches_of(frames), latent_frames = (frames - 1) / config_.frames_a_latent() + 1;
@@ -157,7 +158,7 @@ uint64_t CogVideoXVae::untiled_encode_bytes(int64_t frames, int64_t height, int6
   return bytes(peak + (batches > 1 ? history : 0) + latents, widest);
 }
 
-// On a CPU the norm of half precision is not fused: it works on three fp32 copies of a frame.
+// On a CPU the norm of half precision is not fused and needs three fp32 copies of a frame.
 uint64_t CogVideoXVae::bytes(int64_t elements, int64_t widest_frame) const {
   const bool fused = !device_.is_cpu() || dtype_ == at::kFloat;
   const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest_frame;

@@ -1,4 +1,4 @@
-// config.json of CogVideoX's VAE. No torch.
+// The config.json of CogVideoX's VAE. No torch.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ struct CogVideoXVaeConfig {
   int64_t latent_channels = 16;
   int64_t layers_per_block = 3;
   int64_t norm_num_groups = 32;
-  double norm_eps = 1e-6;  // of the encoder's blocks; all other norms ignore it
+  double norm_eps = 1e-6;  // for the encoder's blocks; all other norms ignore it
   double temporal_compression_ratio = 4;
   int64_t sample_height = 480;
   int64_t sample_width = 720;
   double scaling_factor = 1.15258426;
-  bool invert_scale_latents = false;  // an encoder's latents are divided by the factor, which decoding does as well
+  bool invert_scale_latents = false;  // the encoder divides latents by the factor, as decoding also does
   bool use_quant_conv = false, use_post_quant_conv = false;
 
   size_t time_halvings() const;
@@ -29,7 +29,8 @@ struct CogVideoXVaeConfig {
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 
-/// As the parsers of text/encoder/t5_config.h. with_encoder: refuses what only the encoder lacks as well.
+/// Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only the encoder does not
+/// support.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file,
                                               bool with_encoder = false);
 

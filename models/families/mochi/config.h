@@ -1,4 +1,4 @@
-// config.json of Mochi's transformer. No torch.
+// The config.json of Mochi's transformer. No torch.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct MochiConfig {
   int64_t num_attention_heads = 24;
   int64_t attention_head_dim = 128;
   int64_t num_layers = 48;
-  int64_t pooled_projection_dim = 1536;  // the width of the text's stream
+  int64_t pooled_projection_dim = 1536;  // the width of the text stream
   int64_t in_channels = 12;
   int64_t out_channels = 12;
   int64_t text_embed_dim = 4096;
@@ -23,11 +23,11 @@ struct MochiConfig {
   int64_t max_sequence_length = 256;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }
-  /// Of the gated feed-forward of a stream that is so wide.
+  /// The inner width of the gated feed-forward layer of a stream of this width.
   static int64_t feed_forward_width(int64_t width) { return 8 * width / 3; }
 };
 
-/// As the parsers of text/encoder/t5_config.h.
+/// Throws Error as the parsers of text/encoder/t5_config.h do.
 MochiConfig parse_mochi_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

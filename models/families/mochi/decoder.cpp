@@ -1,4 +1,4 @@
-// Mochi's 3D causal decoder, a few frames at a time where they are large.
+// Mochi's 3D causal decoder. Large frames are decoded a few at a time.
 #include "models/families/mochi/decoder.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +33,8 @@ struct Decoding {
   const std::function<void(const at::Tensor& frames)>& done;
 };
 
-/// `each` of the parts of x that are taken at once, which is let go if it is one.
+/// Splits x into parts that are processed at once and calls `each` for them. A single part is moved, so that it can be
+/// freed.
 void in_parts(const Decoding& decoding, at::Tensor x, const std::function<void(at::Tensor part)>& each) {
   const RowSplit* rows = decoding.history.rows;
   const int64_t height = rows == nullptr ? x.size(1) : rows->most(x.size(1));
@@ -95,7 +96,7 @@ void MochiDecoder::finish() {
   }
   const int64_t missing = (8 - proj_out.weight.size(0) % 8) % 8;
   if (!proj_out.weight.is_cuda() || missing == 0 || is_stand_in(proj_out.weight)) return;
-  proj_out.weight = at::constant_pad_nd(proj_out.weight, {0, 0, 0, missing});  // tensor cores write eights
+  proj_out.weight = at::constant_pad_nd(proj_out.weight, {0, 0, 0, missing});  // tensor cores write multiples of eight
   proj_out.bias = at::constant_pad_nd(proj_out.bias, {0, missing});
 }
 

@@ -1,4 +1,4 @@
-// The decoder of diffusers' AutoencoderKLMochi: its weights, and latent frames through it.
+// The decoder of diffusers' AutoencoderKLMochi: its weights, and the decoding of latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,9 +17,10 @@
 
 namespace sparsereel::models {
 
-/// A product that makes frames x height x width pixels of each.
+/// A matrix product that turns each pixel into frames x side x side pixels.
 struct MochiExpansion {
-  Linear proj;  // [out x frames x height x width, in]; finish() brings the pixels' channels together
+  /// [out x frames x side x side, in]; finish() reorders its rows so that a pixel's channels are consecutive.
+  Linear proj;
   int64_t frames = 1, side = 1, out = 0;
 
   void weights(const Visit& visit, const std::string& name, int64_t in);
@@ -34,23 +35,22 @@ struct MochiDecoder {
   Linear conv_in;                              // [widest, latent channels]
   std::vector<ResnetBlock<GroupNorm>> before;  // the first level
   std::vector<MochiLevel> levels;              // widest first
-  Linear proj_out;                             // [out_channels, narrowest], on a GPU with rows that mean nothing behind
+  Linear proj_out;                             // [out_channels, narrowest], on a GPU padded with meaningless rows
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const MochiVaeConfig& config);
-  /// To be called once, when all weights are there.
+  /// Call once, after all weights are loaded.
   void finish();
 };
 
-/// How many of `frames` frames of so many elements a level takes at once: parts as equal as can be, of at most
-/// `elements` or a frame.
+/// The number of frames that a level processes at once. It divides `frames` into parts as equal as possible, of at most
+/// `elements` elements or one frame.
 int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t elements);
 
-/// latents [F, H, W, latent channels], the next frames of a video -> all of [t F, s H, s W, out_channels], in parts
-/// that `done` is called with in turn. Each level takes as many frames at once as `elements` allow, and what it makes
-/// of them goes through the levels behind it before the next ones: wide and small levels take a whole video. How a
-/// video is cut changes nothing. `history` starts empty; where it has rows, latents are this rank's, and all ranks cut
-/// alike.
+/// latents [F, H, W, latent channels], the next frames of a video -> [t F, s H, s W, out_channels], passed to `done` in
+/// consecutive parts. Each level processes as many frames at once as `elements` allow. Their results go through all
+/// later levels before the next frames, so small levels take a whole video at once. Splitting does not change the
+/// result. `history` starts empty. If it has rows, latents are this rank's band, and all ranks split alike.
 void decode_frames(const MochiDecoder& decoder, const at::Tensor& latents, ConvHistory& history, int64_t elements,
                    const std::function<void(const at::Tensor& frames)>& done);
 

@@ -1,4 +1,4 @@
-// What there is to know of a Mochi checkpoint before its weights are read.
+// Describes a Mochi checkpoint before its weights are read.
 #include "models/families/mochi/family.h"
 
 #include <nlohmann/json.hpp>
@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kEmptyPrompt = "force_zeros_for_empty_prompt";
 
-/// Those of the pipeline in diffusers, but for the frames: its authors' own number.
+/// The defaults of diffusers' pipeline, except the number of frames, which is the authors'.
 Defaults mochi_defaults() {
   return {.width = 848, .height = 480, .frames = 163, .steps = 64, .guidance = 4.5, .fps = 30};
 }
 
-/// Of the pipeline in diffusers, whose sampler takes them as they are.
+/// The sigmas of diffusers' pipeline, which its sampler uses unchanged.
 std::vector<double> mochi_sigmas(int64_t steps) {
   return linear_quadratic_sigmas(steps, /*threshold=*/0.025);
 }

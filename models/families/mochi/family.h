@@ -7,10 +7,10 @@ namespace sparsereel::models {
 
 Family mochi_family();
 
-/// Its names are diffusers', and those of the authors' files, which ComfyUI's keep: q, k and v in one matrix, the gates
-/// of a feed-forward before what they gate, shifts before scales.
+/// The transformer's part. It knows diffusers' names and those of the authors' files, which ComfyUI keeps. The authors
+/// store q, k and v in one matrix, a feed-forward's gates before the values that they gate, and shifts before scales.
 Part mochi_transformer_part();
-/// Its names are those of the decoder, in a file of its own or with the encoder.
+/// The VAE's part. It knows the decoder's names, in a separate file or together with the encoder.
 Part mochi_vae_part();
 
 }  // namespace sparsereel::models

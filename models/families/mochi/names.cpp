@@ -1,5 +1,5 @@
-// What diffusers calls the layers of Mochi's transformer and VAE, and what their authors do, whose names all other
-// programs keep; and what the tensors tell of them. The VAE's numbers are those of the published one, of four levels.
+// Pairs diffusers' names of layers in Mochi's transformer and VAE with the authors' names, which all other programs
+// keep. Also derives sizes from tensors. The VAE's numbers are those of the published one, with four levels.
 #include "models/families/mochi/config.h"
 #include "models/families/mochi/family.h"
 #include "models/families/mochi/vae_config.h"
@@ -13,7 +13,7 @@ using Pairs = NameMap::Pairs;
 
 constexpr const char *kOurs = "transformer_blocks.*.", *kTheirs = "blocks.*.";
 
-/// What both streams have; theirs end with x for the video's and y for the text's.
+/// Names that both streams have. The authors' end with x for the video and y for the text.
 Pairs block_names() {
   Pairs pairs;
   for (const auto& [ours, theirs] : Pairs{{"norm1.linear", "mod_x"},
@@ -31,8 +31,8 @@ Pairs block_names() {
   return pairs;
 }
 
-/// In diffusers a feed-forward's gates are the second half, and what they gate the first; of the last norm the scales
-/// are the first.
+/// Rows that diffusers orders differently. A feed-forward's gates are the second half, after the values that they gate.
+/// The last norm's scales come first.
 std::vector<MovedRows> moved_rows() {
   std::vector<MovedRows> moved = {{.first = "norm_out.linear", .second = "final_layer.mod", .halves_swapped = true}};
   const std::vector<std::string> of_video = {"to_q", "to_k", "to_v"},
@@ -61,7 +61,7 @@ void name_residual_block(Pairs& pairs, const std::string& ours, const std::strin
     pairs.emplace_back(ours + layer, theirs + original);
 }
 
-/// `prefix`: of their names. Their first list holds conv_in and three residual blocks.
+/// `prefix` precedes the authors' names. The authors' first list holds conv_in and three residual blocks.
 NameMap decoder_names(const std::string& prefix) {
   constexpr int kBefore = 3, kExpansions = 3;
   const std::string ours = "decoder.", theirs = prefix + "blocks.";
@@ -110,7 +110,7 @@ Sizes mochi_sizes(const TensorTable& tensors) {
   sizes.add("in_channels", "patch_embed.proj.weight", 1, 4);
   sizes.add("pooled_projection_dim", "time_embed.caption_proj.weight", 0, 2);
   sizes.add("text_embed_dim", "time_embed.caption_proj.weight", 1, 2);
-  // No other family's files show heads.
+  // No other family has this tensor.
   if (sizes.found().contains("num_attention_heads")) sizes.add_blocks("num_layers", "transformer_blocks.");
   return sizes.found().contains("num_attention_heads") ? sizes.found() : Sizes{};
 }
@@ -127,7 +127,7 @@ Sizes mochi_vae_sizes(const TensorTable& tensors) {
   sizes.add("out_channels", "decoder.proj_out.weight", 0, 2);
   sizes.add("latent_channels", "decoder.conv_in.weight", 1, 5);
   sizes.add("decoder_block_out_channels", "decoder.conv_in.weight", 0, 5);
-  return sizes.found().size() == 3 ? sizes.found() : Sizes{};  // other families' have one or the other
+  return sizes.found().size() == 3 ? sizes.found() : Sizes{};  // other families have only some of these
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Mochi 1 (Genmo, 2024): blocks over two streams, video and a narrower text, that attend together and go on apart.
-// Norms are RMS norms without weights, whose scale comes from timestep and text; what a block adds is normalised once
-// more and gated.
+// Mochi 1 (Genmo, 2024): blocks over two streams, a video and a narrower text, which share attention and are otherwise
+// separate. Norms are RMS norms without weights, scaled by timestep and text. A block's updates are normalized again
+// and gated.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -17,11 +17,11 @@
 namespace sparsereel::models {
 namespace {
 
-// All fixed by the reference.
+// fixed by the reference
 constexpr double kMochiEps = 1e-6, kMochiQkEps = 1e-5;
-constexpr double kPositionsArea = 192.0 * 192;  // what a frame's patches cover, however many there are
+constexpr double kPositionsArea = 192.0 * 192;  // the area that a frame's patches cover, whatever their number
 
-/// The vectors [B, S] of a stream's modulation, which a norm's result and an update are multiplied by.
+/// The vectors [B, S] that multiply a norm's result and an update of a stream.
 struct StreamModulation {
   at::Tensor attention_scale, attention_gate, feed_forward_scale, feed_forward_gate;
 };
@@ -47,23 +47,23 @@ void add_feed_forward(Residual& tokens, const MochiStream& stream, const StreamM
                     modulation.feed_forward_gate);
 }
 
-/// The centres of `count` equal parts of [-length / 2, length / 2].
+/// The centers of `count` equal parts of [-length / 2, length / 2].
 at::Tensor centres(int64_t count, double length) {
   const at::Tensor edges = at::linspace(-length / 2, length / 2, count + 1, at::kFloat);
   return (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2;
 }
 
-/// fp32 [frames x height x width, 4], the last of which is not read.
+/// Returns fp32 [frames x height x width, 4]. The last column is not read.
 at::Tensor positions_of(const hilbert::Grid& grid) {
   const double rows = static_cast<double>(grid.height), columns = static_cast<double>(grid.width);
-  const double side = std::sqrt(kPositionsArea / (rows * columns));  // of a patch
+  const double side = std::sqrt(kPositionsArea / (rows * columns));  // side of a patch
   const std::vector<at::Tensor> axes = at::meshgrid(
       {at::arange(grid.frames, at::kFloat), centres(grid.height, rows * side), centres(grid.width, columns * side)},
       "ij");
   return at::constant_pad_nd(at::stack(axes, -1).view({-1, 3}), {0, 1});
 }
 
-/// bool [B, L]: which tokens of a text are no padding.
+/// bool [B, L]: true for tokens of a text that are no padding.
 at::Tensor mask_of(const Conditioning& conditioning) {
   const at::Tensor& text = conditioning.text;
   const at::Tensor places = at::arange(text.size(1), text.options().dtype(at::kLong)).unsqueeze(0);
@@ -105,7 +105,7 @@ TokenTables Mochi::tables(const hilbert::Grid& grid) const {
                              .frequencies = ends_.pos_frequencies.to(at::kFloat).transpose(0, 1).contiguous()}};
 }
 
-// text [B, L, T] -> [B, C]. Where there is no text the query is zero, and all it attends to.
+// Pools text [B, L, T] to [B, C]. Without text, the query is zero, and so is everything that it attends to.
 at::Tensor Mochi::pool(const at::Tensor& text, const at::Tensor& mask) const {
   const MochiPooler& pooler = ends_.pooler;
   const at::Tensor kept = mask.to(text.scalar_type()).unsqueeze(2);
@@ -132,7 +132,7 @@ Tokens Mochi::embed(const TransformerInput& input, const TokenPlan& plan) const 
   Tokens tokens = {.hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
                    .text_tokens = 0,
                    .time = at::silu(time + pool(given.text, mask_of(given)))};
-  // No token of the video ever sees padding: what all texts of the batch have of it is left out.
+  // Video tokens never attend to padding, so padding that all texts of the batch have is dropped.
   const auto [shortest, longest] = given.shortest_and_longest_text();
   tokens.text_tokens = longest;
   if (shortest < longest)
@@ -144,7 +144,7 @@ Tokens Mochi::embed(const TransformerInput& input, const TokenPlan& plan) const 
   return tokens;
 }
 
-// video [B, N, C] and text [B, L, W], if any -> the heads' outputs side by side [B, N + L, C].
+// video [B, N, C] and text [B, L, W], if there is one -> the heads' outputs side by side, [B, N + L, C].
 at::Tensor Mochi::attended(const MochiBlock& block, Activation video, std::optional<Activation> text,
                            Attend& attend) const {
   attention::Prologue prologue;
@@ -169,7 +169,7 @@ void Mochi::block(size_t layer, Tokens& tokens, Attend& attend) const {
   std::optional<Activation> text;
   if (tokens.text) text = tokens.text->rms_norm_modulate(kMochiEps, of_text.attention_scale, block.text.qkv);
   const int64_t video_tokens = video.sizes()[1];
-  // What a step has read is let go of before the next, which needs its memory.
+  // Inputs are released as soon as they were read, because the next step needs their memory.
   at::Tensor heads = attended(block, std::move(video), std::move(text), attend);
   const bool text_goes_on = tokens.text && !block.ends_text;
   add_attention(tokens.hidden, block.video, of_video, heads.narrow(1, 0, video_tokens));

@@ -4,7 +4,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Whose names a stream's layers have, and how wide it is.
+/// The names of a stream's layers, and its width.
 struct StreamNames {
   std::string q, k, v, norm_q, norm_k, to_out, feed_forward;
   int64_t width;

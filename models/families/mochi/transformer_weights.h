@@ -1,4 +1,4 @@
-// The tensors of Mochi's transformer, as the forward pass wants them and as a diffusers checkpoint names them.
+// The tensors of Mochi's transformer in the form of the forward pass, and their names in diffusers checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +13,13 @@
 namespace sparsereel::models {
 
 // Sizes: C = heads x head_dim (D), W = pooled_projection_dim, the text's width, T = text_embed_dim, F(x) = 8 x / 3, the
-// inner width of a stream's feed-forward, P = a patch's elements.
+// inner width of a stream's feed-forward, P = the elements of a patch.
 
-/// What a block has for one of its two streams, of width S = C or W.
+/// A block's weights for one of its two streams, of width S = C or W.
 struct MochiStream {
-  Linear modulation;          // [4 S, C]: scale and gate of attention, of feed-forward; of a text that ends [S, C]
-  Linear qkv;                 // [3 C, S]: queries, keys and values below each other
-  at::Tensor norm_q, norm_k;  // [D] in fp32, as the attention kernels read it
+  Linear modulation;  // [4 S, C]: scale and gate of attention, of feed-forward; [S, C] for a text that ends here
+  Linear qkv;         // [3 C, S]: queries, keys and values stacked
+  at::Tensor norm_q, norm_k;  // [D] in fp32, as the attention kernels read them
   Linear to_out;              // [S, C]
   Linear feed_forward_in;     // [2 F(S), S]: values, then their gates
   Linear feed_forward_out;    // [S, F(S)]
@@ -27,28 +27,27 @@ struct MochiStream {
 
 struct MochiBlock {
   MochiStream video, text;
-  bool ends_text =
-      false;  // nothing reads what the last block would make of the text: to_out and feed-forward are not there
+  bool ends_text = false;  // in the last block, whose text nothing reads: it lacks to_out and feed-forward
 
-  /// `name`: the block's, "transformer_blocks.0".
+  /// Lists the weights. `name` is the block's: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const MochiConfig& config);
 };
 
-/// The text's share in what modulates the blocks: one query, the mean of the text's tokens, attends to these and to
-/// itself.
+/// Computes the text's contribution to the blocks' modulation. One query, the mean of the text's tokens, attends to
+/// these tokens and itself.
 struct MochiPooler {
   Linear to_q;    // [T, T]
   Linear to_kv;   // [2 T, T]: keys, values
   Linear to_out;  // [C, T]
 };
 
-/// All but the blocks.
+/// Everything but the blocks.
 struct MochiEnds {
   Linear patch;                      // [C, P of in_channels], stored as a convolution's
   TimestepEmbedding time_embedding;  // channels = time_embed_dim, time_embed_dim = C
   MochiPooler pooler;
   Linear text;                 // [W, T]
-  at::Tensor pos_frequencies;  // [3, heads, D / 2]: how fast each pair turns along frames, rows and columns
+  at::Tensor pos_frequencies;  // [3, heads, D / 2]: rotation speed of each pair along frames, rows and columns
   Linear norm_out_modulation;  // [2 C, C]: scale, shift
   Linear out;                  // [P of out_channels, C], channel fastest
 

@@ -1,4 +1,4 @@
-// Mochi's VAE: chunks of frames, tiles, and what they cost.
+// Mochi's VAE: chunks of frames, tiles, and memory estimates.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace sparsereel::models {
 namespace {
 
-// What a level takes at once, of elements of its activations: most where a video is decoded as a whole. Between parts
-// each convolution's last frames are copied twice, so that many small parts cost time.
+// Elements of its activations that a level processes at once, more if a video is decoded as a whole. Each convolution's
+// last frames are copied twice between parts, so many small parts cost time.
 constexpr int64_t kElementsAtOnce = int64_t{1} << 29, kElementsOfATile = int64_t{1} << 27;
 
 class MochiVae final : public CoderVae<MochiVaeConfig, MochiDecoder> {
@@ -40,15 +40,15 @@ at::Tensor MochiVae::unscaled(const at::Tensor& latents) const {
   return denormalised(latents, config_.latents_mean, config_.latents_std, factor);
 }
 
-// latents [1, C, F, H, W] -> [1, colours, F', s H, s W], what a latent frame stands for at a time. The first one stands
-// for one frame alone, the last that it is decoded to.
+// latents [1, C, F, H, W] -> [1, colors, F', s H, s W], the frames of one latent frame at a time. The first latent
+// frame stands for one frame only, the last of those that it is decoded to.
 void MochiVae::decode_whole(const at::Tensor& latents, int64_t elements, const RowSplit* rows,
                             const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   ConvHistory history{.rows = rows};
   const int64_t ratio = config_.frames_a_latent();
-  at::Tensor waiting;          // [frames, height, width, colours], fewer than a latent frame stands for
-  int64_t unseen = ratio - 1;  // frames to be dropped
+  at::Tensor waiting;          // [frames, height, width, colors], fewer than a latent frame stands for
+  int64_t unseen = ratio - 1;  // frames still to be dropped
   decode_frames(*decoder_, frames, history, elements, [&](const at::Tensor& decoded) {
     waiting = waiting.defined() ? at::cat({waiting, decoded}) : decoded;
     const int64_t whole = waiting.size(0) / ratio;
@@ -69,10 +69,10 @@ void MochiVae::decode(const at::Tensor& latents, const DecodeMode& mode, const T
       [&](const at::Tensor& tile, const TakeFrames& piece) { decode_whole(tile, elements, mode.rows, piece); });
 }
 
-// Elements alive at the worst moment: in a residual block its input, that normalised behind the history and within its
-// border, and a convolution's output; between levels what the product makes, twice, as its pixels are put into their
-// places. Besides them what levels before hold for their next parts, and throughout the history of all convolutions and
-// the video.
+// Elements alive at the worst moment. A residual block holds its input, the normalized input with history and border,
+// and a convolution's output. Between levels, the product's result exists twice while its pixels are reordered. In
+// addition, earlier levels hold the input of their next parts. The history of all convolutions and the video are alive
+// throughout.
 uint64_t MochiVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<int64_t>& channels = config_.block_out_channels;
   int64_t frames = latent_frames, height = latent_height, width = latent_width;

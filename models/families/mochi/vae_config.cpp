@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of Mochi's VAE. Fallbacks are the defaults of diffusers' constructor.
 #include "models/families/mochi/vae_config.h"
 
 #include <functional>
@@ -16,7 +16,7 @@ int64_t product(const std::vector<int64_t>& factors) {
   return std::accumulate(factors.begin(), factors.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// A number for each channel of the latents; null: none.
+/// Reads one number per channel of the latents; empty if the field is null.
 std::vector<double> latent_statistics(const nlohmann::json& json, const ConfigFields& fields, const char* field,
                                       double least, int64_t channels, const std::vector<double>& fallback) {
   const auto given = json.find(field);

@@ -1,4 +1,4 @@
-// config.json of Mochi's VAE. No torch.
+// The config.json of Mochi's VAE. No torch.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,25 @@
 
 namespace sparsereel::models {
 
-/// diffusers' AutoencoderKLMochi (decoder part). Not read, as they concern the encoder alone: in_channels,
-/// encoder_block_out_channels and add_attention_block.
+/// diffusers' AutoencoderKLMochi (decoder part). in_channels, encoder_block_out_channels and add_attention_block
+/// concern only the encoder and are not read.
 struct MochiVaeConfig {
   static constexpr int64_t kNormGroups = 32;  // fixed by the reference
 
   int64_t out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 512, 768};  // of the decoder's levels, from pixels to latents
   int64_t latent_channels = 12;
-  std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};  // residual blocks: of each level, and before the widest
+  /// Number of residual blocks: in each level, and before the widest.
+  std::vector<int64_t> layers_per_block = {3, 3, 4, 6, 3};
   std::vector<int64_t> temporal_expansions = {1, 2, 3}, spatial_expansions = {2, 2, 2};  // between levels
-  std::vector<double> latents_mean, latents_std;                                         // of each channel; empty: none
+  std::vector<double> latents_mean, latents_std;  // one per channel; empty for none
   double scaling_factor = 1;
 
   int64_t pixels_a_latent() const;
   int64_t frames_a_latent() const;
 };
 
-/// As the parsers of text/encoder/t5_config.h.
+/// Throws Error as the parsers of text/encoder/t5_config.h do.
 MochiVaeConfig parse_mochi_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -1,5 +1,5 @@
-// Fields of Open-Sora-Plan's transformer, and what of them is supported. Fallbacks are the defaults of its constructor;
-// fields without a usable one are required.
+// Parses the config of Open-Sora-Plan's transformer. Fallbacks are the defaults of its constructor; fields without a
+// usable default are required.
 #include "models/families/open_sora_plan/config.h"
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ int64_t required(const ConfigFields& fields, const char* field) {
   return *value;
 }
 
-/// What versions before and after 1.2.0, and its variants that were never published, have in other ways.
+/// Refuses settings of versions other than 1.2.0, and of its unpublished variants.
 void check_variant(const ConfigFields& fields, const OpenSoraPlanConfig& config) {
   fields.choice("norm_type", "layer_norm", {"ada_norm_single"});
   fields.choice("activation_fn", "geglu", {"gelu-approximate"});
@@ -36,7 +36,7 @@ void check_variant(const ConfigFields& fields, const OpenSoraPlanConfig& config)
                                            std::to_string(config.width()));
 }
 
-/// A number stands for both sides.
+/// Reads the sample size. A single number stands for both sides.
 void parse_sample(const ConfigFields& fields, const nlohmann::json& json, OpenSoraPlanConfig& config) {
   config.sample_frames = required(fields, "sample_size_t");
   const auto given = json.find("sample_size");
@@ -48,7 +48,7 @@ void parse_sample(const ConfigFields& fields, const nlohmann::json& json, OpenSo
   config.sample_width = size[1];
 }
 
-/// One that is not given follows from the size of training.
+/// Reads the interpolation scales. A missing one follows from the training size.
 void parse_scales(const ConfigFields& fields, const nlohmann::json& json, OpenSoraPlanConfig& config) {
   const int64_t frames = config.sample_frames, sixteens = (frames - 1) / 16 + 1;
   config.interpolation_scale_t = frames % 2 == 1 ? static_cast<double>(sixteens) : static_cast<double>(frames) / 16;

@@ -30,8 +30,8 @@ int64_t doubled(int64_t frames) {
   return 2 * frames - 1;
 }
 
-/// Every frame of x [F, H, W, C] but the first becomes two, a quarter of the way to the frames beside it.
-/// put(index, frame [H, W, C]) takes them one after another.
+/// Turns every frame of x [F, H, W, C] except the first into two, each moved a quarter of the way to its neighbor.
+/// put(index, frame [H, W, C]) receives them in order.
 void each_of_twice_as_many(const at::Tensor& x, const auto& put) {
   const int64_t last = x.size(0) - 1;
   put(0, x[0]);
@@ -47,7 +47,7 @@ at::Tensor twice_as_many_frames(const at::Tensor& x) {
   return frames;
 }
 
-/// Interpolated in space as well: [H, W, C] -> [2 H, 2 W, C].
+/// Interpolates a frame in space: [H, W, C] -> [2 H, 2 W, C].
 at::Tensor between_pixels(const at::Tensor& frame) {
   const at::Tensor picture = frame.permute({2, 0, 1}).unsqueeze(0);
   return at::upsample_bilinear2d(picture, {2 * frame.size(0), 2 * frame.size(1)}, /*align_corners=*/false)
@@ -61,14 +61,14 @@ at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHis
       causal_buffer(doubled(x.size(0)), 2 * x.size(1), 2 * x.size(2), x.size(3), x.options(), border);
   const at::Tensor frames = new_frames(buffer, border);
   const at::Tensor given = history.rows == nullptr ? x : history.rows->surrounded(x, RowSplit::Outside::its_edge);
-  const int64_t above = given.size(1) - x.size(1);  // rows too many, of two for each beside x
+  const int64_t above = given.size(1) - x.size(1);  // surplus rows: each row beside x becomes two
   each_of_twice_as_many(given, [&](int64_t to, const at::Tensor& frame) {
     frames[to].copy_(between_pixels(frame).narrow(0, above, frames.size(1)));
   });
   return causal_conv3d(conv, buffer, history);
 }
 
-/// A frame at a time: its scores are [pixels, pixels].
+/// Attends one frame at a time, because the scores of a frame are [pixels, pixels].
 at::Tensor attend(const OpenSoraPlanAttention& attention, const at::Tensor& x, const RowSplit* rows) {
   const ChannelAffine affine = group_affine(attention.norm, x, rows);
   at::Tensor result = at::empty_like(x);

@@ -1,4 +1,4 @@
-// The decoder of Open-Sora-Plan's CausalVAEModel: its weights, and latent frames through it.
+// The decoder of Open-Sora-Plan's CausalVAEModel: its weights, and the decoding of latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@
 
 namespace sparsereel::models {
 
-/// Attention within each frame, with one head as wide as the level.
+/// Attention within each frame, with a single head of all channels.
 struct OpenSoraPlanAttention {
   GroupNorm norm;  // channels
   Linear qkv;      // [3 channels, channels]
@@ -25,11 +25,11 @@ struct OpenSoraPlanAttention {
 
 struct OpenSoraPlanLevel {
   std::vector<ResnetBlock<GroupNorm>> resnets;
-  at::Tensor pixels_weight, pixels_bias;  // of pixels alone: [channels, channels, 3, 3], channels-last, or undefined
-  std::optional<CausalConv3d> upsampler;  // of pixels and frames
+  at::Tensor pixels_weight, pixels_bias;  // for pixels only: [channels, channels, 3, 3], channels-last, or undefined
+  std::optional<CausalConv3d> upsampler;  // for pixels and frames
   bool doubles_frames = false;
 
-  /// `index`: from pixels to latents.
+  /// Lists the weights. `index` counts from pixels to latents.
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in);
 };
 
@@ -40,15 +40,15 @@ struct OpenSoraPlanDecoder {
   OpenSoraPlanAttention attention;        // between them
   std::vector<OpenSoraPlanLevel> levels;  // widest first
   GroupNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> 3, or more that mean nothing
+  CausalConv3d conv_out;  // narrowest -> 3, padded with meaningless ones
 
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config);
-  /// To be called once, when all weights are there.
+  /// Call once, after all weights are loaded.
   void finish();
 };
 
-/// latents [F, H, W, embed_dim], a video of its own -> [r (F - 1) + 1, s H, s W, 3]. Norms take the statistics of all
-/// frames. rows: of whose pictures the latents are this rank's piece; null: of none.
+/// latents [F, H, W, embed_dim], a complete video -> [r (F - 1) + 1, s H, s W, 3]. Norms use the statistics of all
+/// frames. rows is the split whose band the latents are; null if they are whole.
 at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& latents, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// What there is to know of an Open-Sora-Plan checkpoint before its weights are read.
+// Describes an Open-Sora-Plan checkpoint before its weights are read.
 #include "models/families/open_sora_plan/family.h"
 
 #include <nlohmann/json.hpp>
@@ -14,11 +14,11 @@
 namespace sparsereel::models {
 namespace {
 
-// Those of the reference's scripts, as the checkpoints say nothing about any.
+// Defaults of the reference's scripts, because checkpoints say nothing about them.
 constexpr int64_t kPlanSteps = 100, kPlanTextLength = 512;
 constexpr double kPlanGuidance = 7.5, kPlanFps = 24;
 
-// Its scripts' words, as its own cleaning leaves them, which takes brackets and "jpeg" out.
+// The words of its scripts after its own cleaning, which removes brackets and "jpeg".
 constexpr const char *kBeforePrompt = "masterpiece , best quality , ultra-detailed , unwatermarked , ",
                      *kBehindPrompt =
                          ". emotional, harmonious, vignette, 4k epic detailed, shot on kodak, 35mm photo, "

@@ -1,4 +1,4 @@
-// What the tensors of Open-Sora-Plan's transformer and VAE tell of them.
+// Derives sizes of Open-Sora-Plan's transformer and VAE from their configs and tensors.
 #include "models/families/open_sora_plan/config.h"
 #include "models/families/open_sora_plan/family.h"
 #include "models/families/open_sora_plan/vae_config.h"

@@ -14,12 +14,12 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kHeadEps = 1e-6;  // of the last norm, whatever the config's is
+constexpr double kHeadEps = 1e-6;  // of the last norm, regardless of the config's
 
-/// What cross-attention sees of texts of a batch: as many tokens as the longest has, padding with a bias of -inf.
+/// The texts of a batch for cross-attention: as many tokens as the longest has. Padding has a bias of -inf.
 struct SeenText {
   at::Tensor rows;  // [B, L', C]
-  at::Tensor bias;  // fp32 [B, L']; undefined: none is padding
+  at::Tensor bias;  // fp32 [B, L']; undefined if there is no padding
 };
 
 SeenText without_padding(const Conditioning& given) {
@@ -103,7 +103,7 @@ void OpenSoraPlan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const JointModulation first = modulation_rows(table, 0, 3), second = modulation_rows(table, 3, 3);
   Activation x = tokens.hidden.norm_modulate({}, config_.norm_eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, std::move(x), attend), block.to_out), first);
-  tokens.hidden.add(cross_attention(block, tokens.hidden.value(), tokens, attend));  // of what is not normalised
+  tokens.hidden.add(cross_attention(block, tokens.hidden.value(), tokens, attend));  // of hidden without a norm
   tokens.hidden.add_feed_forward({}, config_.norm_eps, second, block.feed_forward_in, block.feed_forward_out);
 }
 

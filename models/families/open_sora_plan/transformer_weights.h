@@ -1,4 +1,4 @@
-// The tensors of Open-Sora-Plan's transformer, as the forward pass wants them and as its checkpoints name them.
+// The tensors of Open-Sora-Plan's transformer in the form of the forward pass, and their names in its checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,22 +12,22 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, P = a patch's elements.
+// Sizes: C = heads x head_dim, P = the elements of a patch.
 
 struct OpenSoraPlanBlock {
   at::Tensor modulation;     // [6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward
-  Linear qkv;                // [3 C, C]: to_q, to_k, to_v below each other, rows of the first two in rotary_order()
+  Linear qkv;                // [3 C, C]: to_q, to_k, to_v stacked, rows of the first two in rotary_order()
   Linear to_out;             // [C, C]
-  Linear cross_q, cross_kv;  // [C, C] and [2 C, C]: to_k, to_v below each other
+  Linear cross_q, cross_kv;  // [C, C] and [2 C, C]: to_k, to_v stacked
   Linear cross_out;          // [C, C]
   Linear feed_forward_in;    // [4 C, C]
   Linear feed_forward_out;   // [C, 4 C]
 
-  /// `name`: the block's, "transformer_blocks.0".
+  /// Lists the weights. `name` is the block's: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const OpenSoraPlanConfig& config);
 };
 
-/// All but the blocks.
+/// Everything but the blocks.
 struct OpenSoraPlanEnds {
   Linear patch;                      // [C, P of in_channels], stored as a convolution's
   TimestepEmbedding time_embedding;  // channels = kTimeChannels, time_embed_dim = C
@@ -39,8 +39,8 @@ struct OpenSoraPlanEnds {
   void weights(const Visit& visit, const OpenSoraPlanConfig& config);
 };
 
-/// int64 [3 C]: where the rows of the qkv matrix are stored. The reference turns channels i and i + n / 2 of each
-/// axis's n together; as neighbours, of queries and keys alike, they give the same scores.
+/// int64 [3 C]: the stored row for each row of the qkv matrix. The reference rotates channels i and i + n / 2 of each
+/// axis's n together. Here they are neighbors, in queries and keys alike, which gives the same scores.
 at::Tensor rotary_order(const OpenSoraPlanConfig& config);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Open-Sora-Plan's VAE: chunks of frames, tiles, and what they cost.
+// Open-Sora-Plan's VAE: chunks of frames, tiles, and memory estimates.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace sparsereel::models {
 namespace {
 
-// As the reference's scripts set them: chunks of latent frames, each of which begins with the last one's end; tiles in
-// latent pixels.
+// Settings of the reference's scripts. Each chunk of latent frames begins with the last frame of the one before. Tiles
+// are in latent pixels.
 constexpr int64_t kChunkFrames = 8, kChunkStride = 7;
 constexpr TileAxis kTiles = {.size = 64, .stride = 56};
 
-/// Where the next chunk begins, and how many there are.
+/// The number of chunks, which begin every kChunkStride frames.
 int64_t chunks_of(int64_t latent_frames) {
   return std::max<int64_t>(1, (latent_frames - 2) / kChunkStride + 1);
 }
@@ -39,7 +39,7 @@ class OpenSoraPlanVae final : public CoderVae<OpenSoraPlanVaeConfig, OpenSoraPla
                     const VaeProgress& progress) const;
 };
 
-// Without the first `surplus` frames, which the chunk before has decoded.
+// Drops the first `surplus` frames, which the chunk before has decoded.
 void OpenSoraPlanVae::decode_chunk(const at::Tensor& latents, const DecodeMode& mode, int64_t surplus,
                                    const TakeFrames& take, const VaeProgress& progress) const {
   auto take_new = [&, left = surplus](const at::Tensor& frames) mutable {
@@ -67,9 +67,9 @@ void OpenSoraPlanVae::decode(const at::Tensor& latents, const DecodeMode& mode, 
   }
 }
 
-// Elements of a chunk alive at the worst moment: in a residual block its input, that normalised behind the history, and
-// a convolution's output; between levels what goes in, that interpolated, behind a history, and what comes out. Besides
-// them the chunk's frames, which the caller holds.
+// Elements of a chunk alive at the worst moment. A residual block holds its input, the normalized input after the
+// history, and a convolution's output. Between levels there are the input, the interpolated input after a history, and
+// the output. The caller holds the chunk's frames in addition.
 uint64_t OpenSoraPlanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
   int64_t frames = std::min(latent_frames, kChunkFrames), pixels = latent_height * latent_width, peak = 0;

@@ -1,4 +1,4 @@
-// Fields of Wan's transformer, and what of them is supported.
+// Parses the config of Wan's transformer, and refuses what is not supported.
 #include "models/families/wan/config.h"
 
 #include "hilbert/error.h"
@@ -13,10 +13,10 @@ std::array<int64_t, 3> parse_patch(const ConfigFields& fields) {
   return {sizes[0], sizes[1], sizes[2]};
 }
 
-/// A model either has all that it attends to images with, or nothing of it.
+/// Reads the fields for attention to images. A model has either all of them or none.
 void parse_images(const ConfigFields& fields, const std::string& file, WanConfig& config) {
   config.image_dim = fields.optional_integer("image_dim");
-  // Copies of 2.2's 5B have the fields of other models, and none of the weights.
+  // Copies of 2.2's 5B have these fields of other models, but none of the weights.
   if (config.image_dim && config.in_channels == config.out_channels)
     throw bad_file(file,
                    "image_dim is " + std::to_string(*config.image_dim) + ", but in_channels are the noise's " +

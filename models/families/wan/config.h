@@ -21,16 +21,16 @@ struct WanConfig {
   int64_t num_layers = 40;
   bool cross_attn_norm = true;
   double eps = 1e-6;
-  int64_t rope_max_seq_len = 1024;  // of each axis of the grid
-  // Of a model that attends to the tokens of an image encoder.
-  std::optional<int64_t> image_dim{};          // their channels
-  std::optional<int64_t> pos_embed_seq_len{};  // how many there are, where they have learned positions: of two images
+  int64_t rope_max_seq_len = 1024;  // for each axis of the grid
+  // For models that attend to the tokens of an image encoder.
+  std::optional<int64_t> image_dim{};          // channels of those tokens
+  std::optional<int64_t> pos_embed_seq_len{};  // number of tokens, of two images, if they have learned positions
 
   bool attends_to_images() const { return image_dim.has_value(); }
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Errors as those of the other parsers (text/encoder/t5_config.h).
+/// Throws Error as the other parsers do (text/encoder/t5_config.h).
 WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

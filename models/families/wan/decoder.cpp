@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Each frame becomes two, but the video's first one, which the convolution never sees.
+// Doubles all frames except the video's first one, which the convolution never sees.
 at::Tensor double_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
   const int64_t frames = x.size(0), height = x.size(1), width = x.size(2), channels = x.size(3);
   at::Tensor& remembered = history.frames[&conv];
@@ -25,9 +25,9 @@ at::Tensor double_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHist
       .reshape({2 * frames, height, width, channels});
 }
 
-// enlarged [F', 2 H, 2 W, out] += x [F, H, W, in], dealt out: a pixel's channels in turn, each as often, fill the
-// places (channel, frame, row, column) of the pixels that it becomes. Of a video's first frame only the last one of the
-// frames that it would become is there.
+// enlarged [F', 2 H, 2 W, out] += x [F, H, W, in] with its channels distributed over larger pictures. Each input pixel
+// becomes several pixels, whose places have the order (channel, frame, row, column). The pixel's channels fill these
+// places in order, each equally often. A video's first frame keeps only the last of the frames that it would become.
 void add_dealt_out(const at::Tensor& enlarged, const at::Tensor& x, int64_t times) {
   const int64_t in = x.size(3), out = enlarged.size(3), places = 4 * times;
   const int64_t skipped = times - enlarged.size(0) / x.size(0);

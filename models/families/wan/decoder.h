@@ -1,4 +1,4 @@
-// The decoder of diffusers' AutoencoderKLWan: its weights, and a chunk of latent frames through it.
+// The decoder of diffusers' AutoencoderKLWan: its weights, and the decoding of a chunk of latent frames.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace sparsereel::models {
 
 struct WanUpBlock {
   std::vector<WanResidualBlock> blocks;
-  std::optional<WanResampler> upsampler;  // in all but the last level; two frames of each
+  std::optional<WanResampler> upsampler;  // in all but the last level; makes two frames of each
 };
 
 struct WanDecoder {
@@ -22,18 +22,18 @@ struct WanDecoder {
   WanMidBlock mid;             // widest
   std::vector<WanUpBlock> up;  // as decoder_levels() lists them
   at::Tensor norm_out;         // [narrowest]
-  CausalConv3d conv_out;       // narrowest -> out_channels, or more that mean nothing
+  CausalConv3d conv_out;       // narrowest -> out_channels, padded with meaningless ones
   bool is_residual = false;    // upsamplers have a shortcut without weights
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const WanVaeConfig& config);
-  /// To be called once, when all weights are there.
+  /// Call once, after all weights are loaded.
   void finish();
 };
 
-/// latents [F, H, W, z_dim], the next frames of a video, the first one by itself -> [F', s H, s W, out_channels], where
-/// s is without the patches. How a video is cut into chunks behind its first frame changes nothing. `history` starts
-/// empty, on zeros; where it has rows, latents are this rank's.
+/// latents [F, H, W, z_dim], the next frames of a video, the first one alone -> [F', s H, s W, out_channels]. s does
+/// not include patches. The chunks' size after the first frame does not change the result. `history` starts empty, on
+/// zeros. If it has rows, latents are this rank's band.
 at::Tensor decode_frames(const WanDecoder& decoder, const at::Tensor& latents, ConvHistory& history);
 
 }  // namespace sparsereel::models

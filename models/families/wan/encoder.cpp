@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-// Each two frames become one, which sees the frame before them as well. A video's first frame stays as it is.
+// Halves frames: each two become one, which also sees the frame before them. A video's first frame stays as it is.
 at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHistory& history) {
   at::Tensor& last = history.frames[&conv];
   const bool is_first = !last.defined();
@@ -23,9 +23,9 @@ at::Tensor halve_frames(const CausalConv3d& conv, const at::Tensor& x, ConvHisto
   return halved.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
-// x [F, H, W, in] -> [F / times, H / side, W / side, out]: the channels of the frames and pixels that become one, in
-// the order (channel, frame, row, column), are dealt out to its channels, which are their means. A video's first frame
-// stands behind frames of zeros.
+// x [F, H, W, in] -> [F / times, H / side, W / side, out]. Each output pixel takes the channels of all frames and
+// pixels that it replaces, in the order (channel, frame, row, column). They are split into `out` equal groups, whose
+// means are the output's channels. Zero frames are put before a video's first frame.
 at::Tensor dealt_means(const at::Tensor& x, int64_t out, int64_t times, int64_t side) {
   const int64_t missing = (times - x.size(0) % times) % times, height = x.size(1), width = x.size(2);
   const at::Tensor whole = missing == 0 ? x : at::constant_pad_nd(x, {0, 0, 0, 0, 0, 0, missing, 0});
@@ -58,7 +58,7 @@ void WanEncoder::weights(const Visit& visit, const WanVaeConfig& config) {
   const std::string blocks = "encoder.down_blocks.";
   conv_in.weights(visit, "encoder.conv_in", levels.front().in, config.in_channels);
   down.resize(levels.size());
-  int layer = 0;  // of the plain one, which counts those of all levels in one row
+  int layer = 0;  // of the plain encoder, which numbers the layers of all levels in one sequence
   for (size_t i = 0; i < levels.size(); ++i) {
     const auto& [in, out, resized, resizes_time] = levels[i];
     const std::string level = blocks + std::to_string(i);

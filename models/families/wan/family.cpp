@@ -1,4 +1,4 @@
-// What there is to know of a Wan checkpoint before its weights are read.
+// Describes a Wan checkpoint before its weights are read.
 #include "models/families/wan/family.h"
 
 #include <nlohmann/json.hpp>
@@ -17,11 +17,11 @@
 namespace sparsereel::models {
 namespace {
 
-// Those of the pipeline in diffusers; 512 tokens are what every published model was trained with.
+// Defaults of diffusers' pipeline. Every published model was trained with 512 tokens.
 constexpr int64_t kWanSteps = 50, kTextLength = 512;
 constexpr double kWanGuidance = 5;
 
-// For version 2.1's image to video its authors take this above 832 x 480, and the checkpoint's 3 up to it.
+// For version 2.1's image to video, the authors use this shift above 832 x 480, and the checkpoint's 3 up to that size.
 constexpr double kShiftOfLargeImages = 5;
 
 constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder";
@@ -32,8 +32,8 @@ constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder
   throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
-/// Version 2.2's small model alone has it, with a VAE of its own: the tokens of an image that the video begins with
-/// have timestep 0. Text to video has one timestep with it as without.
+/// Checks expand_timesteps, which only version 2.2's small model with its own VAE sets. The tokens of an image that the
+/// video begins with then have timestep 0. Text to video has a single timestep in any case.
 void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& vae) {
   const nlohmann::json expand = checkpoint.setting("expand_timesteps");
   if (!expand.is_null() && !expand.is_boolean())
@@ -55,7 +55,7 @@ std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
           {.role = kSecond, .name = "low"}};
 }
 
-/// Both experts take the same latents, text and positions.
+/// Checks the second expert. Both experts take the same latents, text and positions.
 void check_second(const Checkpoint& checkpoint, const WanConfig& first, const std::string& file) {
   std::string second_file;
   const nlohmann::json config = checkpoint.config(kSecond, &second_file);
@@ -72,7 +72,8 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
                    "use components of one checkpoint");
 }
 
-/// By the transformer's channels, which are the noise's alone, or these, frames that are given, and images' latents.
+/// Derives the use of images from the transformer's channels: the noise's alone, or in addition a mask of given frames
+/// and the images' latents.
 ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, const WanVaeConfig& vae,
                       const std::string& file) {
   using Latents = ImageSpec::Latents;
@@ -94,7 +95,7 @@ ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, con
           .has_context = config.attends_to_images()};
 }
 
-/// What makes an image's tokens is there, and fits.
+/// Checks that the image encoder exists and fits.
 void check_image_encoder(const Checkpoint& checkpoint, const WanConfig& config) {
   if (!config.attends_to_images()) return;
   if (std::ranges::count(checkpoint.roles(), kImageEncoder) == 0)
@@ -118,7 +119,7 @@ std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   return (vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout") + std::string(task);
 }
 
-/// The sizes that each VAE's models were made for, and what tasks differ in.
+/// The sizes that each VAE's models were made for, and defaults that depend on the task.
 Defaults defaults_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   Defaults defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
                                       : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};

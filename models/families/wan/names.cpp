@@ -1,5 +1,5 @@
-// What diffusers calls the layers of Wan's transformer, and what its authors do, whose names all other programs keep;
-// and what its tensors tell of it.
+// Pairs diffusers' names of layers in Wan's transformer with the authors' names, which all other programs keep. Also
+// derives sizes from tensors.
 #include "models/families/wan/config.h"
 #include "models/families/wan/family.h"
 #include "models/store/checkpoint/tensor_sizes.h"
@@ -66,7 +66,7 @@ StoredNames wan_transformer_names() {
       {"blocks.*.attn2.norm_added_k", "blocks.*.cross_attn.norm_k_img"},
       {"blocks.*.ffn.net.0.proj", "blocks.*.ffn.0"},
       {"blocks.*.ffn.net.2", "blocks.*.ffn.2"},
-      {"blocks.*.norm2", "blocks.*.norm3"},  // of the three norms of each the only one with weights
+      {"blocks.*.norm2", "blocks.*.norm3"},  // the only one of a block's three norms with weights
       {"blocks.*.scale_shift_table", "blocks.*.modulation"},
       {"condition_embedder.image_embedder.norm1", "img_emb.proj.0"},
       {"condition_embedder.image_embedder.ff.net.0.proj", "img_emb.proj.1"},

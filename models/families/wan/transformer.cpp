@@ -1,5 +1,5 @@
 // Wan 2.1 and 2.2 (Wan Team, arXiv 2503.20314): blocks of self-attention over the video, cross-attention to the text
-// and to images where the model has such, and feed-forward.
+// and to images if the model takes them, and feed-forward.
 #include "models/families/wan/loaders.h"
 
 #include <ATen/ATen.h>
@@ -17,27 +17,27 @@
 namespace sparsereel::models {
 namespace {
 
-// A norm's weight and bias [C] as the modulation of one without any: in fp32, as they are kept, and in one pass with
-// the addition before it.
+// Expresses a norm's weight and bias [C] as the modulation of a norm without them. They are in fp32, as they are kept,
+// and the addition before the norm needs no extra pass.
 JointModulation modulation_of(const Norm& norm, int64_t entries, const Tokens& tokens) {
   const Modulation video = {
       .shift = norm.bias.expand({entries, -1}), .scale = (norm.weight - 1).expand({entries, -1}), .gate = {}};
   return {.video = video, .text = {}, .row_of_token = tokens.row_of_token};
 }
 
-// Where some tokens are known, each batch entry has two rows of what follows from time: its own, and that of 0.
+// With known tokens, each batch entry has two rows of all that depends on time: for its own timestep, and for 0.
 at::Tensor with_zeros(const at::Tensor& timesteps) {
   return at::stack({timesteps, at::zeros_like(timesteps)}, 1).flatten();
 }
 
-// int64 [B, N]: the row of each token; known [N]: 1 where it is known, else 0.
+// int64 [B, N]: the row of each token. known [N] is 1 for known tokens, else 0.
 at::Tensor rows_of(const at::Tensor& known, int64_t batch) {
   return 2 * at::arange(batch, known.options()).unsqueeze(1) + known;
 }
 
-constexpr double kImageNormEps = 1e-5;  // torch's default, whatever the config's eps is
+constexpr double kImageNormEps = 1e-5;  // torch's default, regardless of the config's eps
 
-// In fp32, rounded once.
+// Computes in fp32 and rounds once.
 at::Tensor wide_norm(const at::Tensor& x, const Norm& norm) {
   return layer_norm(x.to(at::kFloat), norm, kImageNormEps).to(x.scalar_type());
 }
@@ -196,7 +196,7 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
 
 std::unique_ptr<Denoiser> load_wan_transformer(const Component& component, at::Device device, WeightFormat format,
                                                bool offload) {
-  // Published image models may hold it, and diffusers has no use for it.
+  // Published image models may have this tensor, which diffusers does not use.
   return load_denoiser(std::make_unique<Wan>(component), component, device, format, offload, {".norm_added_q."});
 }
 

@@ -1,4 +1,4 @@
-// The tensors of Wan's transformer, as the forward pass wants them and as a diffusers checkpoint names them.
+// The tensors of Wan's transformer in the form of the forward pass, and their names in diffusers checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,29 +13,29 @@
 
 namespace sparsereel::models {
 
-// Sizes: C = heads x head_dim, F = ffn_dim, P = a patch's elements.
+// Sizes: C = heads x head_dim, F = ffn_dim, P = the elements of a patch.
 
 struct WanBlock {
   at::Tensor modulation;      // [1, 6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward
-  Linear qkv;                 // [3 C, C]: to_q, to_k, to_v below each other
-  at::Tensor norm_q, norm_k;  // [C] in fp32, as the attention kernels read it
+  Linear qkv;                 // [3 C, C]: to_q, to_k, to_v stacked
+  at::Tensor norm_q, norm_k;  // [C] in fp32, as the attention kernels read them
   Linear to_out;              // [C, C]
-  Norm cross_norm;            // [C] in fp32; undefined where cross_attn_norm is false
-  Linear cross_q, cross_kv;   // [C, C] and [2 C, C]: to_k, to_v below each other
+  Norm cross_norm;            // [C] in fp32; undefined if cross_attn_norm is false
+  Linear cross_q, cross_kv;   // [C, C] and [2 C, C]: to_k, to_v stacked
   at::Tensor cross_norm_q, cross_norm_k;  // [C] in fp32
   Linear cross_out;                       // [C, C]
-  Linear image_kv;                        // [2 C, C]: add_k_proj, add_v_proj below each other; of images' tokens
+  Linear image_kv;                        // [2 C, C]: add_k_proj, add_v_proj stacked, for images' tokens
   at::Tensor image_norm_k;                // [C] in fp32
   Linear feed_forward_in;                 // [F, C]
   Linear feed_forward_out;                // [C, F]
 
-  /// `name`: the block's, "blocks.0".
+  /// Lists the weights. `name` is the block's: "blocks.0".
   void weights(const Visit& visit, const std::string& name, const WanConfig& config);
 };
 
-/// From an image encoder's tokens, D = image_dim channels, to the blocks' width.
+/// Projects an image encoder's tokens, of D = image_dim channels, to the blocks' width.
 struct WanImageEmbedding {
-  at::Tensor positions;  // [1, pos_embed_seq_len, D]; undefined: none
+  at::Tensor positions;  // [1, pos_embed_seq_len, D]; undefined for none
   Norm norm_in;          // [D] in fp32
   Linear in, out;        // [D, D], [C, D]
   Norm norm_out;         // [C] in fp32
@@ -43,13 +43,13 @@ struct WanImageEmbedding {
   void weights(const Visit& visit, const WanConfig& config);
 };
 
-/// All but the blocks.
+/// Everything but the blocks.
 struct WanEnds {
   Linear patch;                      // [C, P of in_channels], stored as a convolution's
   TimestepEmbedding time_embedding;  // in fp32; channels = freq_dim, time_embed_dim = C
   Linear time_projection;            // [6 C, C]
   Linear text_in, text_out;          // [C, text_dim], [C, C]
-  WanImageEmbedding image;           // undefined where the model attends to no images
+  WanImageEmbedding image;           // undefined if the model attends to no images
   at::Tensor modulation;             // [1, 2, C] in fp32: shift, scale
   Linear out;                        // [P of out_channels, C]
 

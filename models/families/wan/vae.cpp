@@ -1,4 +1,4 @@
-// Wan's VAE: chunks of frames, tiles, patches, and what they cost.
+// Wan's VAE: chunks of frames, tiles, patches, and memory estimates.
 #include "models/families/wan/loaders.h"
 
 #include <ATen/ATen.h>
@@ -15,20 +15,20 @@
 namespace sparsereel::models {
 namespace {
 
-// frames [1, colours p p, F, H, W] -> [1, colours, F, p H, p W]: channels hold (colour, column, row) of a patch.
+// frames [1, colors p p, F, H, W] -> [1, colors, F, p H, p W]. Channels hold (color, column, row) of a patch.
 at::Tensor unpatchify(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames;
   return frames.unflatten(1, {-1, patch, patch}).permute({0, 1, 4, 5, 3, 6, 2}).flatten(5, 6).flatten(3, 4);
 }
 
-// frames [colours, F, p H, p W] -> [F, H, W, colours p p].
+// frames [colors, F, p H, p W] -> [F, H, W, colors p p].
 at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
   if (patch == 1) return frames.permute({1, 2, 3, 0});
   return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
 }
 
-/// How many times what it normalises a norm holds besides: on a CPU, where that of half precision is not fused, three
-/// copies in fp32.
+/// Scratch memory of a norm, in multiples of its input. On a CPU the norm of half precision is not fused and needs
+/// three copies in fp32.
 int64_t norm_scratch(at::Device device, at::ScalarType dtype) {
   constexpr int64_t kCopies = 3 * 2;  // in elements of half precision
   return device.is_cpu() && dtype != at::kFloat ? kCopies : 0;
@@ -43,7 +43,7 @@ class WanVae final : public CoderVae<WanVaeConfig, WanDecoder, WanEncoder> {
     const int64_t pixels = config_.pixels_a_latent();
     tiles_.scale = pixels / config_.patch_size;
     tiles_.height = tiles_.width = fixed_tile_axis(pixels);
-    // The reference cuts patches into tiles where there are too many pixels.
+    // The reference decides by pixels whether to use tiles, but cuts patches into tiles.
     encoder_tiles_ = {.height = fixed_tile_axis(tiles_.scale),
                       .width = fixed_tile_axis(tiles_.scale),
                       .scale = pixels,
@@ -71,7 +71,7 @@ at::Tensor WanVae::normalised(const at::Tensor& latents) const {
       .to(latents.scalar_type());
 }
 
-// latents [1, C, F, H, W] -> [1, colours x patch, F', s H, s W], a latent frame at a time.
+// latents [1, C, F, H, W] -> [1, colors x patch, F', s H, s W], one latent frame at a time.
 void WanVae::decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const {
   const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
   ConvHistory history{.starts_on_zeros = true, .rows = rows};
@@ -89,7 +89,7 @@ void WanVae::decode(const at::Tensor& latents, const DecodeMode& mode, const Tak
       [&](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, mode.rows, frame); });
 }
 
-// frames [1, colours, F', s H, s W] -> [1, C, F, H, W], the frames of one latent at a time.
+// frames [1, colors, F', s H, s W] -> [1, C, F, H, W], the frames of one latent at a time.
 at::Tensor WanVae::encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const {
   const int64_t step = config_.frames_a_latent(), pixels = config_.pixels_a_latent();
   const int64_t total = (frames.size(2) - 1) / step + 1;
@@ -116,15 +116,15 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const Va
   return {.mean = normalised(latents), .deviation = {}};
 }
 
-// Elements alive at the worst moment: in a residual block its input, that normalised behind the history, and a
-// convolution's output, in whose place the norm's copies were; in an upsampler what it is given, that repeated, and the
-// convolution's output. Besides them a level's input where a shortcut needs it, and throughout the history of all
-// convolutions and the video. Patches become pixels behind all that, a chunk at a time.
+// Elements alive at the worst moment. A residual block holds its input, the normalized input after the history, and a
+// convolution's output, in whose place the norm's copies were. An upsampler holds its input, the repeated input, and
+// the convolution's output. In addition there is a level's input if a shortcut needs it. The history of all
+// convolutions and the video are alive throughout. Patches become pixels after all that, a chunk at a time.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
-  int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk behind the first one
+  int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk after the first one
   const int64_t mid = levels.front().in;
-  int64_t peak = 7 * pixels * mid;  // attention: its input, that normalised, q, k, v, their result, its projection
+  int64_t peak = 7 * pixels * mid;  // attention: its input, normalized input, q, k, v, their result, its projection
   int64_t history = kHistoryFrames * pixels * (config_.z_dim + 4 * mid);
   for (const WanVaeLevel& level : levels) {
     const int64_t held = config_.is_residual && level.resized > 0 ? frames * pixels * level.in : 0;
@@ -148,10 +148,10 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
   return static_cast<uint64_t>((std::max(peak, pieces) + history + video) * bytes_of_element());
 }
 
-// Elements alive at the worst moment, as in the decoder: in a residual block its input, that normalised behind the
-// history, and a convolution's output, or the norm's copies; in a downsampler what it is given, that with its zeros,
-// and a quarter of it. Besides them a level's shortcut, and throughout the patches, the latents and, but for a picture,
-// the history of all convolutions.
+// Elements alive at the worst moment, as in the decoder. A residual block holds its input, the normalized input after
+// the history, and a convolution's output or the norm's copies. A downsampler holds its input, the input padded with
+// zeros, and a quarter of it. In addition there is a level's shortcut. The patches, the latents and, except for a
+// single picture, the history of all convolutions are alive throughout.
 uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<WanVaeLevel> levels = encoder_levels(config_);
   const int64_t patch = config_.patch_size;

@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of diffusers' constructor.
+// Parses the config of Wan's VAE. Fallbacks are the defaults of diffusers' constructor.
 #include "models/families/wan/vae_config.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kLargestStatistic = 1e6;
 
-// A number for each channel of the latents.
+// Reads one number per channel of the latents.
 std::vector<double> statistics(const ConfigFields& fields, const char* field, double least, int64_t channels,
                                std::vector<double> fallback) {
   std::vector<double> numbers = fields.optional_numbers(field, least, kLargestStatistic);
@@ -52,7 +52,7 @@ void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
   }
 }
 
-// The scale factors only repeat what other fields say.
+// Checks a scale factor, which only repeats what other fields say.
 void check_scale(const ConfigFields& fields, const char* field, int64_t fallback, int64_t scale, const char* others) {
   const int64_t stated = fields.integer(field, fallback);
   if (stated != scale)

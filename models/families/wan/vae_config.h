@@ -1,4 +1,4 @@
-// config.json of Wan's VAE. No torch.
+// The config.json of Wan's VAE. No torch.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// diffusers' AutoencoderKLWan. Not read: dropout, and attn_scales where only the decoder is wanted.
+/// diffusers' AutoencoderKLWan. dropout is not read, nor is attn_scales without the encoder.
 struct WanVaeConfig {
   int64_t base_dim = 96;  // of the encoder
   int64_t decoder_base_dim = 96;
@@ -16,28 +16,29 @@ struct WanVaeConfig {
   std::vector<int64_t> dim_mult = {1, 2, 4, 4};
   int64_t num_res_blocks = 2;
   std::vector<bool> temperal_downsample = {false, true, true};  // from pixels to latents
-  std::vector<double> latents_mean, latents_std;                // of each of z_dim channels
+  std::vector<double> latents_mean, latents_std;                // one per channel of z_dim
   bool is_residual = false;
-  int64_t in_channels = 3, out_channels = 3;  // colours x patch_size^2
+  int64_t in_channels = 3, out_channels = 3;  // colors x patch_size^2
   int64_t patch_size = 1;
 
   int64_t pixels_a_latent() const { return patch_size << (dim_mult.size() - 1); }
   int64_t frames_a_latent() const;
 };
 
-/// One level of the encoder, from pixels to latents, or of the decoder, the other way. All but the last one halve or
-/// double the picture.
+/// One level of the encoder, from pixels to latents, or of the decoder, in the other direction. All but the last one
+/// halve or double the picture.
 struct WanVaeLevel {
   int64_t in = 0;       // channels
   int64_t out = 0;      // of its residual blocks
-  int64_t resized = 0;  // channels of the picture that was halved or doubled; 0: it was not
+  int64_t resized = 0;  // channels after halving or doubling the picture; 0 if it keeps its size
   bool resizes_time = false;
 };
 
 std::vector<WanVaeLevel> encoder_levels(const WanVaeConfig& config);
 std::vector<WanVaeLevel> decoder_levels(const WanVaeConfig& config);
 
-/// As the parsers of text/encoder/t5_config.h. with_encoder: refuses what only the encoder lacks as well.
+/// Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only the encoder does not
+/// support.
 WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file, bool with_encoder = false);
 
 }  // namespace sparsereel::models

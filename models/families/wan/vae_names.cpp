@@ -1,5 +1,5 @@
-// What diffusers calls the layers of Wan's two VAEs, and what their authors do; and what their tensors tell of them.
-// The names' numbers are those of the published ones, of two residual blocks a level (three in the decoder).
+// Pairs diffusers' names of layers in Wan's two VAEs with the authors' names. Also derives sizes from tensors. The
+// numbers in names are those of the published VAEs, with two residual blocks per level (three in the decoder).
 #include "models/families/wan/family.h"
 #include "models/families/wan/vae_config.h"
 #include "models/store/checkpoint/tensor_sizes.h"
@@ -24,7 +24,7 @@ void add_resampling(Pairs& pairs, const std::string& ours, const std::string& th
   for (const char* layer : {".resample", ".time_conv"}) pairs.emplace_back(ours + layer, theirs + layer);
 }
 
-/// What both have.
+/// Layers that both VAEs have.
 Pairs ends() {
   Pairs pairs = {{"quant_conv", "conv1"}, {"post_quant_conv", "conv2"}};
   for (const std::string side : {"encoder.", "decoder."}) {
@@ -39,7 +39,7 @@ Pairs ends() {
   return pairs;
 }
 
-/// Its authors count the layers of all levels in one row.
+/// The authors number the layers of all levels in one sequence.
 NameMap names_of_2_1() {
   constexpr int kLevels = 4, kResiduals = 3;
   Pairs pairs = ends();
