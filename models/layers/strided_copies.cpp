@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Makes later work on `second` wait for the present work on `first`.
+/// Makes later work on `second` wait for the work enqueued so far on `first`.
 void put_behind(const c10::Stream& first, const c10::Stream& second) {
   c10::Event event(first.device_type());
   event.record(first);

@@ -27,8 +27,8 @@ struct Border {
 
 struct CausalConv3d {
   at::Tensor weight;           // [out, in, 3, side, side], channels-last
-  at::Tensor bias;             // around each frame: its own edge, stored in the buffer, or zeros
-  bool repeats_edges = false;  // what stands around each frame: its own edge, in the buffer, or zeros
+  at::Tensor bias;             // [out]
+  bool repeats_edges = false;  // around each frame: its own edge, stored in the buffer, instead of zeros
 
   /// The border that the buffer needs. With rows (as in ConvHistory) it also holds the neighbors' rows.
   Border border(const RowSplit* rows = nullptr) const;

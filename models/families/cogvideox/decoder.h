@@ -30,7 +30,7 @@ struct CogVideoXDecoder {
   std::vector<ResnetBlock<SpatialNorm>> mid;  // two, widest
   std::vector<UpBlock> up;                    // widest first
   SpatialNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> out_channels, padded with meaningless ones
+  CausalConv3d conv_out;  // narrowest -> out_channels, perhaps padded with meaningless ones
   int64_t out_channels = 3;
 
   void weights(const Visit& visit, const CogVideoXVaeConfig& config);

@@ -46,7 +46,7 @@ struct CogVideoXEnds {
   TimestepEmbedding ofs_embedding;   // channels = T, for a constant; undefined if ofs_embed_dim is null
   Norm norm_final;                   // [C]; undefined if norm_elementwise_affine is false
   Linear norm_out_modulation;        // [2 C, T]: shift, scale
-  Norm norm_out;                     // [C]; undefined in the same case
+  Norm norm_out;                     // [C]; undefined if norm_elementwise_affine is false, too
   Linear out;                        // [P of out_channels, C]
 
   void weights(const Visit& visit, const CogVideoXConfig& config);

@@ -40,7 +40,7 @@ struct OpenSoraPlanDecoder {
   OpenSoraPlanAttention attention;        // between them
   std::vector<OpenSoraPlanLevel> levels;  // widest first
   GroupNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> 3, padded with meaningless ones
+  CausalConv3d conv_out;  // narrowest -> 3, perhaps padded with meaningless ones
 
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config);
   /// Call once, after all weights are loaded.

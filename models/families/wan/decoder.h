@@ -22,7 +22,7 @@ struct WanDecoder {
   WanMidBlock mid;             // widest
   std::vector<WanUpBlock> up;  // as decoder_levels() lists them
   at::Tensor norm_out;         // [narrowest]
-  CausalConv3d conv_out;       // narrowest -> out_channels, padded with meaningless ones
+  CausalConv3d conv_out;       // narrowest -> out_channels, perhaps padded with meaningless ones
   bool is_residual = false;    // upsamplers have a shortcut without weights
   int64_t out_channels = 3;
 

@@ -19,7 +19,7 @@ struct LoraLayer {
   const TensorEntry* down = nullptr;  // A [rank, in]; for a convolution [rank, in, ..]
   const TensorEntry* up = nullptr;    // B [out, rank], or [out, rank, ..]
   const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it
-  const TensorEntry* diff = nullptr;  // difference of the whole weight, in its shape; replaces A and B
+  const TensorEntry* diff = nullptr;  // difference of the whole weight, in its shape, without A and B
   const TensorEntry* diff_bias = nullptr;
   double alpha = 0;     // the rank if the file says nothing
   double strength = 1;  // alpha / rank

@@ -33,7 +33,7 @@ void add_header(Sha256& hash, const TensorFile& file) {
   }
 }
 
-constexpr uint64_t kMostElements = 1 << 15;  // more than six rows of 5120, the modulation of a block
+constexpr uint64_t kMostElements = 1 << 15;  // enough for six rows of 5120, the modulation of a block
 
 bool is_small(const TensorEntry& entry) {
   return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
