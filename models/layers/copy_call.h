@@ -8,12 +8,10 @@
 
 namespace sparsereel::models {
 
-/// See copy_all(). Copies nothing and returns false if a tensor is not on a GPU or has runs that are no multiple of 16
-/// bytes.
+/// See copy_all(). Copies nothing and returns false unless all tensors are on a GPU and consist of runs of 16 bytes.
 bool copy_on_cuda(std::span<const StridedCopy> copies);
 
-/// Copies with the GPU's copy engines, on a stream, so that no multiprocessor is occupied. Returns false in the same
-/// cases.
+/// Copies on a stream with the GPU's copy engines, which leaves multiprocessors free. Returns false likewise.
 bool copy_by_engines(std::span<const StridedCopy> copies, attention::cuda::Stream stream);
 
 }  // namespace sparsereel::models

@@ -56,7 +56,7 @@ class Arguments {
     return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
   }
 
-  /// The entry of each token in the modulation's vectors.
+  /// Each token's entry in the modulation's vectors.
   cuda::EntryOfToken entry(const JointModulation* modulation) {
     if (modulation == nullptr || !modulation->row_of_token.defined()) return {};
     const Modulation& video = modulation->video;
@@ -75,7 +75,7 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
-/// An empty result of these sizes for a quantization of x.
+/// An unfilled quantization of x, of these sizes.
 Activation empty_fp8(const at::Tensor& x, at::IntArrayRef sizes) {
   return {at::empty(sizes, x.options().dtype(at::kFloat8_e4m3fn)),
           at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type()};

@@ -11,12 +11,12 @@
 
 namespace sparsereel::models {
 
-/// True if the kernels below accept x [B, N, C] as a residual. It must be fp16 or bf16 on a GPU, with C a multiple of 8
-/// up to 5120 and rows aligned to 16 bytes.
+/// True if the kernels below accept x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to 5120,
+/// rows aligned to 16 bytes.
 bool has_norm_kernel(const at::Tensor& x);
 
-/// If update is defined, x += gates * update in place. Returns norm(x) * (1 + scale) + shift, or only the norm if
-/// modulation is null. With fp8, the result is rounded to x's dtype and then quantized as by quantize_rows().
+/// x += gates * update in place, if update is defined. Returns norm(x) * (1 + scale) + shift, or only the norm without
+/// modulation. With fp8, the result is rounded to x's dtype, then quantized by quantize_rows().
 Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
                                  const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
                                  bool fp8 = false);
@@ -39,12 +39,11 @@ Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
 /// True if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to 16384.
 bool has_swiglu_kernel(const at::Tensor& x);
 
-/// a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype and then quantized as by
-/// quantize_rows().
+/// a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype, then quantized by quantize_rows().
 Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
 
-/// True if project_on_cuda() accepts x [B, in] and these layers. They must be fp16 or bf16 on a GPU, with B up to 4, up
-/// to 4 layers, and in a multiple of 8.
+/// True if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, B and layers up to 4, in a
+/// multiple of 8.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 /// Returns fp32 [B, out] for each layer.

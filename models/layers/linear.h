@@ -15,8 +15,8 @@ namespace sparsereel::models {
 /// weight, x is quantized (quantize_rows()) unless it is already; 8-bit x needs an 8-bit weight.
 at::Tensor linear(const Activation& x, const Linear& layer);
 
-/// Writes linear(x, layer) to out [B, N, out], a part of the rows of a tensor [B, M, out]. Needs no extra pass on a GPU
-/// if the layer is neither 8-bit nor has a bias.
+/// Writes linear(x, layer) to out [B, N, out], rows of a tensor [B, M, out]. A GPU needs no extra pass without bias and
+/// 8 bits.
 void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer);
 
 /// gelu(linear(x)) by the error function (Hendrycks and Gimpel, arXiv 1606.08415, section 2).

@@ -20,13 +20,13 @@ struct Linear {
 
   /// True if the product is computed in 8 bits.
   bool is_fp8() const { return rows.empty() && scale.defined(); }
-  /// Returns the layer with its weight unpacked to `dtype`, or itself if it is not packed.
+  /// Returns the layer, unpacked to `dtype` if it is packed.
   Linear in(at::ScalarType dtype) const;
   /// Returns the layer for `count` consecutive outputs. The weight must not be packed.
   Linear outputs(int64_t first, int64_t count) const;
 
-  /// Lists the weights, stored as `name`.weight and `name`.bias. stored_weight is the stored shape if it is not [out,
-  /// in], such as a convolution's.
+  /// Lists `name`.weight and `name`.bias. stored_weight is the stored shape if that is not [out, in], as for a
+  /// convolution.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias = true,
                std::vector<int64_t> stored_weight = {});
   /// Lists several stored layers [out, in] as one, stacked, so that one product replaces several. Their results are

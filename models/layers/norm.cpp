@@ -21,7 +21,7 @@ namespace {
 // Rows are a few KB; fewer than this do not pay for another thread.
 constexpr int64_t kRowGrain = 16;
 
-// True for x [B, N, C] in fp32 on a CPU whose rows of C floats are consecutive. The batch stride may be longer.
+// x [B, N, C] must have consecutive rows of C floats; the batch stride may be longer.
 bool use_row_kernels(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.stride(2) == 1 && x.stride(1) == x.size(2);
 }
@@ -78,8 +78,7 @@ void for_runs(int64_t batch, const TokenRange& part, const std::function<void(co
   }
 }
 
-// norm(x) * (1 + scale) + shift is an affine norm for each row. Its weight is weight * (1 + scale), its bias is bias *
-// (1 + scale) + shift.
+// norm(x) * (1 + scale) + shift is an affine norm, with weight * (1 + scale) and bias * (1 + scale) + shift.
 Norm fold(const Norm& norm, const Modulation& modulation) {
   const at::Tensor scale = modulation.scale + 1;
   if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};

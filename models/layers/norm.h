@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// norm(x) over the last dimension. The result has x's dtype and shape and is contiguous.
+/// norm(x) over the last dimension, in x's dtype and shape, contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
 /// x / sqrt(mean(x^2) + eps) * weight over the last dimension, weight [C] (Zhang and Sennrich, arXiv 1910.07467). The

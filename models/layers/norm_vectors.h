@@ -14,7 +14,7 @@ namespace sparsereel::models {
 struct Norm {
   at::Tensor weight, bias;
 
-  /// Lists them, stored as `name`.weight and `name`.bias. With fp32 they stay in fp32 in a run of any dtype.
+  /// Lists `name`.weight and `name`.bias. With fp32 they stay fp32 in every run.
   void weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32 = false);
 };
 

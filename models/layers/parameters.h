@@ -39,14 +39,14 @@ struct StoredRows {
 struct Parameter {
   std::vector<std::string> names;  // several are stacked in the tensor: q, k and v of one projection
   std::vector<int64_t> stored;     // the shape under each name
-  std::vector<int64_t> shape;      // of the tensor, with the same number of elements in all
+  std::vector<int64_t> shape;      // of the tensor
   bool fp32 = false;               // fp32 in a run of any dtype
   bool reshaped = false;           // may be stored in another shape with the same elements
   bool fp8 = false;                // in 8 bits if the run asks for it
   /// int64 [rows], CPU: row i of the tensor is row row_order[i] of the stored one; undefined if the order is equal.
   at::Tensor row_order{};
-  // Places for the scales of the rows, and for the layout of rows that stay as in the file (the tensor then holds
-  // bytes). Only the weight of a linear layer has them.
+  // Only a linear layer's weight has these: places for its scales, and for the layout of rows that stay as stored
+  // bytes.
   at::Tensor* scale = nullptr;
   std::vector<StoredRows>* rows = nullptr;
 

@@ -14,7 +14,7 @@ namespace sparsereel::models {
 
 class Residual {
  public:
-  /// hidden [B, N, C] is changed in place. Its first video_tokens tokens are video, the others text.
+  /// hidden [B, N, C] is changed in place: first video_tokens tokens of video, then text.
   Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
 
   /// hidden += gates' gate * update, or hidden += update without gates. The next call of a function below adds it.
@@ -24,13 +24,13 @@ class Residual {
     gates_ = gates;
   }
 
-  /// hidden += rms_norm_modulate(update, eps, gate), also added by the next call.
+  /// hidden += rms_norm_modulate(update, eps, gate), added likewise.
   void add_normed(at::Tensor update, double eps, const at::Tensor& gate) {
     add(std::move(update), {.video = {.shift = {}, .scale = {}, .gate = gate}, .text = {}});
     update_eps_ = eps;
   }
 
-  /// hidden += gate * feed_forward_gelu_tanh(norm_modulate(hidden)), also added by the next call.
+  /// hidden += gate * feed_forward_gelu_tanh(norm_modulate(hidden)), added likewise.
   void add_feed_forward(const Norm& norm, double eps, const JointModulation& modulation, const Linear& in,
                         const Linear& out) {
     add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
@@ -50,7 +50,7 @@ class Residual {
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// The same, in 8 bits if `reader`, the layer that multiplies it, takes them.
+  /// The same, in 8 bits if `reader` takes them.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
     if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
     if (update_eps_) add_pending();

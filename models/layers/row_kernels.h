@@ -1,5 +1,5 @@
-// Elementwise work on rows of fp32 activations on a CPU. Each call runs on one thread; layers/norm.cpp splits the rows
-// among threads. No torch.
+// Elementwise work on rows of fp32 activations on a CPU, one thread per call. layers/norm.cpp splits rows among
+// threads. No torch.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Makes later work on `second` wait for the work enqueued so far on `first`.
+/// Makes later work of `second` wait for the work of `first` so far.
 void put_behind(const c10::Stream& first, const c10::Stream& second) {
   c10::Event event(first.device_type());
   event.record(first);

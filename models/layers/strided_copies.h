@@ -22,7 +22,7 @@ class CopiesBeside {
   ~CopiesBeside();
   CopiesBeside(const CopiesBeside&) = delete;
   CopiesBeside& operator=(const CopiesBeside&) = delete;
-  /// Starts copies after the work enqueued so far on the current stream. The tensors must live until join().
+  /// Starts copies after the current stream's work so far. Keep the tensors until join().
   void begin(std::span<const StridedCopy> copies);
   /// Makes later work of the current stream wait for all copies that were begun. The destructor does the same.
   void join();

@@ -18,7 +18,7 @@ struct TimestepEmbedding {
   Linear linear_1;  // [time_embed_dim, channels]
   Linear linear_2;  // [time_embed_dim, time_embed_dim]
 
-  /// Lists the weights, stored as `name`.linear_1 and `name`.linear_2.
+  /// Lists `name`.linear_1 and `name`.linear_2.
   void weights(const Visit& visit, const std::string& name, int64_t time_embed_dim, int64_t channels) {
     linear_1.weights(visit, name + ".linear_1", time_embed_dim, channels);
     linear_2.weights(visit, name + ".linear_2", time_embed_dim, time_embed_dim);

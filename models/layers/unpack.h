@@ -23,8 +23,7 @@ at::Tensor unpack(const at::Tensor& bytes, const std::vector<StoredRows>& stored
                   at::ScalarType dtype);
 
 /// Converts a delta in fp32 to one in bf16 of three times the rank, which a GPU multiplies many times faster. Both
-/// factors become sums of two numbers, and all their products but the smallest are kept. The error is 2^-16 of the
-/// others.
+/// factors become sums of two numbers. Only their smallest product is dropped, an error of 2^-16.
 LowRank in_bf16(const LowRank& delta);
 
 }  // namespace sparsereel::models

@@ -62,8 +62,7 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ 
   }
 }
 
-/// Copies rows of the first dimension. One call copies all rows of the second, and there is one call for each place in
-/// dimensions 2 to `dim`.
+/// Copies rows of the first dimension: all rows of the second in one call, for each place in dimensions 2 to `dim`.
 cudaError_t copy_rows(const StridedCopy& p, int dim, int64_t from, int64_t to, cudaStream_t stream) {
   constexpr size_t kWord = sizeof(uint4);
   if (dim > 1) {

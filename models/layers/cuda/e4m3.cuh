@@ -27,7 +27,7 @@ __device__ inline float largest_of(const Packed<T>& x) {
   return most;
 }
 
-/// Stores eight elements at `to`, which is aligned to 8 bytes. NaN stays NaN.
+/// `to` is aligned to 8 bytes. NaN stays NaN.
 template <typename T>
 __device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse_scale) {
   float values[kLaneElements];

@@ -41,7 +41,7 @@ struct RowRange {
   }
 };
 
-/// Says which entry of the vectors each row of the block uses.
+/// The vectors' entry that each row of the block uses.
 struct RowEntries {
   const int64_t* rows;  // entry per row of the batch entry; null if all use their own
   int first, end;       // range of entries that rows may use
@@ -52,7 +52,7 @@ struct RowEntries {
         end(rows == nullptr ? batch + 1 : p.entry.entries) {}
 
   __device__ bool has(int row, int entry) const { return rows == nullptr || rows[row] == entry; }
-  /// True if any row of the range uses the entry. Synchronizes the block if each row has its own entry.
+  /// True if any row uses the entry. Synchronizes the block if rows have their own entries.
   __device__ bool any(const RowRange& range, int entry) const {
     if (rows == nullptr) return true;
     int found = 0;

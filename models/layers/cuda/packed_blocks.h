@@ -58,8 +58,8 @@ SPARSEREEL_BOTH inline float iq4_level(int index) {
 template <Dtype kDtype>
 struct PackedBlock;
 
-/// 32 elements of four or five bits with one scale. Elements j and j + 16 share a byte. With kMinimum, values count
-/// from a stored minimum; otherwise they are centered on zero.
+/// 32 elements of four or five bits with one scale. Elements j and j + 16 share a byte. With kMinimum, values start at
+/// a minimum; otherwise they are centered.
 template <int kBits, bool kMinimum>
 struct SmallBlock {
   static constexpr int elements = 32, header = kMinimum ? 4 : 2, bytes = header + (kBits == 5 ? 4 : 0) + 16;

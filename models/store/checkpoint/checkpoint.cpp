@@ -1,4 +1,4 @@
-// Opens checkpoints: reads model_index.json and configs, and finds the component that the tensors of a file belong to.
+// Opens checkpoints: model_index.json, configs and weights.
 #include "models/store/checkpoint/checkpoint.h"
 
 #include <algorithm>

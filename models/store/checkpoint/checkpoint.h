@@ -13,17 +13,16 @@
 
 namespace sparsereel::models {
 
-/// Checks the content of a model_index.json and returns its pipeline class. The class must be of a known family
-/// (family.h), and the index must name every component that it needs, each of a supported class. Throws Error naming
-/// `file` and the entry.
+/// Checks the content of a model_index.json and returns its pipeline class. The family must be known (family.h), and
+/// every component that it needs named, with a supported class. Throws Error naming `file` and the entry.
 std::string check_model_index(const nlohmann::json& index, const std::string& file);
 
-/// A file that was chosen for a part, and how it was chosen.
+/// A file that was chosen for a part.
 struct ChosenFile {
   std::string role;
   std::filesystem::path path;
   size_t found = 1;         // how many files could have been this part
-  bool is_partner = false;  // the user named one expert, and this file was found as the other one
+  bool is_partner = false;  // found as the other expert of the one that the user named
 };
 
 /// The model of a run: its pipeline class, and a config and weights for each role ("transformer", "vae"). It is a
@@ -40,8 +39,8 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   static Checkpoint with_random_weights(const std::filesystem::path& file, const std::string& transformer_class,
                                         const nlohmann::json& architecture, uint64_t seed = 0);
 
-  /// Makes the same pipeline with weights from `files`: for each role a file or the index of its shards, for the
-  /// tokenizer its folder. `path` is the user's name for the model. Throws Error as replace() does.
+  /// Makes the same pipeline with weights from `files`: a file or an index of shards for each role, a folder for the
+  /// tokenizer. `path` is the user's name for the model. Throws Error as replace() does.
   static Checkpoint of_files(const std::filesystem::path& path, const std::filesystem::path& file,
                              const std::string& transformer_class, const nlohmann::json& architecture,
                              const std::map<std::string, std::filesystem::path>& files);
@@ -62,9 +61,9 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   std::string component_class(const std::string& role) const;
   /// A scalar of model_index.json, or of the architecture that stands in for it; null if it has none.
   nlohmann::json setting(const std::string& name) const;
-  /// Returns the tokenizer that replaced the model's own. Otherwise, if the text encoder is a single file, returns the
-  /// one in that file or beside it, and else the one of the folder. Returns nothing for a text encoder with random
-  /// weights. Throws Error (field: tokenizer) naming what is needed if there is none.
+  /// Returns the replacement, or else the tokenizer in or beside the text encoder's single file, or else the folder's.
+  /// Returns nothing for a text encoder with random weights. Throws Error (field: tokenizer) naming what is needed if
+  /// there is none.
   std::optional<TokenizerPlace> tokenizer() const;
   /// Returns the same, but never the tokenizer of the model's own folder.
   std::optional<TokenizerPlace> other_tokenizer() const;
@@ -75,13 +74,12 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component. In a folder these are diffusion_pytorch_model.safetensors or model.safetensors,
   /// or the shards of the *.index.json beside it. If neither exists, a variant is taken (*.bf16.safetensors), then
-  /// *.bin in the same order. Throws one Error for all missing shards, and for all tensors that two shards hold and the
-  /// index does not assign. A component stays open, so the folder may be moved afterwards.
+  /// *.bin in the same order. Throws one Error for missing shards, and for tensors in two shards that the index does
+  /// not assign. A component stays open, so the folder may be moved afterwards.
   const Component& component(const std::string& role) const;
-  /// Adds these deltas to the weights of a role whenever they are read.
+  /// Adds these deltas to a role's weights when they are read.
   void add(const std::string& role, const WeightDeltas& deltas);
-  /// The config.json of a component (scheduler_config.json for the scheduler). Does not touch weights. `file` receives
-  /// its name for errors.
+  /// A component's config.json (scheduler_config.json for the scheduler). `file` receives its name in errors.
   nlohmann::json config(const std::string& role, std::string* file = nullptr) const;
 
  private:

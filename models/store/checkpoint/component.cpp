@@ -1,4 +1,4 @@
-// Finds the tensors of a file that belong to a component, and gives them diffusers' names.
+// Finds a component's tensors, and gives them diffusers' names.
 #include "models/store/checkpoint/component.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ BareTensors bare_tensors(const TensorTable& tensors) {
   return bare;
 }
 
-/// The prefixes of the part that names begin with, one behind another. At each position the first one that occurs is
-/// taken, because the others belong to another component.
+/// The prefixes of the part that names begin with, one behind another. The first that occurs at each position counts;
+/// others are another component's.
 std::string prefix_of(const BareTensors& stored, const Part& part) {
   std::vector<std::string> prefixes = {part.role + "."};
   prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
@@ -53,8 +53,7 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// The entry for a layer's share of a stored tensor. A single number for all rows, and tensors that only describe
-/// quantization, belong to each layer whole.
+/// A layer's share of a stored tensor. Single numbers and descriptions of quantization belong to each layer whole.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
   if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
   const auto part = part_of(*stored, *rows);

@@ -18,7 +18,7 @@ namespace sparsereel::models {
 
 struct Part;  // family.h
 
-/// A change that is added to a tensor when it is read: scale x up x down, with up [out, rank] and down [rank, in].
+/// A change added to a tensor when it is read: scale x up x down, up [out, rank], down [rank, in].
 struct WeightDelta {
   std::shared_ptr<const TensorFile> file;
   const TensorEntry* up = nullptr;
@@ -46,18 +46,18 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   WeightDeltas deltas = {};                                 // changes to its tensors
   std::string prefix = {};                                  // of every name in the file, after wrappers are stripped
   const NameMap* names = nullptr;  // from diffusers' names to the file's; null if they are equal
-  bool by_itself = false;          // the weights were given as a single file, not in a folder of diffusers' layout
+  bool by_itself = false;          // the weights are a single file, not a folder in diffusers' layout
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
   /// Throws Error naming the file if one of its files, or of its deltas' files, became shorter since it was opened.
   void check_whole() const;
-  /// The file's name for a tensor; for a tensor that the file lacks, the name that it would have.
+  /// The name that the file gives, or would give, to a tensor.
   std::string name_in_file(const std::string& name) const;
 };
 
-/// Makes a component for this part from weights. It has no config, and its sizes are not checked. If the file holds
-/// several components, only the tensors under the part's prefixes are taken.
+/// Makes a component for this part from weights, without a config or a check of sizes. It takes only tensors under the
+/// part's prefixes if the file holds several components.
 Component component_of(const StoredWeights& weights, const Part& part);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Fills in the fields of ModelSpec that come from the family's row and the scheduler's config.
+// Adds what the family's row and the scheduler's config say.
 #include "models/store/checkpoint/describe.h"
 
 #include <nlohmann/json.hpp>

@@ -6,8 +6,7 @@
 
 namespace sparsereel::models {
 
-/// Returns the description of the checkpoint's family, completed from its table row. Throws Error as Family::describe
-/// does.
+/// Returns the family's description of the checkpoint. Throws Error as Family::describe does.
 ModelSpec describe(const Checkpoint& checkpoint);
 
 }  // namespace sparsereel::models

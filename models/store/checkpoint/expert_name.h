@@ -1,5 +1,5 @@
-// Tells from a file's name which of two experts it is for. Publishers of models with two transformers, and of LoRAs for
-// them, say so only there. No torch.
+// Tells from a file's name which of two experts it is for. Publishers of such models and their LoRAs say so only there.
+// No torch.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// Returns "high" or "low" if the name says so: "high_noise", "HighNoise", "lora_HIGH_fp16", "style-low". Returns an
-/// empty string if it says neither or both. "low-poly" and similar words describe pictures and do not count.
+/// Returns "high" or "low" if the name says so: "high_noise", "HighNoise", "lora_HIGH_fp16", "style-low". Empty if it
+/// says neither or both. Words such as "low-poly" describe pictures and do not count.
 std::string expert_in_name(std::string_view name);
 
 /// Returns the same for a file: from its own name, or else from the name of its folder.

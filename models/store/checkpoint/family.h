@@ -36,12 +36,12 @@ struct Part {
   std::vector<std::string> classes;  // supported classes; random weights take the first
   bool optional = false;             // model_index.json may omit it or name [null, null]
   StoredNames names{};               // names of its tensors in files that are not diffusers'
-  /// The part's sizes by its config.json, and by its tensors under diffusers' names (empty if these are another
-  /// component's). Null if this part has no such check.
+  /// The part's sizes by its config.json, and by its tensors under diffusers' names (empty for another component's).
+  /// Null if unknown.
   Sizes (*sizes_by_config)(const nlohmann::json& config, const std::string& file) = nullptr;
   Sizes (*sizes_by_tensors)(const TensorTable& tensors) = nullptr;
-  /// Names the unsupported model that has these tensors, such as "image to video"; empty if it is no known one. Null if
-  /// this part has no such check.
+  /// The unsupported model that has these tensors, such as "image to video"; empty if none is known. Null if never
+  /// checked.
   std::string (*other_model)(const TensorTable& tensors) = nullptr;
   /// Names of files that hold the part, for errors; for a tokenizer the repository.
   std::string published = {};

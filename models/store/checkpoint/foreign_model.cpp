@@ -109,7 +109,7 @@ constexpr Row kModels[] = {
     {"a textual inversion", {{{"emb_params"}}}},
 };
 
-/// The same for LoRAs. Dots in names become underscores before the search, as kohya writes them.
+/// LoRAs, whose names are searched with underscores for dots, as kohya writes them.
 constexpr Row kLoras[] = {
     {"an AnimateDiff LoRA", {{{"motion_modules_"}}}},
     {"a Flux.2 LoRA", {{{"double_stream_modulation"}}}},

@@ -31,7 +31,7 @@ struct FoundParts {
   std::vector<std::filesystem::path> loras = {};
   std::vector<std::filesystem::path> others = {};  // files that are no part of any supported model
   std::vector<std::string> unread = {};            // error messages of files that could not be read
-  bool whole = true;                               // false if the folder is too large and was not searched completely
+  bool whole = true;                               // false if the folder was too large to search completely
 };
 
 /// Returns the parts in one file, which may hold several. Throws Error if it is damaged.
@@ -44,9 +44,8 @@ FoundParts find_parts(const std::filesystem::path& folder);
 /// other expert. Only files whose names say their expert count. Damaged files are left out.
 std::vector<FoundPart> parts_beside(const FoundPart& expert);
 
-/// Returns the file that a user named for a role. If the user named a folder, returns the one file or index of shards
-/// in it that fits the role. Throws Error (field: role) if there is none, or if there are several; its choices name
-/// each.
+/// Returns the file that a user named for a role. In a folder this is the one file or index of shards for the role.
+/// Throws Error (field: role) if there are none or several; its choices name each.
 std::filesystem::path file_of_role(const std::string& role, const std::filesystem::path& named);
 
 /// Returns the role that FoundPart uses for `role`: the family's first role with the same classes.

@@ -102,7 +102,7 @@ class GgufReader {
 
   [[noreturn]] void fail(const std::string& what) const { throw bad_file(path_, what, kGgufRemedy); }
 
-  /// Reads a count of items that take at least `least` bytes each, and checks that they fit into the file.
+  /// Reads a count of items of at least `least` bytes each, which must fit into the file.
   uint64_t count_of(const char* what, uint64_t least) {
     const auto count = bytes_.number<uint64_t>();
     if (count > bytes_.left() / least)
@@ -120,7 +120,7 @@ class GgufReader {
 
   void check_utf8(const std::string& text, const std::string& who) const {
     try {
-      static_cast<void>(json(text).dump());  // throws if the text is not UTF-8, as every later dump would
+      static_cast<void>(json(text).dump());  // throws unless UTF-8, like every later dump
     } catch (const json::exception&) {
       fail(who + ": is not UTF-8");
     }
@@ -255,8 +255,8 @@ class GgufReader {
     entry.shape = found->second;
   }
 
-  /// ggml has at most four dimensions, so its files fold the outputs and inputs of a 3-D convolution into one. The size
-  /// of the bias is the number of outputs.
+  /// ggml has at most four dimensions, so its files fold a 3-D convolution's outputs and inputs into one. The bias has
+  /// the number of outputs.
   void unfold(TensorEntry& entry) const {
     constexpr std::string_view kWeight = ".weight";
     if (entry.shape.size() != 4 || !entry.name.ends_with(kWeight) || shapes_.contains(entry.name)) return;

@@ -50,13 +50,13 @@ class Layers {
     }
   }
 
-  /// Returns the layers that a layer of a file changes: several if it holds the rows of several, none if it is unknown.
+  /// The layers that a file's layer changes: several if it joins their rows, none if unknown.
   std::vector<PlacedName> find(const LoraLayer& layer) const {
     const auto& names = layer.underscores ? flat_ : dotted_;
     const auto found = names.find(layer.name);
     return found == names.end() ? std::vector<PlacedName>{} : found->second;
   }
-  /// Returns the tensor with the layer's weight or bias; empty if there is none.
+  /// The tensor of the layer's weight or bias; empty if none.
   std::string tensor(const std::string& layer, const char* kind) const {
     if (component_.tensors.contains(layer + kind)) return layer + kind;
     const bool bare = component_.tensors.contains(layer) && kind == std::string_view(".weight");
@@ -65,7 +65,7 @@ class Layers {
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
   }
-  /// Returns the number of rows of the layer's matrix, from its bias or else its weight; 0 if it has neither.
+  /// The rows of the layer's matrix, by its bias or else its weight; 0 if it has neither.
   int64_t rows(const std::string& layer) const {
     for (const char* kind : {".bias", ".weight"})
       if (const std::string found = tensor(layer, kind); !found.empty() && !shape(found).empty())
@@ -74,7 +74,7 @@ class Layers {
   }
 
  private:
-  /// If two layers claim one name, the first one counts, unless both are rows of one matrix.
+  /// The first of two layers with one name counts, unless both are rows.
   static void add(std::vector<PlacedName>& layers, const PlacedName& layer) {
     if (layers.empty() || (layer.rows != nullptr && layers.front().rows != nullptr)) layers.push_back(layer);
   }
@@ -89,8 +89,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-/// Returns the number of the block that a layer belongs to, and replaces it by 0 in `name`. Returns nothing if the
-/// layer is in no block.
+/// Returns the number of a layer's block, and replaces it by 0 in `name`; nothing if it is in no block.
 std::optional<int64_t> take_block(std::string& name, const std::string& blocks) {
   if (!name.starts_with(blocks)) return std::nullopt;
   int64_t number = 0;
@@ -191,8 +190,7 @@ struct Complaints {
   }
 };
 
-/// Explains why a LoRA does not fit: "it was made for inner width 5120, and this transformer has 1536". Empty if
-/// nothing tells.
+/// "it was made for inner width 5120, and this transformer has 1536"; empty if nothing tells.
 std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
   if (origin.family == nullptr) return "its layers are those of no model that this program knows";
   if (origin.family->name != family.name)
@@ -243,7 +241,7 @@ class Adding {
   }
 
  private:
-  /// The roles of the components that the layer changes.
+  /// The components that the layer changes.
   std::vector<std::string> roles_of(const LoraLayer& layer) const {
     std::vector<std::string> roles;
     for (const ExpertSpec& expert : spec_.experts) {
@@ -305,12 +303,12 @@ class Adding {
     deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
-  /// Adds a complaint once, even if two experts have the same one.
+  /// Adds it once, even for two experts.
   static void note(std::vector<std::string>& list, const std::string& complaint) {
     if (std::ranges::find(list, complaint) == list.end()) list.push_back(complaint);
   }
 
-  /// Warns about layers that the model does not have, or throws if the file does not seem to be for this model.
+  /// Warns about layers that do not fit, or throws if the file seems to be for another model.
   void refuse_or_warn() {
     complaints_.strangers = lora_.strangers;
     const std::string listed = complaints_.text(), file = choice_.file.string();

@@ -154,7 +154,7 @@ class Reader {
     layer.strength = layer.alpha / (settings_.uses_rslora(layer.part) ? std::sqrt(rank) : rank);
   }
 
-  /// The alpha of the layer's own tensor, or else of the settings.
+  /// From its tensor, or else the settings.
   std::optional<double> alpha_of(const LoraLayer& layer) const {
     const auto found = alphas_.find({layer.part, layer.name, layer.underscores});
     return found != alphas_.end() ? found->second : settings_.alpha(layer.part, layer.name);

@@ -1,4 +1,4 @@
-// Tables of suffixes and prefixes in the names of LoRAs.
+// Tables of suffixes and prefixes.
 #include "models/store/checkpoint/lora_names.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ constexpr Suffix kSuffixes[] = {{".lora_A.weight", LoraPiece::down},
                                 {".diff_b", LoraPiece::diff_bias},
                                 {".diff_m", LoraPiece::diff, ".modulation"}};
 
-/// Other kinds of adapters that people publish as LoRAs, by a piece of their tensors' names.
+/// Other adapters that are published as LoRAs, by a piece of their tensors' names.
 constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"lycoris_", "LyCORIS"},
                                                                      {"dora_scale", "DoRA"},
                                                                      {"lora_magnitude_vector", "DoRA"},
@@ -61,7 +61,7 @@ bool take_one_of(std::string& name, const std::vector<std::string>& prefixes) {
   return std::ranges::any_of(prefixes, [&](const std::string& prefix) { return take_prefix(name, prefix); });
 }
 
-/// Removes the adapter's name, which PEFT writes into names: "x.lora_A.style.weight" becomes "x.lora_A.weight".
+/// Removes the adapter's name that PEFT inserts: "x.lora_A.style.weight" becomes "x.lora_A.weight".
 std::string without_adapter(const std::string& tensor) {
   for (const std::string_view mark : {".lora_A.", ".lora_B."}) {
     const size_t at = tensor.rfind(mark);
@@ -79,7 +79,7 @@ const Suffix* suffix_of(std::string_view tensor) {
   return found == std::end(kSuffixes) ? nullptr : found;
 }
 
-/// Strips the word for the part of the model that the layer belongs to. Returns false if there is none.
+/// Strips the word for the model's part; false if there is none.
 bool take_part(LoraName& name) {
   if (take_prefix(name.layer, kFirstTransformer)) {
     name.part = kTransformer;

@@ -19,8 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kMetadata = "lora_adapter_metadata";  // diffusers' key
-/// A trainer's key for the arguments from which it made its layers. They hold one alpha for each kind of layer, told by
-/// the start of its last name.
+/// A trainer's key for the arguments of its layers, with an alpha for each kind, told by the start of its last name.
 constexpr const char* kArguments = "kwargs";
 constexpr std::pair<const char*, std::string_view> kAlphasOfKinds[] = {{"qkv_proj_lora_alpha", "qkv_"},
                                                                        {"out_proj_lora_alpha", "proj_"}};
@@ -31,7 +30,7 @@ constexpr size_t kMostExpressions = 256;  // expressions per lookup
 
 constexpr char kAny = '\0';  // stands for any one character
 
-/// Returns the characters of a pattern that has no operators except the dot. Returns nothing for other patterns.
+/// The characters of a pattern without operators except the dot; nothing for others.
 std::optional<std::string> plain_pattern(std::string_view pattern) {
   constexpr std::string_view kOperators = "\\^$*+?()[]{}|";
   std::string plain;
@@ -72,7 +71,7 @@ std::optional<bool> fits(std::string_view pattern, const std::string& layer, siz
   }
 }
 
-/// The value in a text of the header: a number if it is one, else the text.
+/// A number, or else the text itself.
 json number_in(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -12,16 +12,16 @@
 
 namespace sparsereel::models {
 
-/// Returns the adapter_config.json in which PEFT keeps the settings of the adapter_model.safetensors beside it. Returns
-/// an empty path if `file` has another name or nothing is beside it.
+/// Returns the adapter_config.json in which PEFT keeps the settings of an adapter_model.safetensors. Empty if `file`
+/// has another name or there is none.
 std::filesystem::path adapter_config_of(const std::filesystem::path& file);
 
 /// A LoRA's settings: in the header as diffusers writes them, in the adapter_config.json beside the file (PEFT), or
 /// only an alpha in the header.
 class LoraSettings {
  public:
-  /// Reads the settings of `file`, including adapter_config_of() it. `metadata` is from its header. Throws Error naming
-  /// file and field if one of them is no JSON object.
+  /// `metadata` is from the header of `file`. Also reads adapter_config_of(). Throws Error naming file and field if one
+  /// of them is no JSON object.
   LoraSettings(const std::filesystem::path& file, const std::map<std::string, std::string>& metadata);
 
   /// Returns the alpha of a layer of this part of the model, or nothing if no setting says one. PEFT's alpha_pattern
@@ -32,7 +32,7 @@ class LoraSettings {
 
   /// True for PEFT's use_rslora: alpha is divided by the square root of the rank instead of the rank.
   bool uses_rslora(const std::string& part) const { return flag(part, "use_rslora") != nullptr; }
-  /// Returns the file that says use_dora, or an empty string if none does.
+  /// The file that says use_dora; empty if none does.
   std::string file_with_dora(const std::string& part) const;
 
  private:

@@ -17,9 +17,8 @@ class ModelFiles {
   ModelFiles() = default;  // protects nothing
   explicit ModelFiles(const Checkpoint& folder);
 
-  /// True if a file written to `path` would replace one of the model's files, also through links or another name. True
-  /// too in a component's folder, where the file might be taken for one of the model's. The rest of the model's folder
-  /// is free.
+  /// True if writing to `path` would replace one of the model's files, also through links or another name, or add one
+  /// to a component's folder. The rest of the model's folder is free.
   bool touched_by(const std::filesystem::path& path) const;
 
  private:

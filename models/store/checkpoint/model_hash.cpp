@@ -14,14 +14,13 @@ void add(Sha256& hash, const std::string& part) {
   hash.update(std::string_view("\0", 1));
 }
 
-/// The model folder's own tokenizer is part of the model, and one inside a file of weights is hashed with that file.
+/// The folder's own is not hashed, and one in a file of weights is hashed with that file.
 void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
   const auto place = checkpoint.other_tokenizer();
   if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;
   add(hash, sha256_of_file(file_of(*place)));
 }
 
-/// A file's size and header.
 void add_header(Sha256& hash, const TensorFile& file) {
   add(hash, std::to_string(std::filesystem::file_size(file.path())));
   for (const TensorEntry& entry : file.entries()) {

@@ -15,7 +15,7 @@ struct ModelTree {
   std::vector<std::filesystem::path> weights;         // files, and the indices of shards
   std::vector<std::filesystem::path> tokenizers;      // folders with spiece.model or tokenizer.json
   std::vector<std::filesystem::path> pipelines = {};  // folders in diffusers' layout, whose files are not in `weights`
-  bool whole = true;                                  // false if the tree is too large and was not searched completely
+  bool whole = true;                                  // false if the tree was too large to search completely
 };
 
 /// Searches the folder and its subfolders, following links. Each folder and each file counts once, however many names
@@ -31,8 +31,7 @@ std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path
 /// there are several snapshots and refs/main names none, or if there is no snapshot.
 std::filesystem::path model_folder(const std::filesystem::path& named);
 
-/// Returns device and inode of a file or folder, following links, so that two names of one file compare equal. Returns
-/// nothing if it does not exist.
+/// Device and inode of a file or folder behind links, equal for two names of one file; nothing if it does not exist.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Replaces `from` by `to` in a name that is `from` or continues it after a dot. Returns nothing for other names.
+/// Replaces `from` by `to` in a name that is `from` or goes on with a dot; nothing for others.
 std::optional<std::string> rewritten(std::string_view name, std::string_view from, std::string_view to) {
   std::vector<std::string_view> numbers;
   for (const char c : from) {

@@ -22,7 +22,7 @@ class NameMap {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
   NameMap(Pairs pairs = {}) : pairs_(std::move(pairs)) {}
-  /// Returns a copy with additional layers, whose rows lie elsewhere in the second program's tensors.
+  /// Adds layers whose rows the second program keeps elsewhere.
   NameMap with_moved_rows(std::vector<MovedRows> moved) const {
     NameMap all = *this;
     all.moved_ = std::move(moved);
@@ -34,8 +34,7 @@ class NameMap {
   std::string second(const std::string& first) const { return placed_second(first).name; }
   std::string first(const std::string& second) const { return placed_firsts(second).front().name; }
 
-  /// Does the same with the places of the rows: tensors of the first program are parts of the second's. placed_firsts()
-  /// returns at least one.
+  /// The same with the places of rows: the first program's tensors are parts of the second's. There is at least one.
   PlacedName placed_second(const std::string& first) const;
   std::vector<PlacedName> placed_firsts(const std::string& second) const;
 
@@ -50,7 +49,7 @@ struct StoredNames {
   /// Words before every name of a file; several may follow each other. If two match, the first one counts. The part's
   /// role is always one.
   std::vector<std::string> prefixes = {};
-  std::vector<std::string> no_weights = {};  // tensors that may be in the file but are no weights
+  std::vector<std::string> no_weights = {};  // other tensors that may be present
   /// Layers that have another name in the last block, in diffusers only: {"blocks.*.norm", "blocks.*.last_norm"}.
   NameMap::Pairs of_last_block = {};
 };

@@ -19,8 +19,7 @@ struct PartFile {
   std::string sha256;          // weights_hash()
 };
 
-/// Returns the files in the order of the roles. Parts in folders of diffusers' layout are left out. Reads headers and
-/// small tensors.
+/// Returns the files in the order of the roles, without parts in diffusers' folders. Reads headers and small tensors.
 std::vector<PartFile> part_files(const Checkpoint& checkpoint);
 
 /// Counts the tensors of each format, the most frequent first: "F8_E4M3 with scales 406, F16 689".

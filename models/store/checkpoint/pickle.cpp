@@ -28,7 +28,7 @@ enum class Call {
   first,       // returns its first argument: a parameter is its tensor
   function,    // calls its first argument with the third: a tensor with attributes
   tuple,       // returns its argument, a tuple
-  dictionary,  // returns a dictionary of its argument, a list of pairs; empty without one
+  dictionary,  // returns a dictionary of its argument, pairs; empty without one
   other,       // returns a value that tensors do not need
 };
 

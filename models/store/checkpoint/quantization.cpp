@@ -39,8 +39,7 @@ bool is_off(const json& value) {
   return value.is_null() || value == false;
 }
 
-/// Refuses unknown keys, and rotated weights, which this program cannot read. The size of a rotation group alone means
-/// no rotation.
+/// Refuses unknown keys and rotated weights. A rotation group's size alone means no rotation.
 void check_keys(const TensorFile& file, const std::string& layer, const std::string& format, const json& keys) {
   for (const auto& [key, value] : keys.items()) {
     const bool idle = key == "format" || key == "convrot_groupsize" || (key == "convrot" && is_off(value)) ||

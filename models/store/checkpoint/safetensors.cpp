@@ -166,12 +166,11 @@ std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tens
   return ordered;
 }
 
-/// Describes a tensor with `bytes` of data at `offset`.
 json header_entry(Dtype dtype, const std::vector<int64_t>& shape, size_t offset, size_t bytes) {
   return {{"dtype", name(dtype)}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}};
 }
 
-/// Pads the header so that the data is aligned.
+/// Padding aligns the data.
 std::string padded_text(const json& header) {
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 
 /// Parses and checks the header at the start of a file of `file_size` bytes. `file` holds at least its first
 /// min(file_size, 8 + header length) bytes. Every offset, dtype and shape is checked: in range, no overlap, no hole,
-/// size = product of the shape. Throws Error naming `path` and the tensor. This is the entry point of the fuzzer.
+/// size = product of the shape. Throws Error naming `path` and the tensor. The fuzzer calls it.
 TensorList parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size, const std::string& path);
 
 /// A tensor to write; its data is contiguous, row-major and little-endian.

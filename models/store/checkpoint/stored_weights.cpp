@@ -22,8 +22,8 @@ constexpr uint64_t kMaxJsonBytes = 100 << 20;
 constexpr size_t kListed = 20;  // names of each kind in one error
 // Variants of a file, appended to its stem. If the plain name does not exist, they are tried in this order.
 constexpr const char* kVariants[] = {"", ".bf16", ".fp16", ".fp32"};
-/// The stems are diffusers' name, then transformers'. Files of torch.save() come last: a folder with both holds the
-/// same weights twice.
+/// Stems: diffusers' name, then transformers'. Files of torch.save() come last, because a folder with both has all
+/// weights twice.
 struct WeightFiles {
   const char *ending, *stems[2];
 };
@@ -111,7 +111,7 @@ StoredWeights open_parts(const fs::path& file, const PartName& name) {
   return weights;
 }
 
-/// A split GGUF stores the number of its parts. Parts cannot be found if the file's name does not say the number too.
+/// A split GGUF stores the number of its parts, which cannot be found if its name does not say it too.
 void check_whole(const StoredWeights& weights) {
   constexpr const char* kCount = "split.count";
   for (const auto& file : weights.files) {

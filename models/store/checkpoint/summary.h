@@ -56,8 +56,8 @@ struct CheckpointSummary {
   uint64_t bytes() const;
 };
 
-/// The video that a checkpoint was made for, if that is known better than from its transformer's config.json. CogVideoX
-/// 1.5's config names a square that its positions span, not a video.
+/// The video that a checkpoint was made for, where its transformer's config.json misleads. CogVideoX 1.5's names a
+/// square that its positions span.
 struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };

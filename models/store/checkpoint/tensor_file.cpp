@@ -65,7 +65,6 @@ void refuse_other_format(std::span<const std::byte> file, const std::string& pat
     if (text.size() >= place && text.substr(place).starts_with(mark)) throw bad_file(path, what, remedy);
 }
 
-/// Parses a file of any format.
 TensorList parse_tensors(std::span<const std::byte> file, const std::string& path) {
   if (is_git_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}))
     throw bad_file(path, "is a Git LFS pointer, the weights themselves were not downloaded",
@@ -91,7 +90,7 @@ TensorFile::TensorFile(const std::filesystem::path& path)
   try {
     list_ = parse_tensors(mapping_->bytes(), path.string());
   } catch (const Error&) {
-    mapping_->check_whole();  // a truncated file also reads as zeros, and this error says so
+    mapping_->check_whole();  // a better error if the file was cut and reads as zeros
     throw;
   }
   mapping_->check_whole();

@@ -17,11 +17,11 @@ class TensorSizes {
  public:
   explicit TensorSizes(const TensorTable& tensors) : tensors_(tensors) {}
 
-  /// Records a size. Does nothing if the tensor is missing or has another number of axes.
+  /// Records nothing if the tensor is missing or has another number of axes.
   void add(const char* name, const std::string& tensor, size_t axis, size_t axes);
-  /// Does the same, but records 0 if the tensor is missing and other sizes were found before.
+  /// Records 0 if it is missing and other sizes were found.
   void add_or_none(const char* name, const std::string& tensor, size_t axis, size_t axes);
-  /// Records count_blocks(). Does nothing if no size was found before.
+  /// Records count_blocks() if other sizes were found.
   void add_blocks(const char* name, std::string_view prefix);
   const Sizes& found() const { return sizes_; }
 

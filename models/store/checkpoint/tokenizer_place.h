@@ -15,19 +15,18 @@ inline constexpr const char* kSpieceTensor = "spiece_model";
 
 struct TokenizerPlace {
   std::filesystem::path path;  // a folder, a spiece.model or tokenizer.json, or the file of `weights`
-  std::shared_ptr<const TensorFile> weights = nullptr;  // the file that contains it; null if it has files of its own
+  std::shared_ptr<const TensorFile> weights = nullptr;  // the file that contains it, or null
   const TensorEntry* spiece = nullptr;                  // the tensor that holds it; null for the key-values of a GGUF
 };
 
 /// Returns the tokenizer in a file of weights, if it is complete. GGUFs of older programs lack the normalizer's table.
 std::optional<TokenizerPlace> tokenizer_in(const std::shared_ptr<const TensorFile>& weights);
-/// Returns the tokenizer beside a file of weights. `repository` is where it is published ("google/umt5-xxl"); authors
-/// keep it in a folder of that name.
+/// Returns the tokenizer beside a file of weights, perhaps in a folder named like its repository ("google/umt5-xxl").
 std::optional<TokenizerPlace> tokenizer_beside(const std::filesystem::path& weights, const std::string& repository);
 /// True if spiece.model or tokenizer.json is in the folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
 
-/// Returns the file with the pieces. For a folder this is spiece.model, or tokenizer.json if only that exists.
+/// Returns the file with the pieces: in a folder spiece.model, or tokenizer.json if only that exists.
 std::filesystem::path file_of(const TokenizerPlace& place);
 
 /// "google/umt5-xxl's spiece.model", for errors.

@@ -26,7 +26,6 @@ constexpr uint32_t kIn64 = 0xFFFFFFFF;  // marks a number that is in the 64-bit 
 constexpr size_t kMostBeside = 64;      // entries of a dictionary that may hold a "state_dict"
 constexpr uint64_t kMaxPickle = 4 << 20, kMaxStorages = 1 << 20;
 
-/// A stored entry's data.
 struct Extent {
   uint64_t offset = 0, bytes = 0;
 };
@@ -172,8 +171,7 @@ class TorchReader {
   }
   static bool has_tensors(const PickleItem* item) { return count_tensors(item) > 0; }
 
-  /// True if the root is the dictionary of the weights. A trainer's step or random state may also be a tensor at the
-  /// root.
+  /// False if an inner dictionary has the weights: a trainer's step or random state may be a tensor beside it.
   static bool has_most_tensors(const PickleItem* root) {
     const size_t own = count_tensors(root);
     if (own == 0 || root->items.size() > 2 * kMostBeside) return own > 0;
@@ -208,7 +206,7 @@ class TorchReader {
   std::string name_of(const PickleItem* key) {
     if (key->kind != ItemKind::text) fail("a tensor's name is not a text");
     try {
-      // Throws if the name is not UTF-8, as every later dump would.
+      // Throws unless UTF-8, like every later dump.
       static_cast<void>(nlohmann::json(key->text).dump());
     } catch (const nlohmann::json::exception&) {
       fail("tensor " + in_quotes(key->text) + ": the name is not UTF-8");

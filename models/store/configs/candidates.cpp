@@ -59,7 +59,7 @@ class Matching {
     return candidates;
   }
 
-  /// Candidates for a model with experts when the user named one of them: finds the other one.
+  /// The user named one expert; this finds the other.
   std::vector<Candidate> of_one_expert(const std::vector<FoundPart>& named, const std::string& expert) const {
     std::vector<Candidate> candidates;
     for (const FoundPart& part : named) {
@@ -80,7 +80,7 @@ class Matching {
 
   bool fits(const FoundPart& part) const { return known_->fits(part); }
 
-  /// The fitting files that the user named for a role, or else all that were found.
+  /// Fitting files that the user named, or else all found.
   std::vector<FoundPart> transformers(const char* role) const {
     const auto named = offered_.named.find(role);
     const std::vector<FoundPart>& all = named == offered_.named.end() ? offered_.found.parts : named->second;
@@ -144,7 +144,7 @@ class Matching {
   const bool takes_unnamed_;
 };
 
-/// Makes a candidate of a folder in diffusers' layout. Throws Error if no family runs it or it is damaged.
+/// Throws Error if no family runs the folder or it is damaged.
 Candidate of_pipeline(const fs::path& folder, const fs::path& configs) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   const ModelSpec spec = describe(checkpoint);

@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// Roles of transformers. A model with experts has the one for high noise first, the one for low noise second.
+/// Roles of transformers; with two experts the one for high noise is first.
 inline constexpr const char *kTransformer = "transformer", *kSecondTransformer = "transformer_2";
 
 /// The files that models can be made of.
@@ -38,7 +38,7 @@ struct Candidate {
   /// All files that could have been a part, by role, if the user named none for it.
   std::map<std::string, std::vector<std::filesystem::path>> fitting = {};
   std::vector<std::string> missing = {};  // roles that no file fills
-  std::filesystem::path tokenizer = {};   // a folder; empty if the text encoder has one, or there is none or several
+  std::filesystem::path tokenizer = {};   // a folder; empty if the text encoder has one, or if none or several fit
   std::vector<std::filesystem::path> tokenizers = {};  // folders that fit equally, if there are several
 
   bool lacks_tokenizer = false;
@@ -50,15 +50,15 @@ struct Candidate {
   bool is_complete() const { return missing.empty(); }
 };
 
-/// Returns the candidates in the order of the models' names. A diffusers folder that cannot be read is left out and
-/// added to `offered`'s unread files.
+/// Returns candidates in the order of the models' names. A diffusers folder that cannot be read becomes an unread file
+/// of `offered`.
 std::vector<Candidate> candidates_of(Offered& offered, const std::filesystem::path& configs);
 
 /// Returns the options that choose this candidate: "transformer" and its file, or "model" and its folder. If several
 /// tokenizers fit, the first one is included.
 std::vector<std::pair<std::string, std::string>> values_of(const Candidate& candidate);
 
-/// Formats a size as "14.3 GB" or "98.3 MB", in powers of ten as download pages do.
+/// "14.3 GB" or "98.3 MB", in powers of ten like download pages.
 std::string in_gigabytes(uint64_t bytes);
 
 }  // namespace sparsereel::models

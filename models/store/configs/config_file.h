@@ -19,9 +19,9 @@ YamlOptions read_config_file(const std::filesystem::path& path);
 /// Does the same with the file's text.
 YamlOptions parse_config(const std::string& text, const std::filesystem::path& path);
 
-/// Reads a model's YAML and returns its defaults if `match` fits the model, or nothing if it does not. `match` compares
-/// class, layers, heads and the family's marks, such as patch_size_t (null if the config has none). Other top-level
-/// keys are architecture, defaults, presets and published. Throws Error naming file and key for anything else.
+/// Returns the defaults of a model's YAML, or nothing unless `match` fits the model. It compares class, layers, heads
+/// and the family's marks, such as patch_size_t (null if the config has none). Other keys are architecture, defaults,
+/// presets and published. Throws Error naming file and key for anything else.
 std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const ModelSpec& model);
 
 /// A model's YAML as a complete description, as --random-weights needs it.
@@ -41,7 +41,7 @@ Architecture parse_architecture(const std::string& text, const std::filesystem::
 /// Reads all YAML files of a folder, in the order of their names.
 std::vector<Architecture> architectures_in(const std::filesystem::path& folder);
 
-/// Returns the one configs/*.yaml that fits, or nothing if none does. Throws Error naming both files if two fit.
+/// The one configs/*.yaml that fits; nothing if none does. Throws Error naming both if two fit.
 std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const ModelSpec& model);
 
 /// Returns a warning if the folder holds no configs, because a model's defaults are then only the checkpoint's.

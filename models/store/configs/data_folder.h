@@ -5,8 +5,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the folder that contains configs/ and assets/. This is share/sparsereel of the installation that this
-/// program or library is in, the folder above its build folder, or the source tree.
+/// Returns the folder of configs/ and assets/: share/sparsereel of this program's or library's installation, the folder
+/// above its build folder, or the source tree.
 std::filesystem::path data_folder();
 
 }  // namespace sparsereel::models

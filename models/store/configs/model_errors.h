@@ -12,8 +12,8 @@ namespace sparsereel::models {
 /// The error if no candidate is complete. `all` are the incomplete ones.
 Error no_model(const std::filesystem::path& model, const Offered& offered, const std::vector<Candidate>& all);
 
-/// The error if several candidates could run. Its choices name each by model and format, with its size. `all` also
-/// contains those that could not run.
+/// The error if several candidates could run. Its choices name each by model, format and size. `all` includes those
+/// that could not run.
 Error several_models(const std::filesystem::path& model, const std::vector<Candidate>& candidates,
                      const std::vector<Candidate>& all);
 

@@ -29,8 +29,7 @@ bool are_one_file(const FoundPart& first, const FoundPart& second) {
   return fs::equivalent(first.file, second.file, ignored);
 }
 
-/// Returns the parts of this role, in any family, in a file or in the one file of a folder. Throws Error if there are
-/// none.
+/// Parts of this role, of any family, in a file or a folder's one file. Throws Error if there are none.
 std::vector<FoundPart> named_parts(const std::string& role, const fs::path& named) {
   const fs::path file = file_of_role(role, named);
   std::vector<FoundPart> parts = parts_of(file);
@@ -112,7 +111,7 @@ const FoundPart* named_expert(const Offered& offered) {
   return &(first == none ? second : first)->second.front();
 }
 
-/// Lists the files that were chosen for the user. `ways` is the number of candidates that were found.
+/// `ways` is the number of candidates that were found.
 std::vector<ChosenFile> choices_of(const Candidate& candidate, const Offered& offered, size_t ways) {
   std::vector<ChosenFile> choices;
   const FoundPart* named = named_expert(offered);

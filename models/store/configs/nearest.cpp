@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Longer words are no typing error of a known name, so they are not worth the quadratic table.
+/// Longer words mistype no known name, so the quadratic table is not worth it.
 constexpr size_t kLongest = 64;
 
 size_t edits(std::string_view a, std::string_view b) {

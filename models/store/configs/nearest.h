@@ -7,8 +7,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the candidate with the fewest edits from `word` (a letter added, omitted or replaced, or two neighbors
-/// swapped). Returns an empty string if even that one differs in more than a third of its letters.
+/// Returns the candidate with the fewest edits from `word` (letters added, omitted, replaced, or swapped with a
+/// neighbor). Empty if even that one differs in more than a third of its letters.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Returns "did you mean steps? see ...", or only `otherwise` if no candidate is near.

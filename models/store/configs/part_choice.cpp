@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files of one format have slightly different averages, because a few biases are in fp32.
+/// Averages within a format differ by a few fp32 biases.
 constexpr double kAlmost = 0.9;
 
-/// Ranks the bits per weight; smaller is better.
+/// Smaller is better.
 double cost_of_bits(const FoundPart& part, const FoundPart& transformer) {
   const bool is_encoder = part.role == "text_encoder";
   const bool is_enough = part.format.bits >= kAlmost * transformer.format.bits;

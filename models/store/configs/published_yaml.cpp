@@ -26,7 +26,7 @@ void check_map(const YAML::Node& node, const fs::path& file, const std::vector<s
                      did_you_mean(entry.first.Scalar(), keys, remedy));
 }
 
-/// Returns a text as a list of one, or the texts of a list.
+/// A text, or the texts of a list.
 std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, const char* key) {
   const YAML::Node value = node[key];
   if (!value) return {};

@@ -1,4 +1,4 @@
-// Tells how much memory Linux's control groups (the limits of a container) leave to this process. No torch.
+// The memory that Linux's control groups, a container's limits, leave to this process. No torch.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,7 @@ namespace sparsereel::models {
 /// True if the tensor has no NaN or Inf.
 bool holds_numbers(const at::Tensor& tensor);
 
-/// Adds a delta of in_fp32() to rows of a weight. `rows` is fp32 [count, columns] and begins at row `first` of the
-/// weight.
+/// Adds a delta of in_fp32() to a weight's rows from `first` on, fp32 [count, columns].
 void add_delta(const LowRank& delta, at::Tensor& rows, int64_t first);
 
 class DeltaReader {
@@ -27,7 +26,7 @@ class DeltaReader {
 
   /// Reads deltas in fp32 onto the device. `down` is undefined if `up` is the difference itself.
   std::vector<LowRank> in_fp32(const std::vector<WeightDelta>& deltas);
-  /// Reads a delta that stays beside packed rows until their product is computed. `run` is the dtype of the run.
+  /// Reads a delta that stays beside packed rows until their product, for a run in this dtype.
   LowRank beside_packed(const WeightDelta& delta, at::ScalarType run);
   /// Throws Error about the delta that makes a good weight NaN or Inf in this dtype. It names a delta with such
   /// numbers, or else the one with the largest scale.

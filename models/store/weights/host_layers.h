@@ -18,7 +18,7 @@ class Packing {
   explicit Packing(const std::vector<at::Tensor*>& tensors);
 
   int64_t bytes() const { return bytes_; }
-  /// The tensor with this index of the list, as a view of uint8 `memory` of at least bytes() bytes.
+  /// Views tensor `index` of the list in uint8 `memory` of at least bytes().
   at::Tensor view(const at::Tensor& memory, size_t index) const;
 
  private:

@@ -15,8 +15,8 @@ enum class Residence {
   file,    // one layer at a time is read for each visit, for modules that run once
 };
 
-/// Loads layers, which may differ in shapes and dtypes. The reader's check_complete() reports what does not fit. For
-/// `file` it runs here, each time the last layer was read; otherwise the caller runs it.
+/// Loads layers, which may differ in shapes and dtypes. The caller then runs the reader's check_complete(). For `file`
+/// it runs here, each time the last layer was read.
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,
                                           Residence residence);
 

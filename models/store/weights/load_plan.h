@@ -52,7 +52,7 @@ StoredPart find_part(const TensorSource& source, const Component& component, con
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
-/// Returns the end of the rows in a packed layout, rounded up to 16 bytes, where the next rows begin.
+/// The end of the rows in a packed layout, where the next begin: a multiple of 16 bytes.
 int64_t end_of(const StoredRows& rows);
 
 /// True for 8-bit dtypes, which may have scales.

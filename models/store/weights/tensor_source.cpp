@@ -1,5 +1,5 @@
-// Tensors of mapped files alias the mapping if dtype and device allow it, and are copied and converted once otherwise.
-// Random tensors are drawn anew each time.
+// Mapped files are aliased if dtype and device allow it, else copied and converted once. Random tensors are drawn anew
+// each time.
 #include "models/store/weights/tensor_source.h"
 
 #include <ATen/ATen.h>
@@ -97,7 +97,7 @@ class MappedTensors final : public TensorSource {
   Uploader uploader_;
 };
 
-/// Random tensors appear as stored in the run's dtype, so that reading them in another dtype gives the same model.
+/// Tensors count as stored in the run's dtype; read in another one they are the same model.
 class RandomTensors final : public TensorSource {
  public:
   RandomTensors(const Component& component, at::Device device, at::ScalarType dtype)

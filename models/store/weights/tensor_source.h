@@ -34,8 +34,7 @@ class TensorSource {
   virtual at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) = 0;
   /// Reads the stored bytes of a tensor that find() returned: uint8, on the source's device.
   virtual at::Tensor bytes(const StoredTensor& tensor) = 0;
-  /// Reads the same into `to`, which is uint8, contiguous and on that device. Joining tensors this way never holds one
-  /// twice in memory.
+  /// Reads the same into `to`: uint8, contiguous, on that device. Joined tensors are then never in memory twice.
   virtual void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) = 0;
   /// Hint: the tensor will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
@@ -58,9 +57,8 @@ bool has_only_low_rank(const Component& component, const std::string& name);
 /// True if weights are stored in 8 bits or packed.
 bool has_small(const Component& component);
 
-/// The dtype of a run that takes weights as they are: that of the first tensor in fp16, bf16 or fp32. Files of fp64
-/// count as fp32. It is bf16 if any weight is in 8 bits or packed, and if nothing is stored, as in most published
-/// models.
+/// The dtype of a run that takes weights as they are: that of the first tensor in fp16, bf16 or fp32. It is bf16, as
+/// for most published models, if any weight is 8-bit or packed, or nothing is stored.
 at::ScalarType stored_dtype(const Component& component);
 
 /// Reads a tensor of a mapped file onto `device`, like TensorSource::read(). `uploader` must be of that device.

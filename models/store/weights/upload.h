@@ -16,9 +16,8 @@ class Uploader {
   explicit Uploader(at::Device device) : device_(device) {}
 
   /// Copies into `to`: uint8 [bytes.size()], contiguous, on the device. Returns once the bytes are read, which is
-  /// before they have arrived; work enqueued on the current stream sees them. The host needs two chunks of page-locked
-  /// memory, whatever the size. A copy from pageable memory would go through the driver's own buffers with a single
-  /// thread.
+  /// before they have arrived; work enqueued on the current stream sees them. The host needs only two page-locked
+  /// chunks. The driver would copy from pageable memory with a single thread.
   void upload(std::span<const std::byte> bytes, const at::Tensor& to);
   at::Tensor upload(std::span<const std::byte> bytes);
 

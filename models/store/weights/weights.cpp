@@ -141,8 +141,7 @@ at::Tensor WeightReader::placeholder(const Parameter& parameter, at::ScalarType 
   return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(parameter.shape);
 }
 
-/// Remembers the names that were asked for, and complaints for check_complete(). Returns false if a part is missing or
-/// does not fit.
+/// Remembers names that were asked for, and complaints for check_complete(). False if a part does not fit.
 bool WeightReader::note(const std::vector<StoredPart>& parts) {
   for (const StoredPart& part : parts) {
     const bool is_new = used_.insert(part.name).second;

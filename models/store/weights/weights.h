@@ -42,7 +42,7 @@ class WeightReader {
   /// weights that the product cannot take stay as they are if the parameter has a place for their rows. Low-rank deltas
   /// then stay beside them. Rows come in the parameter's order. Throws WorkStopped in a thread whose work is to stop.
   void load(at::Tensor& tensor, const Parameter& parameter);
-  /// Returns a visitor that loads each parameter of a module. It refers to this reader.
+  /// Loads what a module lists. The visitor refers to this reader.
   Visit loads() {
     return [this](at::Tensor& tensor, const Parameter& parameter) { load(tensor, parameter); };
   }
