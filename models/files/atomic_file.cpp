@@ -88,7 +88,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
   if (const int error = write_all(descriptor_, data, bytes)) throw_write_failure(target_, error);
   written_ += bytes;
   if (written_ - flushing_ < kFlushed) return;
-  // Start writing to the disk now, so that commit() waits only for the rest. This is a hint and may fail.
+  // A hint, which may fail: the disk begins now, so that commit() waits only for the rest.
   ::sync_file_range(descriptor_, static_cast<off_t>(flushing_), static_cast<off_t>(written_ - flushing_),
                     SYNC_FILE_RANGE_WRITE);
   flushing_ = written_;

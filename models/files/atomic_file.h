@@ -1,5 +1,5 @@
-// Output files that appear completely or not at all: they are written under another name beside the target and renamed
-// at the end. No torch.
+// Output files that appear completely or not at all: written under another name beside the target, renamed at the end.
+// No torch.
 #pragma once
 
 #include <sys/types.h>
@@ -46,8 +46,8 @@ class AtomicFile {
   /// instead of a signal for the file size limit (ulimit -f) must ignore SIGXFSZ.
   void write(const void* data, size_t bytes);
 
-  /// Flushes the temporary to the disk (fsync) and renames it to the target. On failure the target is untouched, and it
-  /// throws Error as write() does.
+  /// Flushes the temporary to the disk (fsync) and renames it to the target. Throws Error as write() does, leaving the
+  /// target untouched.
   void commit();
 
  private:

@@ -41,9 +41,9 @@ class ConfigFields {
   /// Throws Error if `_class_name` exists and differs: the file then belongs to another model.
   void require_class(const std::string& class_name) const;
 
-  /// Throws Error unless `divisor` divides `value`. `field` is its description in words; it may be a product of fields.
+  /// Throws Error unless `divisor` divides `value`. `field` may describe a product of fields.
   void require_multiple(const std::string& field, int64_t value, int64_t divisor) const;
-  /// Throws Error if an attention's width (heads x head size) exceeds kMaxSize.
+  /// Throws Error if an attention's width exceeds kMaxSize.
   void check_width(const std::string& field, int64_t width) const;
 
   [[noreturn]] void fail(const std::string& field, const std::string& problem) const;

@@ -1,5 +1,4 @@
-// Builds a value from the events of nlohmann's parser, with limits on depth, duplicate keys and the length of error
-// messages.
+// Builds a value from nlohmann's parser events, with limits on depth, duplicate keys and error messages.
 #include "models/files/json_text.h"
 
 #include <utility>

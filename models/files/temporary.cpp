@@ -54,8 +54,7 @@ fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
 
 enum class Lock { ours, others, unknown };
 
-/// Tries to lock. Returns `unknown` if the file system has no locks. Also returns `others` if `path` no longer names
-/// the opened file.
+/// `unknown` if the file system has no locks. `others` also if `path` no longer names the opened file.
 Lock lock(int descriptor, const fs::path& path) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Lock::others : Lock::unknown;
   struct stat opened = {}, named = {};
@@ -64,16 +63,14 @@ Lock lock(int descriptor, const fs::path& path) {
   return same ? Lock::ours : Lock::others;
 }
 
-/// Opens for writing if possible, because network file systems lock only what may be written. A folder, or another
-/// user's file, can only be opened for reading.
+/// Network file systems lock only what may be written, but folders and other users' files can only be read.
 int open_to_lock(const fs::path& path, int flags) {
   const int common = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int descriptor = ::open(path.c_str(), O_RDWR | common, 0666);
   return descriptor >= 0 ? descriptor : ::open(path.c_str(), O_RDONLY | common, 0666);
 }
 
-/// Removes a file or tree; returns false if something is left. fs::remove_all() opens even a file, and no descriptor
-/// may be left for it.
+/// Returns false if something is left. fs::remove_all() opens even a file, for which no descriptor may be left.
 bool remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove(path, error);

@@ -26,7 +26,7 @@ class Temporary {
   const std::filesystem::path& path() const { return path_; }
   /// For a file, writes are appended.
   int descriptor() const { return descriptor_; }
-  /// Stops managing the temporary, because it has become its target.
+  /// Call when it has become its target.
   void keep();
 
   /// Returns "clip.mp4" for the temporary ".clip.1234.partial.mp4"; empty for other names.
@@ -46,9 +46,8 @@ class Temporary {
   int descriptor_ = -1;  // holds the lock
 };
 
-/// Reserves the target's name for this process, as long as the object added to `kept` lives. Returns false if another
-/// process holds it. If the folder accepts no file, adds nothing and returns true. If the file system has no locks, the
-/// name is not protected.
+/// Reserves the target's name for this process while the object added to `kept` lives. Returns false if another process
+/// holds it. Adds nothing if the folder accepts no file. Without locks in the file system, the name is not protected.
 bool reserve(const std::filesystem::path& target, std::vector<std::unique_ptr<Temporary>>& kept);
 
 /// Removes what killed processes left of these files and of those beside them (checkpoint, latents, recipe), whose

@@ -16,15 +16,13 @@ class DiskError : public Error {
 /// Throws DiskError if the system's error number is such a reason, else a plain Error.
 [[noreturn]] void throw_write_error(int system_error, const Error& error);
 
-/// Returns an Error that says why `target` could not be written and what to do. It is derived from the system's error
-/// number.
+/// The cause and remedy for a failed write to `target`, by the system's error number.
 Error write_failure(const std::filesystem::path& target, int system_error);
 
 /// Throws write_failure() through throw_write_error().
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
-/// Returns the absolute path that a chain of symbolic links leads to, which need not exist. For a circle, returns one
-/// of its links.
+/// The absolute path behind a chain of symbolic links, which need not exist; in a circle one of its links.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -21,7 +21,7 @@ namespace {
 // Rows are a few KB; fewer than this do not pay for another thread.
 constexpr int64_t kRowGrain = 16;
 
-// x [B, N, C] must have consecutive rows of C floats; the batch stride may be longer.
+// True for fp32 x [B, N, C] on a CPU with consecutive rows of C floats. The batch stride may be longer.
 bool use_row_kernels(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.stride(2) == 1 && x.stride(1) == x.size(2);
 }

@@ -19,7 +19,7 @@ bool has_other_form(char32_t code) {
 }
 
 std::u32string in_usual_forms(const std::u32string& text) {
-  constexpr char32_t kLongSAndT = 0xFB05;  // its s stays long, unlike in normal form KC
+  constexpr char32_t kLongSAndT = 0xFB05;  // its s stays long here
   std::u32string result;
   for (const char32_t code : text) {
     if (code == kLongSAndT)
@@ -90,10 +90,9 @@ std::u32string without_references(const std::u32string& text) {
       text, [](std::u32string there) { return normal_form_c(with_usual_characters(std::move(there))); });
 }
 
-/// Fixes a line. `unescape` is false from a "<" on, where character references stay, as in HTML. The first pass
-/// resolves one layer of nested references, so that an escape's control character ("\x1b[&amp;#49;m") goes before the
-/// next layer could complete the escape. The second pass resolves all others, because one layer per pass would take
-/// quadratic time.
+/// Fixes a line. References stay from a line with "<" on, as in HTML. The first pass resolves one layer of nested
+/// references: an escape's control character ("\x1b[&amp;#49;m") must go before the next layer could complete the
+/// escape. The second pass resolves all others, because one layer per pass would take quadratic time.
 std::u32string fixed_line(std::u32string text, bool unescape) {
   std::u32string fixed = fixed_after_references(unescape ? unescape_whole_references(text) : text);
   while (fixed != text) {
@@ -140,7 +139,7 @@ std::string_view without_outer_spaces(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// Replaces each row of two or more full stops by a space.
+/// Each row becomes a space.
 std::string without_rows_of_full_stops(const std::string& text) {
   std::string result;
   for (size_t at = 0; at < text.size();) {
@@ -151,8 +150,7 @@ std::string without_rows_of_full_stops(const std::string& text) {
   return result;
 }
 
-/// Removes full stops between spaces from a text of single spaces. A space counts for one full stop only, so in " . . "
-/// the second one stays.
+/// The text has single spaces. A space counts for one full stop only: of " . . " the second stays.
 std::string without_lone_full_stops(const std::string& text) {
   std::string result = text;
   for (size_t at = result.find(" . "); at != std::string::npos; at = result.find(" . ", at + 1))

@@ -6,11 +6,10 @@
 namespace sparsereel::models {
 
 /// Returns what diffusers' pipelines make of a prompt with prompt_clean(). That is ftfy's fix_text
-/// (https://ftfy.readthedocs.org), html.unescape twice, and a single space for each run of white space, none at the
-/// ends. ftfy's steps here are character references, Windows-1252 for control characters, Latin ligatures, fullwidth
-/// and halfwidth forms, curly quotes, line breaks, terminal escapes, control characters, and normal form C. Left out
-/// are the repair of text decoded in a wrong encoding ("Ã©" stays) and references in capitals ("&EACUTE;"). `text` must
-/// be UTF-8.
+/// (https://ftfy.readthedocs.org), html.unescape twice, and single spaces for white space, none at the ends. ftfy's
+/// steps are character references, Windows-1252 for control characters, Latin ligatures, fullwidth and halfwidth forms,
+/// curly quotes, line breaks, terminal escapes, control characters, and normal form C. Left out are the repair of text
+/// decoded in a wrong encoding ("Ã©" stays) and references in capitals ("&EACUTE;"). `text` must be UTF-8.
 std::string clean_prompt(const std::string& text);
 
 /// Python's lower() and strip(): every character in lower case by Unicode's own mapping, without white space at the

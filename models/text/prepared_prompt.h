@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// Returns the prompt, cleaned by the family's rules and between the words that they add. `text` is UTF-8.
+/// The prompt, cleaned by the family's rules, between their words. `text` is UTF-8.
 std::string prepared_prompt(const std::string& text, const PromptRules& rules);
 
 }  // namespace sparsereel::models

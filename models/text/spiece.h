@@ -31,11 +31,11 @@ struct SpieceModel {
 
 /// Parses the bytes of a unigram model. Throws Error naming `path` if they are damaged or hold another kind of model.
 SpieceModel parse_spiece(std::string_view bytes, const std::string& path);
-/// Reads a model file. Throws Error naming the file if it cannot be read or parsed.
+/// Throws Error naming the file if it cannot be read or parsed.
 SpieceModel read_spiece(const std::filesystem::path& path);
-/// Returns a new model file that is safe for SentencePiece, which trusts its input. It has no denormalizer and no
-/// self-test. User-defined pieces become normal ones, because their strings are cut out of the text before. Throws
-/// Error naming `path` if the model has something that SentencePiece may not handle.
+/// Returns a new model file for SentencePiece, which trusts its input: no denormalizer, no self-test, user-defined
+/// pieces as normal ones (their strings are cut out of the text before). Throws Error naming `path` for what
+/// SentencePiece may not handle.
 std::string trusted_spiece(const SpieceModel& model, const std::string& path);
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Converts prompts to token ids. SentencePiece splits the text; this class handles the special tokens in it.
+// Converts prompts to token ids: SentencePiece splits the text, this class finds special tokens.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class Tokenizer {
   TokenIds encode(const std::string& text, int64_t max_length) const;
   /// Ids run from 0 to vocabulary_size() - 1. Sentinels and added tokens are included.
   int64_t vocabulary_size() const;
-  /// The number of the model's own pieces, without those.
+  /// The number of pieces without those.
   int64_t pieces() const;
 
  private:

@@ -95,7 +95,7 @@ class Reader {
     config_.extra_ids = 0;
   }
 
-  /// Reads the normalizer. Strip and Replace are ignored, because SentencePiece treats white space that way anyhow.
+  /// SentencePiece does what Strip and Replace do anyhow.
   void read_normalizer(const json& normalizer) {
     if (normalizer.is_null()) return;
     const json& type = member(normalizer, "type");

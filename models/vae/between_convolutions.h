@@ -15,8 +15,7 @@ bool carries_biases(const at::Tensor& x);
 void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias = {});
 
 /// Repeats every pixel of x [F, H, W, C] 2 x 2 times, then convolves each frame: [F, 2 H, 2 W, out]. weight is [out, C,
-/// 3, 3], channels-last; bias is [out] or undefined. rows is the split whose bands x's frames are; null if they are
-/// whole.
+/// 3, 3], channels-last; bias is [out] or undefined. x's frames may be bands of `rows`.
 at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const RowSplit* rows = nullptr);
 

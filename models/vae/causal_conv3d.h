@@ -30,9 +30,9 @@ struct CausalConv3d {
   at::Tensor bias;             // [out]
   bool repeats_edges = false;  // around each frame: its own edge, stored in the buffer, instead of zeros
 
-  /// The border that the buffer needs. With rows (as in ConvHistory) it also holds the neighbors' rows.
+  /// The buffer's border, which also holds the neighbors' rows if there are rows (ConvHistory).
   Border border(const RowSplit* rows = nullptr) const;
-  /// Lists the weights, stored as `name`.weight and `name`.bias. The visitor chooses their memory format.
+  /// Lists `name`.weight and `name`.bias. The visitor chooses the memory format.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
 };
 

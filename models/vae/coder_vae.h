@@ -1,4 +1,4 @@
-// The common part of the families' VAEs: a decoder and an encoder of convolutions, loaded the same way.
+// The families' VAEs: a decoder and an encoder of convolutions, loaded alike.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,8 @@
 
 namespace sparsereel::models {
 
-/// Returns a visitor that loads the tensors of a decoder or encoder as numbers of the reader's dtype, with convolution
-/// weights in channels-last format. It refers to `reader`.
+/// Loads the tensors of a decoder or encoder as numbers of the reader's dtype, convolution weights channels-last.
+/// Refers to `reader`.
 Visit loads_of_coder(WeightReader& reader);
 
 /// Returns one value per channel as fp32 [1, channels, 1, 1, 1], on the device of `latents`.
@@ -41,8 +41,7 @@ class CoderVae : public Vae {
   }
 
  protected:
-  /// Loads the parts. ignored has prefixes of further tensors that may be in the file. Throws Error if the weights do
-  /// not fit.
+  /// ignored: prefixes of other tensors that may be present. Throws Error if the weights do not fit.
   CoderVae(Config config, const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts,
            const std::vector<std::string>& ignored = {})
       : config_(std::move(config)), device_(device), dtype_(dtype) {

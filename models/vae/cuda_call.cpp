@@ -23,8 +23,8 @@ const void* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.const_data_ptr() : nullptr;
 }
 
-// Measures x [frames, .., channels] + input_bias and fills the defined one of two results. affine, fp32 [2, frames,
-// channels], receives scales and then shifts. moments, fp64 [2, frames, groups], receives means and then variances.
+// Measures x [frames, .., channels] + input_bias and fills the defined one of two results: affine, fp32 [2, frames,
+// channels], with scales, then shifts; or moments, fp64 [2, frames, groups], with means, then variances.
 void measure_groups(const GroupNorm& norm, const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& affine,
                     const at::Tensor& moments) {
   const int64_t frames = x.size(0), channels = x.size(-1);

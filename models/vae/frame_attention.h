@@ -8,8 +8,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// qkv [F, H, W, 3 C], with queries, keys and values side by side -> [F, H, W, C]. rows is the split whose bands the
-/// frames are; queries then see all pixels of the whole pictures. It is null if the frames are whole.
+/// qkv [F, H, W, 3 C], queries, keys and values side by side -> [F, H, W, C]. If the frames are bands of `rows`,
+/// queries see all pixels of the whole pictures.
 at::Tensor attend_within_frames(const at::Tensor& qkv, const RowSplit* rows = nullptr);
 
 }  // namespace sparsereel::models

@@ -43,7 +43,7 @@ at::Tensor group_moments(const GroupNorm& norm, const at::Tensor& x) {
 at::Tensor group_moments_cpu(const GroupNorm& norm, const at::Tensor& x) {
   const int64_t channels = x.size(3), pixels = x.numel() / channels;
   const float* data = x.const_data_ptr<float>();
-  // Each task has its own slot, and slots are added in order, so that the sums do not depend on the number of threads.
+  // Each task has a slot, and slots are added in order, so the number of threads does not change sums.
   const int64_t tasks = (pixels + kPixelsPerTask - 1) / kPixelsPerTask;
   at::Tensor parts = at::zeros({tasks, 2, channels}, at::kDouble);
   auto* slots = parts.mutable_data_ptr<double>();

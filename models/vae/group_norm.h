@@ -12,8 +12,7 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// Returns a function for ResnetBlock::weights() that lists norms with this number of groups. suffix follows a norm's
-/// name.
+/// Lists norms of `groups` groups, for ResnetBlock::weights(). suffix follows a norm's name.
 inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, const std::string& suffix = {}) {
   return [&visit, groups, eps, suffix](GroupNorm& norm, const std::string& name, int64_t channels) {
     norm.groups = groups;
@@ -22,10 +21,9 @@ inline auto list_group_norms(const Visit& visit, int64_t groups, double eps, con
   };
 }
 
-// rows, below, is the split whose bands x's frames are. Statistics are then those of the whole pictures. It is null if
-// the frames are whole.
+// If x's frames are bands of `rows`, below, statistics are those of the whole pictures.
 
-/// Returns the norm as a scale and shift, from the statistics of all frames of x.
+/// Uses the statistics of all frames of x.
 ChannelAffine group_affine(const GroupNorm& norm, const at::Tensor& x, const RowSplit* rows = nullptr);
 
 /// out = silu(group_norm(x + input_bias)), with separate statistics per frame. out has x's shape, and its rows may lie

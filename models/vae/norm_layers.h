@@ -21,7 +21,7 @@ struct ChannelAffine {
   at::Tensor scale, shift;
 };
 
-/// Converts moments of groups (mean and variance, fp64 [2, .., groups]) to a scale and shift, fp32 [.., channels].
+/// Mean and variance of groups, fp64 [2, .., groups] -> scale and shift, fp32 [.., channels].
 ChannelAffine to_channel_affine(const GroupNorm& norm, const at::Tensor& moments);
 
 struct SpatialNorm {

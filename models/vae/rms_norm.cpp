@@ -21,7 +21,7 @@ constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // minimum for a separate 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
-  // This epsilon is added to the mean square. Its only effect is that a pixel of zeros stays zero.
+  // This epsilon, added to the mean square, only keeps a pixel of zeros zero.
   const double eps = kLeastNorm * kLeastNorm / static_cast<double>(x.size(-1));
   return rms_norm(x, gamma.to(at::kFloat), eps).to(x.scalar_type());
 }

@@ -63,7 +63,7 @@ at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
   return framed;
 }
 
-/// A tensor for each rank's part along `dim` of a tensor that is x on this rank.
+/// A tensor for each rank's part along `dim`, if x is this rank's.
 std::vector<at::Tensor> RowSplit::room_for_all(const at::Tensor& x, int64_t dim) const {
   std::vector<at::Tensor> pieces;
   for (int64_t rank = 0; rank < group_.size(); ++rank) {

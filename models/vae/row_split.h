@@ -1,5 +1,5 @@
-// Several ranks decode a video together: each decodes a band of rows of every picture. This class exchanges what the
-// decoder's layers need from other ranks. A rank that decodes alone has none.
+// Several ranks decode a video together, each a band of every picture. A RowSplit exchanges what layers need from other
+// ranks. A rank that decodes alone has none.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,13 +11,12 @@
 
 namespace sparsereel::models {
 
-/// Bands go from the first rank's at the top to the last rank's at the bottom. All ranks must make the same calls in
-/// the same order; they throw as those of Group do. Activations x are [F, h, W, C], where h is the same multiple of the
-/// rank's latent rows on all ranks.
+/// The first rank's band is at the top, the last rank's at the bottom. All ranks make the same calls in the same order,
+/// which throw as Group's do. Activations x are [F, h, W, C], h the same multiple of the latents' rows on all ranks.
 class RowSplit {
  public:
-  /// rows is the number of latent rows, at least one per rank, divided by slice_of(). device is that of the
-  /// activations. The group must outlive the object.
+  /// rows: latent rows, at least one per rank, divided by slice_of(). device: that of the activations. The group must
+  /// outlive this.
   RowSplit(Group& group, int64_t rows, at::Device device);
 
   bool is_first() const { return group_.rank() == 0; }

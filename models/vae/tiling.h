@@ -56,12 +56,12 @@ using StepCoder = std::function<at::Tensor(const at::Tensor& tile, const std::fu
 /// Decodes one tile, some frames per step.
 using PieceDecoder = std::function<void(const at::Tensor& tile, const TakeFrames& take)>;
 
-/// Decodes latents as a whole, in tiles if the mode asks for them and they are needed, or this rank's rows of them.
-/// `steps` is the number of steps for one tile or for all rows; progress counts them.
+/// Decodes latents as a whole, in tiles if asked for and needed, or this rank's rows of them. progress counts `steps`,
+/// those of one tile or of all rows.
 void decode_by_plan(const TilePlan& plan, const at::Tensor& latents, const DecodeMode& mode, int64_t steps,
                     const TakeFrames& take, const VaeProgress& progress, const PieceDecoder& decode);
 
-/// Encodes frames as a whole, or in tiles if `tiled` and needed.
+/// Encodes frames likewise, without rows.
 at::Tensor encode_by_plan(const TilePlan& plan, const at::Tensor& frames, bool tiled, int64_t steps,
                           const VaeProgress& progress, const StepCoder& encode);
 

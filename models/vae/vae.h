@@ -47,12 +47,12 @@ class Vae {
   virtual ~Vae() = default;
 
   /// Decodes latents [1, C, F, H, W] to frames [1, 3, F', s H, s W] in about [-1, 1], in latents' dtype. Latents have
-  /// the scale at which they are denoised and saved. `take` receives the frames a few at a time, in order. Tiles need
-  /// less memory, change pixels slightly, and give no frame before the last tile.
+  /// the scale at which they are denoised and saved. `take` receives the frames a few at a time, in order. Tiles save
+  /// memory, change pixels slightly, and give no frame before the last tile.
   ///
-  /// Several ranks, which must all have the latents, compute the same frames except for the order of sums. Only the
-  /// first rank's `take` is called, and all report progress. Throws Error if only the encoder was loaded, and as Group
-  /// does. Exceptions of `take` and `progress` end the decode.
+  /// Several ranks, all with the latents, compute the same frames but for the order of sums. Only the first rank takes
+  /// them; all report progress. Throws Error if only the encoder was loaded, and as Group does. Exceptions of `take`
+  /// and `progress` end the decode.
   virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                       const VaeProgress& progress) = 0;
   /// True if several ranks can decode a video together.
@@ -61,26 +61,26 @@ class Vae {
   at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
   /// True if there is an encoder and its weights were asked for.
   virtual bool encodes() const { return false; }
-  /// Encodes frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1] to latents [1, C, F, H, W] in frames' dtype. r is the
-  /// frames and s the pixels per latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error
-  /// for frames of another shape, and if encodes() is false.
+  /// Encodes frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1] to latents [1, C, F, H, W] in frames' dtype. r frames
+  /// and s pixels are one latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error for
+  /// other shapes, and unless encodes().
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
   /// The factor for encode()'s latents before decode() takes them.
   virtual double encoded_scale() const { return 1; }
-  /// The number of frames that F latent frames decode to.
+  /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimates the peak bytes of an untiled decode of this size besides the weights, for VaeTiling::automatic. It
   /// counts the tensors alive at the worst moment, but not a convolution library's own memory.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
-  /// Estimates the same for an untiled encode of frames of this size in pixels. The encoder need not be loaded. Throws
-  /// Error if the family has none.
+  /// The same for an untiled encode of frames of this size in pixels, even if no encoder was loaded. Throws Error if
+  /// the family has none.
   virtual uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const;
 };
 
 /// Throws Error unless latents are [1, channels, F, H, W] of at least one element.
 void check_latents(const at::Tensor& latents, int64_t channels);
 
-/// The frames and pixels (per side) that one latent stands for.
+/// Frames and pixels per latent.
 struct VaeStride {
   int64_t frames, pixels;
 };
@@ -88,7 +88,7 @@ struct VaeStride {
 /// Throws Error unless Vae::encode() accepts the frames.
 void check_frames(const at::Tensor& frames, const VaeStride& stride);
 
-/// Allows weights of parts that were not asked for to be in the file.
+/// Lets the file have weights of other parts.
 void ignore_other_parts(WeightReader& reader, VaeParts parts);
 
 /// Throws Error saying that the part's weights were not loaded.

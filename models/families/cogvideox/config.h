@@ -45,7 +45,7 @@ struct CogVideoXConfig {
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Throws Error as in text/encoder/t5_config.h.
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

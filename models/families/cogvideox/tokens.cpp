@@ -35,8 +35,8 @@ RotaryTable rotary(const CogVideoXConfig& config, const std::string& config_file
   return rotary_positions_3d(rotary_channels(config), plain_axis_positions(grid, at::kFloat));
 }
 
-// Adds positions in native order. They are learned ([text_len + N video, C]) if the grid is the sample's. Otherwise
-// they are computed for the video only, because the text's are zero.
+// Adds positions in native order. Learned ones, [text_len + N video, C], serve the sample's grid. For others the
+// video's are computed; the text's are zero.
 void add_positions(TokenTables& tables, const CogVideoXConfig& config, const std::string& config_file,
                    const at::Tensor& learned, const hilbert::Grid& grid) {
   const hilbert::Grid sample = sample_grid(config);

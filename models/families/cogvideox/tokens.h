@@ -11,9 +11,8 @@
 
 namespace sparsereel::models {
 
-/// Returns the tables for a grid. learned_positions is as in CogVideoXEnds. Throws Error naming config_file for sizes
-/// that the reference also refuses: other sizes than the sample's with learned positions, or larger ones in CogVideoX
-/// 1.5.
+/// learned_positions as in CogVideoXEnds. Throws Error naming config_file for sizes that the reference also refuses:
+/// not the sample's with learned positions, or beyond it in CogVideoX 1.5.
 TokenTables cogvideox_tables(const CogVideoXConfig& config, const std::string& config_file,
                              const at::Tensor& learned_positions, const hilbert::Grid& grid);
 

@@ -32,7 +32,7 @@ struct CogVideoXBlock {
   Linear feed_forward_in;   // [4 C, C]
   Linear feed_forward_out;  // [C, 4 C]
 
-  /// Lists the weights. `name` is the block's: "transformer_blocks.0".
+  /// `name` is the block's: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const CogVideoXConfig& config);
 };
 

@@ -29,7 +29,7 @@ struct CogVideoXVaeConfig {
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 
-/// Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only the encoder does not
+/// Throws Error as in text/encoder/t5_config.h. with_encoder also refuses what only the encoder does not
 /// support.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file,
                                               bool with_encoder = false);

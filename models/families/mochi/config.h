@@ -23,11 +23,11 @@ struct MochiConfig {
   int64_t max_sequence_length = 256;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }
-  /// The inner width of the gated feed-forward layer of a stream of this width.
+  /// The inner width of a stream's gated feed-forward.
   static int64_t feed_forward_width(int64_t width) { return 8 * width / 3; }
 };
 
-/// Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Throws Error as in text/encoder/t5_config.h.
 MochiConfig parse_mochi_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

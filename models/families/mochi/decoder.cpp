@@ -33,8 +33,7 @@ struct Decoding {
   const std::function<void(const at::Tensor& frames)>& done;
 };
 
-/// Splits x into parts that are processed at once and calls `each` for them. A single part is moved, so that it can be
-/// freed.
+/// Calls `each` for parts of x that are processed at once. A single part is moved, so it can be freed.
 void in_parts(const Decoding& decoding, at::Tensor x, const std::function<void(at::Tensor part)>& each) {
   const RowSplit* rows = decoding.history.rows;
   const int64_t height = rows == nullptr ? x.size(1) : rows->most(x.size(1));

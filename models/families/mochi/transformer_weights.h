@@ -29,7 +29,7 @@ struct MochiBlock {
   MochiStream video, text;
   bool ends_text = false;  // in the last block, whose text nothing reads: it lacks to_out and feed-forward
 
-  /// Lists the weights. `name` is the block's: "transformer_blocks.0".
+  /// `name` is the block's: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const MochiConfig& config);
 };
 

@@ -26,7 +26,7 @@ struct MochiVaeConfig {
   int64_t frames_a_latent() const;
 };
 
-/// Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Throws Error as in text/encoder/t5_config.h.
 MochiVaeConfig parse_mochi_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -68,7 +68,7 @@ at::Tensor upsample_video(const CausalConv3d& conv, const at::Tensor& x, ConvHis
   return causal_conv3d(conv, buffer, history);
 }
 
-/// Attends one frame at a time, because the scores of a frame are [pixels, pixels].
+/// Attends within one frame at a time, because its scores are [pixels, pixels].
 at::Tensor attend(const OpenSoraPlanAttention& attention, const at::Tensor& x, const RowSplit* rows) {
   const ChannelAffine affine = group_affine(attention.norm, x, rows);
   at::Tensor result = at::empty_like(x);

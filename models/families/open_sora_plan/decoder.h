@@ -29,7 +29,7 @@ struct OpenSoraPlanLevel {
   std::optional<CausalConv3d> upsampler;  // for pixels and frames
   bool doubles_frames = false;
 
-  /// Lists the weights. `index` counts from pixels to latents.
+  /// `index` counts from pixels to latents.
   void weights(const Visit& visit, const OpenSoraPlanVaeConfig& config, size_t index, int64_t in);
 };
 

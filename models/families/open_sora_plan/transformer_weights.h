@@ -23,7 +23,7 @@ struct OpenSoraPlanBlock {
   Linear feed_forward_in;    // [4 C, C]
   Linear feed_forward_out;   // [C, 4 C]
 
-  /// Lists the weights. `name` is the block's: "transformer_blocks.0".
+  /// `name` is the block's: "transformer_blocks.0".
   void weights(const Visit& visit, const std::string& name, const OpenSoraPlanConfig& config);
 };
 
@@ -40,7 +40,7 @@ struct OpenSoraPlanEnds {
 };
 
 /// int64 [3 C]: the stored row for each row of the qkv matrix. The reference rotates channels i and i + n / 2 of each
-/// axis's n together. Here they are neighbors, in queries and keys alike, which gives the same scores.
+/// axis's n together. As neighbors, in queries and keys, they give the same scores.
 at::Tensor rotary_order(const OpenSoraPlanConfig& config);
 
 }  // namespace sparsereel::models

@@ -28,7 +28,7 @@ struct OpenSoraPlanVaeConfig {
   int64_t frames_a_latent() const;
 };
 
-/// Throws Error as the parsers of text/encoder/t5_config.h do.
+/// Throws Error as in text/encoder/t5_config.h.
 OpenSoraPlanVaeConfig parse_open_sora_plan_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

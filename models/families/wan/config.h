@@ -30,7 +30,7 @@ struct WanConfig {
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Throws Error as the other parsers do (text/encoder/t5_config.h).
+/// Throws Error as in text/encoder/t5_config.h.
 WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

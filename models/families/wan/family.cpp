@@ -55,7 +55,7 @@ std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
           {.role = kSecond, .name = "low"}};
 }
 
-/// Checks the second expert. Both experts take the same latents, text and positions.
+/// Both experts take the same latents, text and positions.
 void check_second(const Checkpoint& checkpoint, const WanConfig& first, const std::string& file) {
   std::string second_file;
   const nlohmann::json config = checkpoint.config(kSecond, &second_file);
@@ -72,8 +72,7 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
                    "use components of one checkpoint");
 }
 
-/// Derives the use of images from the transformer's channels: the noise's alone, or in addition a mask of given frames
-/// and the images' latents.
+/// The transformer's channels tell: the noise's alone, or also a mask of given frames and images' latents.
 ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, const WanVaeConfig& vae,
                       const std::string& file) {
   using Latents = ImageSpec::Latents;

@@ -17,8 +17,8 @@
 namespace sparsereel::models {
 namespace {
 
-// Expresses a norm's weight and bias [C] as the modulation of a norm without them. They are in fp32, as they are kept,
-// and the addition before the norm needs no extra pass.
+// A norm's weight and bias [C] as the modulation of a norm without them: in fp32, as they are kept, and in one pass
+// with the addition before.
 JointModulation modulation_of(const Norm& norm, int64_t entries, const Tokens& tokens) {
   const Modulation video = {
       .shift = norm.bias.expand({entries, -1}), .scale = (norm.weight - 1).expand({entries, -1}), .gate = {}};

@@ -29,7 +29,7 @@ struct WanBlock {
   Linear feed_forward_in;                 // [F, C]
   Linear feed_forward_out;                // [C, F]
 
-  /// Lists the weights. `name` is the block's: "blocks.0".
+  /// `name` is the block's: "blocks.0".
   void weights(const Visit& visit, const std::string& name, const WanConfig& config);
 };
 

@@ -118,8 +118,8 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const Va
 
 // Elements alive at the worst moment. A residual block holds its input, the normalized input after the history, and a
 // convolution's output, in whose place the norm's copies were. An upsampler holds its input, the repeated input, and
-// the convolution's output. In addition there is a level's input if a shortcut needs it. The history of all
-// convolutions and the video are alive throughout. Patches become pixels after all that, a chunk at a time.
+// the convolution's output. A shortcut also holds a level's input. The history of all convolutions and the video are
+// alive throughout. Patches become pixels afterwards, a chunk at a time.
 uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
   const std::vector<WanVaeLevel> levels = decoder_levels(config_);
   int64_t frames = 1, pixels = latent_height * latent_width;  // frames of a chunk after the first one
@@ -150,8 +150,8 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
 
 // Elements alive at the worst moment, as in the decoder. A residual block holds its input, the normalized input after
 // the history, and a convolution's output or the norm's copies. A downsampler holds its input, the input padded with
-// zeros, and a quarter of it. In addition there is a level's shortcut. The patches, the latents and, except for a
-// single picture, the history of all convolutions are alive throughout.
+// zeros, and a quarter of it. A level's shortcut is alive too. The patches, the latents and, unless for a picture, the
+// history of all convolutions are alive throughout.
 uint64_t WanVae::untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const {
   const std::vector<WanVaeLevel> levels = encoder_levels(config_);
   const int64_t patch = config_.patch_size;

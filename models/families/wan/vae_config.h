@@ -37,7 +37,7 @@ struct WanVaeLevel {
 std::vector<WanVaeLevel> encoder_levels(const WanVaeConfig& config);
 std::vector<WanVaeLevel> decoder_levels(const WanVaeConfig& config);
 
-/// Throws Error as the parsers of text/encoder/t5_config.h do. with_encoder also refuses what only the encoder does not
+/// Throws Error as in text/encoder/t5_config.h. with_encoder also refuses what only the encoder does not
 /// support.
 WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file, bool with_encoder = false);
 

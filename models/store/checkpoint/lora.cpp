@@ -303,7 +303,7 @@ class Adding {
     deltas_[place.role][tensor].push_back(std::move(delta));
   }
 
-  /// Adds it once, even for two experts.
+  /// Adds a complaint once, even if two experts have it.
   static void note(std::vector<std::string>& list, const std::string& complaint) {
     if (std::ranges::find(list, complaint) == list.end()) list.push_back(complaint);
   }

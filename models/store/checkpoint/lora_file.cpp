@@ -154,7 +154,7 @@ class Reader {
     layer.strength = layer.alpha / (settings_.uses_rslora(layer.part) ? std::sqrt(rank) : rank);
   }
 
-  /// From its tensor, or else the settings.
+  /// Comes from the layer's tensor, or else from the settings.
   std::optional<double> alpha_of(const LoraLayer& layer) const {
     const auto found = alphas_.find({layer.part, layer.name, layer.underscores});
     return found != alphas_.end() ? found->second : settings_.alpha(layer.part, layer.name);

@@ -22,7 +22,7 @@ class NameMap {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
   NameMap(Pairs pairs = {}) : pairs_(std::move(pairs)) {}
-  /// Adds layers whose rows the second program keeps elsewhere.
+  /// Returns a copy that also has layers whose rows the second program keeps elsewhere.
   NameMap with_moved_rows(std::vector<MovedRows> moved) const {
     NameMap all = *this;
     all.moved_ = std::move(moved);

@@ -28,7 +28,7 @@ std::vector<at::Tensor*> tensors_of(const Slots& slots);
 /// Collects what `list` visits. The tensors must not move afterwards.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// Returns the bytes of a module that this reader loads.
+/// Returns the bytes of a module that this reader has loaded.
 uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
 /// True if any of its weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);

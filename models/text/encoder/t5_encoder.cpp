@@ -66,8 +66,7 @@ std::vector<Slots> list_layers(T5Encoder& encoder, at::ScalarType dtype) {
 
 constexpr const char* kShared = "shared.weight";
 
-/// Some files have the embedding under its other name, or under both. Complete T5 checkpoints with a decoder are
-/// accepted too.
+/// Files have the embedding under either name, or both. Complete T5 checkpoints are accepted too.
 std::string embedding_name(WeightReader& reader) {
   const std::string tied = "encoder.embed_tokens.weight";
   reader.ignore_prefix("decoder.");
@@ -141,7 +140,7 @@ T5Encoder T5Encoder::load(const Component& component, at::Device device, WeightF
 at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
   check_ids(ids, config);
   const at::Device device = shared.device();
-  // Computed on the CPU: it needs six kernels that nothing else uses, which take 60 ms to load on a GPU.
+  // On the CPU, because a GPU takes 60 ms to load six kernels that nothing else needs.
   const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
                                                        config.relative_attention_max_distance)
                                  .to(device);

@@ -14,7 +14,7 @@
 
 namespace sparsereel::models {
 
-/// Weights keep their stored form, so that they can alias the mapped file on a CPU. There are no biases.
+/// Weights as stored, so that a CPU can alias the mapped file. There are no biases.
 struct T5Layer {
   at::Tensor attention_norm;     // [d_model]
   at::Tensor relative_bias;      // [num_buckets, heads] in UMT5's layers; undefined in T5's
@@ -40,9 +40,9 @@ struct T5Encoder : TextEncoder {
   uint64_t streamed = 0;                        // streamed_bytes()
   bool again = false;                           // some weights were rounded a second time
 
-  /// Throws Error naming the field of config.json, or listing every weight that does not fit. Residence::file is for an
-  /// encoder that is used once and need not or cannot be kept. forward() then reads the layers and reports misfits, and
-  /// the component must outlive the encoder.
+  /// Throws Error naming the field of config.json, or listing every weight that does not fit. Residence::file suits an
+  /// encoder that is used once or does not fit. forward() then reads layers and reports misfits; the component must
+  /// outlive the encoder.
   static T5Encoder load(const Component& component, at::Device device, WeightFormat format,
                         Residence residence = Residence::device);
 
@@ -59,9 +59,9 @@ struct T5Encoder : TextEncoder {
 std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence);
 
-/// The bucket of each (query, key) distance, int64 CPU [length, length]. Half of the buckets are for keys before the
-/// query, half for keys after it. Each half has exact distances first, then logarithmically wider ones up to
-/// max_distance, then one for everything beyond.
+/// The bucket of each (query, key) distance, int64 CPU [length, length]. Half are for keys before the query, half for
+/// keys after it. Each half has exact distances, then logarithmically wider ones up to max_distance, then one for all
+/// beyond.
 at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance);
 
 }  // namespace sparsereel::models

@@ -1,7 +1,7 @@
 // The elementwise kernels of VAE decoders as plain functions of raw pointers, sizes and a stream. No torch, no CUDA
 // header. Activations are [frames, height, width, channels], contiguous, aligned to 16 bytes, with channels a multiple
-// of 8. All compute in fp32, enqueue without waiting, and return null or CUDA's error message. Their CPU counterparts
-// are vae/norm_kernels.h and torch's operators.
+// of 8. All compute in fp32, enqueue without waiting, and return null or CUDA's error message. CPU counterparts:
+// vae/norm_kernels.h and torch's operators.
 #pragma once
 
 #include <cstdint>
