@@ -32,10 +32,10 @@ LoraOrigin origin_of(const LoraFile& lora);
 std::vector<LoraChoice> with_experts(std::vector<LoraChoice> loras, const ModelSpec& spec);
 
 /// Makes the checkpoint add the LoRAs to its weights when they are read, and returns warnings. Only headers are read.
-/// If a file's other layers fit, some are left out with a warning that names them, or refused with `strict`. These are
-/// layers that the checkpoint does not have, tensors that are no LoRA's, and convolutions with other input channels or
-/// a kernel in B. A warning says which files with_experts() assigned. Throws one Error for all that does not fit in a
-/// file, saying what the file seems made for.
+/// If a file's other layers fit (LoRAs of models that take images), some are left out with a warning that counts and
+/// names them, or refused with `strict`. These are layers that the checkpoint does not have, tensors that are no
+/// LoRA's, and convolutions with other input channels or a kernel in B. A warning says which files with_experts()
+/// assigned. Throws one Error for all that does not fit in a file, saying what the file seems made for.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);
 

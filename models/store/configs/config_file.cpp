@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 constexpr int kDeepest = 20;
 constexpr int kMostNodes = 20'000;
 
-/// Throws Error for trees that are too deep or large, and for keys that are no text or occur twice.
+/// Throws Error for what would be read in part or without end: trees too deep or large, keys that are no text or occur
+/// twice.
 void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
   if (depth > kDeepest || ++nodes > kMostNodes)
     throw bad_yaml(file, node.Mark(), "the file is nested too deeply or too large", "write it without aliases");
