@@ -15,7 +15,7 @@ namespace sparsereel::models {
 
 class Guidance {
  public:
-  /// With `dynamic`, the guidance scale varies with the timestep, by the formula of diffusers' CogVideoX pipeline.
+  /// With `dynamic`, the guidance scale varies with the timestep, by diffusers' formula of use_dynamic_cfg.
   Guidance(double scale, bool dynamic, int64_t num_inference_steps, GuidancePasses passes)
       : scale_(scale), dynamic_(dynamic), num_inference_steps_(num_inference_steps), passes_(passes) {}
 

@@ -56,8 +56,8 @@ struct CheckpointSummary {
   uint64_t bytes() const;
 };
 
-/// The video that a checkpoint was made for, where its transformer's config.json misleads. CogVideoX 1.5's names a
-/// square that its positions span.
+/// The video that a checkpoint was made for, where its transformer's config.json misleads: it may name a square that
+/// the positions span.
 struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };
