@@ -1,4 +1,4 @@
-// The one attention operator of the program: every 3D attention of every model goes through attend().
+// The program's only attention operator: every 3D attention of every model calls attend().
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,76 +15,76 @@
 
 namespace sparsereel::attention {
 
-/// Tables and positions are fp32; weights and biases of any float type.
+/// The prologue with tensors. Tables and positions are fp32; weights and biases may have any float type.
 using Prologue = PrologueOf<at::Tensor, at::Tensor, double>;
 
-/// The prologue's norm of q alone, or of k.
+/// The arrays of the prologue's norm for q alone or for k alone.
 using RowNorm = RowNormOf<at::Tensor>;
 
-/// How many tokens the prologue rotates: the rows of its tables, or of its positions.
+/// Returns the number of tokens that the prologue rotates: the rows of its tables or positions.
 int rotary_tokens(const Prologue& prologue);
 
-/// fp16 [Nvideo, D / 2, 2]: cosine and sine of each pair.
+/// Returns the cosine and sine of each pair of the prologue's tables, fp16 [Nvideo, D / 2, 2].
 at::Tensor rotary_pairs(const Prologue& prologue);
 
-/// What the prologue's norm, which goes across heads, makes of queries, or keys, with all their heads [B, N, H, D]:
-/// Prologue::q_moments.
+/// Returns the mean and 1 / deviation of each token of x [B, N, H, D] over all its heads, fp32 [B, N, 2]. They serve as
+/// Prologue::q_moments or k_moments. Throws Error if the prologue has no norm across heads.
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x);
 
 struct Context {
   Mode mode = Mode::full;
   CallPolicy policy{};
-  int64_t slot = 0;                     // of the workspace: where the call's counts add up
-  int64_t text_tokens = 0;              // the last tokens of q and k: always dense, as keys and as queries
+  int64_t slot = 0;                     // row of Workspace::counts that the call adds to
+  int64_t text_tokens = 0;              // last tokens of q and k; always dense, as keys and as queries
   bool causal = false;                  // query i sees keys up to i + Nk - Nq
-  at::Tensor key_lengths{};             // int64 [B], keys past the length are padding; undefined: all keys count
-  at::Tensor key_bias{};                // fp32 [B, Nk], added to the keys' scores; only mode full, without a block_map
-  std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces selection
-  std::optional<double> scale{};        // default head_dim^-0.5
+  at::Tensor key_lengths{};             // int64 [B]; keys past the length are padding. Undefined if all keys count
+  at::Tensor key_bias{};                // fp32 [B, Nk], added to the keys' scores; mode full only, without a block_map
+  std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces the selection of blocks
+  std::optional<double> scale{};        // head_dim^-0.5 if unset
   bool return_lse = false;
-  bool takes_e4m3 = false;       // out may be e4m3 (Result::out_scale); it never is in mode check or on a CPU
-  bool may_overwrite_q = false;  // out may lie where q does, with q's strides; it never does in mode check, on a CPU,
-                                 // or where q repeats elements
+  bool takes_e4m3 = false;  // allows out to be e4m3 (Result::out_scale); not used in mode check or on CPUs
+  /// Allows out to share q's memory and strides; not used in mode check, on CPUs, or if q repeats elements.
+  bool may_overwrite_q = false;
   Prologue prologue{};
-  std::optional<HeadPart> part{};  // where q, k and v have only some of the heads; unset: they have all
-  bool only_prepass = false;       // benchmarks: leave out a GPU call's last step, attention itself
+  std::optional<HeadPart> part{};  // set if q, k and v have only some of the heads
+  bool only_prepass = false;       // benchmarks: skip the last step of a GPU call, attention itself
 };
 
 struct Result {
   at::Tensor out;          // [B, Nq, H, D], q's dtype, or e4m3
-  at::Tensor out_scale{};  // fp32 [B]: what out of e4m3 is to be multiplied by; undefined where it has q's dtype
-  at::Tensor lse;          // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
-  Statistics statistics;   // on a GPU without what the kernels count: see collect_counts()
-  std::string kernel;      // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why when it is not what was asked for
+  at::Tensor out_scale{};  // fp32 [B]: factor by which an e4m3 out must be multiplied; undefined if out has q's dtype
+  at::Tensor lse;          // fp32 [B, H, Nq], natural log of the sum over the computed keys; only on request
+  Statistics statistics;   // without the kernels' own counts on a GPU: see collect_counts()
+  std::string kernel;      // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why if it differs from the request
 };
 
-/// Memory that outlives calls; one per thread of execution and stream.
+/// Memory that is reused from call to call. Each thread and each stream needs its own.
 struct Workspace {
   at::Tensor scratch;  // bytes; its content means nothing between calls
-  at::Tensor counts;   // int64 [slots, kinds]: what GPU kernels counted since collect_counts()
+  at::Tensor counts;   // int64 [slots, kinds]: counts of GPU kernels since the last collect_counts()
 };
 
-/// softmax(q k^T * scale) v over the blocks that the context keeps.
-/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16, bf16 or fp32, one dtype on one device, none of them empty, any strides
-/// with contiguous D, D from 16 to 256. k and v may have fewer heads, a divisor of q's: each then serves as many
-/// neighbours of q, and is read, quantised and kept once. Modes as in call_policy.h; a query row with no key at all
-/// gives zeros and lse -inf. Throws Error listing what is required and what is supported when no kernel can do exactly
-/// what was asked.
+/// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
+/// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. They are not empty and have one dtype (fp16, bf16 or fp32) and one
+/// device. Strides are free, but D, from 16 to 256, is contiguous. k and v may have fewer heads, a divisor of q's:
+/// neighboring heads of q then share one, which is read, quantized and stored once. See call_policy.h for the modes. A
+/// query row without any key gets zeros and lse -inf. Throws Error, naming what is supported, if no kernel can do
+/// exactly that.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
-/// What mode full weighs V with, for callers that have multiplied it with something before: out [B, Nq, H, Nk rounded
-/// up to a multiple of 8, the rest zeros] is softmax(q k^T * scale + key_bias), in q's dtype or, where the caller takes
-/// it, e4m3 with an out_scale of 1 / 448. q, k, errors as of attend(). Of fp16 and bf16 on a GPU, up to 64 keys, with
-/// the prologues and masks of cross-attention to a text; otherwise nullopt.
+/// Returns the weights with which mode full would sum V, for callers that have already multiplied V. out [B, Nq, H, Nk
+/// rounded up to a multiple of 8 and filled with zeros] is softmax(q k^T * scale + key_bias). Its dtype is q's or, if
+/// the context takes it, e4m3 with an out_scale of 1 / 448. q, k, context and errors: see attend(). Returns nullopt
+/// except for fp16 and bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to text.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Adds what GPU kernels counted since the last collection (blocks kept, skipped and of means, predicted errors) to the
-/// statistics of their slots, of which there are more afterwards where the counts have more; waits for the device.
-/// attend() itself does only in mode check, or for key_lengths on a GPU.
+/// Adds the counts of GPU kernels since the last collection to the statistics of their slots, and waits for the device.
+/// These are blocks kept, skipped and of means, and predicted errors. Adds slots to per_slot if the counts have more.
+/// attend() itself waits only in mode check or for key_lengths on a GPU.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
-/// Empty where attend() can run `mode` on tensors of this device and element type, else the reason.
+/// Returns an empty text if attend() can run `mode` on this device and dtype, else the reason.
 std::string unsupported_reason(Mode mode, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::attention

@@ -1,4 +1,4 @@
-// The public block map: which 64 x 64 blocks of QK^T are computed. No torch.
+// The public block map, which says which 64 x 64 blocks of QK^T are computed. No torch.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace sparsereel::attention {
 
-constexpr int64_t kBlock = 64;  // rows and columns of a block of the public map
+constexpr int64_t kBlock = 64;  // rows and columns of a block
 
 inline int64_t blocks_of(int64_t tokens) {
   return (tokens + kBlock - 1) / kBlock;
 }
 
-/// One byte a block (0 or 1), layout [batch, heads, query_blocks, key_blocks], query_blocks = ceil(Nq / 64) and alike
-/// for keys.
+/// One byte per block (0 or 1), [batch, heads, query_blocks, key_blocks]; query_blocks = ceil(Nq / 64), key_blocks =
+/// ceil(Nk / 64).
 struct BlockMap {
   int64_t batch = 0;
   int64_t heads = 0;

@@ -1,4 +1,4 @@
-// What a call's fields mean together, and what is said of it.
+// Masks of a call, the text that describes it, and the test for calls that are too short.
 #include "attention/call.h"
 
 #include <cmath>

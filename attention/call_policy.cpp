@@ -1,4 +1,4 @@
-// Names, range checks and sums.
+// Names, parsing and range checks of policies, and sums of statistics.
 #include "attention/call_policy.h"
 
 #include <algorithm>
@@ -113,7 +113,7 @@ void validate(const HeadPolicy& head, const std::string& prefix) {
 
 namespace {
 
-/// What a head asks of the means.
+/// Throws Error if the head selects by predicted error but the policy ranks blocks by mass.
 void check_means(const BlockPolicy& policy, const HeadPolicy& head) {
   if (needs_errors(head.selection) && !head.dense && policy.ranking != Ranking::error)
     throw bad_input("attention policy: blocks are selected up to a predicted error, but ranked by mass",
@@ -135,14 +135,14 @@ void validate(const CallPolicy& policy, const std::string& heads) {
   if (policy.heads.empty()) check_means(policy, policy.defaults);
   for (size_t head = 0; head < policy.heads.size(); ++head) {
     check_means(policy, policy.heads[head]);
-    if (is_valid(policy.heads[head])) continue;  // attend() validates at every call: texts are for what is wrong
+    if (is_valid(policy.heads[head])) continue;  // attend() validates every call, so texts are built only for an error
     validate(policy.heads[head], heads + "[" + std::to_string(head) + "].");
   }
 }
 
 double Statistics::sparsity() const {
   if (total_blocks == 0) return 0;
-  // QK and PV cost the same, so a block counts twice.
+  // QK and PV cost the same, so each block counts twice.
   const auto done = static_cast<double>(2 * kept_blocks - skipped_pv_blocks);
   return 1 - done / static_cast<double>(2 * total_blocks);
 }

@@ -1,4 +1,4 @@
-// What one call of attention computes and how sparsely: mode, block selection and thresholds of each head. No torch.
+// The policy of a call: its mode, its block selection and the thresholds of each head. No torch.
 #pragma once
 
 #include <array>
@@ -9,12 +9,12 @@
 
 namespace sparsereel::attention {
 
-/// full: every block as exactly as the inputs are, by torch's scaled_dot_product_attention or, to few keys on a GPU, by
-/// a kernel of our own. quantized: every block, int8 QK (SageAttention). sparse: predicted blocks only (SpargeAttn).
-/// check: sparse and full side by side; the result is sparse's, the error goes to the statistics.
+/// full: every block at the precision of the inputs, by torch's scaled_dot_product_attention or, for few keys on a GPU,
+/// by our own kernel. quantized: every block, with int8 QK (SageAttention). sparse: selected blocks only (SpargeAttn).
+/// check: sparse and full side by side; returns the result of sparse and adds its error to the statistics.
 enum class Mode { full, quantized, sparse, check };
 
-/// Whether some blocks are left out, where the policy lets any.
+/// Returns true if the mode may drop blocks.
 constexpr bool drops_blocks(Mode mode) {
   return mode == Mode::sparse || mode == Mode::check;
 }
@@ -22,17 +22,17 @@ constexpr bool drops_blocks(Mode mode) {
 std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
-/// The kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names, where the machine can run it: with it
-/// tests and comparisons reach the kernels of older machines, and short sequences are not run full. Empty: the fastest.
-/// Throws Error for a name that no kernel has.
+/// Returns the kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names, empty if it is unset. It runs if
+/// the machine can run it, and short sequences then run sparse too. Tests and comparisons thus reach the kernels of
+/// older machines. Throws Error for an unknown name.
 std::string_view forced_kernel();
 
-/// What stands for the key blocks that are not computed. none: nothing (SpargeAttn). mean: each cell of a few tokens
-/// counts as one key, the mean of its keys, which weighs as much as all of them and brings the mean of their values.
+/// The replacement of key blocks that are not computed. none: nothing (SpargeAttn). mean: the mean of each cell of a
+/// few tokens acts as one key. It has the weight of all its tokens and the mean of their values.
 enum class Dropped { none, mean };
 
-/// What key blocks are ranked by. mass: their share of the softmax of pooled queries and keys (SpargeAttn). error: how
-/// far a mean in their place would be off; needs Dropped::mean.
+/// The measure by which key blocks are ranked. mass: their share of the softmax of pooled queries and keys
+/// (SpargeAttn). error: the error of a mean in their place; requires Dropped::mean.
 enum class Ranking { mass, error };
 
 std::string_view name(Dropped dropped);
@@ -40,49 +40,51 @@ std::string_view name(Ranking ranking);
 Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
-/// topk: keep a fraction of the key blocks; see HeadPolicy::topk. cdf: keep the fewest blocks that hold a share of what
-/// they are ranked by. error: keep the fewest with which the predicted errors of the others stay below a bound.
-/// block_error: keep those whose own predicted error is above a bound. Both need Ranking::error.
+/// topk: keep a fraction of the key blocks; see HeadPolicy::topk. cdf: keep the fewest blocks that hold a share of the
+/// ranking's total. error: keep the fewest blocks that hold the predicted error of the others below a bound.
+/// block_error: keep the blocks whose own predicted error is above a bound. The last two require Ranking::error.
 enum class Selection { topk, cdf, error, block_error };
 
-/// Whether it goes by what is predicted that means err by.
+/// Returns true if the selection uses the predicted errors of means.
 constexpr bool needs_errors(Selection selection) {
   return selection == Selection::error || selection == Selection::block_error;
 }
 
-constexpr double kMostError = 1000;  // that a bound allows: far beyond what is of use, and within a GPU's numbers
+constexpr double kMostError = 1000;  // largest bound: far beyond useful values, and within the range of a GPU's numbers
 
-/// Choice of blocks for one head.
+/// The choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
-  // Fraction of the key blocks kept, at least one of each query tile's. By mass: of each tile's. By error: of those of
-  // a batch entry, which go to the heads and tiles that need them most; a head has a budget of its own where policies
-  // differ.
+  // Fraction of the key blocks kept, at least one per query tile. Ranked by mass, it applies to each tile. Ranked by
+  // error, all heads and tiles of a batch entry share one budget, and blocks go where they are needed most. Heads with
+  // different policies have their own budgets.
   double topk = 0.12;
-  double cdf = 0.9;  // share kept of the mass or the predicted error, the crossing block included
-  // Most predicted error of a query tile, over the mean length of the head's outputs. Predicted errors add up and real
-  // ones partly cancel: the tiny model's measured error (256 x 256) is a quarter of it. This is about topk 0.5 there.
+  double cdf = 0.9;  // share of the mass or predicted error that is kept, including the block that crosses it
+  // Bound on the predicted error of a query tile, relative to the mean length of the head's outputs. Predicted errors
+  // add up while real ones partly cancel: the tiny model's measured error (256 x 256) is a quarter of it. This default
+  // equals about topk 0.5 there.
   double error = 0.075;
-  // Most predicted error of a block that is not kept, over the mean length of the outputs of a batch entry's heads (of
-  // a head's own where policies differ), at least one block kept of each query tile's. One bound for all layers and
-  // steps lets the blocks go where means err most, so how many are kept depends on what is drawn. This is about topk
-  // 0.4 of the tiny model at 256 x 256; among more blocks each errs by less.
+  // Bound on the predicted error of a dropped block, relative to the mean length of the outputs of a batch entry's
+  // heads. If policies differ, it is relative to the head's own outputs. At least one block per query tile is kept. One
+  // bound for all layers and steps sends blocks where means err most, so the number kept depends on the video. This
+  // default equals about topk 0.4 of the tiny model at 256 x 256; with more blocks, each errs less.
   double block_error = 0.008;
-  double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
-  double pv_threshold = 50;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
-  bool dense = false;        // keep every block
+  double similarity = -0.1;  // key and query blocks with a mean cosine below this are always dense; < 0: never
+  // P.V is skipped for blocks whose scores are all this many log2 units below their rows' maxima; >= 32: never.
+  double pv_threshold = 50;
+  bool dense = false;  // keep every block
 
   bool operator==(const HeadPolicy&) const = default;
 };
 
-/// A way to say how many blocks are computed.
+/// One way to say how many blocks are computed.
 struct SelectionField {
   Selection selection;
-  const char* name;   // of the option
-  const char* key;    // in reports and profiles, where `error` is what was measured
-  const char* words;  // for people
+  const char* name;   // name of the option
+  const char* key;    // key in reports and profiles, where `error` is the measured one
+  const char* words;  // name in texts for people
   double HeadPolicy::*value;
-  double most;  // values are above 0
+  double most;  // largest value; values are above 0
 };
 
 /// In the order of Selection.
@@ -97,66 +99,66 @@ constexpr const SelectionField& field_of(Selection selection) {
   return kSelections[static_cast<size_t>(selection)];
 }
 
-/// How blocks are chosen, as far as the calls of a run have it in common.
+/// The choice of blocks, as far as all calls of a run share it.
 struct BlockPolicy {
   HeadPolicy defaults;
   Dropped dropped = Dropped::mean;
   Ranking ranking = Ranking::error;
   int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
   int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
-  int64_t arithmetic = 8;        // bits in which a GPU multiplies: 8, or 16, those of the tensors. CPUs have fp32
-  // Sparse calls of fewer operations, 4 B H Nq Nk D, run full on a GPU: the pre-pass costs more than sparsity gains.
+  int64_t arithmetic = 8;        // bits in which a GPU multiplies: 8, or 16 in the tensors' own type. CPUs use fp32
+  // A GPU runs sparse calls of fewer operations (4 B H Nq Nk D) full: the pre-pass costs more than sparsity gains.
   double dense_operations = 6e10;
 };
 
-/// How one call chooses its blocks.
+/// The choice of blocks of one call.
 struct CallPolicy : BlockPolicy {
-  std::span<const HeadPolicy> heads = {};  // of each head; empty: the defaults for all. Not copied
+  std::span<const HeadPolicy> heads = {};  // policy of each head, not copied; empty if all heads use the defaults
   bool dense = false;                      // keep every block
 
   const HeadPolicy& head(int64_t h) const { return heads.empty() ? defaults : heads[static_cast<size_t>(h)]; }
 };
 
-/// What blocks are ranked by where only what stands for dropped ones was chosen: BlockPolicy's own ranking beside its
-/// own choice, else by the error of the means where there are means.
+/// Returns the ranking to use if only the replacement of dropped blocks was chosen: the default of BlockPolicy for its
+/// own replacement, else error for means and mass for none.
 Ranking usual_ranking(Dropped dropped);
 
-/// HeadPolicy::topk where only what stands for dropped blocks was chosen. Without means more blocks have to be kept.
+/// Returns the HeadPolicy::topk for the same case. Without means, more blocks must be kept.
 double usual_topk(Dropped dropped);
 
-/// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1], errors
-/// in (0, kMostError]).
+/// Throws Error if a value is outside its range: topk and cdf in (0, 1], errors in (0, kMostError]. The message names
+/// the field with `prefix` before it.
 void validate(const HeadPolicy& head, const std::string& prefix);
 
-/// Likewise of all of a call's; `heads`: what the fields of its heads are called, "heads[2].topk". Also throws where
-/// they contradict each other.
+/// Checks all of a call's policy likewise. Also throws Error if two values contradict each other. `heads`:
+/// name of the list of heads in messages, as in "heads[2].topk".
 void validate(const CallPolicy& policy, const std::string& heads = "heads");
 
-/// Counted over a call and summed over calls, in 64 x 64 blocks of [B, H].
+/// Counts of a call, or sums over calls, in 64 x 64 blocks of [B, H].
 struct Statistics {
   int64_t total_blocks = 0;
   int64_t kept_blocks = 0;        // QK blocks computed
-  int64_t skipped_pv_blocks = 0;  // of those, blocks whose P.V was skipped
-  int64_t mean_blocks = 0;        // what the means of dropped blocks cost besides, in blocks; not in kept_blocks
+  int64_t skipped_pv_blocks = 0;  // those of kept_blocks whose P.V was skipped
+  int64_t mean_blocks = 0;        // cost of the means of dropped blocks, in blocks; not part of kept_blocks
   int64_t calls = 0;
-  double seconds = 0;          // time inside attend() on a CPU; a GPU's calls, which only enqueue, count as 0
-  double sum_relative_l1 = 0;  // check mode: sum over calls of sum|o - o_full| / sum|o_full|
+  double seconds = 0;          // time inside attend() on a CPU; 0 for GPU calls, which only enqueue
+  double sum_relative_l1 = 0;  // mode check: sum over calls of sum|o - o_full| / sum|o_full|
   double max_relative_l1 = 0;
-  double sum_predicted_error = 0;  // Ranking::error: sum over query tiles of what HeadPolicy::error bounds
-  int64_t predicted_tiles = 0;     // how many these are
+  double sum_predicted_error = 0;  // Ranking::error: sum over query tiles of the error that HeadPolicy::error bounds
+  int64_t predicted_tiles = 0;     // number of these query tiles
 
-  /// Share of the QK and PV work left out, in [0, 1).
+  /// Returns the share of the QK and PV work that was left out, in [0, 1).
   double sparsity() const;
-  /// What the means cost: their share of the work of full attention.
+  /// Returns the cost of the means as a share of the work of full attention.
   double mean_share() const;
-  /// Mean over the query tiles for which errors were predicted; 0 without any.
+  /// Returns the mean over the query tiles with predicted errors; 0 if there are none.
   double predicted_error() const;
-  /// What check mode found, over the calls; 0 without a call.
+  /// Returns the mean relative error that mode check found; 0 without a call.
   double mean_relative_l1() const;
   Statistics& operator+=(const Statistics& other);
 };
 
-/// All of its fields, in an order that files and ranks rely on.
+/// All fields of Statistics. Files and ranks rely on this order.
 inline constexpr std::array kStatisticsCounts = {&Statistics::total_blocks,      &Statistics::kept_blocks,
                                                  &Statistics::skipped_pv_blocks, &Statistics::calls,
                                                  &Statistics::mean_blocks,       &Statistics::predicted_tiles};

@@ -1,4 +1,4 @@
-// The parts of an attention call that tensors, the C library, CPU code and kernels describe alike. C++17, no torch.
+// Parts of an attention call that tensors, the C library, CPU code and kernels all use. C++17, no torch.
 #pragma once
 
 #include <cstdint>
@@ -20,37 +20,37 @@ struct StridedRows {
 
 enum class Norm { none, layer, rms };
 
-/// The arrays of a norm that q has for itself, and k.
+/// The arrays of a norm that q and k each have for themselves.
 template <typename Array>
 struct RowNormOf {
   Array weight{}, bias{}, text_weight{}, moments{};
 };
 
-/// Applied to q and k before attention, in every mode: normalisation, then rotary embedding of the video tokens. Array
-/// is a tensor or a pointer to floats of the call's device; Pairs likewise, to fp16. An array that is undefined, or
-/// null, does not exist.
+/// Applied to q and k before attention in every mode: a norm, then the rotary embedding of the video tokens. Array is a
+/// tensor or a pointer to floats on the call's device; Pairs is a tensor or a pointer to fp16. An undefined or null
+/// array does not exist.
 template <typename Array, typename Pairs, typename Eps>
 struct PrologueOf {
   using Norm = attention::Norm;
 
   Norm norm = Norm::none;
-  bool across_heads = false;  // normalise over all heads x head_dim instead of per head
+  bool across_heads = false;  // normalize over all heads x head_dim instead of per head
   Eps eps = static_cast<Eps>(1e-6);
-  Array q_weight{}, q_bias{};  // [head_dim], across heads [heads * head_dim] with q's or k's own heads; without: none
+  Array q_weight{}, q_bias{};  // [head_dim]; across heads [heads * head_dim] with q's or k's own heads. Absent: none
   Array k_weight{}, k_bias{};
-  Pairs rotary_pairs{};  // rotary_pairs() of the tables, which GPU kernels read; without: made anew by every call
-  Array rotary_cos{}, rotary_sin{};  // [video tokens, head_dim] in the tokens' order; without: no rotary embedding
-  int rotary_tokens = 0;    // the first tokens, which are rotated; whatever runs a prologue of pointers sets it
+  Pairs rotary_pairs{};  // rotary_pairs() of the tables, which GPU kernels read; if absent, every call makes them
+  Array rotary_cos{}, rotary_sin{};  // [video tokens, head_dim] in token order. Absent: no rotary embedding
+  int rotary_tokens = 0;    // number of first tokens to rotate; the code that runs a prologue of pointers sets it
   bool interleaved = true;  // pairs (2i, 2i + 1); else (i, i + head_dim / 2). A pair's entries are equal
-  // Weights [head_dim] that the last text_tokens have in place of q_weight and k_weight; without: they share those.
-  // Self-attention only, per head and without biases.
+  // Weights [head_dim] for the last text_tokens in place of q_weight and k_weight; if absent, these tokens use the
+  // latter. Self-attention only, per head and without biases.
   Array text_q_weight{}, text_k_weight{};
-  // In place of tables, angles that differ by head: pair i of head h of a token turns by position . frequency radians,
-  // from positions [video tokens, 4] in the tokens' order, three coordinates and one that is not read, and frequencies
-  // [heads, 3, head_dim / 2]. Interleaved pairs, norms per head.
+  // Angles that differ by head, in place of tables: pair i of head h turns by position . frequency radians. Positions
+  // are [video tokens, 4] in token order: three coordinates and one unused. Frequencies are [heads, 3, head_dim / 2].
+  // Requires interleaved pairs and norms per head.
   Array rotary_positions{}, rotary_frequencies{};
-  // Mean and 1 / deviation of each token, [batch, tokens, 2] as token_moments() gives them, for a norm across heads of
-  // which the call has only some. Without: those of the heads that it has.
+  // Mean and 1 / deviation of each token, [batch, tokens, 2] from token_moments(), for a norm across heads of which the
+  // call has only some. If absent, they are computed from the call's own heads.
   Array q_moments{}, k_moments{};
 
   SPARSEREEL_HOST_DEVICE RowNormOf<Array> of_queries() const { return {q_weight, q_bias, text_q_weight, q_moments}; }
@@ -58,11 +58,11 @@ struct PrologueOf {
 
   bool has_text_weights() const { return exists(text_q_weight) || exists(text_k_weight); }
   bool rotates() const { return exists(rotary_cos) || exists(rotary_pairs) || exists(rotary_frequencies); }
-  /// Whether it differs by token or by head in what the tables cannot say.
+  /// Returns true if the prologue differs by token or by head in a way that tables cannot express.
   bool is_by_part() const { return has_text_weights() || exists(rotary_frequencies); }
-  /// Whether it needs the moments of whole tokens.
+  /// Returns true if the norm needs the moments of whole tokens.
   bool normalises_across_heads() const { return norm != Norm::none && across_heads; }
-  /// Whether kernels still have to make pairs of the tables.
+  /// Returns true if kernels still have to make pairs from the tables.
   bool takes_tables() const { return !exists(rotary_pairs) && exists(rotary_cos); }
   bool is_empty() const { return norm == Norm::none && !rotates(); }
 
@@ -76,10 +76,11 @@ struct PrologueOf {
   }
 };
 
-/// Pointers to the memory of the call's device.
+/// The prologue with pointers to memory of the call's device.
 using CallPrologue = PrologueOf<const float*, const void*, double>;
 
-/// The same prologue with array(each) in place of its arrays, these pairs, and no rotary_tokens.
+/// Returns the same prologue with array(each) in place of its arrays and with the given pairs. rotary_tokens is not
+/// copied.
 template <typename To, typename From, typename Convert, typename Pairs>
 To with_arrays(const From& from, const Convert& array, const Pairs& pairs) {
   To to;

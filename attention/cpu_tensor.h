@@ -1,4 +1,4 @@
-// Binds tensors to the torch-free CPU code: views of strided fp32 tensors, and torch's own threads.
+// Connects tensors to the torch-free CPU code: views of strided fp32 tensors, and torch's own threads.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -22,7 +22,7 @@ inline cpu::View<float> mutable_view(const at::Tensor& t) {
           .head_stride = t.stride(2)};
 }
 
-/// libtorch brings its thread pool; a second one would fight it for the cores.
+/// Uses libtorch's thread pool, because a second pool would compete with it for the cores.
 inline void parallel_for(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
   at::parallel_for(0, count, 1, body);
 }

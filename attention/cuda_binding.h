@@ -1,4 +1,4 @@
-// What the bindings of CUDA kernels to tensors share, here and in models/; no header or library of CUDA.
+// Helpers of the bindings of CUDA kernels to tensors, here and in models/. No header or library of CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,14 @@
 
 namespace sparsereel::attention {
 
-inline constexpr int64_t kVector = 8;  // elements that the kernels load at once
+inline constexpr int64_t kVector = 8;  // elements that kernels load at once
 
-/// The stream that torch works on.
+/// Returns the stream that torch works on.
 inline cuda::Stream current_stream(at::Device device) {
   return static_cast<cuda::Stream>(c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(device).native_handle());
 }
 
-/// error: null, or what CUDA said.
+/// Throws Error if `error`, the message from CUDA, is not null.
 inline void check_launch(const char* error, const std::string& kernel) {
   if (error == nullptr) return;
   throw run_failure("the " + kernel + " kernel did not start: " + error,

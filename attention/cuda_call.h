@@ -8,28 +8,28 @@
 
 namespace sparsereel::attention {
 
-/// Modes quantized and sparse on a GPU; q, k, v and context as checked by attend(), `call` as call_of() makes it.
-/// Enqueues on the current stream and
-/// does not wait.
+/// Runs modes quantized and sparse on a GPU. attend() has checked q, k, v and the context; call_of() made `call`.
+/// Enqueues on the current stream and does not wait.
 Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
                    const Call& call, Workspace& workspace);
 
-/// Whether few_keys_on_cuda() takes a call of mode full: fp16 or bf16 on a GPU, no more keys than its shared memory
-/// holds (320 of head_dim 128 on an H100), no other mask than a key_bias, and of a prologue the RMS norm across heads
-/// alone.
+/// Returns true if few_keys_on_cuda() takes a call of mode full: fp16 or bf16 on a GPU, with no mask but a key_bias.
+/// All keys must fit in shared memory (320 of head_dim 128 on an H100). The prologue may only have an RMS norm across
+/// heads.
 bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Enqueues that call, its prologue included.
+/// Enqueues such a call, including its prologue.
 Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
                         double scale);
 
-/// attention_weights() of a call for which has_few_keys_kernel() holds.
+/// Implements attention_weights() for calls for which has_few_keys_kernel() holds. Returns nullopt if there are too
+/// many keys.
 std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
 
-/// x[:, index] of x [B, N, C] on a GPU, rows of contiguous C in a multiple of 2 bytes; index int64 [M].
+/// Returns x[:, index] of x [B, N, C] on a GPU. C is contiguous and a multiple of 2 bytes; index is int64 [M].
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index);
 
-/// Empty where the kernels can run on this device with this element type, else the reason.
+/// Returns an empty text if the kernels can run on this device with this dtype, else the reason.
 std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::attention

@@ -1,4 +1,4 @@
-// Of calls that have some of an attention's heads, while others are computed elsewhere at the same time. No torch.
+// For calls that have only some of an attention's heads while other ranks compute the others. No torch.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 namespace sparsereel::attention {
 
 struct HeadPart {
-  int64_t first = 0, all = 0;  // the call's heads of q are those from the first on of so many
-  bool alike = true;           // whether all of these have one policy, and so one budget a batch entry
-  /// Adds up, in place, what the calls of all parts count: so many numbers in the memory of the call's device. On a GPU
-  /// it is enqueued in the stream that the call was enqueued in. All parts call it equally often, one batch entry after
-  /// the other.
+  int64_t first = 0, all = 0;  // the call's heads of q are those from `first` on, of `all`
+  bool alike = true;           // true if all these heads have one policy and so share one budget per batch entry
+  /// Sums, in place, `count` counters over the calls of all parts. The counters are in the memory of the call's device.
+  /// On a GPU the sum is enqueued in the call's stream. All parts call it equally often, one batch entry after the
+  /// other.
   std::function<void(int64_t* counts, int64_t count)> sum{};
 
-  /// Whether the call's heads share their budget with other heads.
+  /// Returns true if the call's heads share their budget with other heads.
   bool shares_budget() const { return alike && sum != nullptr; }
 };
 

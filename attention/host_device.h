@@ -1,4 +1,4 @@
-// What marks a function for both sides where a source is compiled for a GPU too.
+// Marks functions for both host and device if a source is compiled for a GPU.
 #pragma once
 
 #ifdef __CUDACC__

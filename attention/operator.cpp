@@ -1,4 +1,4 @@
-// attend(): checks what it is given, applies the prologue, and runs the mode's kernel.
+// Implements attend(): checks the arguments, applies the prologue and runs the kernel of the mode.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -51,7 +51,7 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
 }
 
-/// Undefined where every key counts.
+/// Returns an undefined tensor if every key counts.
 at::Tensor lengths_on_cpu(const Context& context) {
   return context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
 }
@@ -80,7 +80,7 @@ double scale_of(const at::Tensor& q, const Context& context) {
   return context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
 }
 
-/// The call without its tensors. Throws Error for whatever the context asks that cannot be.
+/// Returns the call without its tensors. Throws Error if the context asks for something impossible.
 Call checked_call(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
   Call call = call_of(q, k, context, scale_of(q, context));
@@ -103,7 +103,6 @@ Call checked_call(const at::Tensor& q, const at::Tensor& k, const Context& conte
   return call;
 }
 
-/// A call on the CPU, in fp32.
 Result run_on_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Call call,
                   Workspace& workspace) {
   const at::Tensor queries = q.to(at::kFloat), keys = k.to(at::kFloat), values = v.to(at::kFloat);
@@ -152,7 +151,7 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   return result;
 }
 
-/// Modes other than full.
+/// Runs the modes other than full.
 Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
                 Workspace& workspace) {
 #ifdef SPARSEREEL_CUDA
@@ -194,7 +193,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   }
   result.statistics.total_blocks = cpu::count_visible_blocks(masks);
   result.statistics.calls = 1;
-  // A GPU's work has only been enqueued by now.
+  // On a GPU the work has only been enqueued by now.
   if (q.is_cpu())
     result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

@@ -1,18 +1,19 @@
-// Normalisation and rotary embedding of q and k, as every mode of attention applies them first.
+// Normalization and rotary embedding of q and k, which every mode of attention applies first.
 #pragma once
 
 #include "attention/attention.h"
 
 namespace sparsereel::attention {
 
-/// The prologue with pointers that say only which of its tensors exist, for check(); without pairs.
+/// Returns the prologue with pointers that only say which tensors exist, for check(). Pairs are left out.
 CallPrologue which_exist(const Prologue& prologue);
 
-/// Throws Error when the prologue's tensors do not fit [B, N, H, D] queries or keys. check() has seen which_exist().
+/// Throws Error if the prologue's tensors do not fit queries or keys [B, N, H, D]. The caller has already run check()
+/// on which_exist().
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens);
 
-/// q and k, whose last text_tokens are of a text, after the prologue, [B, N, H, D] in the dtype of q; the arguments
-/// themselves where the prologue is empty.
+/// q and k after the prologue, [B, N, H, D] in q's dtype. The last text_tokens are text. If the prologue is empty, they
+/// are the arguments themselves.
 struct QueriesAndKeys {
   at::Tensor q, k;
 };

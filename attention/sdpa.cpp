@@ -1,4 +1,4 @@
-// Builds the mask of a context and hands attention to torch; means of dropped blocks are more keys.
+// Builds the mask of a context and passes attention to torch; means of dropped blocks are appended as keys.
 #include "attention/sdpa.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 namespace sparsereel::attention {
 namespace {
 
-/// True where a query may see a key, broadcastable to [B, H, Nq, Nk]; undefined: everywhere.
+/// Returns true where a query may see a key, broadcastable to [B, H, Nq, Nk]; undefined if every query sees every key.
 at::Tensor visible_pairs(const Context& context, int64_t queries, int64_t keys, at::Device device) {
   at::Tensor mask;
   const auto add = [&mask](const at::Tensor& more) { mask = mask.defined() ? mask.logical_and(more) : more; };
@@ -31,13 +31,13 @@ at::Tensor visible_pairs(const Context& context, int64_t queries, int64_t keys, 
   return mask;
 }
 
-/// 0 where a key counts, else -inf; `like` has the dtype.
+/// Returns 0 where a key counts, else -inf, in the dtype of `like`.
 at::Tensor bias_of(const at::Tensor& visible, const at::Tensor& like) {
   return at::zeros(visible.sizes(), like.options())
       .masked_fill_(visible.logical_not(), -std::numeric_limits<double>::infinity());
 }
 
-/// [B, 1, query blocks, key blocks]: which blocks have means where the caller's map drops them.
+/// Returns which blocks have means if the caller's map drops them, bool [B, 1, query blocks, key blocks].
 at::Tensor blocks_with_means(const Context& context, int64_t queries, int64_t keys) {
   const BlockMap& map = *context.block_map;
   const at::Tensor lengths = context.key_lengths.defined() ? context.key_lengths.cpu().contiguous() : at::Tensor();
@@ -53,12 +53,12 @@ at::Tensor blocks_with_means(const Context& context, int64_t queries, int64_t ke
   return at::arange(map.key_blocks, at::kLong) < count;
 }
 
-/// The keys and values of a call and what is added to their scores, [B, H, Nq, keys].
+/// The keys and values of a call, and the bias added to their scores, [B, H, Nq, keys].
 struct Biased {
   at::Tensor k, v, bias;
 };
 
-/// All keys, and the means of those in blocks that the caller's map drops; k and v [B, H, N, D].
+/// Returns all keys and, behind them, the means of blocks that the caller's map drops. k and v are [B, H, N, D].
 Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible) {
   const BlockMap& map = *context.block_map;
   const int64_t keys = k.size(2), queries = visible.size(2), cell = context.policy.cell;
@@ -77,7 +77,8 @@ Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor&
           .bias = at::cat({bias_of(visible, k), bias_of(cells, k) + std::log(static_cast<double>(cell))}, 3)};
 }
 
-/// torch gives no log-sum-exp on every backend, so it is computed beside, some queries at a time to bound memory.
+/// Computes log-sum-exp separately, because not every backend of torch returns it. A few queries at a time bound
+/// memory.
 at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, double scale) {
   constexpr int64_t chunk = 256;
   const int64_t queries = q.size(2);
@@ -116,7 +117,7 @@ SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
     mask = all.bias;
   }
   if (context.key_bias.defined()) {
-    const auto dtype = k.is_cpu() ? at::kFloat : k.scalar_type();  // which torch's kernels for GPUs demand
+    const auto dtype = k.is_cpu() ? at::kFloat : k.scalar_type();  // torch's GPU kernels require this dtype
     const at::Tensor bias = context.key_bias.to(dtype).view({k.size(0), 1, 1, k.size(1)});
     mask = mask.defined() ? bias_of(mask, k) + bias : bias;
   }
@@ -127,7 +128,7 @@ SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   at::Tensor out = at::scaled_dot_product_attention(qt, kt, vt, given, 0.0, plainly_causal, scale, grouped);
   if (needs_mask && given) {
     const at::Tensor counts = mask.scalar_type() == at::kBool ? mask : at::isneginf(mask).logical_not();
-    out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // a row without a key is NaN in some backends
+    out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // some backends give NaN for a row without a key
   }
   result.out = out.transpose(1, 2);
   if (context.return_lse) result.lse = log_sum_exp(qt, kt, mask, scale);

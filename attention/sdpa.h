@@ -1,13 +1,13 @@
-// Mode full, but for few keys on a GPU (cuda_call.h): torch's scaled_dot_product_attention on any device, with every
-// mask that the context can express. On a GPU it rounds a key_bias to the dtype of the keys.
+// Implements mode full on any device by torch's scaled_dot_product_attention, with every mask that the context can
+// express. Few keys on a GPU use cuda_call.h instead. On a GPU a key_bias is rounded to the dtype of the keys.
 #pragma once
 
 #include "attention/attention.h"
 
 namespace sparsereel::attention {
 
-/// out [B, Nq, H, D] and, if asked, lse [B, H, Nq]. q, k, v: as in attend(), after the prologue; no copy for their
-/// layout. scale: the context's or the default.
+/// out [B, Nq, H, D] and, if asked for, lse [B, H, Nq]. q, k and v are those of attend() after the prologue, and are
+/// not copied for their layout. scale: the context's, or the default.
 struct SdpaResult {
   at::Tensor out;
   at::Tensor lse;

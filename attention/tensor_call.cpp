@@ -1,4 +1,4 @@
-// Fields of tensors and contexts -> those of a call.
+// Fills a call from tensors and a context.
 #include "attention/tensor_call.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Calls of tensors in the terms of the torch-free core, and their run in a Workspace.
+// Turns calls of tensors into calls of the torch-free core, and runs them in a Workspace.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@ inline StridedRows rows_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
 }
 
-/// Sizes, masks and policy of a call whose tensors attend() has checked; its pointers are null, but that of the
-/// caller's map, in the context.
+/// Returns sizes, masks and policy of a call whose tensors attend() has checked. Its pointers are null, except that to
+/// the caller's map in the context.
 Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
 
 /// Runs a call on `device` in the workspace's scratch memory.

@@ -1,4 +1,4 @@
-// Chooses who gathers: our kernel where it can, else torch.
+// Gathers tokens by our kernel if it can, else by torch.
 #include "attention/token_gather.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// The recursion behind the generalised Hilbert curve: a box is cut in two, three or five boxes, each entered where the
-// last one ends.
+// Builds the generalized Hilbert curve recursively: a box is cut into two, three or five boxes, each entered where the
+// previous one ends.
 #include "hilbert/curve.h"
 
 #include <cstdlib>
@@ -27,8 +27,8 @@ Edge unit(const Edge& edge) {
   return {{sign(edge[0]), sign(edge[1]), sign(edge[2])}};
 }
 
-/// About half of an edge, of even length where that is possible: an odd side costs a diagonal step. The division
-/// rounds down (not toward zero): rounding otherwise still visits every cell, but with more jumps.
+/// Returns about half of an edge, of even length if possible, because an odd side costs a diagonal step. The division
+/// rounds down, not toward zero; other rounding visits every cell too, but with more jumps.
 Edge half(const Edge& edge) {
   const auto floor_half = [](int64_t x) { return x >> 1; };
   const Edge result{{floor_half(edge[0]), floor_half(edge[1]), floor_half(edge[2])}};
@@ -57,14 +57,14 @@ class Walk {
     for (int64_t i = 0; i < length; ++i, at = at + step) cells_.push_back(at);
   }
 
-  /// Long box: one half of a after the other.
+  /// Walks a long box: first one half of a, then the other.
   void halves(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a);
     box(at, a2, b, c);
     box(at + a2, a - a2, b, c);
   }
 
-  /// Flat in c: up b, along a, down b again.
+  /// Walks a box that is flat in c: up b, along a, down b again.
   void around_b(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), b2 = half(b), end_a = at + a - unit(a);
     box(at, b2, c, a2);
@@ -72,7 +72,7 @@ class Walk {
     box(end_a + b2 - unit(b), -b2, c, a2 - a);
   }
 
-  /// Flat in b: up c, along a, down c again.
+  /// Walks a box that is flat in b: up c, along a, down c again.
   void around_c(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), c2 = half(c), end_a = at + a - unit(a);
     box(at, c2, a2, b);
@@ -80,7 +80,7 @@ class Walk {
     box(end_a + c2 - unit(c), -c2, a2 - a, b);
   }
 
-  /// Cube-like box: the five-part form of the eight octants of Hilbert's cube.
+  /// Walks a cube-like box by five parts that follow the eight octants of Hilbert's cube.
   void fifths(const Edge& at, const Edge& a, const Edge& b, const Edge& c) {
     const Edge a2 = half(a), b2 = half(b), c2 = half(c);
     const Edge end_a = at + a - unit(a), end_c = c - unit(c);

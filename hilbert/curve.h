@@ -1,4 +1,4 @@
-// Generalised 3D Hilbert curve over a box of any size.
+// Generalized 3D Hilbert curve over a box of any size.
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@ namespace sparsereel::hilbert {
 
 using Cell = std::array<int64_t, 3>;  // x, y, z
 
-/// Every cell of a width x height x depth box, once each, in the order of J. Cerveny's generalised Hilbert curve
-/// ("gilbert", github.com/jakubcerveny/gilbert). The curve starts at (0, 0, 0) and runs along the longest axis; ties go
-/// to the earlier axis, so the order of the arguments is part of the result. Consecutive cells are neighbours, but for
-/// a diagonal step here and there that odd sides make unavoidable. Sides are at least 1.
+/// Returns every cell of a width x height x depth box once, in the order of J. Cerveny's generalized Hilbert curve
+/// ("gilbert", github.com/jakubcerveny/gilbert). The curve starts at (0, 0, 0) and runs along the longest axis. Ties go
+/// to the earlier axis, so the order of the arguments matters. Consecutive cells are neighbors, except for a few
+/// diagonal steps that odd sides make unavoidable. Sides are at least 1.
 std::vector<Cell> gilbert_curve(int64_t width, int64_t height, int64_t depth);
 
 }  // namespace sparsereel::hilbert

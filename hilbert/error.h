@@ -1,4 +1,4 @@
-// The program's one exception. It lives in the lowest library so that every library can throw it.
+// The program's only exception type. It is in the lowest library so that every library can throw it.
 #pragma once
 
 #include <stdexcept>
@@ -8,27 +8,27 @@
 
 namespace sparsereel {
 
-/// What an error is about, where that can be told: a field of the request, by its key in YAML files and recipes
-/// ("frames"), or a file by its path. Who gave either knows by which option; messages are for people only.
+/// The subject of an error, if known: a field of the request, by its key in YAML files and recipes ("frames"), or the
+/// path of a file. The caller that passed it knows the option; messages are for people only.
 struct ErrorSubject {
   std::string field = {}, file = {};
 };
 
-/// One of several ways out of an error: what the caller may ask for in addition.
+/// One of several ways out of an error: values that the caller may add to the request.
 struct ErrorChoice {
-  std::string group = {}, title = {};                            // for people; choices of one group stand together
-  std::vector<std::pair<std::string, std::string>> values = {};  // by the fields' names, as ErrorSubject::field
+  std::string group = {}, title = {};  // texts for people; choices of one group are listed together
+  std::vector<std::pair<std::string, std::string>> values = {};  // by field name, as in ErrorSubject::field
 };
 
 enum class ErrorKind {
   bad_input,  // the caller's arguments or files are wrong
   failed,     // something went wrong while running: disk full, out of memory, a device error
-  cancelled,  // the caller wanted no more
+  cancelled,  // the caller cancelled
 };
 
-/// What went wrong and what to do about it. `what()` is the cause: it names the file, or begins with the field at
-/// fault. A program says cause and remedy, a line each. Elsewhere it is caught only to become a result (a row of a set,
-/// a contender of a benchmark) or to undo what was half done.
+/// The cause and the remedy of an error. what() is the cause: it names the file or begins with the field at fault. A
+/// program prints cause and remedy, one line each. Other code catches an Error only to turn it into a result or to undo
+/// half-done work. Such a result is a row of a set or a contender of a benchmark.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& cause, std::string remedy, ErrorSubject subject = {})
@@ -42,13 +42,13 @@ class Error : public std::runtime_error {
   const std::string& field() const { return subject_.field; }
   const std::string& file() const { return subject_.file; }
   const std::vector<ErrorChoice>& choices() const { return choices_; }
-  /// The same error with these ways out.
+  /// Returns the same error with these choices.
   Error with_choices(std::vector<ErrorChoice> choices) const {
     Error error = *this;
     error.choices_ = std::move(choices);
     return error;
   }
-  /// The cause without the field's name: "8 is impossible".
+  /// Returns the cause without the field's name: "8 is impossible".
   std::string problem() const { return field().empty() ? what() : what() + field().size() + 1; }
 
  private:
@@ -58,22 +58,20 @@ class Error : public std::runtime_error {
   std::vector<ErrorChoice> choices_;
 };
 
-/// The caller's arguments or files are wrong.
 inline Error bad_input(const std::string& cause, std::string remedy) {
   return {ErrorKind::bad_input, cause, std::move(remedy)};
 }
 
-/// The same of one field of the request: bad_option("frames", "8 is impossible", ...).
+/// Returns a bad_input error about a field of the request: bad_option("frames", "8 is impossible", ...).
 inline Error bad_option(const std::string& field, const std::string& problem, std::string remedy) {
   return {ErrorKind::bad_input, problem, std::move(remedy), {.field = field}};
 }
 
-/// The same of a file: "clip.mp4: no such file".
+/// Returns a bad_input error about a file: "clip.mp4: no such file".
 inline Error bad_file(const std::string& file, const std::string& problem, std::string remedy) {
   return {ErrorKind::bad_input, file + ": " + problem, std::move(remedy), {.file = file}};
 }
 
-/// Something failed while running (disk full, out of memory, a device error).
 inline Error run_failure(const std::string& cause, std::string remedy) {
   return {ErrorKind::failed, cause, std::move(remedy)};
 }

@@ -1,4 +1,4 @@
-// Numbers in messages and files.
+// Exact numbers for messages and files.
 #pragma once
 
 #include <array>
@@ -7,7 +7,8 @@
 
 namespace sparsereel {
 
-/// The shortest text that reads back as the same number: 1.0000001 is no 1, however near to 0 a number is, it is no 0.
+/// Returns the shortest text that reads back as the same number: 1.0000001 does not become 1, and tiny numbers do not
+/// become 0.
 inline std::string exact_text(double value) {
   std::array<char, 32> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);

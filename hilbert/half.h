@@ -1,4 +1,4 @@
-// Half precision by its bits, on processors and GPUs. No torch, C++17.
+// Conversion of half precision from its bits, on CPUs and GPUs. No torch, C++17.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace sparsereel {
 
-/// An IEEE half from its bits.
+/// Returns the value of an IEEE half with these bits.
 SPARSEREEL_BOTH inline float float_of_half(uint16_t bits) {
 #ifdef __CUDA_ARCH__
   return __half2float(__ushort_as_half(bits));

@@ -1,4 +1,4 @@
-// Numbers and lists that people write.
+// Reads numbers and lists that people write.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace sparsereel {
 
-/// The number that all of the text is; nothing where it is none, or one that the type does not hold.
+/// Returns the number that the whole text represents; nullopt if it is not a number of this type.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};
@@ -20,14 +20,14 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-/// true, on, yes or false, off, no; nothing for another word.
+/// Returns true for true, on, yes and false for false, off, no; nullopt for any other word.
 inline std::optional<bool> parse_flag(std::string_view text) {
   if (text == "true" || text == "on" || text == "yes") return true;
   if (text == "false" || text == "off" || text == "no") return false;
   return std::nullopt;
 }
 
-/// "a, b" -> "a", "b": without spaces around them, empty ones included.
+/// Splits "a, b" into "a" and "b" without surrounding spaces; keeps empty items.
 inline std::vector<std::string> split(std::string_view text, char separator) {
   constexpr std::string_view kSpace = " \t\n";
   std::vector<std::string> items;

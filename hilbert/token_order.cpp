@@ -31,7 +31,7 @@ int64_t native_index(const Grid& grid, int64_t t, int64_t h, int64_t w) {
   return (t * grid.height + h) * grid.width + w;
 }
 
-/// (w, h, t) of a native index.
+/// Returns (w, h, t) of a native index.
 Cell cell_of(const Grid& grid, int64_t native) {
   return {native % grid.width, native / grid.width % grid.height, native / (grid.width * grid.height)};
 }
@@ -59,9 +59,9 @@ std::vector<int64_t> time_major_order(const Grid& grid) {
   return order;
 }
 
-/// Compares by the interleaved bits (w lowest, then h, then t): the axis whose coordinates differ in the highest bit
-/// decides, and among axes that differ in the same bit the later one (T. Chan's test, msb(a) < msb(b) iff a < b and a <
-/// (a ^ b)).
+/// Returns true if a precedes b by interleaved bits (w lowest, then h, then t). The axis whose coordinates differ in
+/// the highest bit decides; among equals, the later axis. This is T. Chan's test: msb(a) < msb(b) iff a < b and a < (a
+/// ^ b).
 bool morton_less(const Cell& a, const Cell& b) {
   size_t axis = 2;
   int64_t difference = a[2] ^ b[2];
@@ -82,7 +82,7 @@ std::vector<int64_t> morton_order(const Grid& grid) {
   return order;
 }
 
-/// Fisher-Yates with a generator whose numbers the standard fixes; std::shuffle may differ between libraries.
+/// Shuffles by Fisher-Yates with a generator that the standard fixes; std::shuffle may differ between libraries.
 std::vector<int64_t> random_order(const Grid& grid) {
   std::vector<int64_t> order = native_order(grid);
   std::mt19937_64 generator(kShuffleSeed);

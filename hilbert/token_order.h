@@ -1,4 +1,4 @@
-// Orders in which the video tokens of a T x H x W grid are laid out for attention; cached per grid.
+// Orders of the video tokens of a T x H x W grid in the sequence for attention, cached per grid.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-/// hilbert: generalised 3D Hilbert curve over axes (w, h, t). native: w fastest, then h, then t. time_major: t fastest,
+/// hilbert: generalized 3D Hilbert curve over axes (w, h, t). native: w fastest, then h, then t. time_major: t fastest,
 /// then w, then h. morton: Z-order. random: a fixed shuffle.
 enum class TokenOrder { hilbert, native, time_major, morton, random };
 
-/// Name on the command line ("time-major"), and back; parse throws Error listing the names.
+/// name() returns the command line's name ("time-major"). parse_token_order() throws Error, listing the names, for
+/// others.
 std::string_view name(TokenOrder order);
 TokenOrder parse_token_order(std::string_view text);
 
@@ -31,19 +32,16 @@ struct Permutation {
   std::vector<int64_t> inverse;
 };
 
-/// The permutation of a grid; computed once per (order, grid) and kept for the life of the process. Thread-safe.
-/// Throws Error when a side is below 1 or the grid holds more than 2^31 - 1 tokens.
+/// Returns the permutation of a grid, computed once per (order, grid) and kept until the process ends. Thread-safe.
+/// Throws Error if a side is below 1 or the grid holds more than 2^31 - 1 tokens.
 const Permutation& permutation(TokenOrder order, const Grid& grid);
 
-/// Locality of an order. See locality().
 struct Locality {
-  int64_t non_unit_steps =
-      0;  // neighbours in the sequence that are not neighbours in the grid (Manhattan distance > 1)
-  double mean_bounding_box =
-      0;  // mean over blocks of consecutive tokens of the volume of their bounding box, in tokens
+  int64_t non_unit_steps = 0;    // neighbors in the sequence with Manhattan distance > 1 in the grid
+  double mean_bounding_box = 0;  // mean bounding-box volume of blocks of consecutive tokens, in tokens
 };
 
-/// Measures an order; block_tokens is the attention block (128).
+/// Returns the locality of an order. block_tokens: tokens of an attention block.
 Locality locality(const Permutation& permutation, const Grid& grid, int64_t block_tokens = 128);
 
 }  // namespace sparsereel::hilbert

@@ -1,4 +1,4 @@
-// The checks of a call, each with what to do about it.
+// Checks of a call; each error says what to do about it.
 #include "attention/core/check.h"
 
 #include <algorithm>
@@ -22,10 +22,11 @@ void check_size(int64_t size, const char* name) {
     refuse_argument(std::string(name) + " is " + std::to_string(size), "pass at least 1 and at most 2^31 - 1");
 }
 
-/// No memory holds more elements. It leaves room for what sizes are multiplied with further on, which stays below 2^63.
+/// No memory holds more elements. The limit also keeps later products of sizes below 2^63.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
-/// Their product, each at least 0; refuses one above kMostElements. name: what has so many elements.
+/// Returns the product of factors of at least 0. Refuses one above kMostElements; name: the object with that many
+/// elements.
 int64_t checked_product(std::initializer_list<int64_t> factors, const std::string& name) {
   int64_t product = 1;
   for (const int64_t factor : factors)
@@ -34,7 +35,7 @@ int64_t checked_product(std::initializer_list<int64_t> factors, const std::strin
   return product;
 }
 
-/// Refuses where the whole of a tensor, or of a map, cannot be.
+/// Refuses tensors or maps of impossible total size.
 void check_products(const Call& call) {
   const auto check_elements = [&](int64_t tokens, int64_t heads, const char* name) {
     checked_product({call.batch, tokens, heads, call.head_dim}, name);
@@ -44,7 +45,7 @@ void check_products(const Call& call) {
   checked_product({call.batch, call.heads, blocks_of(call.queries), blocks_of(call.keys)}, "the map of blocks");
 }
 
-/// What differs by token or by head.
+/// Checks those parts of the prologue that differ by token or by head.
 void check_by_part(const Call& call) {
   const CallPrologue& prologue = call.prologue;
   if ((prologue.rotary_positions == nullptr) != (prologue.rotary_frequencies == nullptr))
@@ -92,7 +93,7 @@ void check_prologue(const Call& call) {
     refuse_argument("rotary embedding of an odd head_dim " + std::to_string(call.head_dim), "use an even one");
 }
 
-/// A size and how far apart its elements are.
+/// A size and the distance between its elements.
 struct Extent {
   int64_t size, stride;
 };
@@ -114,7 +115,7 @@ void check_tensor(const StridedRows& rows, const std::array<Extent, 3>& extents,
   checked_product({reach}, name);
 }
 
-/// Each extent from the innermost to the outermost has to step over all of those inside it.
+/// Checks that rows do not overlap: each extent, from the innermost out, must step over all those inside it.
 void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.stride < b.stride; });
   int64_t inside = head_dim;
@@ -172,7 +173,7 @@ void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys) {
 }
 
 void check_gpu_sizes(const Call& call) {
-  constexpr int64_t kLargestTile = 192;  // rows of queries, of any kernel: rows are padded to whole tiles
+  constexpr int64_t kLargestTile = 192;  // rows of queries; rows are padded to whole tiles of any kernel
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max(), kMostAlongAxis = 65'535;
   const auto check_most = [](int64_t count, int64_t most, const std::string& name) {
     if (count > most)

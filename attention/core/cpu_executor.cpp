@@ -1,5 +1,4 @@
-// A call on a CPU: 16-bit tensors are widened, the prologue is applied, blocks are chosen, and attention runs over
-// them.
+// Runs a call on a CPU: widens 16-bit tensors, applies the prologue, selects blocks and computes attention over them.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -28,16 +27,16 @@ RowSizes key_sizes(const Call& call) {
   return {call.batch, call.keys, call.heads_of_keys(), call.head_dim};
 }
 
-/// The pieces of the workspace; those that the call does not need are null.
+/// The pieces of the workspace. A piece that the call does not need is null.
 struct CpuPieces {
   float *packed = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;
-  int64_t floats = 0;  // of all together
+  int64_t floats = 0;  // total size
 
   CpuPieces(const Call& call, float* memory) {
     const bool wide = call.element == Element::fp32, copies = !wide || !call.prologue.is_empty();
     const auto take = [&](float*& piece, int64_t count) {
       if (memory != nullptr) piece = memory + floats;
-      floats += (count + 15) / 16 * 16;  // so that each starts on a cache line
+      floats += (count + 15) / 16 * 16;  // each piece starts on a cache line
     };
     take(packed, cpu::block_sparse_scratch_floats(masks_of(call, nullptr), arithmetic_of(call)));
     if (copies) take(q, query_sizes(call).count());
@@ -76,7 +75,7 @@ class CpuCall {
 
   Outcome run() const {
     const cpu::Prediction blocks = choose_blocks();
-    // With every block asked for nothing is skipped, P.V included.
+    // If every block is computed, nothing is skipped, not even P.V.
     std::vector<double> thresholds;
     for (const HeadPolicy& head : heads_)
       thresholds.push_back(call_.is_dense() || head.dense ? cpu::kNeverSkip : head.pv_threshold);
@@ -96,7 +95,7 @@ class CpuCall {
     return contiguous_rows(copy, sizes);
   }
 
-  /// Queries or keys after the prologue.
+  /// Returns queries or keys after the prologue.
   cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy,
                                const RowNormOf<const float*>& norm) const {
     const StridedRows wide = widened(rows, sizes, copy);

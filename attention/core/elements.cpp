@@ -1,10 +1,10 @@
-// Copies of rows in another element type.
+// Copies rows into another element type.
 #include "attention/core/elements.h"
 
 namespace sparsereel::attention {
 namespace {
 
-/// body(row of the strided 16-bit tensor, row of the contiguous copy).
+/// Calls body(row of the strided 16-bit tensor, row of the contiguous copy) for each row.
 template <typename Float, typename Body>
 void for_each_row(const StridedRows& rows, const RowSizes& sizes, Float* copy, const cpu::ParallelFor& parallel,
                   const Body& body) {

@@ -1,4 +1,4 @@
-// 16-bit elements as fp32 and back: what a CPU's calls of fp16 and bf16 tensors are computed in.
+// Converts between 16-bit elements and fp32, in which a CPU computes calls of fp16 and bf16 tensors.
 #pragma once
 
 #include <bit>
@@ -13,10 +13,10 @@ inline float float_of_bf16(uint16_t x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
 }
 
-/// To the nearest, ties to even, as the next. The way back from fp16 is float_of_half().
+/// This conversion and the next round to nearest, ties to even. float_of_half() converts fp16 back.
 inline uint16_t bf16_of_float(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays one
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays NaN
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
@@ -25,21 +25,21 @@ inline uint16_t fp16_of_float(float x) {
   const auto sign = static_cast<uint16_t>(all >> 16 & 0x8000);
   const uint32_t bits = all & 0x7FFFFFFF;
   if (bits > 0x7F800000) return sign | 0x7E00;
-  if (bits >= 0x477FF000) return sign | 0x7C00;  // what rounds to 65536
-  if (bits < 0x38800000) {                       // below 2^-14: the unit of 0.5 is fp16's there
+  if (bits >= 0x477FF000) return sign | 0x7C00;  // rounds to 65536, beyond fp16's range
+  if (bits < 0x38800000) {                       // below 2^-14, where fp16 has the unit that fp32 has at 0.5
     const float shifted = std::bit_cast<float>(bits) + 0.5F;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000));
   }
   return static_cast<uint16_t>(sign | (bits - 0x38000000 + 0xFFF + (bits >> 13 & 1)) >> 13);
 }
 
-/// [batch, tokens, heads, head_dim] of a call.
+/// The shape [batch, tokens, heads, head_dim] of a call's tensor.
 struct RowSizes {
   int64_t batch, tokens, heads, head_dim;
   int64_t count() const { return batch * tokens * heads * head_dim; }
 };
 
-/// A contiguous fp32 copy of 16-bit rows, and rows of such a copy.
+/// widen() makes a contiguous fp32 copy of 16-bit rows; narrow() writes such a copy back to 16-bit rows.
 void widen(const StridedRows& from, Element element, const RowSizes& sizes, float* to,
            const cpu::ParallelFor& parallel);
 void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, Element element,

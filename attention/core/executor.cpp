@@ -1,4 +1,4 @@
-// What executors have in common.
+// Aligns and checks the workspace for every executor.
 #include "attention/core/executor.h"
 
 #include "attention/core/refusal.h"

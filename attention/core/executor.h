@@ -1,4 +1,4 @@
-// Runs calls on one device, with what they share there.
+// Runs calls on one device and owns the resources that these calls share.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace sparsereel::attention {
 
-/// What is known of a call when it returns; a GPU counts in Call::counts instead.
+/// Results that are known when a call returns; a GPU adds its counts to Call::counts instead.
 struct Outcome {
   cpu::Counts counts{};
-  double sum_predicted_error = 0;  // over query tiles, of what HeadPolicy::error bounds
-  int64_t predicted_tiles = 0;     // how many these are
+  double sum_predicted_error = 0;  // sum over query tiles of the error that HeadPolicy::error bounds
+  int64_t predicted_tiles = 0;     // number of these query tiles
 };
 
 class Executor {
@@ -26,15 +26,15 @@ class Executor {
   virtual ~Executor() = default;
 
   virtual bool is_gpu() const = 0;
-  /// Of any alignment.
+  /// Returns the bytes of workspace that the call needs, of any alignment.
   virtual size_t workspace_bytes(const Call& call) const = 0;
-  /// Throws Refusal for what the device cannot do. A GPU's call is enqueued in `stream`, a cudaStream_t.
+  /// Throws Refusal if the device cannot run the call. A GPU call is enqueued in `stream`, a cudaStream_t.
   virtual Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) = 0;
-  /// What would run.
+  /// Describes the code that would run the call.
   virtual std::string describe(const Call& call) const = 0;
 
  protected:
-  /// `workspace` to the next multiple of `alignment`. Throws Refusal where it is null or holds less than
+  /// Returns `workspace`, moved up to the next multiple of `alignment`. Throws Refusal if it is null or holds less than
   /// workspace_bytes().
   void* aligned(const Call& call, void* workspace, size_t bytes, size_t alignment) const;
 };
@@ -48,7 +48,6 @@ class CpuExecutor final : public Executor {
   Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) override;
   std::string describe(const Call& call) const override;
 
-  /// For the calls from now on.
   void set_parallel(cpu::ParallelFor parallel) {
     const std::lock_guard lock(mutex_);
     parallel_ = std::move(parallel);
@@ -59,16 +58,16 @@ class CpuExecutor final : public Executor {
   cpu::ParallelFor parallel_;
 };
 
-/// Whether this build has kernels for GPUs.
+/// Returns true if this build has GPU kernels.
 bool has_cuda_executor();
 
-/// Throws Refusal where there is no such GPU that could run calls; so does every build without CUDA.
+/// Throws Refusal if that GPU cannot run calls, and always in a build without CUDA.
 std::unique_ptr<Executor> make_cuda_executor(int device);
 
-/// Whether a call on a GPU may write its output as e4m3.
+/// Returns true if a call on a GPU may write its output as e4m3.
 bool writes_e4m3(const Call& call, int device);
 
-/// Whether a call of that GPU asks to drop blocks where dense attention in 16 bits takes less time.
+/// Returns true if a GPU call may drop blocks but is so short that dense attention in 16 bits is faster.
 bool is_too_short(const Call& call);
 
 }  // namespace sparsereel::attention

@@ -1,4 +1,4 @@
-// Why a call is not made, for people and as the code of the C interface.
+// An error with its reason for people and its status for the C interface.
 #pragma once
 
 #include <string>

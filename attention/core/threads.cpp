@@ -1,4 +1,4 @@
-// A task is cut into as many parts as there are threads; the one that runs it takes the first.
+// Splits a task into as many parts as there are threads. The calling thread takes the first part.
 #include "attention/core/threads.h"
 
 #include <unistd.h>
@@ -37,12 +37,12 @@ class Threads::Pool {
   const int64_t wanted_;
   const pid_t process_ = getpid();
   std::vector<std::thread> others_;
-  std::mutex running_;  // held by who runs something
+  std::mutex running_;  // held by the thread that runs a task
   std::mutex mutex_;
   std::condition_variable begins_, ends_;
   Task task_{};
-  int64_t number_ = 0;   // of the task
-  int64_t working_ = 0;  // of the others
+  int64_t number_ = 0;   // number of the current task
+  int64_t working_ = 0;  // other threads that have not finished it
   bool stops_ = false;
   std::exception_ptr failure_;
 };
@@ -63,7 +63,7 @@ void Threads::Pool::start() {
       others_.emplace_back([this, thread] { work(thread); });
     }
   } catch (const std::system_error&) {
-    // with those there are
+    // use the threads that exist
   }
 }
 
@@ -115,7 +115,7 @@ Threads::Threads(int count)
       pool_(new Pool(wanted_)) {}
 
 Threads::~Threads() {
-  // A parent's threads are not in its child, which could neither join them nor count on their mutexes.
+  // A child process does not have its parent's threads, so it can neither join them nor rely on their mutexes.
   if (Pool* pool = pool_; pool->is_of_this_process()) delete pool;
 }
 

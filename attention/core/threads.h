@@ -10,14 +10,14 @@ namespace sparsereel::attention {
 
 class Threads {
  public:
-  /// count: with the thread that runs; 0: the machine's.
+  /// count: number of threads including the calling one; 0 means all of the machine.
   explicit Threads(int count);
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
   ~Threads();
 
-  /// A cpu::ParallelFor; one at a time. What a part throws, it throws when all are done. Where the system has no more
-  /// threads, there are fewer. The child of a fork() has threads of its own.
+  /// Implements cpu::ParallelFor; runs one task at a time. Rethrows an exception of a part when all parts are done.
+  /// Uses fewer threads if the system has no more. The child of a fork() gets threads of its own.
   void run(int64_t count, const std::function<void(int64_t, int64_t)>& body);
 
  private:
@@ -25,7 +25,7 @@ class Threads {
   Pool& own_pool();
 
   const int64_t wanted_;
-  std::atomic<Pool*> pool_;  // of the process that made it
+  std::atomic<Pool*> pool_;  // belongs to the process that created it
 };
 
 }  // namespace sparsereel::attention

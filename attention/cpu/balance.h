@@ -10,23 +10,25 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Leading queries of a batch entry that balance_channels() looks at. Those of self-attention end where its keys do:
-/// the rest is padding, which must not change what is rounded.
+/// Returns the number of first queries of a batch entry that balance_channels() uses. In self-attention these end where
+/// the keys do: the rest is padding, which must not change the rounding.
 inline int64_t balanced_queries(int64_t queries, int64_t keys, int64_t key_length) {
   return queries == keys ? key_length : queries;
 }
 
-/// What a channel of q is multiplied with, and that of k divided by, so that both have the same root mean square:
+/// Computes the factor s_d that multiplies channel d of q and divides channel d of k. Both then have the same root mean
+/// square:
 ///   s_d = sqrt(rms k_d / rms q_d).
-/// Scores do not change, but a scale that many channels share then serves those best that count most in them: what
-/// rounding adds to the scores goes with max_d |q_d| |k| + max_d |k_d| |q|, and a channel that is loud in k alone, as a
-/// few of a trained model's are, no longer sets that maximum for all. SmoothQuant's migration (arXiv 2211.10438) with
-/// alpha = 1 / 2, by root mean squares in place of maxima.
+/// Scores do not change. But a scale that many channels share then serves those channels best that count most in the
+/// scores. The rounding error of scores grows with max_d |q_d| |k| + max_d |k_d| |q|. In trained models a few channels
+/// are large in k alone; they no longer set that maximum for all. This is SmoothQuant's migration (arXiv 2211.10438)
+/// with alpha = 1 / 2, using root mean squares in place of maxima.
 ///
-/// Where several heads of q share one of k, its record serves them all, and q's mean square is that of them together.
+/// If several heads of q share one of k, its record serves them all, and q's mean square is taken over all of them.
 ///
-/// squares: of each channel, mean or sum over the tokens, of k less its mean; of both alike up to a factor. Channels
-/// below kLeastBalanced of the head's largest count as so large. 1 where there is nothing to divide by.
+/// q_squares, k_squares: squares of each channel, summed or averaged over the tokens, k less its mean. A common factor
+/// does not matter. Channels below kLeastBalanced of the head's largest count as that large. The factor is 1 if the
+/// division is not possible.
 inline void balance_channels(std::span<const double> q_squares, std::span<const double> k_squares,
                              std::span<float> balance) {
   const auto largest = [](std::span<const double> squares) {

@@ -1,4 +1,4 @@
-// Packs the heads, then hands out rows of 64 queries to the threads as they become free.
+// Packs the heads, then gives rows of 64 queries to threads as they become free.
 #include "attention/cpu/block_sparse.h"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Floats that start on a cache line.
+/// Floats whose memory starts on a cache line.
 class AlignedFloats {
  public:
   explicit AlignedFloats(int64_t count) : memory_(static_cast<size_t>(count + 16)) {
@@ -57,7 +57,7 @@ Counts block_sparse_attention(const Problem& problem, const BlockMap& map, std::
   packed.pack(parallel);
   const int64_t pieces = problem.batch * problem.heads * map.query_blocks;
   std::atomic<int64_t> next{0}, kept{0}, skipped{0}, mean_blocks{0};
-  // Rows differ in how many blocks they keep, so a thread takes the next row when it is done with one.
+  // Rows keep different numbers of blocks, so each thread takes a new row when it has finished one.
   parallel(pieces, [&](int64_t, int64_t) {
     AlignedFloats tile_scratch(tile_scratch_floats(problem.head_dim));
     MeanPanels means(problem);

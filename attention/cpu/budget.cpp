@@ -1,4 +1,4 @@
-// Finds the rank that the budget reaches down to, or that of the bound, then marks what is above.
+// Finds the rank at which the budget is spent, or that of the bound, and marks the blocks above it.
 #include "attention/cpu/budget.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Calls f(head, tile, its number among all) for every tile that has a part in the budget. Returns how many all are.
+/// Calls f(head, tile, its number among all tiles) for every tile that takes part in the budget. Returns the number of
+/// all tiles.
 template <typename F>
 int64_t each_tile(std::span<RankedHead> heads, const F& f) {
   int64_t number = 0;
@@ -28,7 +29,7 @@ int64_t each_tile(std::span<RankedHead> heads, const F& f) {
   return number;
 }
 
-/// Calls f(block, rank) for every candidate of a tile; a NaN as infinity.
+/// Calls f(block, rank) for every candidate of a tile. A NaN rank is passed as infinity.
 template <typename F>
 void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
   const float* rank = head.rank.row(tile);
@@ -36,16 +37,17 @@ void each_candidate(const RankedHead& head, int64_t tile, const F& f) {
     if (head.is_candidate(tile, j)) f(j, std::isnan(rank[j]) ? kInfinity : rank[j]);
 }
 
-/// Candidates above the threshold are kept, and some of those at it.
+/// The candidates to keep: all above the threshold and some of those at it.
 struct Cut {
-  float threshold = -kInfinity;  // as it stands: every candidate is above
-  int64_t ties = 0, tiles = 0;   // to keep of all tiles; how many tiles these are, of which
-  int64_t first_tile = 0;        // other parts have so many in front of the first
+  float threshold = -kInfinity;  // the default keeps every candidate
+  int64_t ties = 0, tiles = 0;   // ties to keep over all tiles; number of all tiles
+  int64_t first_tile = 0;        // number of tiles of other parts before the first tile here
 
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }
 };
 
-/// Keeps the first of a tile's best candidates, which is none any more. Returns whether there was one.
+/// Keeps the best candidate of a tile, the first of equals, and removes it from the candidates. Returns false if there
+/// is none.
 bool keep_best(RankedHead& head, int64_t tile) {
   int64_t best = -1;
   float most = 0;
@@ -60,7 +62,7 @@ bool keep_best(RankedHead& head, int64_t tile) {
   return true;
 }
 
-/// The candidates of all tiles but the best of each, and how many of them may be kept.
+/// The candidates of all tiles except each tile's best, and how many of them may be kept.
 struct Wanted {
   std::vector<float> ranks{};
   int64_t count = 0;
@@ -76,7 +78,8 @@ Wanted want(std::span<RankedHead> heads, double topk) {
   return wanted;
 }
 
-/// lowest: the last rank of which some are kept, of `count` candidates all in all, `above` of which have higher ones.
+/// Returns the cut. lowest: the last rank of which some are kept. `count` candidates have this rank; `above` have
+/// higher ones.
 Cut cut_at(float lowest, int64_t wanted, int64_t above, int64_t count, int64_t tiles) {
   const int64_t ties = wanted - above;
   return {.threshold = count == ties ? std::nextafter(lowest, -kInfinity) : lowest, .ties = ties, .tiles = tiles};
@@ -93,7 +96,7 @@ Cut find_cut(Wanted wanted) {
   return cut_at(lowest, wanted.count, above, std::count(ranks.begin(), ranks.end(), lowest), wanted.tiles);
 }
 
-/// Unsigned integers in the order of the floats.
+/// Returns unsigned integers in the order of the floats.
 uint32_t ordered(float x) {
   const auto bits = std::bit_cast<uint32_t>(x + 0.0F);  // -0 becomes 0
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
@@ -103,7 +106,7 @@ float from_ordered(uint32_t key) {
   return std::bit_cast<float>((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// The rank in which the budget of all parts ends, found digit by digit: integers are the same in any order.
+/// The rank at which the budget of all parts ends, found digit by digit. Sums of integers do not depend on the order.
 class SharedCut {
  public:
   SharedCut(const Wanted& wanted, const HeadPart& part) : part_(part) {
@@ -111,7 +114,7 @@ class SharedCut {
   }
 
   Cut find(int64_t wanted, int64_t tiles) {
-    int64_t above = 0;  // of the keys that are known to be higher
+    int64_t above = 0;  // number of keys that are known to be higher
     for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
       const std::vector<int64_t> counts = count_digits(shift);
       int64_t digit = kDigits - 1;
@@ -126,7 +129,7 @@ class SharedCut {
   static constexpr int kKeyBits = 32, kDigitBits = 8;
   static constexpr int64_t kDigits = int64_t{1} << kDigitBits;
 
-  /// Of the keys that begin as the prefix does, by all parts.
+  /// Returns how many keys of all parts have each next digit, among those that begin with the prefix.
   std::vector<int64_t> count_digits(int shift) const {
     std::vector<int64_t> counts(kDigits);
     const uint64_t known = uint64_t{prefix_} >> (shift + kDigitBits);
@@ -143,7 +146,7 @@ class SharedCut {
 };
 
 Cut find_shared_cut(const Wanted& own, const HeadPart& part, size_t heads) {
-  const int64_t tiles = own.tiles / static_cast<int64_t>(heads);  // of a head: as many of each
+  const int64_t tiles = own.tiles / static_cast<int64_t>(heads);  // per head; all heads have equally many
   int64_t sums[] = {own.count, std::ssize(own.ranks)};
   part.sum(sums, std::ssize(sums));
   const auto [wanted, candidates] = sums;
@@ -154,7 +157,7 @@ Cut find_shared_cut(const Wanted& own, const HeadPart& part, size_t heads) {
   return cut;
 }
 
-/// Of the heads of all parts.
+/// Returns the mean output length over the heads of all parts.
 double mean_length(std::span<const RankedHead> heads, const HeadPart* part) {
   LengthSum sum;
   for (const RankedHead& head : heads)

@@ -1,4 +1,4 @@
-// The error of a block's means, from means and variances alone.
+// Predicts the error of a block's means from means and variances alone.
 #include "attention/cpu/mean_error.h"
 
 #include <cmath>
@@ -11,11 +11,11 @@ namespace {
 
 constexpr double kLeastMass = std::numeric_limits<float>::min();
 
-/// What a tile's error needs to know of the values of each block.
+/// The statistics of each block's values that a tile's error needs.
 struct BlockValues {
   std::vector<float> mean;       // [blocks, head_dim]
-  std::vector<float> deviation;  // [blocks], length of the standard deviations within cells
-  std::vector<float> far;        // [blocks], distance of the mean from the mean of all
+  std::vector<float> deviation;  // [blocks], length of the vector of standard deviations within cells
+  std::vector<float> far;        // [blocks], distance of the block's mean from the mean over all blocks
 };
 
 BlockValues summarise(const Grouped& values, int64_t cell) {
@@ -41,7 +41,7 @@ BlockValues summarise(const Grouped& values, int64_t cell) {
   return result;
 }
 
-/// What a tile's error needs to know of its queries.
+/// The statistics of queries that a tile's error needs.
 struct QueryCells {
   Grouped cells;
   std::vector<float> mean;     // [cells, head_dim]
@@ -54,7 +54,7 @@ struct QueryCells {
   }
 };
 
-/// Scores -> their softmax. A NaN stays with its own block: the others keep their order.
+/// Replaces scores by their softmax. A NaN affects only its own block, so the others keep their order.
 void softmax(std::vector<double>& scores) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (const double s : scores) top = std::max(top, s);
@@ -66,7 +66,7 @@ void softmax(std::vector<double>& scores) {
   for (double& s : scores) s /= sum;
 }
 
-/// mass_ij of one tile, [seen].
+/// Returns mass_ij of tile i, [seen].
 std::vector<double> mass_of_tile(const VideoTokens& video, const QueryCells& queries,
                                  const std::vector<float>& key_means, int64_t tile, int64_t seen) {
   const int64_t head_dim = video.keys.head_dim, size = video.queries.size_of(tile);

@@ -1,4 +1,4 @@
-// Predicts how far attention would be off if the means of a key block's cells stood for its tokens.
+// Predicts the error of attention if the means of a key block's cells replace its tokens.
 #pragma once
 
 #include <limits>
@@ -8,17 +8,17 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Queries that are pooled for a prediction. Finer than a tile: over 8 prompts of the tiny model at 512 x 512 (fp32,
-/// tiles of 192), pooling by 16 instead of by 192 lifts PSNR at topk 0.15 from 34.0 to 36.9 dB, at 0.07 from 28.8
-/// to 31.3.
+/// Number of queries that are pooled for a prediction, fewer than in a tile. Over 8 prompts of the tiny model at 512 x
+/// 512 (fp32, tiles of 192), pooling by 16 instead of 192 lifts PSNR. At topk 0.15 it rises from 34.0 to 36.9 dB, at
+/// 0.07 from 28.8 to 31.3.
 constexpr int64_t kQueryCell = 16;
 
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 
-/// Query tiles of one head against its blocks of video keys, [tiles, blocks].
+/// Scores of one head's query tiles for its blocks of video keys, [tiles, blocks].
 struct TileScores {
   int64_t tiles = 0, blocks = 0;
-  std::vector<float> score;  // natural units; kUnseen where no query of the tile sees the block
+  std::vector<float> score;  // natural units; kUnseen if no query of the tile sees the block
 
   float* row(int64_t tile) { return score.data() + tile * blocks; }
   const float* row(int64_t tile) const { return score.data() + tile * blocks; }
@@ -32,22 +32,24 @@ struct VideoTokens {
   double scale = 1;
 };
 
-/// The error of block j in tile i, to second order in how far the block's scores are from those of its cells' means:
-///   e_ij = mass_ij (sd_ij sdV_j + var_ij / 2 far_j),
-/// what the covariance of scores and values inside cells adds to the output, and what the curvature of exp does. With
-/// the tile cut into cells a of kQueryCell queries, q_a their mean and w_a their share of the tile's queries,
+/// The error of block j in tile i, to second order in the distance of the block's scores from those of its cells'
+/// means:
+///   e_ij = mass_ij (sd_ij sdV_j + var_ij / 2 far_j).
+/// The first term is the covariance of scores and values inside cells, the second the curvature of exp. The tile is cut
+/// into cells a of kQueryCell queries with mean q_a and share w_a of the tile's queries:
 ///   mass_ij = sum_a w_a softmax_j(scale q_a . mean(k_j)),
 ///   var_ij = sd_ij^2 = scale^2 sum_d (sum_a w_a q_a(d)^2) var_j(k_d),
-///   sdV_j^2 = sum_d var_j(v_d), far_j = |mean(v_j) - mean over the blocks of mean(v)|,
-/// where var_j is the variance within the block's cells of mean_cell tokens.
+///   sdV_j^2 = sum_d var_j(v_d), far_j = |mean(v_j) - mean over the blocks of mean(v)|.
+/// var_j is the variance within the block's cells of mean_cell tokens.
 struct MeanErrors {
-  TileScores rank;            // ln(mass_ij) + ln(what it is multiplied by + 1e-30), finite where the mass underflows
-  std::vector<double> error;  // e_ij, laid out alike; 0 where unseen
+  TileScores rank;                  // ln(mass_ij) + ln(e_ij / mass_ij + 1e-30), finite even if the mass underflows
+  std::vector<double> error;        // e_ij, [tiles, blocks]; 0 where unseen
   std::vector<float> tile_lengths;  // [tiles], |sum_j mass_ij mean(v_j)|
-  double output_length = 0;         // their mean
+  double output_length = 0;         // mean of tile_lengths
 };
 
-/// key_means: group_means() of the keys. seen: how many blocks each tile sees, [tiles].
+/// Predicts the errors of all tiles of a head. key_means: group_means() of the keys. seen: number of blocks that each
+/// tile sees, [tiles].
 MeanErrors predict_mean_errors(const VideoTokens& video, const std::vector<float>& key_means,
                                const std::vector<int64_t>& seen);
 

@@ -1,4 +1,4 @@
-// Copies means into panels; a block's cells never straddle two of them.
+// Copies means into panels. The cells of a block are always in one panel.
 #include "attention/cpu/mean_panels.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// to[d][0 .. kCells) = from[d][0 .. kCells), rows of 64 and of kCells.
+/// Copies to[d][0 .. kCells) = from[d][0 .. kCells), with rows of 64 and of kCells floats.
 template <int64_t kCells>
 void copy_columns(const float* from, int64_t head_dim, float* to) {
   for (int64_t d = 0; d < head_dim; ++d) std::memcpy(to + d * kBlock, from + d * kCells, kCells * sizeof(float));

@@ -1,4 +1,4 @@
-// The means that one row of blocks needs, copied side by side.
+// The means that one row of blocks needs, copied next to each other.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Memory for the means of one row of blocks at a time; a thread has its own. Copying costs a fraction of what it
-/// saves: the kernel then computes the means of dropped blocks only.
+/// Memory for the means of one row of blocks at a time; each thread has its own. The copy costs a fraction of what it
+/// saves, because the kernel then computes only the means of dropped blocks.
 class MeanPanels {
  public:
   explicit MeanPanels(const Problem& problem);
 
-  /// The means of those of the first `blocks` blocks that are not kept. The result points into this object.
+  /// Returns the means of those of the first `blocks` blocks that are not kept. They point into this object.
   MeanCells gather(const PackedMeans& means, const uint8_t* kept, int64_t blocks);
 
  private:

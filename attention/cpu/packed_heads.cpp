@@ -1,5 +1,5 @@
-// Packs keys into transposed panels of 64 and values into padded rows; for the int8 emulation also centres,
-// balances and rounds them.
+// Packs keys into transposed panels of 64 and values into padded rows. For the int8 emulation it also centers, balances
+// and rounds them.
 #include "attention/cpu/packed_heads.h"
 
 #include <cmath>
@@ -12,9 +12,9 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 16;  // source rows that stay in the first-level cache whatever their stride
+constexpr int64_t kRowsAtOnce = 16;  // source rows; so few stay in the first-level cache whatever their stride
 
-/// panel[d][i] = rows[i][d]; zeros for i >= tokens.
+/// Writes panel[d][i] = rows[i][d], and zeros for i >= tokens.
 void transpose(const float* rows, int64_t stride, int64_t tokens, int64_t head_dim, float* panel) {
   for (int64_t first = 0; first < kBlock; first += kRowsAtOnce) {
     const int64_t count = std::clamp<int64_t>(tokens - first, 0, kRowsAtOnce);
@@ -34,13 +34,13 @@ void copy_rows(const float* rows, int64_t stride, int64_t tokens, int64_t head_d
   }
 }
 
-/// Room for the means of a head: of every whole block of video that a batch entry can have.
+/// Returns the cells of a head's means: those of every whole block of video that a batch entry can have.
 int64_t mean_cells(const Problem& problem) {
   if (problem.mean_cell == 0) return 0;
   return video_part(problem.keys, problem.text_tokens) / kBlock * (kBlock / problem.mean_cell);
 }
 
-/// Sum of x[i] * scale[i] (null: 1) over n values, a multiple of 4; four at a time, so that it vectorises.
+/// Returns the sum of x[i] * scale[i] (1 if scale is null) over n values, a multiple of 4. Four sums let it vectorize.
 float sum(const float* x, const float* scale, int64_t n) {
   float lanes[4] = {};
   for (int64_t i = 0; i < n; i += 4)
@@ -131,7 +131,7 @@ void PackedHeads::pack_block(int64_t head, int64_t block) const {
     average_block(head, block);
 }
 
-/// From the packed block, which int8 arithmetic has rounded by then.
+/// Averages a packed block, which int8 arithmetic has already rounded.
 void PackedHeads::average_block(int64_t head, int64_t block) const {
   const int64_t cell = problem_.mean_cell, cells = cells_of_block(), head_dim = problem_.head_dim;
   const float inverse = 1.0F / static_cast<float>(cell);
@@ -152,7 +152,7 @@ void PackedHeads::average_block(int64_t head, int64_t block) const {
   }
 }
 
-/// As arithmetic.h says; values keep their scale.
+/// Rounds the means as arithmetic.h describes; values keep their scale.
 void PackedHeads::round_means(int64_t head) const {
   if (problem_.mean_cell == 0) return;
   const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * problem_.head_dim;
@@ -177,7 +177,7 @@ void PackedHeads::round_means(int64_t head) const {
   for (int64_t i = 0; i < blocks * cells * stride_; ++i) values[i] = static_cast<float>(round_e4m3(values[i]));
 }
 
-/// Divides the keys of a centred head by what the queries of all heads that share it are multiplied with.
+/// Divides the keys of a centered head by the factor that multiplies the queries of all heads that share it.
 void PackedHeads::balance_keys(int64_t head, float* balance) const {
   const int64_t b = head / problem_.kv_heads(), first = head % problem_.kv_heads() * problem_.group;
   const int64_t head_dim = problem_.head_dim;
@@ -190,11 +190,11 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
       for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
     }
   }
-  const auto each_channel = [&](const auto& f) {  // f(channel, its keys of a block)
+  const auto each_channel = [&](const auto& f) {  // calls f(channel, its keys of a block)
     for (int64_t block = 0; block < blocks; ++block)
       for (int64_t d = 0; d < head_dim; ++d) f(d, keys(head, block) + d * kBlock);
   };
-  each_channel([&](int64_t d, const float* k) {  // zeros past the end
+  each_channel([&](int64_t d, const float* k) {  // panels hold zeros past the end
     for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
   });
   const double share =
@@ -206,7 +206,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   });
 }
 
-/// Centres, balances and rounds one packed head in place. Rounding happens in double.
+/// Centers, balances and rounds one packed head in place. It rounds in double.
 void PackedHeads::round_head(int64_t head) const {
   const int64_t tokens = problem_.key_length(head / problem_.kv_heads()), head_dim = problem_.head_dim;
   float* key_scale = side(head);

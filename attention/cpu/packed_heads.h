@@ -1,4 +1,4 @@
-// Keys and values laid out as the tile kernel reads them.
+// Keys and values in the layout that the tile kernel reads.
 #pragma once
 
 #include "attention/cpu/arithmetic.h"
@@ -6,33 +6,32 @@
 
 namespace sparsereel::attention::cpu {
 
-/// The means of one head's blocks of video, a block's cells side by side.
+/// The means of one head's blocks of video; the cells of a block are next to each other.
 struct PackedMeans {
-  int64_t cells = 0;                 // in a block
+  int64_t cells = 0;                 // cells per block
   const float* keys = nullptr;       // [blocks, head_dim, cells]
   const float* values = nullptr;     // [blocks, cells, padded_dim]
   const float* key_scale = nullptr;  // int8: [blocks, cells]
 };
 
-/// The packed keys and values of every head of them that a problem has, and their means where it has any, in memory
-/// that the caller gives.
+/// The packed keys and values of every head of k and v, and their means if the problem has any, in the caller's memory.
 class PackedHeads {
  public:
   static int64_t floats(const Problem& problem, Arithmetic arithmetic);
 
   PackedHeads(const Problem& problem, Arithmetic arithmetic, float* memory);
 
-  /// Packs everything; int8 arithmetic also takes the means off, balances and rounds.
+  /// Packs everything; int8 arithmetic also subtracts the means, balances and rounds.
   void pack(const ParallelFor& parallel);
 
-  /// The tile's pointers into the keys and values of queries' head (b, h).
+  /// Sets the tile's pointers to the keys and values of the query head (b, h).
   void attach(int64_t b, int64_t h, Tile& tile) const;
 
-  /// The means of the same, of the blocks of video that hold 64 real keys.
+  /// Returns the means for the query head (b, h), of the blocks of video that hold 64 real keys.
   PackedMeans means(int64_t b, int64_t h) const;
 
  private:
-  // head: of keys and values, of all (batch, head).
+  // `head` below counts the heads of k and v over all batch entries.
   int64_t heads() const { return problem_.batch * problem_.kv_heads(); }
   int64_t head_of(int64_t b, int64_t h) const { return b * problem_.kv_heads() + h / problem_.group; }
   float* keys(int64_t head, int64_t block) const;

@@ -1,4 +1,4 @@
-// Means, variances and similarities of groups of tokens; loops run along head_dim, so that they vectorise.
+// Means, variances and similarities of groups of tokens. Loops run along head_dim so that they vectorize.
 #include "attention/cpu/pooled.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// result[g][d] = mean over the rows of group g of f(row[d], g, d).
+/// Returns result[g][d], the mean over the rows of group g of f(row[d], g, d).
 template <typename F>
 std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   const int64_t head_dim = tokens.head_dim;
@@ -23,7 +23,8 @@ std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   return result;
 }
 
-/// Mean of the Gram matrix of the L2-normalised rows (less `centre`, if given) = ||sum of them||^2 / n^2: no matmul.
+/// Returns the mean of the Gram matrix of the L2-normalized rows, less `centre` if given. It equals ||sum of rows||^2 /
+/// n^2 and so needs no matrix product.
 double self_similarity(const Grouped& tokens, int64_t g, const float* centre) {
   const int64_t head_dim = tokens.head_dim;
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
@@ -40,7 +41,7 @@ double self_similarity(const Grouped& tokens, int64_t g, const float* centre) {
   return square / (n * n);
 }
 
-/// Mean of all the tokens, from the means of their groups.
+/// Returns the mean of all tokens from the means of their groups.
 std::vector<float> mean_of_groups(const Grouped& tokens, const std::vector<float>& means) {
   std::vector<double> sum(static_cast<size_t>(tokens.head_dim), 0.0);
   for (int64_t g = 0; g < tokens.groups(); ++g) {
@@ -82,7 +83,7 @@ std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell) {
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
                                     bool centred) {
   std::vector<uint8_t> diverse(static_cast<size_t>(tokens.groups()), 0);
-  if (threshold < 0) return diverse;  // a squared norm is never below
+  if (threshold < 0) return diverse;  // a squared norm is never negative
   const std::vector<float> centre = centred ? mean_of_groups(tokens, means) : std::vector<float>();
   for (size_t g = 0; g < diverse.size(); ++g) {
     const double similarity = self_similarity(tokens, static_cast<int64_t>(g), centred ? centre.data() : nullptr);

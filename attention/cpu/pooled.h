@@ -1,4 +1,4 @@
-// Groups of tokens of one head, each summed up by a few numbers: what block selection reads in place of the tokens.
+// Groups of one head's tokens, each reduced to a few numbers that block selection reads in place of the tokens.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// The first `tokens` tokens of head (b, h), in groups of `group`; the last one may be shorter.
+/// The first `tokens` tokens of head (b, h) in groups of `group` tokens; the last group may be shorter.
 struct Grouped {
   View<const float> view;
   int64_t b = 0, h = 0;
@@ -19,7 +19,7 @@ struct Grouped {
   int64_t size_of(int64_t g) const { return std::min(group, tokens - g * group); }
   const float* rows(int64_t g) const { return view.row(b, g * group, h); }
   int64_t stride() const { return view.token_stride; }
-  /// The same tokens in smaller groups, several of which make up one of these.
+  /// Returns the same tokens in smaller groups; a group here is a whole number of these.
   Grouped cells_of(int64_t size) const {
     Grouped cells = *this;
     cells.group = size;
@@ -27,18 +27,18 @@ struct Grouped {
   }
 };
 
-/// Mean token of each group, [groups, head_dim].
+/// Returns the mean token of each group, [groups, head_dim].
 std::vector<float> group_means(const Grouped& tokens);
 
-/// Mean over each group of what `values` [cells, head_dim] says of the cells, which count by their tokens: [groups,
+/// Returns the mean over each group of its cells' `values` [cells, head_dim], weighted by their tokens: [groups,
 /// head_dim]. cells: groups.cells_of(some size).
 std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, const std::vector<float>& values);
 
-/// Mean over each group of (x - mean of its cell)^2, [groups, head_dim]; cells of `cell` tokens.
+/// Returns the mean over each group of (x - mean of its cell)^2, [groups, head_dim]. cell: tokens per cell.
 std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell);
 
-/// [groups]: 1 where the mean cosine similarity within the group, ||sum of L2-normalised rows||^2 / n^2, is below
-/// `threshold`; with `centred` the mean of all tokens is taken off first.
+/// Returns [groups]: 1 if the mean cosine similarity within the group, ||sum of L2-normalized rows||^2 / n^2, is below
+/// `threshold`. With `centred`, the mean of all tokens is subtracted first.
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
                                     bool centred);
 

@@ -1,4 +1,4 @@
-// What one CPU attention call works on: pointers, strides and masks. No torch.
+// The input of one CPU attention call: pointers, strides and masks. No torch.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct View {
   }
 };
 
-/// Tokens in front of the first block that counts as text.
+/// Returns the number of tokens in front of the first block that counts as text.
 inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
   return text_tokens == 0 ? tokens : (tokens - text_tokens) / kBlock * kBlock;
 }
@@ -31,18 +31,18 @@ inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
 struct Problem {
   int64_t batch = 0;
   int64_t heads = 0;  // of q
-  int64_t group = 1;  // that share a head of k and v: neighbours
+  int64_t group = 1;  // neighboring heads that share a head of k and v
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
   View<const float> q{}, k{}, v{};
   View<float> out{};
-  float* lse = nullptr;  // [batch, heads, queries], natural log; null: not wanted
+  float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
   double scale = 1;
-  int64_t text_tokens = 0;               // the last tokens of q and k
+  int64_t text_tokens = 0;               // last tokens of q and k
   bool causal = false;                   // query i sees keys up to i + keys - queries
-  const int64_t* key_lengths = nullptr;  // [batch]; null: every key counts
-  int64_t mean_cell = 0;  // tokens that share the mean which stands for them in dropped blocks; 0: nothing does
+  const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
+  int64_t mean_cell = 0;                 // tokens per mean of dropped blocks; 0 if nothing replaces them
 
   int64_t kv_heads() const { return heads / group; }
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
@@ -51,10 +51,10 @@ struct Problem {
     const int64_t length = key_length(b);
     return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, length) : length;
   }
-  /// Video keys that are no padding.
+  /// Returns the number of video keys that are not padding.
   int64_t video_keys(int64_t b) const { return std::min(key_length(b), video_part(keys, text_tokens)); }
-  /// The key blocks [0, blocks_with_means(b, i)) count by their means where query block i drops them: whole blocks of
-  /// video that each of its queries sees.
+  /// If query block i drops one of the key blocks [0, blocks_with_means(b, i)), means replace it. These are the whole
+  /// blocks of video that each of its queries sees.
   int64_t blocks_with_means(int64_t b, int64_t query_block) const {
     if (mean_cell == 0) return 0;
     return std::min(video_keys(b), visible_keys(b, query_block * kBlock)) / kBlock;
@@ -63,18 +63,18 @@ struct Problem {
   int64_t key_blocks() const { return blocks_of(keys); }
 };
 
-/// Runs body(begin, end) over parts of [0, count) in parallel. The caller brings the threads, so that a program has one
+/// Runs body(begin, end) over parts of [0, count) in parallel. The caller brings the threads, so a program has one
 /// pool.
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
 
-/// What a kernel did, in 64 x 64 blocks of all heads.
+/// Counts of a kernel, in 64 x 64 blocks of all heads.
 struct Counts {
   int64_t kept_blocks = 0;
   int64_t skipped_pv_blocks = 0;
-  int64_t mean_blocks = 0;  // what the means cost: a row's cells, 64 to a block, rounded up
+  int64_t mean_blocks = 0;  // cost of the means: a row's cells, 64 to a block, rounded up
 };
 
-/// At or above this threshold (log2 units) no P.V is skipped.
+/// From this threshold on (log2 units) no P.V is skipped.
 constexpr double kNeverSkip = 32;
 
 }  // namespace sparsereel::attention::cpu

@@ -1,4 +1,4 @@
-// The one-pass prologue: a token's heads are read once, normalised and rotated in cache, and written once.
+// The prologue in one pass: a token's heads are read once, normalized and rotated in cache, and written once.
 #include "attention/cpu/prologue.h"
 
 #include <cmath>
@@ -33,7 +33,7 @@ Moments moments_of(const PrologueTask& task, const float* x, int64_t n) {
   return {mean, static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.prologue.eps))};
 }
 
-/// y = norm(x) * weight + bias over n values. y may be x.
+/// Computes y = norm(x) * weight + bias over n values. y may be x.
 void normalise(const PrologueTask& task, const Moments& moments, const float* weight, const float* x, int64_t n,
                float* y) {
   const auto [mean, inverse] = moments;
@@ -71,7 +71,7 @@ void rotate_by_head(const PrologueTask& task, const float* x, const float* posit
   }
 }
 
-/// scratch: [heads, head_dim].
+/// Runs the prologue of one token. scratch: [heads, head_dim].
 void run_token(const PrologueTask& task, int64_t b, int64_t token, float* scratch) {
   const int64_t dim = task.head_dim;
   const CallPrologue& prologue = task.prologue;

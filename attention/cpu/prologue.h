@@ -1,4 +1,4 @@
-// Normalisation and rotary embedding of queries or keys in one pass over memory.
+// Normalization and rotary embedding of queries or keys in one pass over memory.
 #pragma once
 
 #include "attention/call_types.h"
@@ -6,7 +6,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// out = rotary(norm(in)), both [batch, tokens, heads, head_dim]; norm over a head, or over all heads of a token.
+/// out = rotary(norm(in)), both [batch, tokens, heads, head_dim]. The norm is over a head or over all heads of a token.
 struct PrologueTask {
   int64_t batch = 0;
   int64_t tokens = 0;
@@ -16,14 +16,14 @@ struct PrologueTask {
   View<float> out{};
   CallPrologue prologue{};
   RowNormOf<const float*> norm{};  // the prologue's of_queries() or of_keys()
-  int64_t text_tokens = 0;         // the last tokens, which have norm.text_weight if that exists
+  int64_t text_tokens = 0;         // number of last tokens, which use norm.text_weight if it exists
 };
 
-/// layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps); then weight, bias. Rotary (arXiv 2104.09864):
-/// x cos + turn(x) sin, where turn takes a pair (a, b) to (-b, a).
+/// Runs the task. Norm layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps). Weight and bias follow.
+/// Rotary (arXiv 2104.09864): x cos + turn(x) sin, where turn maps a pair (a, b) to (-b, a).
 void run_prologue(const PrologueTask& task, const ParallelFor& parallel);
 
-/// moments [batch, tokens, 2]: mean (0 of Norm::rms) and 1 / deviation of a task's tokens across its heads.
+/// Writes moments [batch, tokens, 2]: the mean (0 for Norm::rms) and 1 / deviation of each token over its heads.
 void find_moments(const PrologueTask& task, float* moments, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

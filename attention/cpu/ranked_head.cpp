@@ -1,4 +1,4 @@
-// Pools a head's tokens, ranks its blocks by mass or by error, and takes out what is forced.
+// Pools a head's tokens, ranks its blocks by mass or by error, and removes forced blocks from the candidates.
 #include "attention/cpu/ranked_head.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Ranker {
   int64_t first_query(int64_t tile) const { return tile * head_.rows; }
   int64_t last_query(int64_t tile) const { return std::min(first_query(tile) + head_.rows, head_.queries) - 1; }
   int64_t visible(int64_t tile) const { return head_.visible[static_cast<size_t>(tile)]; }
-  /// Blocks of video that the tile sees.
+  /// Returns the number of blocks of video that the tile sees.
   int64_t seen(int64_t tile) const { return std::min(visible(tile), blocks_.groups()); }
 
   void rank_by_error() {
@@ -71,13 +71,13 @@ class Ranker {
                            static_cast<float>(problem_.scale);
   }
 
-  /// The blocks in front of this one that are not forced are candidates.
+  /// Returns the end of the tile's candidates: earlier blocks are candidates unless forced, later ones are kept.
   int64_t first_kept(int64_t tile) const {
     // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
     const int64_t diagonal = problem_.causal
                                  ? std::max<int64_t>(0, problem_.visible_keys(b_, first_query(tile)) - 1) / kBlock
                                  : visible(tile);
-    // No mean stands for a ragged block.
+    // Partial blocks have no means.
     return std::min(diagonal, problem_.mean_cell > 0 ? keys_ / kBlock : blocks_.groups());
   }
 
@@ -96,7 +96,7 @@ class Ranker {
 
   const Problem& problem_;
   const HeadPolicy& policy_;
-  const int64_t b_, keys_;  // keys of video
+  const int64_t b_, keys_;  // number of video keys
   RankedHead head_;
   const Grouped tiles_, blocks_;
   const std::vector<float> key_means_;
@@ -117,7 +117,7 @@ double RankedHead::dropped_error() const {
   double sum = 0;
   for (size_t i = 0; i < error.size(); ++i)
     if (kept[i] == 0) sum += error[i];
-  return sum / std::max(output_length, 1e-30);  // values without any length have no error either
+  return sum / std::max(output_length, 1e-30);  // values of zero length have no error either
 }
 
 RankedHead rank_head(const Problem& problem, const Selector& selector, int64_t b, int64_t h) {

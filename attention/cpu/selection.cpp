@@ -1,4 +1,4 @@
-// Block selection in two phases: rank the blocks of every head, then choose.
+// Selects blocks in two phases: ranks the blocks of every head, then chooses.
 #include "attention/cpu/selection.h"
 
 #include <numeric>
@@ -10,7 +10,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Key blocks that the row of query blocks i sees.
+/// Returns the number of key blocks that query block i sees.
 int64_t visible_in_row(const Problem& problem, int64_t b, int64_t i) {
   const int64_t last_query = std::min((i + 1) * kBlock, problem.queries) - 1;
   return blocks_of(problem.visible_keys(b, last_query));
@@ -35,7 +35,7 @@ void keep_visible(const Problem& problem, BlockMap& map) {
 }
 
 int64_t count_visible_blocks(const Problem& problem) {
-  const bool alike = problem.key_lengths == nullptr;  // batch entries
+  const bool alike = problem.key_lengths == nullptr;  // true if batch entries are alike
   int64_t blocks = 0;
   for (int64_t b = 0; b < (alike ? 1 : problem.batch); ++b)
     for (int64_t i = 0; i < problem.query_blocks(); ++i) blocks += visible_in_row(problem, b, i);
@@ -60,7 +60,7 @@ int64_t count_mean_blocks(const Problem& problem, const BlockMap& map) {
 
 namespace {
 
-/// Heads that choose together: all of a batch entry, or each on its own.
+/// Returns the number of heads that choose together: all of a batch entry, or one.
 int64_t heads_of_a_budget(const Selector& selector) {
   const HeadPolicy& first = selector.heads.front();
   const bool shared =
@@ -80,7 +80,7 @@ void choose(const HeadPolicy& policy, const Selector& selector, std::span<Ranked
   }
 }
 
-/// Takes the blocks that the tiles drop out of the map.
+/// Clears the blocks that the tiles drop from the map.
 void drop_blocks(const RankedHead& head, BlockMap& map) {
   for (int64_t tile = 0; tile < head.tiles(); ++tile) {
     const uint8_t* kept = head.kept_row(tile);
@@ -109,14 +109,14 @@ Prediction predict_blocks(const Problem& problem, const Selector& selector, cons
       for (const RankedHead& head : group) drop_blocks(head, result.map);
     }
   };
-  // Parts tell each other of one batch entry after the other.
+  // Parts exchange sums for one batch entry after the other, so the order must be fixed.
   if (selector.part != nullptr && selector.part->shares_budget()) {
     choose_all(0, heads / together);
   } else {
     parallel(heads / together, choose_all);
   }
   if (selector.ranking != Ranking::error) return result;
-  for (const RankedHead& head : ranked) {  // in order, whatever the threads did
+  for (const RankedHead& head : ranked) {  // in order, so that the sum does not depend on the threads
     result.sum_error += head.dropped_error();
     result.tiles += head.tiles();
   }

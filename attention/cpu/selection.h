@@ -1,5 +1,5 @@
-// Predicts which 64 x 64 blocks of attention matter, from pooled queries and keys (by mass: SpargeAttn, arXiv
-// 2502.18137, section 3.2).
+// Predicts which 64 x 64 blocks of attention matter, from pooled queries and keys. Ranking by mass follows SpargeAttn
+// (arXiv 2502.18137, section 3.2).
 #pragma once
 
 #include "attention/cpu/problem.h"
@@ -7,44 +7,43 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Every block that holds a visible (query, key) pair: what dense attention computes.
+/// Returns every block that holds a visible (query, key) pair, as dense attention computes them.
 BlockMap visible_blocks(const Problem& problem);
 
-/// Drops the blocks of `map` that hold no visible pair.
+/// Clears the blocks of `map` that hold no visible pair.
 void keep_visible(const Problem& problem, BlockMap& map);
 
-/// How many blocks visible_blocks() holds.
+/// Returns the number of blocks in visible_blocks().
 int64_t count_visible_blocks(const Problem& problem);
 
-/// Blocks of `map` that are set.
 int64_t count_blocks(const BlockMap& map);
 
-/// Counts::mean_blocks of attention under `map`.
+/// Returns Counts::mean_blocks of attention under `map`.
 int64_t count_mean_blocks(const Problem& problem, const BlockMap& map);
 
 struct Prediction {
   BlockMap map;  // the blocks to compute
-  // Ranking::error: sum over query tiles of the errors predicted for the blocks that they drop, over the mean length of
-  // the outputs of the tile's head; and how many tiles these are. Tiles of dense heads are not among them.
+  // Ranking::error: sum over query tiles of the predicted errors of their dropped blocks, divided by the mean output
+  // length of the tile's head; and the number of these tiles. Tiles of dense heads are not included.
   double sum_error = 0;
   int64_t tiles = 0;
 };
 
-/// The blocks that sparse attention computes. Queries come in tiles of selector.rows and keys in blocks of 64 (real
-/// tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of the
-/// means in their place, which needs problem.mean_cell (error; see mean_error.h). Kept are, of those not forced,
-///   topk:  by mass, of each tile the max(1, floor(topk * visible key blocks)) best; by error, as many of all the
-///          tiles of a batch entry, wherever they are (budget.h; other parts' too), or of all those of a head where
-///          policies differ;
-///   cdf:   of each tile the fewest that hold a share of cdf of the sum of all, the crossing block included;
-///   error: of each tile the fewest such that the predicted errors of the others add up to at most `error` times the
-///          mean length of the head's outputs; maybe none;
-///   block_error: those predicted to err by more than `block_error` times the mean length of the outputs, and of each
-///          tile at least the best (budget.h; heads are taken together as by topk);
-/// plus the forced blocks: text keys (with the block where video meets text), the diagonal of a causal mask, key blocks
-/// whose mean cosine similarity is below the head's threshold, and with means (problem.mean_cell) a last video block of
-/// fewer than 64 keys. Rows of text queries and of query tiles below the threshold keep every block. Similarity =
-/// ||sum of L2-normalised rows||^2 / n^2, with keys less their mean over the sequence.
+/// Returns the blocks that sparse attention computes. Queries are in tiles of selector.rows and keys in blocks of 64
+/// (real tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of
+/// the means in their place (error; see mean_error.h), which needs problem.mean_cell.
+/// These blocks, among those that are not forced, are kept:
+///   topk: ranked by mass, the max(1, floor(topk * visible key blocks)) best of each tile; ranked by error, as many
+///         over all tiles of a batch entry, including other parts (budget.h), or over a head if policies differ;
+///   cdf: per tile, the fewest that hold a share of cdf of the total, including the block that crosses it;
+///   error: per tile, the fewest such that the predicted errors of the others sum to at most `error` times the mean
+///         length of the head's outputs; possibly none;
+///   block_error: those with a predicted error above `block_error` times the mean length of the outputs, and at least
+///         the best of each tile (budget.h; heads are grouped as for topk).
+/// Forced blocks are always kept: text keys (including the block where video meets text) and the diagonal of a causal
+/// mask. Key blocks whose mean cosine similarity is below the head's threshold are forced too. With means, a last video
+/// block of fewer than 64 keys is forced as well. Rows of text queries and of query tiles below the threshold keep
+/// every block. Similarity is ||sum of L2-normalized rows||^2 / n^2; keys are reduced by their mean over the sequence.
 Prediction predict_blocks(const Problem& problem, const Selector& selector, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

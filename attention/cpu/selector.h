@@ -1,4 +1,4 @@
-// How blocks are selected.
+// The rule by which blocks are selected.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 namespace sparsereel::attention::cpu {
 
 struct Selector {
-  std::span<const HeadPolicy> heads;  // one policy a head
+  std::span<const HeadPolicy> heads;  // one policy per head
   int64_t rows = 192;                 // queries that share one selection
   Ranking ranking = Ranking::mass;
-  const HeadPart* part = nullptr;  // where these are only some of the heads; null: they are all
+  const HeadPart* part = nullptr;  // null if the call has all heads
 };
 
 }  // namespace sparsereel::attention::cpu

@@ -1,4 +1,4 @@
-// The best blocks of a tile: a number of them, a share, or as many as an error asks for.
+// Chooses the best blocks of a tile: a number, a share, or as many as an error bound requires.
 #include "attention/cpu/tile_choice.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Keeps its memory from tile to tile.
+/// Reuses its memory from tile to tile.
 class Chooser {
  public:
   Chooser(const HeadPolicy& policy, RankedHead& head) : policy_(policy), head_(head) {}
@@ -31,7 +31,7 @@ class Chooser {
     };
   }
 
-  /// Brings the chosen blocks to the front; returns how many they are.
+  /// Moves the chosen blocks to the front and returns their number.
   size_t sort_and_count(int64_t tile) {
     if (policy_.selection == Selection::topk) {
       const size_t count = std::min(static_cast<size_t>(head_.granted(tile, policy_.topk)), order_.size());
@@ -60,7 +60,7 @@ class Chooser {
     return order_.size();
   }
 
-  /// A NaN, among the errors or as the limit, drops nothing.
+  /// Returns the number of blocks to keep. If an error or the bound is NaN, no block is dropped.
   size_t count_above(int64_t tile) const {
     const double* errors = head_.error.data() + tile * head_.rank.blocks;
     size_t count = order_.size();
@@ -74,9 +74,9 @@ class Chooser {
 
   const HeadPolicy& policy_;
   RankedHead& head_;
-  const float* ranks_ = nullptr;  // of the tile
+  const float* ranks_ = nullptr;  // ranks of the tile
   std::vector<int32_t> order_;
-  std::vector<double> share_;  // of each candidate, in order
+  std::vector<double> share_;  // share of each candidate, in order
 };
 
 }  // namespace

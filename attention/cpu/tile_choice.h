@@ -1,11 +1,11 @@
-// Chooses blocks tile by tile: each tile of queries by its own ranks alone.
+// Chooses the blocks of each query tile by its own ranks alone.
 #pragma once
 
 #include "attention/cpu/ranked_head.h"
 
 namespace sparsereel::attention::cpu {
 
-/// Marks in head.kept the candidates that `policy` keeps; see predict_blocks(). Best ranks first, ties by index; a NaN
+/// Marks in head.kept the candidates that `policy` keeps; see predict_blocks(). Ties go to the lower index. A NaN
 /// counts as above everything, so that a broken block is computed and seen.
 void choose_in_tiles(const HeadPolicy& policy, RankedHead& head);
 

@@ -1,4 +1,4 @@
-// Chooses the tile kernels that this machine can run.
+// Lists the tile kernels that this machine can run, and chooses one.
 #include "attention/cpu/tile_kernel.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The inner kernel of CPU attention: 64 queries of one head against the kept key blocks, built once per instruction
-// set.
+// The inner kernel of CPU attention: 64 queries of one head against the kept key blocks. It is compiled once per
+// instruction set.
 #pragma once
 
 #include <span>
@@ -8,32 +8,31 @@
 
 namespace sparsereel::attention::cpu {
 
-/// Queries computed side by side in registers; a tile's rows are padded to whole groups.
+/// Number of queries computed together in registers; a tile's rows are padded to whole groups.
 constexpr int64_t kRowGroup = 6;
 constexpr int64_t kPaddedRows = (kBlock + kRowGroup - 1) / kRowGroup * kRowGroup;
 
-/// Values are stored in rows of this many floats, a whole number of vectors on every machine.
+/// Returns the floats per row of stored values, a whole number of vectors on every machine.
 inline int64_t padded_dim(int64_t head_dim) {
   return (head_dim + 15) / 16 * 16;
 }
 
-/// The int8 emulation's side data of one head; null pointers: exact arithmetic.
+/// Data of one head for the int8 emulation; its pointers are null for exact arithmetic.
 struct Int8Head {
-  const float* key_scale = nullptr;    // [key_blocks, 64]; keys hold whole numbers
-  const float* key_mean = nullptr;     // [head_dim], taken off the keys
-  const float* value_scale = nullptr;  // [head_dim]; values hold e4m3 numbers
-  const float* value_mean = nullptr;   // [head_dim], taken off the values
-  const float* balance = nullptr;      // [head_dim], what the keys were divided by, and queries are multiplied with
+  const float* key_scale = nullptr;    // [key_blocks, 64]; keys are whole numbers
+  const float* key_mean = nullptr;     // [head_dim], subtracted from the keys
+  const float* value_scale = nullptr;  // [head_dim]; values are e4m3 numbers
+  const float* value_mean = nullptr;   // [head_dim], subtracted from the values
+  const float* balance = nullptr;      // [head_dim], factor that divided the keys and multiplies the queries
 };
 
-/// The means that stand for what a tile drops, side by side whatever block they are of: keys that every row sees,
-/// before all others.
+/// The means that replace the blocks that a tile drops, next to each other. Every row sees them, before all other keys.
 struct MeanCells {
-  const float* keys = nullptr;       // panels of 64 cells, [head_dim, 64]; what lies past the last cell is not used
+  const float* keys = nullptr;       // panels of 64 cells, [head_dim, 64]; entries past the last cell are not used
   const float* values = nullptr;     // [cells, padded_dim]
   const float* key_scale = nullptr;  // int8: [panels, 64]
   int64_t count = 0;                 // cells
-  float log2_weight = 0;             // log2 of the tokens in a cell; 0 where nothing stands for dropped blocks
+  float log2_weight = 0;             // log2 of the tokens in a cell; 0 if nothing replaces dropped blocks
 };
 
 /// One row of blocks of one head.
@@ -46,14 +45,14 @@ struct Tile {
   const float* values = nullptr;  // [key_blocks, 64, padded_dim], zeros past key_length
   const uint8_t* kept = nullptr;  // [key_blocks]
   int64_t key_blocks = 0;
-  int64_t key_length = 0;      // keys that count
+  int64_t key_length = 0;      // number of keys that count
   bool causal = false;         // row r sees the keys below first_row_sees + r
   int64_t first_row_sees = 0;  // may be negative
   float scale = 1;             // of q.k, natural units
   float pv_threshold = 0;      // log2 units; kNeverSkip and above: off
   float* out = nullptr;        // [rows, head_dim], rows out_stride apart
   int64_t out_stride = 0;
-  float* lse = nullptr;      // [rows]; null: not wanted
+  float* lse = nullptr;      // [rows]; null if not wanted
   float* scratch = nullptr;  // tile_scratch_floats(head_dim) floats, 64-byte aligned
   Int8Head int8{};
   MeanCells means{};
@@ -63,17 +62,17 @@ inline int64_t tile_scratch_floats(int64_t head_dim) {
   return kPaddedRows * (padded_dim(head_dim) * 2 + kBlock + 16);  // queries, outputs, scores, row sums
 }
 
-/// Online softmax over the means and then the kept blocks in ascending order; see block_sparse_attention().
-/// Counts blocks, not means.
+/// A tile kernel: online softmax over the means and then the kept blocks in ascending order. See
+/// block_sparse_attention(). It counts blocks, not means.
 struct TileKernel {
   const char* name;  // "avx512", "avx2" or "portable"
   Counts (*run)(const Tile& tile);
 };
 
-/// The kernels that this machine can run, fastest first; never empty.
+/// Returns the kernels that this machine can run, fastest first; never empty.
 std::span<const TileKernel> tile_kernels();
 
-/// The fastest, or forced_kernel().
+/// Returns the fastest kernel, or forced_kernel() if that can run.
 const TileKernel& chosen_tile_kernel();
 
 }  // namespace sparsereel::attention::cpu

@@ -1,6 +1,6 @@
-// Source of the tile kernel, compiled once per instruction set: the includer defines SPARSEREEL_ISA (the namespace),
-// kLanes and kColumns (registers side by side in a product). Uses no std:: function: an inline function compiled here
-// for a newer machine could be the copy that the linker keeps for all.
+// Source of the tile kernel, compiled once per instruction set. The including file defines SPARSEREEL_ISA (the
+// namespace), kLanes and kColumns (registers per row in a product). It uses no std:: function: the linker might keep an
+// inline function compiled here for a newer machine as the copy for all.
 #include <cstring>
 
 #include "attention/cpu/quantize_constants.h"
@@ -17,19 +17,19 @@ constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
 inline Vec load(const float* p) {
   Vec v;
-  std::memcpy(&v, p, sizeof(v));  // any alignment; one unaligned load
+  std::memcpy(&v, p, sizeof(v));  // any alignment; compiles to one unaligned load
   return v;
 }
 inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof(v));
 }
 inline Vec broadcast(float x) {
-  return x - Vec{};  // not a sum with 0, which would have to turn -0 into 0
+  return x - Vec{};  // a sum with 0 would have to turn -0 into 0
 }
 inline void prefetch(const float* from, int64_t floats) {
-  for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // a cache line each
+  for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // one cache line each
 }
-/// b where either is NaN, so that NaN scores reach the output.
+/// Returns b if either is NaN, so that NaN scores reach the output.
 inline Vec max(Vec a, Vec b) {
   return a > b ? a : b;
 }
@@ -57,9 +57,9 @@ inline float lane_sum(Vec v) {
   return result;
 }
 
-/// 2^x to about 1e-7 relative for x up to 127; 0 for x below -126.5 (-inf included). Adding 1.5 * 2^23 rounds x to a
-/// whole number n and leaves n + 127 in the low bits; the rest f in [-0.5, 0.5] goes through a minimax polynomial of
-/// 2^f.
+/// Returns 2^x with a relative error of about 1e-7 for x up to 127, and 0 for x below -126.5 (including -inf). Adding
+/// 1.5 * 2^23 rounds x to a whole number n and leaves n + 127 in the low bits. The rest f in [-0.5, 0.5] goes through a
+/// minimax polynomial of 2^f.
 inline Vec exp2(Vec x) {
   constexpr float magic = 12582912.0F + 127.0F;
   x = max(broadcast(-127.0F), x);
@@ -75,7 +75,8 @@ inline Vec exp2(Vec x) {
   return p * bit_cast<Vec>(bit_cast<IntVec>(biased) << 23);
 }
 
-/// Nearest e4m3 value of 0 <= x <= 448, ties to even: whole steps of 2^-9 below 2^-6, else the mantissa cut to 3 bits.
+/// Returns the nearest e4m3 value of 0 <= x <= 448, ties to even: steps of 2^-9 below 2^-6, otherwise a mantissa of 3
+/// bits.
 inline Vec round_e4m3(Vec x) {
   constexpr float magic = 24576.0F;  // 1.5 * 2^(23 - 9)
   const Vec small = (x + magic) - magic;
@@ -84,9 +85,9 @@ inline Vec round_e4m3(Vec x) {
   return x < 0.015625F ? small : normal;
 }
 
-/// sum[kRows][kWidth vectors] of a [kRows][length] times b [length][kWidth vectors]; element (r, i) of a lies at
-/// a[r * a_row + i * a_step], row i of b at b + i * b_row; length >= 1: GCC 12 keeps the sums in memory where the loop
-/// may not run.
+/// sum [kRows][kWidth vectors] of a [kRows][length] times b [length][kWidth vectors]. Element (r, i) of a is at a[r *
+/// a_row + i * a_step]; row i of b is at b + i * b_row. length is at least 1: if the loop might not run, GCC 12 would
+/// keep the sums in memory.
 template <int kRows, int kWidth>
 struct Product {
   Vec sum[kRows][kWidth] = {};
@@ -104,7 +105,7 @@ struct Product {
   }
 };
 
-/// scores[kRows][kWidth vectors] = q [head_dim][kRowGroup] times as many columns of keys [head_dim][64].
+/// Computes scores[kRows][kWidth vectors] = q [head_dim][kRowGroup] times as many columns of keys [head_dim][64].
 template <int kRows, int kWidth>
 void multiply_columns(const float* q, const float* keys, int64_t head_dim, float* scores) {
   const Product<kRows, kWidth> product(q, 1, kRowGroup, keys, kBlock, head_dim);
@@ -112,7 +113,7 @@ void multiply_columns(const float* q, const float* keys, int64_t head_dim, float
     for (int c = 0; c < kWidth; ++c) store(scores + r * kBlock + c * kLanes, product.sum[r][c]);
 }
 
-/// scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64], of which the first `count` are wanted.
+/// Computes scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64]. Only the first `count` are needed.
 template <int kRows>
 void multiply_keys(const float* q, const float* keys, int64_t count, int64_t head_dim, float* scores) {
   int64_t i = 0;
@@ -121,7 +122,7 @@ void multiply_keys(const float* q, const float* keys, int64_t count, int64_t hea
   for (; i < count; i += kLanes) multiply_columns<kRows, 1>(q, keys + i, head_dim, scores + i);
 }
 
-/// out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride].
+/// Computes out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride].
 template <int kRows, int kWidth>
 void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
                      float* out) {
@@ -153,7 +154,8 @@ struct Count {
   static constexpr int value = kCount;
 };
 
-/// Calls f(first row, row count as a constant) for groups that cover `rows`: six at a time, then two, four or six.
+/// Calls f(first row, row count as a constant) for groups that cover `rows`: groups of six, then one of two, four or
+/// six.
 template <typename F>
 void for_row_groups(int64_t rows, const F& f) {
   int64_t r = 0;
@@ -170,10 +172,10 @@ struct Panel {
   const float* keys;
   const float* values;
   const float* key_scale;  // int8
-  int64_t count;           // of them that count, to any row
-  int64_t columns;         // whole vectors that hold these
-  int64_t first_key;       // among all keys; negative: means, which every row sees
-  float log2_weight;       // added to their scores, after maxima
+  int64_t count;           // keys that count for any row
+  int64_t columns;         // whole vectors that hold these keys
+  int64_t first_key;       // index among all keys; negative for means, which every row sees
+  float log2_weight;       // added to the scores after the maxima are taken
 };
 
 template <bool kInt8>
@@ -189,7 +191,7 @@ class TileRun {
         offset_(kInt8 ? static_cast<float>(kE4m3MaxLog2) - tile.means.log2_weight : 0.0F) {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
-    // Rows may lie a page apart, where waiting for one after the other is slow.
+    // Rows may be a page apart, so waiting for them one after the other would be slow.
     for (int64_t r = 0; r < tile.rows; ++r) prefetch(tile.q + r * tile.q_stride, tile.head_dim);
     for (int64_t r = 0; r < tile.rows; ++r) load_query(r);
   }
@@ -230,7 +232,7 @@ class TileRun {
             .log2_weight = 0};
   }
 
-  /// The panel that begins with mean c.
+  /// Returns the panel that begins with mean c.
   Panel means(int64_t c) const {
     const int64_t left = tile_.means.count - c;
     return {.keys = tile_.means.keys + c * tile_.head_dim,
@@ -242,7 +244,7 @@ class TileRun {
             .log2_weight = tile_.means.log2_weight};
   }
 
-  /// The first block that is kept, from j on; key_blocks where none is.
+  /// Returns the first kept block from j on; key_blocks if there is none.
   int64_t kept_from(int64_t j) const {
     while (j < tile_.key_blocks && tile_.kept[j] == 0) ++j;
     return j;
@@ -254,8 +256,8 @@ class TileRun {
     return sees < 0 ? 0 : sees < tile_.key_length ? sees : tile_.key_length;
   }
 
-  /// Stores query r in its group, scaled so that scores come out in log2 units (rounded to whole numbers when emulating
-  /// int8).
+  /// Stores query r in its group, scaled so that scores come out in log2 units. The int8 emulation rounds it to whole
+  /// numbers.
   void load_query(int64_t r) {
     const float* from = tile_.q + r * tile_.q_stride;
     float* to = q_ + r / kRowGroup * kRowGroup * tile_.head_dim + r % kRowGroup;
@@ -277,8 +279,8 @@ class TileRun {
     }
   }
 
-  /// Scores of a panel in log2 units, -inf where masked; returns by how much a row's maximum rose at most. Each
-  /// product, here and below, has its group of rows fetch a share of the block that the next one reads.
+  /// Computes the scores of a panel in log2 units, -inf where masked. Returns the largest rise of a row's maximum. Each
+  /// product, here and below, makes its group of rows prefetch a share of the block that the next product reads.
   float score(const Panel& panel) {
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
@@ -302,7 +304,7 @@ class TileRun {
     return rise;
   }
 
-  /// Adds a panel; next_keys are those whose turn it is then, null: none.
+  /// Adds a panel to the output. next_keys: the keys of the next panel, null if there is none.
   void accumulate(const Panel& panel, const float* next_keys) {
     update_maxima();
     for (int64_t r = 0; r < tile_.rows; ++r) {
@@ -325,10 +327,10 @@ class TileRun {
     });
   }
 
-  /// The maximum of row r, or 0 for a row without keys so far: there every score is -inf and every weight 0.
+  /// Returns the maximum of row r, or 0 for a row without keys so far, whose scores are all -inf and weights all 0.
   float finite_max(int64_t r) const { return max_[r] > kMinusInfinity ? max_[r] : 0; }
 
-  /// Takes the block's maxima in, and sets alpha to what that scales the rows' sums by.
+  /// Includes the block's maxima, and sets alpha to the factor that rescales the rows' sums.
   void update_maxima() {
     for (int64_t r = 0; r < tile_.rows; ++r) {
       const float before = max_[r];
@@ -358,13 +360,13 @@ class TileRun {
   const Tile& tile_;
   const int64_t stride_;
   float* const q_;       // [groups][head_dim][kRowGroup]
-  float* const out_;     // [kPaddedRows][stride_], not yet divided by the row's sum
-  float* const scores_;  // [kPaddedRows][64], then the weights
-  float* const sums_;    // [kPaddedRows][16], a partial sum a lane
-  const float offset_;   // log2 of the weight of a score at the row's maximum, see weight_offset()
+  float* const out_;     // [kPaddedRows][stride_], before division by the row's sum
+  float* const scores_;  // [kPaddedRows][64], scores, then weights
+  float* const sums_;    // [kPaddedRows][16], one partial sum per lane
+  const float offset_;   // log2 of the weight of a score at the row's maximum; see weight_offset()
   float max_[kPaddedRows];
   float block_max_[kPaddedRows];
-  float alpha_[kBlock + 16] = {};  // by whole vectors
+  float alpha_[kBlock + 16] = {};  // padded to whole vectors
   float query_scale_[kPaddedRows];
   double smoothing_[kPaddedRows];
 };

@@ -1,4 +1,4 @@
-// The tile kernel for every other machine: vectors of four floats, which each 64-bit processor has.
+// The tile kernel for all other machines: vectors of four floats, which every 64-bit CPU has.
 #include <cstdint>
 
 #define SPARSEREEL_ISA portable

@@ -1,4 +1,4 @@
-// Lists GPUs through the CUDA runtime and asks it which of our machine code each would run.
+// Lists GPUs through the CUDA runtime, and asks which of our machine code each GPU would run.
 #include "attention/cuda/device.h"
 
 #include <cuda_runtime.h>
@@ -6,7 +6,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-// Compiled for every architecture of the build; only its attributes are asked for.
+// Compiled for every architecture of the build. Only its attributes are read.
 __global__ void probe() {}
 
 void find_machine_code(int device, Gpu& gpu) {
@@ -56,7 +56,7 @@ std::string unusable_reason(int device) {
     const CurrentDevice current(device);
     find_machine_code(device, gpu);
   }
-  if (earlier == cudaSuccess) cudaGetLastError();  // reported here
+  if (earlier == cudaSuccess) cudaGetLastError();  // clears the error, because the caller gets it
   return gpu.problem;
 }
 

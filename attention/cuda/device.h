@@ -1,4 +1,4 @@
-// The GPUs that the CUDA runtime sees, and whether this build holds machine code for them. No torch, no CUDA header.
+// The GPUs that the CUDA runtime sees, and whether this build has machine code for them. No torch, no CUDA header.
 #pragma once
 
 #include <string>
@@ -8,30 +8,31 @@ namespace sparsereel::attention::cuda {
 
 struct Gpu {
   std::string name;
-  int machine_code = 0;  // architecture of our machine code that would run, e.g. 90; 0: none, see problem
-  /// The driver compiled it from the PTX in the build: a slower start, no features of the newer chip.
+  int machine_code = 0;  // architecture of our machine code that would run, e.g. 90; 0 if there is none, see problem
+  /// True if the driver compiled the code from the build's PTX: it starts more slowly and lacks features of the newer
+  /// chip.
   bool compiled_from_ptx = false;
-  std::string problem;  // empty, or why kernels of this build cannot run on it
+  std::string problem;  // reason why kernels of this build cannot run on it; empty if they can
 };
 
-/// Every visible GPU. Where there is none, an empty list, and `reason` (if given) says why (no driver, driver too old,
-/// ...).
+/// Returns every visible GPU. If there is none, returns an empty list and sets `reason`, if given, to the cause (no
+/// driver, driver too old, ...).
 std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 
-/// 90 for compute capability 9.0; 0 where there is no such GPU.
+/// Returns the compute capability, 90 for 9.0; 0 if there is no such GPU.
 int compute_capability(int device);
 
-/// Empty where GPU `device` is there and this build holds machine code for it, else why not. The runtime's last error
-/// stays what it was.
+/// Returns an empty text if GPU `device` exists and this build has machine code for it, else the reason. Does
+/// not change the runtime's last error.
 std::string unusable_reason(int device);
 
-/// Whether a kernel has failed on the current GPU in such a way that every call fails since.
+/// Returns true if a kernel failed on the current GPU in such a way that every later call fails.
 bool is_broken();
 
-/// What CUDA says of the last error that nobody has asked for; null where there is none.
+/// Returns CUDA's message for the last error that has not been asked for; null if there is none.
 const char* pending_error();
 
-/// Makes a GPU the current one of this thread, for as long as it lives.
+/// Makes a GPU the current one of this thread during its lifetime.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
@@ -40,13 +41,13 @@ class CurrentDevice {
   ~CurrentDevice();
 
  private:
-  int before_ = -1;  // what it was; -1: nothing to change back
+  int before_ = -1;  // previous device; -1 if there is nothing to restore
 };
 
-/// The least with e4m3: conversions to it and products of it.
+/// Smallest compute capability with conversions to e4m3 and products of it.
 constexpr int kE4m3Capability = 89;
 
-/// Multiprocessors of the current GPU; 0 where there is none.
+/// Returns the number of multiprocessors of the current GPU; 0 if there is none.
 int multiprocessors();
 
 }  // namespace sparsereel::attention::cuda

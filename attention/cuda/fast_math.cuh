@@ -1,9 +1,9 @@
-// Approximations of one instruction, which flush denormals to zero.
+// Approximations in one instruction, which flush denormals to zero.
 #pragma once
 
 namespace sparsereel::attention::cuda {
 
-/// 2^x to about 2 ulp; 0 for -inf. exp2f would add instructions for results below the normal range.
+/// Returns 2^x to about 2 ulp; 0 for -inf. exp2f would add instructions for results below the normal range.
 __device__ inline float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -16,7 +16,7 @@ __device__ inline float fast_sqrt(float x) {
   return y;
 }
 
-/// 1 / x to about 1 ulp.
+/// Returns 1 / x to about 1 ulp.
 __device__ inline float fast_inverse(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,4 +1,4 @@
-// Rows by index: the token order at the entry of the transformer, and its inverse at the exit.
+// Gathers rows by index: the token order at the entry of the transformer, and its inverse at the exit.
 #include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A warp a row; `words` of type Word in it.
+/// Copies one row per warp. words: number of Words per row.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads)
     gather(const char* in, int64_t in_batch, int64_t in_row, const int64_t* index, char* out, int64_t out_batch,

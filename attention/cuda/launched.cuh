@@ -1,5 +1,5 @@
-// Starting kernels, and reporting what CUDA says of them: what the calls themselves return, so that an error that the
-// program has left behind is neither taken for one of them nor taken away.
+// Starts kernels and reports CUDA's errors. Only return values of our own calls count, so that an earlier error of the
+// program is neither taken for ours nor cleared.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,15 +9,15 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Within launched(), of this thread: the first failure so far.
+/// The first failure of this thread inside launched().
 inline thread_local cudaError_t first_failure = cudaSuccess;
 
-/// Within launched(): keeps a failure for it to report.
+/// Keeps a failure for launched() to report. Only for use inside launched().
 inline void note(cudaError_t status) {
   if (first_failure == cudaSuccess) first_failure = status;
 }
 
-/// Within launched(): kernel<<<grid, block, shared_bytes, stream>>>(arguments...).
+/// Starts kernel<<<grid, block, shared_bytes, stream>>>(arguments...). Only for use inside launched().
 template <typename... Parameters>
 void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
            const std::common_type_t<Parameters>&... arguments) {
@@ -25,8 +25,8 @@ void start(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_b
   note(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers, shared_bytes, stream));
 }
 
-/// Within launched(): lets a kernel have so many bytes of dynamic shared memory. The runtime (13.0) takes the thread's
-/// last error away on that occasion: where there is one, another thread asks.
+/// Allows a kernel this many bytes of dynamic shared memory. Only for use inside launched(). The runtime (13.0) clears
+/// the thread's last error in doing so; if there is one, another thread makes the request.
 template <typename Function>
 void allow_shared_bytes(Function* kernel, int bytes) {
   const auto allow = [&] { return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); };
@@ -40,15 +40,15 @@ void allow_shared_bytes(Function* kernel, int bytes) {
   note(status);
 }
 
-/// Runs enqueue(), which starts kernels with start() and notes what else may fail. Returns null, or what CUDA said
-/// first. The runtime's last error is afterwards what it was, unless a failure of ours has taken its place.
+/// Runs enqueue(), which starts kernels with start() and notes other failures. Returns null or CUDA's first message.
+/// The runtime's last error is left as it was, unless our own failure has replaced it.
 template <typename Enqueue>
 const char* launched(const Enqueue& enqueue) {
   const cudaError_t earlier = cudaPeekAtLastError();
   first_failure = cudaSuccess;
   enqueue();
   if (first_failure == cudaSuccess) return nullptr;
-  if (earlier == cudaSuccess) cudaGetLastError();  // reported here, not to whoever asks next
+  if (earlier == cudaSuccess) cudaGetLastError();  // reported here, so it must not reach the next caller
   return cudaGetErrorString(first_failure);
 }
 

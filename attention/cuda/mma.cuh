@@ -1,5 +1,5 @@
-// PTX of sm_80 and sm_89, one function an instruction: what the portable attention kernel and that for few keys use,
-// some of it in the Hopper kernel too.
+// PTX of sm_80 and sm_89, one function per instruction. The mma kernel and the kernel for few keys use it; the Hopper
+// kernel uses some of it.
 //
 // Fragments, with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix fragments for mma"):
 //   A, 16 rows: registers 0..3 are (row g, first half of the depth), (g + 8, first), (g, second), (g + 8, second);
@@ -14,12 +14,11 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Address in the shared window.
 __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Starts a copy of 16 bytes to shared memory that goes past L1.
+/// Starts a copy of 16 bytes to shared memory that bypasses L1.
 __device__ inline void copy_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
@@ -35,8 +34,8 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// Four 8 x 16-byte matrices. Lane l gives the address of row l % 8 of matrix l / 8; x[i] is then 4 bytes of matrix i:
-/// those from 4 t on of row g.
+/// Loads four 8 x 16-byte matrices. Lane l gives the address of row l % 8 of matrix l / 8. x[i] receives 4 bytes of
+/// matrix i: those from 4 t on of row g.
 __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -44,7 +43,7 @@ __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
                : "memory");
 }
 
-/// The same with each 8 x 8 matrix of halves transposed: x[i] is rows 2 t and 2 t + 1 of column g.
+/// Loads likewise, with each 8 x 8 matrix of halves transposed: x[i] is rows 2 t and 2 t + 1 of column g.
 __device__ inline void load_matrices_transposed(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -52,14 +51,14 @@ __device__ inline void load_matrices_transposed(uint32_t (&x)[4], uint32_t addre
                : "memory");
 }
 
-/// c += a b over a depth of 32 int8.
+/// Computes c += a b over a depth of 32 int8.
 __device__ inline void multiply_int8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// c += a b over a depth of 16 fp16.
+/// Computes c += a b over a depth of 16 fp16.
 __device__ inline void multiply_half(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -67,7 +66,7 @@ __device__ inline void multiply_half(float (&c)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// c += a b over a depth of 16 bf16.
+/// Computes c += a b over a depth of 16 bf16.
 __device__ inline void multiply_bfloat16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -75,7 +74,7 @@ __device__ inline void multiply_bfloat16(float (&c)[4], const uint32_t (&a)[4], 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// c += a b over a depth of 32 e4m3 (sm_89 and newer).
+/// Computes c += a b over a depth of 32 e4m3 (sm_89 and newer).
 __device__ inline void multiply_e4m3(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
@@ -83,7 +82,7 @@ __device__ inline void multiply_e4m3(float (&c)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Four e4m3 in the order of their bytes (sm_89 and newer).
+/// Returns four e4m3 in the order of their bytes (sm_89 and newer).
 __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   uint16_t low, high;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
@@ -91,7 +90,7 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   return low | static_cast<uint32_t>(high) << 16;
 }
 
-/// Whether `flag` holds in any of `threads` threads, which alone meet at barrier `id`.
+/// Returns true if `flag` is true in any of the `threads` threads that meet at barrier `id`.
 __device__ inline bool any_of_group(int id, int threads, bool flag) {
   int any;
   asm volatile(

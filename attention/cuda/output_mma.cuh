@@ -1,4 +1,4 @@
-// Writing the output rows of mma accumulators: any stride, 16 bytes at a time where the rows are aligned to that.
+// Writes output rows from mma accumulators, with any stride, 16 bytes at a time if the rows are aligned.
 #pragma once
 
 #include "attention/cuda/kernels.h"
@@ -6,7 +6,7 @@
 
 namespace sparsereel::attention::cuda {
 
-/// x[i] of lane t becomes x[t] of lane i, over the four lanes of a quad.
+/// Transposes over the four lanes of a quad: x[i] of lane t becomes x[t] of lane i.
 __device__ inline void transpose_quad(float (&x)[4]) {
 #pragma unroll
   for (int bit = 1; bit < 4; bit *= 2) {
@@ -22,7 +22,7 @@ __device__ inline void transpose_quad(float (&x)[4]) {
   }
 }
 
-/// Output of one (batch, head).
+/// The output of one (batch, head).
 class OutputRows {
  public:
   __device__ OutputRows(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh)
@@ -32,8 +32,8 @@ class OutputRows {
         centre_(buffers.v_centre + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
         q_dot_mean_(buffers.q_dot_mean + static_cast<int64_t>(bh) * p.queries) {}
 
-  /// out[query] = accumulators / sum times V's scale + V's centre; 0 for a row without keys. half: 0 for the
-  /// accumulators' rows g, 1 for g + 8. All lanes call it together; those of a quad hold one row.
+  /// Writes out[query] = accumulators / sum * V's scale + V's center; 0 for a row without keys. half: 0 for the
+  /// accumulators' rows g, 1 for g + 8. All lanes call it together; the lanes of a quad hold one row.
   template <int kChannelTiles>
   __device__ void store(int query, int half, const float (&accumulators)[kChannelTiles][4], float sum) const {
     switch (p_.element) {
@@ -46,7 +46,7 @@ class OutputRows {
     }
   }
 
-  /// max, in log2 units, is what the weights that `sum` adds up are relative to.
+  /// Writes the log-sum-exp. max: the base of the weights in `sum`, in log2 units.
   __device__ void store_lse(int query, float max, float sum) const {
     if (p_.lse == nullptr || query >= p_.queries) return;
     p_.lse[static_cast<int64_t>(bh_) * p_.queries + query] =
@@ -94,8 +94,8 @@ class OutputRows {
 
   const Problem& p_;
   const int bh_;
-  const float* const scale_;       // of V, [D]
-  const float* const centre_;      // of V, [D]
+  const float* const scale_;       // scale of V, [D]
+  const float* const centre_;      // center of V, [D]
   const float* const q_dot_mean_;  // [queries], only with lse
 };
 

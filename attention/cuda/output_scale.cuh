@@ -1,5 +1,5 @@
-// Outputs in e4m3: with one scale a batch entry, that of its largest |v|. A weighted mean never exceeds that, and what
-// is smaller has e4m3's exponent: down to 1/28672 of it no precision is lost (attention/docs/kernels.md says more).
+// Outputs in e4m3, with one scale per batch entry, that of its largest |v|. A weighted mean never exceeds that. Smaller
+// values rely on e4m3's exponent: down to 1/28672 of the largest no precision is lost (attention/docs/kernels.md).
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -9,20 +9,20 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Raises the scale to that of `most`, the largest over a warp, whose lanes call this together. Floats from 0 up are in
+/// Raises the scale to fit `most`, the largest over a warp whose lanes call this together. Non-negative floats are in
 /// the order of their bits.
 __device__ inline void raise_out_scale(float most, float* scale) {
   most = warp_max(most) * (1 / kE4m3Max);
   if (threadIdx.x % 32 == 0 && most > __ldcg(scale)) atomicMax(reinterpret_cast<int*>(scale), __float_as_int(most));
 }
 
-/// What outputs of a batch entry are multiplied by: 1 unless they become e4m3.
+/// Returns the factor for outputs of a batch entry: 1 unless they become e4m3.
 __device__ inline float inverse_out_scale(const Problem& p, int b) {
-  constexpr float kLeast = 0x1p-100F;  // where all of V is 0
+  constexpr float kLeast = 0x1p-100F;  // used if all of V is 0
   return p.out_scale == nullptr ? 1.0F : fast_inverse(fmaxf(p.out_scale[b], kLeast));
 }
 
-/// to: on 8 bytes.
+/// Stores eight values as e4m3. `to` is aligned to 8 bytes.
 __device__ inline void store_e4m3(uint8_t* to, const float (&x)[kLaneElements]) {
   *reinterpret_cast<uint2*>(to) = make_uint2(e4m3x4(x[0], x[1], x[2], x[3]), e4m3x4(x[4], x[5], x[6], x[7]));
 }

@@ -1,5 +1,4 @@
-// Eight elements as they come from memory and go back to it: of fp16 and bf16 16 bytes, one load or store of a thread;
-// of fp32 two.
+// Eight elements as loaded and stored at once: for fp16 and bf16 16 bytes, one load or store of a thread; for fp32 two.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -37,7 +36,7 @@ struct alignas(16) Packed {
   T element[kLaneElements];
 };
 
-/// p starts on 16 bytes.
+/// Loads eight elements; p is aligned to 16 bytes.
 template <typename T>
 __device__ inline Packed<T> load_packed(const T* p) {
   Packed<T> x;
@@ -60,7 +59,7 @@ __device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) 
   for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
 }
 
-/// bf16 is the upper half of a float: one instruction an element, where the compiler takes two for every other one.
+/// bf16 is the upper half of a float: one instruction per element, where the compiler uses two for every other one.
 template <>
 __device__ inline void unpack(const Packed<__nv_bfloat16>& from, float (&x)[kLaneElements]) {
   const auto* pair = reinterpret_cast<const uint32_t*>(from.element);

@@ -1,22 +1,23 @@
 // Formats that the kernels exchange: 8-bit records of 64 tokens, scales, and lists of key blocks.
 //
-// K and Q record: 64 rows x D int8, D padded with zeros to 64, 128 or 256. 16-byte chunks of a row are swizzled so that
-//   tensor cores read them without bank conflicts: chunk ^= row & 7 (D >= 128, wgmma's 128-byte swizzle) or
+// K and Q record: 64 rows x D int8. D is padded with zeros to 64, 128 or 256. The 16-byte chunks of a row are swizzled
+//   so that tensor cores read them without bank conflicts: chunk ^= row & 7 (D >= 128, wgmma's 128-byte swizzle) or
 //   chunk ^= (row >> 1) & 3 (D = 64, its 64-byte swizzle).
-// V record of e4m3: D + 8 rows (a channel each) x 64 keys, 64-byte swizzle. Keys are permuted inside every 16 so that a
-//   thread's scores become its operand of P.V without shuffles. The rows of ones make P.V sum P as well: row D + r
-//   holds 1 for the keys with key % 8 = r.
-// Hopper's V record of e4m3: the same, of V less the mean of the record's keys, which is kept beside in fp16. All rows
-//   of ones hold 1 for every key; with D = 64, where two records are multiplied at a time, there are two sets of them,
-//   for the first and the second one: 1 in the first four rows, or in the last four.
+// V record of e4m3: D + 8 rows (one per channel) x 64 keys, with the 64-byte swizzle. Keys are permuted inside every 16
+//   so that a thread's scores become its operand of P.V without shuffles. The rows of ones make P.V sum P as well: row
+//   D + r holds 1 for the keys with key % 8 = r.
+// Hopper's V record of e4m3: V is reduced by the mean of the record's keys, which is stored separately in fp16. All
+// rows
+//   of ones hold 1 for every key. With D = 64 two records are multiplied at a time, so there are two sets of rows: the
+//   first record has 1 in the first four rows, the second in the last four.
 // V record of fp16 (kernels without e4m3): 64 keys x D, chunk ^= key & 7.
-// Means of dropped blocks: a cell of 16 tokens becomes one key, its mean, and 64 of these, of 16 blocks, a record of K
-// and
-//   one of V like the others, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 stands at key
-//   16 i + {0, 1, 8, 9}[c] + 2 a: so a packed word of P holds the four cells of one block, and a key scale serves whole
-//   blocks. Cells of blocks that are not whole and of text are zeros. Hopper's V record of means is 16 times as large,
-//   as a mean weighs as much as 16 keys: P then needs no room for it.
-// Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones: they drop out of numerator and
+// Means of dropped blocks: the mean of a cell of 16 tokens acts as one key. 64 cells, from 16 blocks, form a record of
+// K
+//   and one of V, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 is at key
+//   16 i + {0, 1, 8, 9}[c] + 2 a. A packed word of P then holds the four cells of one block, and a key scale serves
+//   whole blocks. Cells of partial blocks and of text are zeros. Hopper's V record of means is 16 times as large,
+//   because a mean weighs as much as 16 keys; P then needs no room for that weight.
+// Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones. They drop out of numerator and
 //   denominator, so no loop needs a mask.
 #pragma once
 
@@ -28,24 +29,24 @@
 namespace sparsereel::attention::cuda {
 
 constexpr int kRecord = 64;    // tokens of a record
-constexpr int kKeyGroups = 4;  // int8 scales of a K record: the keys with equal (key % 8) / 2
+constexpr int kKeyGroups = 4;  // int8 scales per K record; keys with equal (key % 8) / 2 share one
 constexpr int kCell = kMeanCell;
-constexpr float kCellLog2 = 4;  // log2(kCell): what a mean weighs more than a key
+constexpr float kCellLog2 = 4;  // log2(kCell), the extra weight of a mean over a key
 constexpr int kBlockCells = kRecord / kCell;
 constexpr int kMeanBlocks = kRecord / kBlockCells;  // blocks of a record of means
-constexpr int kOnesRows = 8;                        // rows of a V record that sum P, a set
+constexpr int kOnesRows = 8;                        // rows of ones in a set of a V record; they sum P
 constexpr float kE4m3Max = 448;
 constexpr float kE4m3MaxLog2 = 8.807354922F;
 constexpr float kLog2e = 1.44269504F;
 constexpr float kLn2 = 0.69314718F;
 constexpr float kInt8Max = 127;
-constexpr float kInt8MinScale = 1e-7F;  // added to max|x| / 127, so that a row of zeros has a scale
+constexpr float kInt8MinScale = 1e-7F;  // added to max|x| / 127, so that a row of zeros has a valid scale
 
 SPARSEREEL_HOST_DEVICE constexpr int ceil_div(int a, int b) {
   return (a + b - 1) / b;
 }
 
-/// Tokens in front of the first block that counts as text.
+/// Returns the number of tokens in front of the first block that counts as text.
 SPARSEREEL_HOST_DEVICE constexpr int video_part(int tokens, int text_tokens) {
   return text_tokens == 0 ? tokens : (tokens - text_tokens) / kRecord * kRecord;
 }
@@ -54,59 +55,60 @@ SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-/// Blocks of a head whose cells have means: whole ones in front of any text. keys: those that count.
+/// Returns the number of blocks of a head whose cells have means: whole blocks before any text. keys: those that count.
 SPARSEREEL_HOST_DEVICE constexpr int blocks_with_means(int keys, int video) {
   return (keys < video ? keys : video) / kRecord;
 }
 
-/// The key at which a cell (0..3) of a block (0..15) stands in a record of means.
+/// Returns the position of a cell (0..3) of a block (0..15) among the keys of a record of means.
 SPARSEREEL_HOST_DEVICE constexpr int mean_key(int block, int cell) {
   return block / 4 * 16 + cell / 2 * 8 + block % 4 * 2 + cell % 2;
 }
 
-/// Sets of rows of ones in Hopper's V record.
+/// Returns the number of sets of rows of ones in Hopper's V record.
 SPARSEREEL_HOST_DEVICE constexpr int ones_sets(int D) {
   return D == 64 ? 2 : 1;
 }
 
-/// Byte offset of (row, byte column) in a Q or K record of padded head_dim D.
+/// Returns the byte offset of (row, byte column) in a Q or K record of padded head_dim D.
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
   const int chunk = (column >> 4) ^ (D == 64 ? (row >> 1) & 3 : row & 7);
   return row * D + chunk * 16 + (column & 15);
 }
 
-/// Key blocks whose pooled rows stand together.
+/// Number of key blocks whose pooled rows are stored together.
 constexpr int kPooledKeys = 8;
 
-/// Where column `column` of a pooled key block stands among those of its head, whose number is a multiple of
-/// kPooledKeys: so that what the lanes of a warp multiply next is one piece of memory (select/pooled_rows.cuh).
+/// Returns the offset of column `column` of a pooled key block among those of its head, whose number is a multiple of
+/// kPooledKeys. The lanes of a warp then read their next operands from one piece of memory (select/pooled_rows.cuh).
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
   const int row = block % kPooledKeys * 4 + column % 32 / 8;
   return static_cast<int64_t>(block / kPooledKeys) * kPooledKeys * D + column / 32 * 256 + row * 8 + column % 8;
 }
 
-/// Byte offset of (channel row, key position) in an e4m3 V record.
+/// Returns the byte offset of (channel row, key position) in an e4m3 V record.
 SPARSEREEL_HOST_DEVICE constexpr int value_offset(int row, int position) {
   return row * kRecord + (((position >> 4) ^ ((row >> 1) & 3)) << 4) + (position & 15);
 }
 
-/// Where key 0..63 stands in an e4m3 V record: 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15 of every 16.
+/// Returns the position of key 0..63 in an e4m3 V record. Every 16 keys are in the order 0 1 8 9 2 3 10 11 4 5 12 13 6
+/// 7 14 15.
 SPARSEREEL_HOST_DEVICE constexpr int value_position(int key) {
   return (key & ~15) + 4 * ((key & 7) >> 1) + 2 * ((key >> 3) & 1) + (key & 1);
 }
 
-/// Byte offset of (key, byte column) in an fp16 V record of padded head_dim D.
+/// Returns the byte offset of (key, byte column) in an fp16 V record of padded head_dim D.
 template <int D>
 SPARSEREEL_HOST_DEVICE constexpr int half_value_offset(int key, int column) {
   return key * 2 * D + ((((column >> 4) ^ (key & 7)) << 4) | (column & 15));
 }
 
-/// A list entry: key block in the low 20 bits, then 2 bits for each group of 64 query rows of the tile.
+/// A list entry has the key block in its low 20 bits, then 2 bits for each group of 64 query rows of the tile.
 enum class Cover : uint32_t { none = 0, whole = 1, causal = 2 };  // causal: each row sees its own part of the block
 constexpr int kBlockBits = 20;
-SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {  // the first ones, of up to three
+SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {  // covers the first groups, of up to three
   return (0b010101U << kBlockBits) & ((1U << (kBlockBits + 2 * groups)) - 1);
 }
 SPARSEREEL_HOST_DEVICE constexpr int entry_block(uint32_t entry) {
@@ -116,8 +118,8 @@ SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
   return static_cast<Cover>((entry >> (kBlockBits + 2 * group)) & 3);
 }
 
-/// An entry of means has the highest bit set; its other fields around those of the groups: in the low 16 bits, which of
-/// its blocks are dropped, so that their means count; in the next 4 and those below the highest, its number.
+/// An entry of means has the highest bit set and the groups' bits in their place. The low 16 bits say which of its
+/// blocks are dropped, so that their means count. The next 4 bits and those below the highest hold the record's number.
 constexpr uint32_t kMeanFlag = 1U << 31;
 static_assert(kMostMeanKeys == 512 * kRecord * kCell, "9 bits of a record's number");
 SPARSEREEL_HOST_DEVICE constexpr uint32_t mean_entry(int index, uint32_t dropped, uint32_t covers) {
@@ -130,7 +132,7 @@ SPARSEREEL_HOST_DEVICE constexpr bool is_mean(uint32_t entry) {
 SPARSEREEL_HOST_DEVICE constexpr int mean_index(uint32_t entry) {
   return static_cast<int>((entry >> kMeanBlocks & 15) | (entry >> (kBlockBits + 6) & 31) << 4);
 }
-/// The record of K and V that an entry names.
+/// Returns the index of the record of K and V that an entry refers to.
 SPARSEREEL_HOST_DEVICE constexpr int entry_record(uint32_t entry, int key_blocks) {
   return is_mean(entry) ? key_blocks + mean_index(entry) : entry_block(entry);
 }

@@ -1,4 +1,4 @@
-// Reading rows of q, k and v: any element type, with the prologue applied, eight elements a thread.
+// Reads rows of q, k and v of any element type and applies the prologue, eight elements per thread.
 #pragma once
 
 #include "attention/cuda/packed.cuh"
@@ -8,7 +8,7 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Sum over the D / 8 neighbouring lanes that hold one row.
+/// Returns the sum over the D / 8 neighboring lanes that hold one row.
 template <int D>
 __device__ inline float row_sum(float x) {
 #pragma unroll
@@ -25,8 +25,8 @@ __device__ inline float row_max(float x) {
 
 __device__ const uint4 kZeroPiece{};
 
-/// Eight columns of the rows of one (batch, head) of a tensor, zeros past head_dim. Each row starts on 16 bytes and
-/// holds a multiple of eight elements; neighbours are less than 4 GB apart.
+/// Eight columns of the rows of one (batch, head) of a tensor, zeros past head_dim. Each row is aligned to 16 bytes and
+/// holds a multiple of eight elements. Consecutive rows are less than 4 GB apart.
 template <typename T>
 class Rows {
  public:
@@ -37,7 +37,7 @@ class Rows {
     token_bytes_ = real ? static_cast<uint32_t>(view.token_stride * sizeof(T)) : 0;
   }
 
-  /// Without a branch, so that many loads run at once, and with one instruction for the address.
+  /// Has no branch, so that many loads run at once, and takes one instruction for the address.
   __device__ Packed<T> load(int token) const {
     Packed<T> x;
     reinterpret_cast<uint4&>(x) = __ldg(
@@ -50,7 +50,7 @@ class Rows {
   uint32_t token_bytes_;
 };
 
-/// Mean and 1 / deviation of the tokens of q, or of k, of batch entry b, out of those of launch_moments(); null without
+/// Returns the mean and 1 / deviation of the tokens of q or of k of batch entry b, from launch_moments(); null without
 /// a norm across heads.
 __device__ inline const float* moments_of(const Problem& p, const float* moments, bool is_q, int b) {
   if (moments == nullptr) return nullptr;
@@ -59,7 +59,7 @@ __device__ inline const float* moments_of(const Problem& p, const float* moments
   return moments + 2 * first;
 }
 
-/// from starts on 16 bytes.
+/// Loads eight floats; `from` is aligned to 16 bytes.
 __device__ inline void load_row(const float* from, float (&x)[kLaneElements]) {
 #pragma unroll
   for (int i = 0; i < kLaneElements; i += 4) {
@@ -76,23 +76,23 @@ __device__ inline void zero(float (&x)[kLaneElements]) {
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
 }
 
-/// What the prologue needs of a token, to be asked for early, so that many loads run at once.
+/// The prologue's data for one token. It is requested early so that many loads run at once.
 struct TokenPart {
-  /// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours,
-  /// half of what elements i and i + head_dim / 2 need. Where angles differ by head, the token's position.
+  /// Cosines and sines of four pairs as loaded. They serve all eight elements if the elements of a pair are neighbors,
+  /// and half of elements i and i + head_dim / 2 otherwise. If angles differ by head, this is the token's position.
   uint4 pairs;
-  float inverse;  // 1 / deviation, of rms_across_rotary
+  float inverse;  // 1 / deviation, for rms_across_rotary
 };
 
-/// What a kernel does to rows before anything else. `any` finds out row by row; a kernel made for one of the others has
-/// no branch there.
+/// The work on rows before anything else. With `any` a kernel decides row by row; kernels for the other values have no
+/// such branch.
 enum class RowSteps {
   none,
   norm,               // per head
-  norm_rotary,        // the same, then a rotary embedding of pairs (2i, 2i + 1)
+  norm_rotary,        // norm per head, then a rotary embedding of pairs (2i, 2i + 1)
   rms_across_rotary,  // RMS norm across heads, without a bias, then the same embedding
-  by_part,            // Prologue::is_by_part()
-  any                 // of the rest
+  by_part,            // prologues with Prologue::is_by_part()
+  any                 // all other prologues
 };
 
 inline RowSteps row_steps(const Prologue& prologue) {
@@ -105,15 +105,15 @@ inline RowSteps row_steps(const Prologue& prologue) {
   return prologue.norm == Prologue::Norm::rms && rotary && !biased ? RowSteps::rms_across_rotary : RowSteps::any;
 }
 
-/// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane. Lanes past head_dim hold
-/// zeros, which stay zeros: their weights and biases are 0. Instructions are what this costs, hence addresses that need
-/// one a token, and no branch that lanes take differently.
+/// The prologue of q or of k for one (batch, head), on rows held as eight elements per lane. Lanes past head_dim hold
+/// zeros, which stay zeros because their weights and biases are 0. Instructions limit its speed. So addresses take one
+/// instruction per token, and lanes never take different branches.
 template <int D, RowSteps kSteps = RowSteps::any>
 class RowPrologue {
   static constexpr bool kAny = kSteps == RowSteps::any, kByPart = kSteps == RowSteps::by_part;
 
  public:
-  /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
+  /// moments: [tokens][2] mean and 1 / deviation of this batch entry, if the norm is across heads.
   __device__ RowPrologue(const Prologue& prologue, const RowNormOf<const float*>& norm, const float* moments, int h,
                          int head_dim, int column)
       : p_(prologue),
@@ -161,7 +161,7 @@ class RowPrologue {
     return part;
   }
 
-  /// All lanes of the row call this together.
+  /// Applies the prologue. All lanes of the row call this together.
   __device__ void apply(int token, const TokenPart& part, float (&x)[kLaneElements]) const {
     if constexpr (kByPart) {
       const Moments moments = p_.norm == Prologue::Norm::none ? Moments{0, 1} : moments_of(x);
@@ -191,7 +191,7 @@ class RowPrologue {
     scale_and_shift(across ? Moments{moments_[2 * token], moments_[2 * token + 1]} : moments_of(x), weight_, x);
   }
 
-  /// Of this row alone.
+  /// Returns the moments of this row alone.
   __device__ Moments moments_of(const float (&x)[kLaneElements]) const {
     float sum = 0, square = 0;
     if (!kByPart || centres_) {
@@ -211,7 +211,7 @@ class RowPrologue {
     for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - moments.mean) * moments.inverse * weight[i] + bias_[i];
   }
 
-  // What comes behind the shuffles, as the lanes of two tokens may part here.
+  // These functions run after the shuffles, so the lanes of two tokens may diverge here.
 
   __device__ void finish_video(const Moments& moments, uint4 part, float (&x)[kLaneElements]) const {
     scale_and_shift(moments, weight_, x);
@@ -221,7 +221,7 @@ class RowPrologue {
       turn(p_.rotary_frequencies == nullptr ? turn_of(part, i / 2) : turn_at(part, i / 2), x[i], x[i + 1]);
   }
 
-  /// The text's weights are seldom read: from memory, so that they take no registers.
+  /// The text's weights are seldom used, so they are read from memory and take no registers.
   __device__ void finish_text(const Moments& moments, float (&x)[kLaneElements]) const {
     if (text_weight_ == nullptr) return scale_and_shift(moments, weight_, x);
     float weight[kLaneElements];
@@ -229,7 +229,8 @@ class RowPrologue {
     scale_and_shift(moments, weight, x);
   }
 
-  /// from: this head's and lane's frequencies of an axis, those of the next one `axis` behind; kept in turns a unit.
+  /// from: this head's and lane's frequencies of one axis; those of the next axis are `axis` floats behind. They are
+  /// stored in turns per unit.
   __device__ void load_frequencies(const float* from, int axis) {
     constexpr float kTurnsOfRadian = 0.15915494309189535F;
 #pragma unroll
@@ -242,10 +243,10 @@ class RowPrologue {
     }
   }
 
-  /// Cosine and sine of a pair's angle. Whole turns go first: the fast functions want angles up to pi (absolute error
-  /// 2^-21), and those of far tokens are many turns.
+  /// Returns cosine and sine of a pair's angle. Whole turns are removed first: the fast functions need angles up to pi
+  /// (absolute error 2^-21), and angles of far tokens are many turns.
   __device__ float2 turn_at(const uint4& position, int pair) const {
-    constexpr float kRound = 12582912.0F, kRadiansOfTurn = 6.283185307179586F;  // adding 1.5 2^23 leaves whole numbers
+    constexpr float kRound = 12582912.0F, kRadiansOfTurn = 6.283185307179586F;  // adding 1.5 * 2^23 rounds
     const float turns = fmaf(
         __uint_as_float(position.x), frequencies_[0][pair],
         fmaf(__uint_as_float(position.y), frequencies_[1][pair], __uint_as_float(position.z) * frequencies_[2][pair]));
@@ -259,7 +260,7 @@ class RowPrologue {
     first = first * by.x - before * by.y;
   }
 
-  /// RoFormer's rotation (arXiv 2104.09864).
+  /// Applies RoFormer's rotation (arXiv 2104.09864).
   __device__ void rotate(int token, uint4 pairs, float (&x)[kLaneElements]) const {
     const bool rotated = token < p_.rotary_tokens;
     if (!kAny || p_.interleaved) {
@@ -281,7 +282,7 @@ class RowPrologue {
     }
   }
 
-  /// Cosines of 1 and sines of 0 for tokens that are not rotated.
+  /// Sets cosines to 1 and sines to 0 for tokens that are not rotated.
   __device__ static void keep_unless(bool rotated, uint4& pairs) {
     constexpr uint32_t kNoTurn = 0x00003C00;
     if (!rotated) pairs = make_uint4(kNoTurn, kNoTurn, kNoTurn, kNoTurn);
@@ -300,14 +301,14 @@ class RowPrologue {
   float weight_[kLaneElements], bias_[kLaneElements];
   const float* moments_;
   const bool real_;
-  int partner_ = 0;  // first column of the other elements of this lane's pairs, where those are half a row apart
+  int partner_ = 0;  // first column of the other elements of this lane's pairs, if these are half a row apart
   float partner_sign_ = 0;
   const float inverse_size_;  // 1 / head_dim
-  const bool centres_;        // RMS norm does not
-  const uint8_t* pairs_;      // this lane's of token 0
+  const bool centres_;        // true for layer norm
+  const uint8_t* pairs_;      // this lane's, for token 0
   const uint32_t pair_bytes_;
-  const float* text_weight_ = nullptr;                          // this lane's; null: weight_
-  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // of this lane's pairs, by axis, in turns a unit
+  const float* text_weight_ = nullptr;                          // this lane's; null if weight_ serves the text too
+  float frequencies_[kByPart ? 3 : 1][kLaneElements / 2] = {};  // this lane's pairs, by axis, in turns per unit
 };
 
 }  // namespace sparsereel::attention::cuda

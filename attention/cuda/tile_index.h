@@ -5,15 +5,15 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Tiles of a (batch, head), and how many of them, from the first on, have no rows of text; any struct with these
-/// fields serves, Sizes among them.
+/// The number of tiles of a (batch, head), and how many first ones have no rows of text. Any struct with these fields
+/// can be used, such as Sizes.
 struct TileCounts {
   int batch_heads, query_tiles, listed_tiles;
 };
 
-/// Query tile `index` of all: heads in order, since a head's K and V stay in the L2 cache; inside a head from the last
-/// rows up, since the late rows of a causal mask have the longest lists. Tiles with text rows, which use every block
-/// where others use a few, come before all others: started late they would be what everything waits for.
+/// The query tile with number `index` over all tiles. Heads are in order, since a head's K and V stay in the L2 cache.
+/// Inside a head, tiles go from the last rows up, because late rows of a causal mask have the longest lists. Tiles with
+/// text rows use every block and come before all others; if they started late, everything would wait for them.
 struct TileIndex {
   int bh, tile;
 
@@ -31,7 +31,7 @@ struct TileIndex {
     tile = last - index % tiles;
   }
 
-  /// The index that makes this tile.
+  /// Returns the index of this tile.
   template <typename Counts>
   SPARSEREEL_HOST_DEVICE constexpr int index(const Counts& counts) const {
     const int unlisted = counts.query_tiles - counts.listed_tiles;
@@ -40,7 +40,7 @@ struct TileIndex {
                : bh * unlisted + counts.query_tiles - 1 - tile;
   }
 
-  /// Where its list stands among those of all tiles.
+  /// Returns the position of its list among those of all tiles.
   template <typename Counts>
   SPARSEREEL_HOST_DEVICE constexpr int64_t list(const Counts& counts) const {
     return static_cast<int64_t>(bh) * counts.query_tiles + tile;

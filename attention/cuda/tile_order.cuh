@@ -1,6 +1,6 @@
-// The order in which the Hopper kernel takes its last tiles: longest lists first, so that no multiprocessor is left
-// with a long one when the others are done. Only the last ones: tiles of a head that run together share K and V in the
-// L2 cache.
+// The order in which the Hopper kernel takes its last tiles: longest lists first, so that no multiprocessor starts a
+// long one when the others have finished. Earlier tiles keep their order, because tiles of a head that run together
+// share K and V in the L2 cache.
 #pragma once
 
 #include "attention/cuda/scratch.h"
@@ -8,7 +8,7 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Notes a tile's list; one thread calls it. The order within a class is that of arrival: no result depends on it.
+/// Records a tile's list; one thread calls it. Order within a class is by arrival; no result depends on it.
 __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int bh, int tile, const TileList& list) {
   const TileIndex which(bh, tile);
   const int index = which.index(sizes), place = index - (sizes.whole_tiles - sizes.sorted_tiles);
@@ -20,7 +20,7 @@ __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int 
   buffers.tile_order[length_class * sizes.sorted_tiles + at] = index;
 }
 
-/// The index-th tile that is taken.
+/// Returns the number of the tile that is taken at position `index`.
 __device__ inline int tile_at(const Sizes& sizes, const Buffers& buffers, int index) {
   int place = index - (sizes.whole_tiles - sizes.sorted_tiles);
   if (place < 0) return index;

@@ -1,4 +1,4 @@
-// Pieces of V records: e4m3 in fours, their sums, and the rows of ones.
+// Pieces of V records: groups of four e4m3, their sums, and the rows of ones.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -16,8 +16,8 @@ __device__ inline uint32_t e4m3x4(float a, float b, float c, float d) {
 #endif
 }
 
-/// 16 keys of a row of ones. kByResidue: 1 for keys with key % 8 = row; else for all keys in the rows of a set
-/// (records.h). left: real keys from the record's start on.
+/// Returns 16 keys of a row of ones. With kByResidue, keys with key % 8 = row are 1; otherwise all keys in the rows of
+/// a set are (records.h). left: number of real keys from the record's start on.
 template <int D, bool kByResidue>
 __device__ inline uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;
@@ -41,17 +41,18 @@ __device__ inline __half2 halves_of(uint32_t two_e4m3) {
   return __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two_e4m3), __NV_E4M3));
 }
 
-/// The sums of four e4m3's first and third, and second and fourth.
+/// Returns the sum of the first and third, and that of the second and fourth, of four e4m3.
 __device__ inline __half2 halves_added(uint32_t e4m3) {
   return __hadd2(halves_of(e4m3 & 0xFFFFU), halves_of(e4m3 >> 16));
 }
 
-/// The key of position i of a word of four, of 16 words: 0 1 8 9, 2 3 10 11, ...; the order of value_position().
+/// Returns the key at position i of a word of four, one of 16 words: 0 1 8 9, 2 3 10 11, ... (see value_position()).
 __device__ inline int key_of(int word, int i) {
   return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
 }
 
-/// The sum of the 64 e4m3 of a row, of which each of four neighbouring lanes has 16. lanes: those that call it.
+/// Returns the sum of the 64 e4m3 of a row, of which four neighboring lanes hold 16 each. lanes: mask of the calling
+/// lanes.
 __device__ inline float sum_of_row(const uint4& e4m3, unsigned lanes = ~0U) {
   const __half2 pair =
       __hadd2(__hadd2(halves_added(e4m3.x), halves_added(e4m3.y)), __hadd2(halves_added(e4m3.z), halves_added(e4m3.w)));

@@ -1,4 +1,4 @@
-// Which keys a query may see; the same rules as attention/cpu/problem.h.
+// The keys that a query may see, by the rules of attention/cpu/problem.h.
 #pragma once
 
 #include "attention/cuda/problem.h"
@@ -6,12 +6,12 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Keys of batch entry b that are not padding.
+/// Returns the number of keys of batch entry b that are not padding.
 __device__ inline int key_count(const Problem& p, int b) {
   return p.key_lengths == nullptr ? p.keys : static_cast<int>(p.key_lengths[b]);
 }
 
-/// Queries of batch entry b that balance q and k; see attention/cpu/balance.h.
+/// Returns the number of queries of batch entry b that balance q and k; see attention/cpu/balance.h.
 __device__ inline int balanced_queries(const Problem& p, int b) {
   return p.queries == p.keys ? key_count(p, b) : p.queries;
 }
@@ -21,12 +21,12 @@ __device__ inline int visible_keys(const Problem& p, int count, int query) {
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;
 }
 
-/// What a list holds, in 64 x 64 blocks.
+/// Counts of a list, in 64 x 64 blocks.
 struct Found {
   int kept, means;
 };
 
-/// Adds to what the call counts.
+/// Adds to a counter of the call.
 __device__ inline void count(const Problem& p, Count what, long long number) {
   if (p.counts != nullptr && number != 0)
     atomicAdd(reinterpret_cast<unsigned long long*>(p.counts + what), static_cast<unsigned long long>(number));

@@ -1,4 +1,4 @@
-// The library's C functions: their structs become calls, what is thrown becomes a status and a message.
+// The library's C functions. They turn structs into calls, and exceptions into a status and a message.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -35,7 +35,7 @@ sparsereel_status say(sparsereel_status status, const char* cause, const char* r
   return status;
 }
 
-/// body(), with what it throws said.
+/// Runs body() and turns an exception into a status and a message.
 template <typename Body>
 sparsereel_status guarded(const Body& body) {
   try {
@@ -64,7 +64,7 @@ void check_not_null(const void* pointer, const char* name) {
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer to one");
 }
 
-/// Of a call: that of this header, or of one before it that ended sooner.
+/// Checks the size of a call struct: that of this header, or of an earlier header whose struct ended sooner.
 void check_call_size(size_t size, const char* remedy) {
   constexpr size_t kSizes[] = {offsetof(sparsereel_attention_call, kv_heads), sizeof(sparsereel_attention_call)};
   if (std::find(std::begin(kSizes), std::end(kSizes), size) != std::end(kSizes)) return;
@@ -74,7 +74,7 @@ void check_call_size(size_t size, const char* remedy) {
       remedy);
 }
 
-/// The C++ value of a constant, by its place.
+/// Returns the C++ value of a C constant, which is the index into `values`.
 template <typename Value, size_t kValues>
 Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]) {
   if (constant < 0 || constant >= static_cast<int64_t>(kValues)) refuse_field(field, constant);
@@ -84,7 +84,7 @@ Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]
 HeadPolicy head_policy(const sparsereel_head_policy& from) {
   HeadPolicy head;
   head.selection = chosen("selection", from.selection,
-                          {Selection::topk, Selection::cdf, Selection::error, Selection::topk,  // the fourth: dense
+                          {Selection::topk, Selection::cdf, Selection::error, Selection::topk,  // the fourth is dense
                            Selection::block_error});
   head.dense = from.selection == SPARSEREEL_DENSE;
   head.topk = from.topk;
@@ -126,16 +126,16 @@ CallPrologue prologue_of(const sparsereel_attention_prologue& from, const sparse
           .rotary_frequencies = parts.rotary_frequencies};
 }
 
-/// A call and the policies of heads that it points to.
+/// A call, together with the head policies that it points to.
 class CallerCall {
  public:
   explicit CallerCall(const sparsereel_attention_call* from) {
     check_not_null(from, "call");
     check_call_size(from->size, "begin with sparsereel_attention_call_init(), of this library's header");
-    sparsereel_attention_call all{};  // what a caller of an earlier header does not know is 0
+    sparsereel_attention_call all{};  // fields that an earlier header does not have are 0
     std::memcpy(&all, from, from->size);
     fill_sizes(all);
-    check_sizes(call_);  // the policy is read by head
+    check_sizes(call_);  // fill_policy() reads one policy per head, so the number of heads must be valid
     fill_policy(all.policy);
     if (all.arithmetic != 0) call_.policy.arithmetic = all.arithmetic;
     call_.prologue = prologue_of(all.prologue, all.parts);
@@ -202,7 +202,7 @@ void refuse_short(const Executor& executor, const Call& call) {
 }
 
 void check_threads(int threads) {
-  constexpr int kMost = 1024;  // a system has fewer threads than INT_MAX, and would start all it has
+  constexpr int kMost = 1024;  // a system has fewer threads than INT_MAX, and would start all of them
   if (threads < 0 || threads > kMost)
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is " + std::to_string(threads),
                   "pass 0 for the machine's, or at most " + std::to_string(kMost));
@@ -213,7 +213,7 @@ cpu::ParallelFor own_threads(int count) {
              int64_t parts, const std::function<void(int64_t, int64_t)>& body) { threads->run(parts, body); };
 }
 
-/// What a part throws does not cross the caller's function.
+/// A task for the caller's parallel_for. It catches exceptions, which must not cross the caller's function.
 struct Part {
   const std::function<void(int64_t, int64_t)>& body;
   std::mutex mutex{};

@@ -1,4 +1,4 @@
-// Ways to select blocks, and which of them a head takes.
+// The policies that the search tries, and how it chooses one for each head.
 #include "attention/policies/head_search.h"
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 namespace sparsereel::attention {
 namespace {
 
-constexpr double kLeastGain = 0.1;  // of the work: a head that saves less stays dense (as upstream's tuner)
+constexpr double kLeastGain = 0.1;  // share of the work; a head that saves less stays dense (as in SpargeAttn's tuner)
 
-// Sparsest first. Finer where the error is steep: near 0 for topk, near 1 for cdf.
+// From the sparsest to the densest. The steps are finer where the error is steep: near 0 for topk, near 1 for cdf.
 constexpr std::array<double, 20> kTopk = {0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4,
                                           0.45, 0.5,  0.55, 0.6,  0.65, 0.7, 0.75, 0.8, 0.85, 0.9};
 constexpr std::array<double, 20> kCdf = {0.3, 0.4,  0.5,  0.6,   0.65, 0.7,  0.75,  0.8,  0.84,  0.87,
@@ -18,7 +18,7 @@ constexpr std::array<double, 14> kPvThreshold = {0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6
 constexpr std::array<double, 2> kSimilarity = {-0.1, 0.35};
 constexpr double kNeverSkips = 50, kSkipsOften = 2;  // pv_threshold in log2 units
 
-// Ways that stay in the race after the first call, and after the second.
+// Number of ways that remain after the first call, and after the second.
 constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
 
 HeadChoice dense_choice() {
@@ -33,7 +33,7 @@ HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
     : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size(), bounds.each_call) {
   for (const double similarity : kSimilarity) {
     for (const double pv_threshold : {kNeverSkips, kSkipsOften}) {
-      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // it would hide what the selection costs
+      if (bounds.each_call && pv_threshold != kNeverSkips) continue;  // it would hide the selection's error
       ways_.push_back({Selection::topk, similarity, pv_threshold, Ladder(kTopk.size(), bounds.each_call)});
       ways_.push_back({Selection::cdf, similarity, pv_threshold, Ladder(kCdf.size(), bounds.each_call)});
     }
@@ -93,7 +93,7 @@ void HeadSearch::report(const Trial& trial) {
   if (stage_ == Stage::untuned) {
     untuned_trial_ += trial;
     stage_ = Stage::ways;
-    way_ = ways_.size();  // advance() starts over with the first
+    way_ = ways_.size();  // advance() finds no further way unless the loop below sets one
     for (size_t i = ways_.size(); i-- > 0;) {
       if (ways_[i].dropped) continue;
       ways_[i].ladder.begin_call();
@@ -110,7 +110,7 @@ void HeadSearch::report(const Trial& trial) {
   if (!pv_.wanted()) stage_ = Stage::done;
 }
 
-/// To the next way with something to measure, or to the thresholds of P.V.
+/// Goes to the next way that has something to measure, or else to the thresholds of P.V.
 void HeadSearch::advance() {
   while (way_ < ways_.size() && (ways_[way_].dropped || !ways_[way_].ladder.wanted())) ++way_;
   if (way_ < ways_.size()) return;
@@ -120,7 +120,7 @@ void HeadSearch::advance() {
 }
 
 void HeadSearch::drop_ways() {
-  // Where each call counts, P.V has to be measured with one way in all of them.
+  // If each call counts, P.V must be measured with the same way in all calls.
   const size_t keep = bounds_.each_call ? 1 : calls_ == 1 ? kAfterFirst : kAfterSecond;
   std::vector<double> works;
   for (const Way& way : ways_)
@@ -141,8 +141,8 @@ void HeadSearch::start_pv() {
   stage_ = Stage::done;
   if (best == nullptr) return;
   const HeadPolicy base = policy_of(*best, *best->ladder.found());
-  // What was measured of P.V with another selection says nothing; where each call counts this one is denser, and errs
-  // no more in those calls.
+  // Measurements of P.V with another selection are not valid for this one. If each call counts, however, this selection
+  // is denser and errs no more in those calls.
   if (base != pv_base_) {
     if (bounds_.each_call)
       pv_.forget_sums();
@@ -215,7 +215,7 @@ std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSe
     size_t layer, head;
   };
   std::vector<std::vector<HeadChoice>> choices = within_bounds(heads);
-  std::vector<Surplus> surplus;  // of heads that do more work than untuned
+  std::vector<Surplus> surplus;  // heads that do more work than with the untuned policy
   double balance = 0;
   for (size_t layer = 0; layer < heads.size(); ++layer) {
     for (size_t head = 0; head < heads[layer].size(); ++head) {

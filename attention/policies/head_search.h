@@ -1,5 +1,5 @@
-// The search for a head's policy: what to measure next, and what to conclude. No timer, no tensor and no GPU: the
-// caller runs the trials and reports what they gave.
+// The search for a head's policy: it says what to measure next and draws the conclusion. It uses no timer, tensor or
+// GPU; the caller runs the trials and reports their results.
 #pragma once
 
 #include <cstddef>
@@ -14,43 +14,43 @@
 
 namespace sparsereel::attention {
 
-/// Most relative L1, sum |o - o_full| / sum |o_full|, that a head may have: with its block selection alone, and with
-/// P.V skipped besides (SpargeAttn's l1 and pv_l1, with published values).
+/// Largest relative L1 error of a head, sum |o - o_full| / sum |o_full|. l1: with its block selection alone; l2: with
+/// P.V skipped as well. These are SpargeAttn's l1 and pv_l1, with the published values.
 struct Bounds {
   double l1 = 0.06;
   double l2 = 0.065;
-  bool each_call = false;  // in every call that is measured, as SpargeAttn has it; else in the sums over them
+  bool each_call = false;  // bounds hold in every measured call, as in SpargeAttn; otherwise in the sums over calls
 };
 
-/// A head's policy, and what was measured of it.
+/// A head's policy and its measurement.
 struct HeadChoice {
   HeadPolicy policy;
   Trial trial;
 };
 
-/// The search for one head: the untuned policy, a Ladder for each way to select blocks (topk or cdf; with and without a
-/// similarity threshold; P.V never skipped, under l1, or often, under l2), and on the best of them a Ladder of
-/// pv_threshold under l2. After each call the worst ways drop out. With each_call no way skips P.V, so that every
-/// selection keeps l1 by itself, and the first call leaves one.
+/// The search for one head. It measures the untuned policy, a Ladder for each way to select blocks, and a Ladder of
+/// pv_threshold under l2 on the best way. Ways are topk or cdf, with and without a similarity threshold, and with P.V
+/// skipped never (under l1) or often (under l2). After each call the worst ways drop out. With each_call no way skips
+/// P.V, so that every selection keeps l1 by itself, and only one way remains after the first call.
 class HeadSearch {
  public:
   HeadSearch(const HeadPolicy& untuned, Bounds bounds);
 
-  /// A new attention call, whose q, k and v all trials until the next begin_call() use.
+  /// Starts a new attention call. All trials until the next begin_call() use its q, k and v.
   void begin_call();
-  /// What to measure on this call; nothing: the call is done.
+  /// Returns the policy to measure on this call, or nullopt if the call is done.
   std::optional<HeadPolicy> wanted() const;
-  bool wants_untuned() const { return stage_ == Stage::untuned; }  // that wanted() is the untuned policy
+  bool wants_untuned() const { return stage_ == Stage::untuned; }  // true if wanted() is the untuned policy
   void report(const Trial& trial);
 
-  int64_t calls() const { return calls_; }  // that were done
-  /// The least work within the bounds. A head that saves less than a tenth stays dense.
+  int64_t calls() const { return calls_; }  // calls that are done
+  /// Returns the policy with the least work within the bounds. A head that saves less than a tenth stays dense.
   HeadChoice choice() const;
-  /// Dense where the untuned policy broke the output.
+  /// Returns the untuned policy and its measurement, or dense if that policy broke the output.
   HeadChoice untuned() const;
 
   void save(std::vector<double>& numbers) const;
-  /// As Ladder::restore().
+  /// See Ladder::restore().
   std::span<const double> restore(std::span<const double> numbers);
 
  private:
@@ -76,20 +76,21 @@ class HeadSearch {
   Trial untuned_trial_;
   std::vector<Way> ways_;
   Ladder pv_;
-  HeadPolicy pv_base_;  // the selection that pv_ was measured with
+  HeadPolicy pv_base_;  // selection with which pv_ was measured
   int64_t calls_ = 0;
   Stage stage_ = Stage::done;
-  size_t way_ = 0;  // of Stage::ways
+  size_t way_ = 0;  // index of the way that Stage::ways measures
 };
 
-/// What every head's search chose, [layer][head]: none exceeds the bounds.
+/// Returns the choice of each head's search, [layer][head]. None exceeds the bounds.
 std::vector<std::vector<HeadChoice>> within_bounds(const std::vector<std::vector<HeadSearch>>& heads);
 
-/// The same, but where these do more work than the untuned policy does on the same calls, the heads that do take the
-/// untuned policy instead, whatever its error, those that win most by it first, until the sum is no more.
+/// Returns the same choices if they do no more work in total than the untuned policy does on the same calls. Otherwise
+/// heads that do more work take the untuned policy, whatever its error, until the total is no larger. Heads that save
+/// most come first.
 std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads);
 
-/// Mean work of each layer's heads.
+/// Returns the mean work of each layer's heads.
 std::vector<double> layer_work(const std::vector<std::vector<HeadChoice>>& heads);
 
 }  // namespace sparsereel::attention

@@ -1,4 +1,4 @@
-// Bisects in the first call, then moves a point a call by what all calls say.
+// Bisects in the first call. Later calls move the answer by one point, judged by the sums over all calls.
 #include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {
@@ -7,7 +7,7 @@ void Ladder::begin_call() {
   active_ = true;
   failed_.reset();
   if (bisected_) {
-    asked_ = edge_ < trials_.size() ? edge_ : edge_ - 1;  // where none passed: the densest
+    asked_ = edge_ < trials_.size() ? edge_ : edge_ - 1;  // if no setting passed, ask the densest
   } else {
     low_ = 0;
     high_ = trials_.size();
@@ -41,7 +41,7 @@ void Ladder::report(const Trial& trial, double bound) {
     return;
   }
   if (passes) {
-    // One step towards sparser a call, which keeps the sums of neighbours comparable.
+    // Moving only one step per call towards sparser settings keeps the sums of neighbors comparable.
     const bool moved = point < edge_;
     if (moved || point == 0 || failed_) return settle(point);
     asked_ = point - 1;

@@ -1,4 +1,4 @@
-// Resolves a policy for one call.
+// Resolves a run's policy for one call, and checks it.
 #include "attention/policies/policy.h"
 
 #include <string>

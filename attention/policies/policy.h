@@ -1,4 +1,4 @@
-// How sparsely a run's attention computes, by layer, head and step. No torch.
+// The policy of a run's attention by layer, head and step. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 namespace sparsereel::attention {
 
 struct Policy : BlockPolicy {
-  std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty: defaults everywhere
-  int64_t dense_steps = 0;                        // the first steps that run with every block
-  int64_t dense_layers = 0;                       // the first layers that run with every block
+  std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty if all heads use the defaults
+  int64_t dense_steps = 0;                        // number of first steps that compute every block
+  int64_t dense_layers = 0;                       // number of first layers that compute every block
 
-  /// The policy of this layer's calls in this step; points into per_head. Throws Error for a layer that is not there.
+  /// Returns the policy for calls of this layer in this step; it points into per_head. Throws Error if there is no such
+  /// layer.
   CallPolicy at(int64_t layer, int64_t step) const;
 };
 
-/// Throws Error naming the field ("per_head[1][2].topk") when a value is outside its range, or contradicts another.
+/// Throws Error, naming the field ("per_head[1][2].topk"), if a value is out of range or contradicts another.
 void validate(const Policy& policy);
 
 }  // namespace sparsereel::attention

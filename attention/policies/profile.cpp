@@ -16,11 +16,11 @@
 namespace sparsereel::attention {
 namespace {
 
-constexpr int64_t kMost = 1'000'000;  // pixels, frames, steps, layers
+constexpr int64_t kMost = 1'000'000;  // largest number of pixels, frames, steps and layers
 constexpr size_t kMostLayers = 512, kMostHeads = 512;
 constexpr const char* kRemedy = "correct the file, or make it anew with 'sparsereel tune'";
 
-/// A map of the file whose keys are taken one by one; what nobody took is unknown.
+/// A map of the file. Keys are taken one by one; finish() rejects keys that were not taken.
 class Fields {
  public:
   Fields(const YAML::Node& node, std::string file, std::string path)
@@ -62,7 +62,7 @@ class Fields {
     if (value != std::floor(value)) throw fail(node_[key], name(key), "is no whole number");
     return static_cast<int64_t>(value);
   }
-  /// After everything known was taken.
+  /// Throws Error if a key was not taken.
   void finish() const {
     if (!unknown_.empty()) throw fail(node_, name(*unknown_.begin()), "is unknown");
   }
@@ -132,7 +132,7 @@ ProfileHead read_head(Fields fields) {
     head.policy.pv_threshold = fields.number("pv_threshold", 0, 1e6);
     try {
       validate(head.policy, "");
-    } catch (const Error& error) {  // it knows neither file nor line
+    } catch (const Error& error) {  // the inner error names neither file nor line
       throw fields.refused(error.what());
     }
   }
@@ -176,8 +176,8 @@ void read_untuned(Fields fields, Profile& profile) {
   fields.finish();
 }
 
-/// What stands for dropped blocks and what they are ranked by. Profiles were made with the published method before they
-/// said so.
+/// Reads the replacement of dropped blocks and the ranking. Files without these keys were made with the published
+/// method.
 void read_means(Fields& fields, Profile& profile) {
   profile.dropped = Dropped::none;
   profile.ranking = Ranking::mass;
@@ -194,7 +194,7 @@ void read_means(Fields& fields, Profile& profile) {
   profile.cell = fields.whole("cell", 64);
 }
 
-/// What files have of a policy for each head.
+/// Reads the part of the file that holds a policy for each head.
 void read_heads(Fields& fields, const std::string& file, Profile& profile) {
   Fields bounds = fields.map("bounds");
   profile.bounds = {.l1 = bounds.number("l1", 0, 1e9), .l2 = bounds.number("l2", 0, 1e9)};
@@ -215,7 +215,7 @@ Profile read(const YAML::Node& root, const std::string& file) {
   model.finish();
   profile.made_with = read_setting(fields.map("made_with"));
   if (fields.has("settings")) profile.settings = read_settings(fields.child("settings"), fields.map("settings"));
-  const bool by_head = profile.settings.empty() || fields.has("layers");  // earlier profiles had nothing else
+  const bool by_head = profile.settings.empty() || fields.has("layers");  // the oldest profiles have only heads
   read_measured(fields.map("measured"), by_head, profile);
   if (by_head) read_heads(fields, file, profile);
   fields.finish();
@@ -227,7 +227,7 @@ Profile read(const YAML::Node& root, const std::string& file) {
   return profile;
 }
 
-/// The shortest text that reads back as a number this near: measured figures need no more.
+/// Returns the shortest text that reads back as the number rounded to `digits` decimals, enough for measured figures.
 std::string short_number(double value, int digits = 4) {
   std::array<char, 64> text{};
   const double scale = std::pow(10.0, digits), rounded = std::round(value * scale) / scale;
@@ -277,7 +277,7 @@ void emit_settings(YAML::Emitter& out, const Profile& profile) {
   });
 }
 
-/// A policy for each head, and what goes with it.
+/// Writes the policy of each head and the fields that belong to it.
 void emit_heads(YAML::Emitter& out, const Profile& profile) {
   emit_flow(out, "untuned", [&] {
     emit(out, {{"sparsity", short_number(profile.untuned_sparsity)}});
@@ -302,7 +302,7 @@ void emit_heads(YAML::Emitter& out, const Profile& profile) {
 
 Profile parse_profile(const std::string& text, const std::string& file) {
   YAML::Node root;
-  try {  // yaml-cpp reports by exceptions that do not know the file
+  try {  // yaml-cpp's exceptions do not name the file
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
     throw Error(ErrorKind::bad_input,

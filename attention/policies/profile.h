@@ -1,5 +1,5 @@
-// What `tune` found, as a YAML file that people can read: the options of a run, where it gains a policy for each layer
-// and head, what was measured of both, and for which model and size. No torch.
+// The result of `tune` as a readable YAML file: the options of a run, a policy for each layer and head if that gains,
+// their measurements, and the model and size they hold for. No torch.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace sparsereel::attention {
 
-/// A head's policy with its relative L1 against full attention and its sparsity on the tuning set.
+/// A head's policy, and its relative L1 error against full attention and its sparsity on the tuning set.
 struct ProfileHead {
   HeadPolicy policy;
   double error = 0;
   double sparsity = 0;
 };
 
-/// What the profile was made with; its figures hold for these.
+/// The setting for which the profile was made and for which its figures hold.
 struct ProfileSetting {
   int64_t width = 0, height = 0, frames = 0, steps = 0;
   std::string token_order, device, dtype;
   bool operator==(const ProfileSetting&) const = default;
 };
 
-/// Whole videos of the tuning set against those of full attention; psnr is 0 where none was made.
+/// Quality of whole videos of the tuning set against full attention. psnr is 0 if no video was made.
 struct ProfileQuality {
   double psnr = 0, ssim = 0;
-  double psnr_lowest = 0;                // of a video
-  double speedup = 0;                    // of a denoising step over the untuned policy
-  double seconds = 0, full_seconds = 0;  // of a video's denoising, and by full attention
+  double psnr_lowest = 0;                // lowest of a single video
+  double speedup = 0;                    // speed of a denoising step relative to the untuned policy
+  double seconds = 0, full_seconds = 0;  // seconds to denoise a video, with this profile and with full attention
 };
 
-/// Steps and layers at the start that keep every block.
+/// Numbers of first steps and first layers that keep every block.
 struct DenseStart {
   int64_t steps = 0;
   int64_t layers = 0;
@@ -43,33 +43,33 @@ struct DenseStart {
 };
 
 struct Profile {
-  std::string model;  // the folder's name
+  std::string model;  // name of the folder
   std::string model_sha256;
   ProfileSetting made_with;
-  std::map<std::string, std::string>
-      settings;  // values of a run's options, by their names: whoever has these reads them
+  std::map<std::string, std::string> settings;  // values of a run's options, by option name
   ProfileQuality quality;
-  // Of a policy for each head; without one the rest says nothing, and no file has it.
+  // The fields below describe a policy for each head. Without such a policy they mean nothing and are not in the file.
   Bounds bounds;
-  double error = 0, sparsity = 0;  // means over the heads; of the sparsity, dense steps and layers included
+  double error = 0, sparsity = 0;  // means over the heads; sparsity includes dense steps and layers
   ProfileQuality untuned;
   double untuned_sparsity = 0;
-  // As in Policy. A file of before these three were there means the published method, whatever the defaults are.
+  // See Policy. A file without these three fields means the published method, whatever the defaults are.
   Dropped dropped = Policy{}.dropped;
   Ranking ranking = Policy{}.ranking;
   int64_t cell = Policy{}.cell;
   int64_t selection_rows = Policy{}.selection_rows;
   DenseStart dense;
-  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], as many in each layer; or empty
+  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], equally many in each layer; or empty
 };
 
-/// Throws Error naming `file`, line and key: broken YAML, a key that is missing, unknown, given twice or of the wrong
-/// kind, a value out of range. The fuzz entry.
+/// Reads a profile. Throws Error, naming `file`, line and key, for broken YAML or a value out of range. The same holds
+/// for a key that is missing, unknown, given twice or of the wrong kind. The fuzz test enters here.
 Profile parse_profile(const std::string& text, const std::string& file);
-/// What parse_profile() reads, with a comment that explains it.
+/// Returns YAML that parse_profile() reads, with a comment that explains it.
 std::string to_yaml(const Profile& profile);
 
-/// All that a profile says of the policy; the rest, Policy::defaults among it, is Policy's own.
+/// Returns the policy of the profile. Fields that a profile does not have, such as Policy::defaults, keep their
+/// defaults.
 Policy policy_of(const Profile& profile);
 
 }  // namespace sparsereel::attention

@@ -1,4 +1,4 @@
-// Sums of trials, and their saved form.
+// Adds up trials, and saves and restores them.
 #include "attention/policies/trial.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a policy did to a head, and how a search is saved: as numbers in a fixed order.
+// The measured effect of a policy on a head, and the saved form of a search, which is numbers in a fixed order.
 #pragma once
 
 #include <cstddef>
@@ -7,36 +7,36 @@
 
 namespace sparsereel::attention {
 
-/// More than any policy costs that works: the output was NaN or Inf. No profile holds such a head.
+/// An error that no working policy reaches: the output was NaN or Inf. No profile holds such a head.
 constexpr double kMostRelativeL1 = 1e9;
 
-/// What a policy did to a head in one attention call; adds up over calls.
+/// The effect of a policy on a head in one attention call. Trials add up over calls.
 struct Trial {
   double error = 0;  // sum |o - o_full|
   double size = 0;   // sum |o_full|
   double total_blocks = 0, kept_blocks = 0, skipped_pv_blocks = 0;
   double calls = 0;
-  double worst = 0;  // relative_l1() of the worst of the calls that were added
+  double worst = 0;  // largest relative_l1() of the added calls
 
   double relative_l1() const { return size > 0 ? error / size : error; }
   bool broken() const { return !(relative_l1() <= kMostRelativeL1); }
-  /// Share of the QK and PV work that is done, in (0, 1]; 1 without a call.
+  /// Returns the share of the QK and PV work that is done, in (0, 1]; 1 without a call.
   double work() const;
   Trial& operator+=(const Trial& other);
 
-  /// Appends every field.
+  /// Appends every field to numbers.
   void save(std::vector<double>& numbers) const;
-  /// Takes what save() wrote off the front.
+  /// Takes the fields that save() wrote from the front of numbers.
   static Trial restore(std::span<const double>& numbers);
 };
 
-/// The first of the numbers of a saved search, taken off. Throws Error where there is none, or none that is finite.
+/// Takes the first number of a saved search. Throws Error if there is none or it is not finite.
 double take(std::span<const double>& numbers);
 
-/// Likewise a whole number from 0 to `most`.
+/// Takes a whole number from 0 to `most`. Throws Error for anything else.
 size_t take_index(std::span<const double>& numbers, size_t most);
 
-/// For saved numbers that make no sense.
+/// Throws the Error for saved numbers that make no sense.
 [[noreturn]] void throw_damaged();
 
 }  // namespace sparsereel::attention

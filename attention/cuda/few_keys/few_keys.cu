@@ -1,6 +1,7 @@
-// Attention to so few keys that shared memory holds them all: in 16 bits, after FlashAttention-2 (Dao, arXiv
-// 2307.08691). A CTA keeps one head's keys and values for thousands of queries, of which each warp takes 16 at a time,
-// with the next 16 on their way. A query's norm is a factor of its scores, and its weights are part of the keys.
+// Attention for so few keys that shared memory holds them all: in 16 bits, after FlashAttention-2 (Dao, arXiv
+// 2307.08691). A CTA keeps one head's keys and values for thousands of queries. Each warp takes 16 queries at a time
+// while the next 16 are being loaded. A query's norm is a factor of its scores; the norm's weights for queries are
+// multiplied into the keys.
 #include <algorithm>
 
 #include "attention/cuda/fast_math.cuh"
@@ -23,7 +24,7 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
-/// Normalised and weighted keys of a head; the queries' weights are multiplied in here too.
+/// Writes a head's normalized and weighted keys. The queries' weights are multiplied in here too.
 template <typename T, int D>
 __device__ void fill_keys(const Problem& p, const float* moments, int b, int h, int padded_keys, uint32_t to) {
   const Prologue& prologue = p.prologue;
@@ -48,7 +49,7 @@ __device__ void fill_keys(const Problem& p, const float* moments, int b, int h, 
   }
 }
 
-/// Values with their channels in such an order that a lane's results of four tiles are eight neighbours: of 32
+/// Writes values with their channels in such an order that a lane's results of four tiles are eight neighbors. Of 32
 /// channels the one at 8 t + 2 j + e goes to 8 j + 2 t + e.
 template <typename T, int D>
 __device__ void fill_values(const Problem& p, int b, int h, int padded_keys, uint32_t to) {
@@ -63,14 +64,14 @@ __device__ void fill_values(const Problem& p, int b, int h, int padded_keys, uin
   }
 }
 
-/// In units of log2, -inf past the keys.
+/// Writes the bias in log2 units, -inf past the keys.
 __device__ void fill_bias(const Problem& p, int b, int padded_keys, float* to) {
   for (int key = static_cast<int>(threadIdx.x); key < padded_keys; key += kThreads) {
     to[key] = key >= p.keys ? -INFINITY : p.key_bias == nullptr ? 0.0F : p.key_bias[b * p.keys + key] * kLog2e;
   }
 }
 
-/// The output's scales, from all values: a CTA looks at those of a key.
+/// Computes the output's scales from all values; each CTA reads those of one key.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ Problem p) {
   const int key = static_cast<int>(blockIdx.x), b = static_cast<int>(blockIdx.y), pieces = p.head_dim / kLaneElements;
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant
   raise_out_scale(most, p.out_scale + b);
 }
 
-/// The CTAs share all rows of all heads evenly; few have more than one head.
+/// Divides all rows of all heads evenly among the CTAs. Few CTAs have rows of more than one head.
 template <typename T, int D, int kStepKeys, bool kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
     few_keys_kernel(const __grid_constant__ Problem p, const float* moments) {
@@ -92,13 +93,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int padded_keys = padded(p.keys, kStepKeys);
   const Layout<D> layout(shared_address(shared), padded_keys);
   float* bias = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + (layout.bias - layout.keys));
-  const int units = ceil_div(p.queries, kRows);  // of a head
+  const int units = ceil_div(p.queries, kRows);  // per head
   const int64_t all = static_cast<int64_t>(p.batch) * p.heads * units;
   const int64_t begin = all * blockIdx.x / gridDim.x, end = all * (blockIdx.x + 1) / gridDim.x;
   for (int64_t unit = begin; unit < end;) {
     const int bh = static_cast<int>(unit / units), b = bh / p.heads, h = bh % p.heads;
     const int64_t stop = min(end, static_cast<int64_t>(bh + 1) * units);
-    __syncthreads();  // nobody reads the last head any more
+    __syncthreads();  // no warp still reads the previous head
     fill_keys<T, D>(p, moments, b, h, padded_keys, layout.keys);
     if (!kWeights) fill_values<T, D>(p, b, h, padded_keys, layout.values);
     fill_bias(p, b, padded_keys, bias);
@@ -165,7 +166,7 @@ bool sees_all(const Problem& p) {
   return p.group == 1 && !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
 }
 
-/// Null, or why p cannot run.
+/// Returns null, or the reason why p cannot run.
 const char* refusal(const Problem& p, int most_keys) {
   if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
   if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))

@@ -1,5 +1,5 @@
-// A warp of few_keys.cu takes 16 queries: it computes their scores with keys in shared memory, then their outputs or
-// their weights.
+// The work of one warp of few_keys.cu: it computes the scores of 16 queries for keys in shared memory, then their
+// outputs or weights.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -13,16 +13,16 @@
 namespace sparsereel::attention::cuda::few_keys {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kRows = 16;              // queries of a warp
-constexpr int kLongStep = 64;          // keys between two looks at the largest score
-constexpr int kShortStep = 32;         // where the other half of a long step would be padding
-constexpr float kLeastScore = -1e30F;  // of a row that has no key yet
+constexpr int kRows = 16;              // queries per warp
+constexpr int kLongStep = 64;          // keys between two updates of the largest score
+constexpr int kShortStep = 32;         // used if the other half of a long step would be padding
+constexpr float kLeastScore = -1e30F;  // initial maximum of a row
 
-/// Rows of 16-bit elements in shared memory, padded so that eight of them lie in different banks.
+/// Bytes of a row of 16-bit elements in shared memory. The padding puts eight rows in different banks.
 template <int D>
 constexpr int kRowBytes = 2 * D + 16;
 
-/// Where the parts of a CTA lie in shared memory: addresses.
+/// The addresses of the parts of a CTA's shared memory.
 template <int D>
 struct Layout {
   uint32_t keys, values, queries, bias;
@@ -48,13 +48,13 @@ __device__ const T* row_of(const View& view, int b, int token, int h) {
   return static_cast<const T*>(view.data) + b * view.batch_stride + token * view.token_stride + h * view.head_stride;
 }
 
-/// 1 / deviation of a token, where there is a norm.
+/// Returns 1 / deviation of a token, or 1 if there is no norm.
 __device__ inline float inverse_of(const float* moments, int token) {
   return moments == nullptr ? 1 : moments[2 * token + 1];
 }
 
-/// 16 queries of a head and what becomes of them, outputs or, of a single step's keys, weights; all lanes of a warp
-/// together. Fragments as in mma.cuh.
+/// 16 queries of a head and their outputs. With kWeights, it computes the weights of a single step's keys instead. All
+/// lanes of a warp work together. For fragments see mma.cuh.
 template <typename T, int D, int kStepKeys, bool kWeights>
 class Queries {
  public:
@@ -66,7 +66,7 @@ class Queries {
         layout_(layout),
         mine_(layout.queries + warp() * kRows * kRowBytes<D>) {}
 
-  /// Starts to copy the rows from `first` on; past the last one that row again.
+  /// Starts to copy the rows from `first` on. Rows past the end repeat the last one.
   __device__ void prefetch(int first) const {
     constexpr int kPieces = D / kLaneElements;
 #pragma unroll
@@ -77,7 +77,7 @@ class Queries {
     commit_copies();
   }
 
-  /// Waits for what was asked for, attends, and asks for the rows from `next` on as soon as there is room.
+  /// Waits for the prefetched rows, attends, and prefetches the rows from `next` on as soon as there is room.
   __device__ void attend(int first, int next, int end, const float* bias) {
     wait_copies<0>();
     __syncwarp();
@@ -110,7 +110,7 @@ class Queries {
     return static_cast<int>(threadIdx.x) / 32;
   }
 
-  /// The lane's rows are first + lane / 4 and the one 8 further.
+  /// Resets the state for new rows. The lane's rows are first + lane / 4 and the one 8 further.
   __device__ void begin(int first) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -123,7 +123,7 @@ class Queries {
     for (int i = 0; i < D / 8; ++i) out_[i][0] = out_[i][1] = out_[i][2] = out_[i][3] = 0;
   }
 
-  /// s: weights of a step's keys, not yet divided by their sum.
+  /// Computes s, the weights of a step's keys, not yet divided by their sum.
   __device__ void weigh(int first_key, const float* bias, float (&s)[kTiles][4]) {
     scores(first_key, s);
     float most[2] = {most_[0], most_[1]};
@@ -209,7 +209,7 @@ class Queries {
     }
   }
 
-  /// A lane has two neighbouring keys of every eight.
+  /// Writes the weights. A lane has two neighboring keys of every eight.
   __device__ void write_weights(int first, const float (&s)[kTiles][4]) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -230,7 +230,7 @@ class Queries {
     }
   }
 
-  /// 1 / the sum of the weights of row r; 0 where there are none.
+  /// Returns 1 / the sum of the weights of row r, or 0 if the sum is 0.
   __device__ float inverse_sum(int r) const {
     float sum = sum_[r] + __shfl_xor_sync(~0U, sum_[r], 1);
     sum += __shfl_xor_sync(~0U, sum, 2);

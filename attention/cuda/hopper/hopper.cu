@@ -1,4 +1,4 @@
-// Launching the Hopper kernel for the head_dim of a call.
+// Launches the Hopper kernel for the head_dim of a call.
 #include "attention/cuda/hopper/kernel.cuh"
 
 namespace sparsereel::attention::cuda {

@@ -1,3 +1,4 @@
+// Instantiates the Hopper kernel for head_dim up to 64.
 #include "attention/cuda/hopper/kernel.cuh"
 
 namespace sparsereel::attention::cuda::hopper {

@@ -1,13 +1,13 @@
-// Hopper's instructions as functions: barriers in shared memory, bulk copies, warpgroup matrix multiplication. Formats:
-// PTX ISA 9.0.
+// Hopper's instructions as functions: barriers in shared memory, bulk copies and warpgroup matrix multiplication. See
+// PTX ISA 9.0 for the formats.
 #pragma once
 
 #include <cstdint>
 
 namespace sparsereel::attention::cuda::ptx {
 
-/// A barrier in shared memory (mbarrier): completes a phase when `count` threads have arrived and the bytes that they
-/// announced have been copied.
+/// Initializes a barrier in shared memory (mbarrier). It completes a phase when `count` threads have arrived and the
+/// bytes that they announced have been copied.
 __device__ inline void barrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
 }
@@ -33,7 +33,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int phase) {
       : "memory");
 }
 
-/// threadIdx.x, read anew: what is computed from it is not kept (or spilled) from one tile to the next.
+/// Returns threadIdx.x, read anew, so that values computed from it are not kept (or spilled) from tile to tile.
 __device__ inline int thread() {
   int index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
@@ -41,14 +41,14 @@ __device__ inline int thread() {
   return index;
 }
 
-/// Copies bytes (a multiple of 16) from global memory; `barrier` learns of it.
+/// Copies bytes (a multiple of 16) from global memory and reports them to `barrier`.
 __device__ inline void bulk_copy(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
 }
 
-/// What this thread wrote to shared memory comes before bulk copies to the same place.
+/// Orders this thread's writes to shared memory before later bulk copies to the same place.
 __device__ inline void bulk_copy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -63,7 +63,7 @@ __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// A barrier among `threads` threads of a CTA, by number; 0 is __syncthreads().
+/// Waits at a numbered barrier for `threads` threads of a CTA; 0 is __syncthreads().
 __device__ inline void named_wait(int id, int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -78,7 +78,7 @@ __device__ inline void matrix_wait() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-/// The compiler must not move work on an accumulator across this point.
+/// Keeps the compiler from moving work on an accumulator across this point.
 __device__ inline void hold(int& x) {
   asm volatile("" : "+r"(x)::"memory");
 }
@@ -89,14 +89,14 @@ __device__ inline void hold(float& x) {
   asm volatile("" : "+f"(x)::"memory");
 }
 
-/// x = 0 in its own register: of a plain assignment the compiler makes another register, and accumulators that move
-/// serialise the matrix instructions.
+/// Sets x = 0 in its own register. For a plain assignment the compiler takes another register, and accumulators that
+/// move serialize the matrix instructions.
 __device__ inline void clear(float& x) {
   asm volatile("mov.f32 %0, 0f00000000;" : "+f"(x));
 }
 
-/// Descriptor of a K-major operand in shared memory: stride between groups of eight rows, and the swizzle
-/// (1: 128 bytes, 2: 64 bytes).
+/// Returns the descriptor of a K-major operand in shared memory. stride: bytes between groups of eight rows. swizzle: 1
+/// for 128 bytes, 2 for 64 bytes.
 __device__ inline uint64_t descriptor(uint32_t address, int stride, int swizzle) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | uint64_t{1} << 16 |
          static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(swizzle) << 62;
@@ -129,8 +129,8 @@ __device__ inline uint64_t descriptor(uint32_t address, int stride, int swizzle)
   "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
   "%62, %63, %64, %65, %66, %67"
 
-/// d (+)= a b for 64 rows and 32 elements of depth: a from registers, b from shared memory. int8 with 64 or 128 columns
-/// (Q.K), e4m3 with 72, 104 or 136 (P.V with the rows of ones).
+/// Computes d (+)= a b for 64 rows and 32 elements of depth, with a in registers and b in shared memory. int8 has 64 or
+/// 128 columns (Q.K); e4m3 has 72, 104 or 136 (P.V with the rows of ones).
 __device__ inline void multiply(int (&d)[32], const uint32_t (&a)[4], uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
@@ -181,7 +181,7 @@ __device__ inline void multiply(float (&d)[68], const uint32_t (&a)[4], uint64_t
 #undef SPARSEREEL_NAMES_64
 #undef SPARSEREEL_NAMES_68
 
-/// 32 times the sign of byte 0 or 1. __byte_perm() would ignore the bits that ask for signs.
+/// Returns 32 times the sign bit of byte 0 or 1. __byte_perm() would ignore the bits that ask for signs.
 __device__ inline uint32_t sign_of_byte(uint32_t x, int byte) {
   uint32_t signs;
   if (byte == 0) {

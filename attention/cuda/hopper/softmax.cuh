@@ -1,11 +1,11 @@
-// Scores of a subtile -> P as e4m3, for the two rows of a thread.
+// Turns the scores of a subtile into P in e4m3, for the two rows of a thread.
 //
 // A thread holds two rows (lane / 4 and + 8 of its warp's 16). Element i of its scores belongs to row (i / 2) % 2 and
-// to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile; all its keys of a record share one int8 scale.
+// to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile. All its keys of a record share one int8 scale.
 //
-// Scores stay integers until the exponential. A row's reference maximum may lag its true maximum by kLag log2 units: P
-// is scaled so that it cannot overflow e4m3 even so, and the usual step then needs neither shuffles nor a rescaling of
-// O.
+// Scores stay integers until the exponential. A row's reference maximum may lag its true maximum by kLag log2 units. P
+// is scaled so that it does not overflow e4m3 even then. The usual step therefore needs neither shuffles nor a
+// rescaling of O.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -16,72 +16,71 @@ namespace sparsereel::attention::cuda::hopper {
 constexpr float kLag = 4;
 constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
 constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
-constexpr float kNever = -1e30F;        // a score that no key has
-constexpr float kUnset = 1e30F;         // a row's shift before its first key
-constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
+constexpr float kNever = -1e30F;        // lower than the score of any key
+constexpr float kUnset = 1e30F;         // shift of a row before its first key
+constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: adding an integer below 2^22 to the bits adds it to the float
 constexpr float kMagic = 12582912.0F;
-constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits of a float
+constexpr float kExponentUnit = 8388608.0F;  // 2^23, one log2 unit in the bits of a float
 
-/// (x + 127) * 2^23 as an integer is the bits of 2^x with its mantissa taken as linear: an exponential for one
-/// multiply-add, where ex2 has a quarter of the rate that the rest of the kernel needs. With this bias it is off by -4%
-/// to +2%, less than rounding to e4m3 is, and the error of attention stays within 1.05 times that of SageAttention 2
+/// The integer (x + 127) * 2^23 is the bits of 2^x with a linear mantissa. This exponential costs one multiply-add,
+/// while ex2 has a quarter of the rate that the rest of the kernel needs. With this bias its error is -4% to +2%, less
+/// than that of rounding to e4m3. The error of attention stays within 1.05 times that of SageAttention 2
 /// (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
 
-/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest
-/// float by half a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap
-/// around.
+/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays at least half a unit above that
+/// of the smallest float. Within kWrapRange the bits may be negative, which must become 0, but do not wrap around.
 constexpr float kPositiveRange = 65;
 constexpr float kWrapRange = 190;
 
-/// What the softmax of a subtile has to mind for a group of 64 rows.
+/// The special cases that the softmax of a subtile must handle for a group of 64 rows.
 enum class Care : int {
-  none,   // the subtile is not for the group
-  masks,  // records that the group does not use, keys that a causal mask hides, or scores beyond kWrapRange
-  far,    // no masks, scores beyond kPositiveRange
+  none,   // the group does not use the subtile
+  masks,  // records that the group does not use, keys hidden by a causal mask, or scores beyond kWrapRange
+  far,    // no masks, but scores beyond kPositiveRange
   usual,
-  mixed,  // of a whole tile: it depends on the subtile
+  mixed,  // for a whole tile: it depends on the subtile
 };
 
-/// All lanes agree on what branches around matrix instructions, but only a reduction or a vote tells the compiler so;
-/// without one it keeps descriptors in vector registers and guards every instruction.
+/// Returns x, which all lanes agree on. Only a reduction or a vote proves that to the compiler. Without it, branches
+/// around matrix instructions keep descriptors in vector registers and guard every instruction.
 template <typename T>
 __device__ T uniform(T x) {
   return static_cast<T>(__reduce_max_sync(~0U, static_cast<int>(x)));
 }
 
-/// The first of a thread's two rows of the tile; the other is 8 further.
+/// Returns the first of a thread's two rows of the tile; the other is 8 further.
 __device__ inline int first_row(int thread) {
   return thread / 32 * 16 + thread % 32 / 4;
 }
 
-/// Which keys of the subtile the group's rows see.
+/// The keys of the subtile that the group's rows see.
 template <typename T, bool kCausal>
 struct Mask {
   static constexpr int kRecords = T::kSubtileRecords;
 
   int group, lane;
-  int first_hidden = 0;  // causal: the first key that the tile's first row does not see
+  int first_hidden = 0;  // causal: first key that the tile's first row does not see
   uint32_t entry[kRecords];
 
   __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
   __device__ bool is_mean(int r) const { return cuda::is_mean(entry[r]); }
 
-  /// All bits are set where the four keys of record r's chunk c that the thread holds count: means of a block that is
-  /// dropped, or keys of a block that is used.
+  /// Returns all bits set if the four keys of record r's chunk c that the thread holds count. These are means of a
+  /// dropped block, or keys of a used block.
   __device__ uint32_t counts(int r, int chunk) const {
     const uint32_t bits = is_mean(r) ? entry[r] << (7 - 4 * (chunk % 2) - lane % 4) : ~0U;
     return ptx::sign_of_byte(bits, chunk / 2);
   }
 
-  /// The causal mask, for element i.
+  /// Returns true if the causal mask hides element i.
   __device__ bool hides(int i) const {
     if (!kCausal || cover(i * 2 / kRecord) != Cover::causal) return false;
     const int key = entry_block(entry[i * 2 / kRecord]) * kRecord + i / 4 * 8 % kRecord + lane % 4 * 2 + i % 2;
     return key >= first_hidden + first_row(ptx::thread()) + 8 * (i / 2 % 2);
   }
 
-  /// unmasked: where the group uses all keys.
+  /// Returns the case of the subtile, which is `unmasked` if the group uses all keys.
   __device__ Care care(Care unmasked) const {
     bool whole = true, covered = false;
 #pragma unroll
@@ -102,7 +101,7 @@ class Softmax {
   uint32_t packed[kScores / 16][4];  // P, as the A operand of P.V
   float query_scale[2];
   float key_scale[kRecords];
-  float shift[2];  // kOffset - reference maximum, log2 units
+  float shift[2];  // kOffset - reference maximum, in log2 units
 
   __device__ void start() { shift[0] = shift[1] = kUnset; }
 
@@ -111,8 +110,8 @@ class Softmax {
     for (int i = 0; i < kScores; ++i) ptx::hold(score[i]);
   }
 
-  /// Scores -> P. needed(top): whether a subtile with these largest log2 P of the thread's rows is worth its P.V; where
-  /// no thread of the warp says so, P becomes 0 and the result false. rescale(alpha): called when reference maxima
+  /// Turns scores into P. needed(top) says if a subtile is worth its P.V, given the largest log2 P of the thread's
+  /// rows. If no thread of the warp needs it, sets P to 0 and returns false. Calls rescale(alpha) when reference maxima
   /// rise.
   template <Care kCare, bool kMeans = false, typename Needed, typename Rescale>
   __device__ __forceinline__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
@@ -133,7 +132,7 @@ class Softmax {
   }
 
  private:
-  /// log2 P = integer-as-float * scale + shift.
+  /// log2 P = score as a float * scale + shift.
   struct Line {
     float scale[2][kRecords], shift[2][kRecords];
   };
@@ -145,19 +144,19 @@ class Softmax {
     return i / 2 % 2;
   }
 
-  /// An integer as 1.5 * 2^23 more, without the slow conversion.
+  /// Returns the integer x plus 1.5 * 2^23 as a float, without the slow conversion.
   __device__ static float as_float(int x) {
     return __int_as_float(x + kMagicBits);
   }
 
-  /// No dot product of D products of int8 is lower than what a hidden key gets.
+  /// Gives hidden keys a score that no dot product of D int8 products can go below.
   __device__ void hide(const Mask<T, kCausal>& mask) {
 #pragma unroll
     for (int i = 0; i < kScores; ++i)
       if (mask.hides(i)) score[i] = -127 * 127 * T::D;
   }
 
-  /// Means that don't count may stand for keys that a causal mask hides: they must not raise the maximum.
+  /// Hides means that do not count. They may represent keys hidden by a causal mask, and must not raise the maximum.
   __device__ void hide_means(const Mask<T, kCausal>& mask) {
 #pragma unroll
     for (int i = 0; i < kScores; ++i)
@@ -200,7 +199,7 @@ class Softmax {
     }
   }
 
-  /// The largest log2 P of each row among this thread's keys.
+  /// Computes the largest log2 P of each row among this thread's keys.
   __device__ void find_top(const Line& line, float (&top)[2]) const {
     int largest[2][kRecords];
     find_largest(largest);
@@ -214,7 +213,7 @@ class Softmax {
     }
   }
 
-  /// New reference maxima, for the rows of which some thread saw a higher score.
+  /// Sets new reference maxima for rows of which some thread saw a higher score.
   template <bool kMasked, typename Rescale>
   __device__ void raise(const Mask<T, kCausal>& mask, Line& line, const Rescale& rescale) {
     int largest[2][kRecords];
@@ -280,7 +279,7 @@ class Softmax {
     hold_packed();
   }
 
-  uint32_t bits_shift_[2];  // shift for the linear exponentials; may wrap around where their sum with a score does not
+  uint32_t bits_shift_[2];  // shift for the linear exponentials; it may wrap around if its sum with a score does not
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

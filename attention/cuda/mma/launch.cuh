@@ -1,4 +1,4 @@
-// Launching the portable attention kernel for the head_dim of a call.
+// Launches the mma kernel for the head_dim of a call.
 #pragma once
 
 #include "attention/cuda/launched.cuh"

@@ -1,4 +1,4 @@
-// What a call brings in a form that is handy outside: copied or rewritten into the scratch memory, for kernels to read.
+// Copies or rewrites inputs of a call into scratch memory, in the form that kernels read.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
@@ -7,9 +7,9 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kChoices = 64;  // of heads in one launch
+constexpr int kChoices = 64;  // heads per launch
 
-/// They travel as a kernel's argument: a copy from memory of the host's would have to wait, or be kept until later.
+/// Travels as a kernel argument: a copy from host memory would have to wait, or the memory would have to be kept.
 struct Choices {
   HeadChoice head[kChoices];
 };

@@ -1,11 +1,12 @@
-// Means of the cells of K as int8 records, and the variances within them, from the records of K.
+// Computes the means of K's cells as int8 records, and the variances within cells, from the records of K.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/prepass/means.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// How a warp's lanes share a record of 64 rows of D bytes: a lane has kColumns words of four columns of kSteps cells.
+/// Divides a record of 64 rows of D bytes among a warp's lanes: a lane has kColumns words of four columns for kSteps
+/// cells.
 template <int D>
 struct Lanes {
   static constexpr int kWords = D / 4;
@@ -30,7 +31,7 @@ __device__ void store_bf16(const float (&x)[4], uint16_t* to) {
   *reinterpret_cast<uint2*>(to) = make_uint2(pair(x[0], x[1]), pair(x[2], x[3]));
 }
 
-/// Sums over four columns of the 16 keys of a cell, and of their squares.
+/// Computes the sums over the 16 keys of a cell in four columns, and adds the sums of their squares to `square`.
 template <int D>
 __device__ void sum_cell(const uint8_t* record, int cell, int column, const float (&scale)[kKeyGroups], float (&sum)[4],
                          float (&square)[4]) {
@@ -42,7 +43,7 @@ __device__ void sum_cell(const uint8_t* record, int cell, int column, const floa
     sum[c] = 0;
 #pragma unroll
     for (int group = 0; group < kKeyGroups; ++group) {
-      int whole = 0, squares = 0;  // exact
+      int whole = 0, squares = 0;  // exact sums
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const uint32_t w = word[i / 2 * 8 + 2 * group + i % 2];
@@ -55,7 +56,8 @@ __device__ void sum_cell(const uint8_t* record, int cell, int column, const floa
   }
 }
 
-/// Writes the means of a warp's block in int8; longest: of all rows of the record, as the bits of a float.
+/// Writes the means of a warp's block in int8. longest: largest length of all rows of the record, as the bits of a
+/// float.
 template <int D>
 __device__ void write_means(const float (&mean)[Lanes<D>::kSteps][Lanes<D>::kColumns][4], const MeanWarp& at,
                             float scale, float inverse, uint8_t* out, int& longest) {

@@ -1,4 +1,5 @@
-// Mean and deviation of each token over all heads, for a norm across heads: a warp a token, which it reads in vectors.
+// Computes mean and deviation of each token over all heads, for a norm across heads. Each warp reads one token in
+// vectors.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/launched.cuh"
@@ -9,10 +10,10 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kStride = 32 * kLaneElements;  // elements that a warp takes at once
-constexpr int kTogether = 8;                 // such loads in flight
+constexpr int kStride = 32 * kLaneElements;  // elements that a warp loads at once
+constexpr int kTogether = 8;                 // number of such loads in flight
 
-/// Calls body(x) for each element of this lane's share of the token. kPacked: heads lie side by side.
+/// Calls body(x) for each element of this lane's share of the token. kPacked: heads are contiguous.
 template <bool kPacked, typename T, typename Body>
 __device__ void for_each_element(const MomentRows& p, const T* token, const Body& body) {
   const int size = p.heads * p.head_dim;

@@ -1,4 +1,4 @@
-// The prologue by itself, for the modes that hand q and k to another library: normalised and rotated rows, rounded
+// Runs the prologue alone, for modes that pass q and k to another library: rows are normalized, rotated and rounded
 // once.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launch.h"
@@ -9,19 +9,20 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTokens = 8;  // of a row of lanes: each token's heads are neighbours, so are a block's
+/// Tokens per row of lanes. A block's rows are neighbors in memory, like the heads of a token.
+constexpr int kTokens = 8;
 
 __host__ __device__ inline bool heads_apart(const PrologueRows& p) {
   return p.moments != nullptr || p.prologue.rotary_frequencies != nullptr;
 }
 
-/// kSteps: by_part, or any for all of the rest.
+/// kSteps: by_part, or any for all others.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constant__ PrologueRows p) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
   const int b = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows * kTokens;
-  // Where heads have weights or angles of their own each has blocks of its own.
+  // If heads have their own weights or angles, each head has its own blocks.
   const bool across = p.moments != nullptr, apart = heads_apart(p);
   const int rows = apart ? p.tokens : p.tokens * p.heads, heads = apart ? 1 : p.heads;
   const int own_head = static_cast<int>(blockIdx.z);

@@ -1,4 +1,4 @@
-// What the three quantising kernels share. A CTA makes one record: 64 tokens of one head.
+// Common parts of the three quantizing kernels. A CTA makes one record: 64 tokens of one head.
 #pragma once
 
 #include <cfloat>
@@ -13,16 +13,16 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kQuantiseThreads = 128;
 constexpr int kQuantiseWarps = kQuantiseThreads / 32;
-constexpr int kWarpRows = kRecord / kQuantiseWarps;  // rows of a record that one warp holds
+constexpr int kWarpRows = kRecord / kQuantiseWarps;  // rows of a record per warp
 
-/// Where a thread stands in the record of this CTA. grid: heads, so that neighbours read neighbouring memory; blocks;
+/// The place of a thread in the record of this CTA. grid: heads (so that neighbors read neighboring memory), blocks,
 /// batch.
 template <int D>
 struct RecordThread {
   static constexpr int kRowLanes = D / kLaneElements;
   static constexpr int kRowsAtOnce = 32 / kRowLanes;
   static constexpr int kRounds = kWarpRows / kRowsAtOnce;
-  static constexpr int kTogether = 4;  // rounds whose loads are started together
+  static constexpr int kTogether = 4;  // rounds whose loads start together
 
   int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.x), block = static_cast<int>(blockIdx.y);
   int warp = static_cast<int>(threadIdx.x) / 32;
@@ -31,10 +31,11 @@ struct RecordThread {
                   static_cast<int>(threadIdx.x) % 32 / kRowLanes % 2;
   int first_offset = record_offset<D>(first_row, column);
 
-  /// Rows are dealt out so that a warp holds exactly the keys of one int8 scale: key % 8 = 2 w and 2 w + 1.
+  /// Returns the thread's row in a round. A warp holds exactly the keys of one int8 scale: key % 8 = 2 w and 2 w + 1.
   __device__ int row(int round) const { return first_row + step(round); }
 
-  /// Byte offset of this thread's eight columns of row(round) in a Q or K record. The swizzle repeats every 8 rows.
+  /// Returns the byte offset of this thread's eight columns of row(round) in a Q or K record. The swizzle repeats every
+  /// 8 rows.
   __device__ int offset(int round) const {
     return kRowsAtOnce == 1 ? record_offset<D>(row(round), column) : first_offset + step(round) * D;
   }
@@ -45,7 +46,7 @@ struct RecordThread {
   }
 };
 
-/// f(the prologue's steps, a constant).
+/// Calls f with the prologue's steps as a constant.
 template <typename F>
 void for_row_steps(const Prologue& prologue, const F& f) {
   switch (row_steps(prologue)) {
@@ -68,7 +69,7 @@ inline dim3 record_grid(int heads, int blocks, int batch) {
   return {static_cast<unsigned>(heads), static_cast<unsigned>(blocks), static_cast<unsigned>(batch)};
 }
 
-/// x / scale to the nearest integer in int8, where |x| <= 127 scale: adding 1.5 * 2^23 leaves it in the low byte.
+/// Returns x / scale rounded to int8, for |x| <= 127 scale: adding 1.5 * 2^23 leaves the integer in the low byte.
 __device__ inline uint2 pack_int8(const float (&x)[kLaneElements], float inverse_scale) {
   uint32_t byte[kLaneElements];
 #pragma unroll
@@ -87,7 +88,7 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-/// The same of elements as they were stored, two at a time.
+/// Returns the same for elements as they are stored, two at a time.
 template <typename T>
 __device__ inline float largest_of(const Packed<T>& x) {
   using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
@@ -103,8 +104,9 @@ __device__ inline int square_of(uint2 int8) {
   return __dp4a(low, low, __dp4a(high, high, 0));
 }
 
-/// *longest = max(*longest, the length of any row of the CTA), not below it. square: of this lane's eight columns, the
-/// largest over its rows; floats from 0 up are in the order of their bits. All threads of the CTA call this together.
+/// Sets *longest to at least the length of every row of the CTA. square: the largest over this lane's rows of the
+/// squares summed over its eight columns. Non-negative floats are in the order of their bits. All threads of the CTA
+/// call it together.
 template <int D>
 __device__ inline void note_longest(float square, float* longest) {
   __shared__ float shared[kQuantiseWarps];
@@ -119,17 +121,17 @@ __device__ inline void note_longest(float square, float* longest) {
   atomicMax(reinterpret_cast<int*>(longest), __float_as_int(sqrtf(most)));
 }
 
-/// Sums rows over a record; every lane adds its eight columns.
+/// Sums rows over a record. Every lane adds its eight columns.
 template <int D>
 class Pool {
  public:
-  /// weight: 1, or 0 for a row past the end.
+  /// Adds a row. weight: 1, or 0 for a row past the end.
   __device__ void add(const float (&x)[kLaneElements], float weight) {
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) sum_[i] = fmaf(x[i], weight, sum_[i]);
   }
 
-  /// Adds the row scaled to length 1. All lanes of the row call this together.
+  /// Adds the row scaled to length 1. All lanes of the row call it together.
   __device__ void add_direction(const float (&x)[kLaneElements], float weight) {
     float square = 0;
 #pragma unroll
@@ -137,7 +139,7 @@ class Pool {
     add(x, weight * rsqrtf(fmaxf(row_sum<D>(square), FLT_MIN)));
   }
 
-  /// put(c, factor * the sum of column c). All threads of the CTA call this together.
+  /// Calls put(c, factor * the sum of column c). All threads of the CTA call it together.
   template <typename Put>
   __device__ void write(float factor, const Put& put) {
     __shared__ float shared[kQuantiseWarps][D];
@@ -164,19 +166,20 @@ class Pool {
   float sum_[kLaneElements] = {};
 };
 
-/// Sums the rows of each of a record's cells, in shared memory.
+/// Sums the rows of each cell of a record in shared memory.
 template <int D>
 class CellSums {
  public:
-  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // those in which a thread has rows of a cell
+  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // in which a thread has rows of one cell
 
-  /// sum: of this thread's rows of a cell, its eight columns; used up. All threads of the CTA call this together.
+  /// Stores the sums of a cell. sum: this thread's rows of the cell in its eight columns; it is overwritten. All
+  /// threads of the CTA call it together.
   __device__ void put(float (&sum)[kLaneElements], int cell) {
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     int column = lane % kRowLanes * kLaneElements, count = kLaneElements;
 #pragma unroll
-    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) {  // two lanes share their columns out
+    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) {  // two lanes divide their columns between them
       const bool upper = (lane & lanes) != 0;
       count /= 2;
 #pragma unroll
@@ -190,7 +193,8 @@ class CellSums {
     for (int i = 0; i < count; ++i) part_[threadIdx.x / 32][cell][column + i] = sum[i];
   }
 
-  /// out: bf16 [4][D], means of the first `real` rows, whose sums were put. All threads of the CTA call this together.
+  /// Writes the means of the first `real` rows, whose sums were put. out: bf16 [4][D]. All threads of the CTA call it
+  /// together.
   __device__ void write_means(int real, uint16_t* out) const {
     __syncthreads();
     for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantiseThreads) {

@@ -1,5 +1,5 @@
-// K less its mean, channels balanced -> int8 records with four scales, and the mean and self-similarity of 64 keys for
-// the block selection.
+// Writes K, less its mean and with balanced channels, as int8 records with four scales. For the block selection it also
+// writes the mean and self-similarity of each 64 keys.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/prepass/quantise.cuh"
 #include "attention/cuda/warp.cuh"
@@ -7,7 +7,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// As many as registers allow.
+/// Returns as many CTAs as registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   const bool plain = steps == RowSteps::none || steps == RowSteps::norm;
   if (D == 256) return plain ? 3 : 2;
@@ -15,7 +15,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any || steps == RowSteps::by_part ? 5 : 6;
 }
 
-/// kSimilarity: whether that is wanted, as seldom.
+/// kSimilarity: true if the similarity is needed, which is rare.
 template <typename T, int D, RowSteps kSteps, bool kSimilarity>
 __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const int64_t block = static_cast<int64_t>(bk) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
   float most = 0;
-  // Rows past the end repeat the last key; a block without any key is never listed, but is written all the same.
+  // Rows past the end repeat the last key. A block without any key is never listed, but is written nevertheless.
   const auto token_of = [&](int round) { return max(min(thread.block * kRecord + thread.row(round), count - 1), 0); };
   Packed<T> raw[Thread::kRounds];
 #pragma unroll
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
 #pragma unroll
       for (int i = 0; i < Thread::kTogether; ++i) parts[i] = prologue.load(token_of(first + i));
 #pragma unroll
-      for (int i = 0; i < Thread::kTogether; ++i) {  // rounded as a model that does not fuse it rounds
+      for (int i = 0; i < Thread::kTogether; ++i) {  // rounded as in a model that does not fuse the prologue
         float x[kLaneElements];
         unpack(raw[first + i], x);
         prologue.apply(token_of(first + i), parts[i], x);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   float mean[kLaneElements], balance[kLaneElements];
   load_row(buffers.key_mean + static_cast<int64_t>(bk) * D + column, mean);
   load_row(buffers.k_balance + static_cast<int64_t>(bk) * D + column, balance);
-  // f(round, smoothed and balanced key)
+  // Calls f(round, smoothed and balanced key).
   const auto each_row = [&](const auto& f) {
 #pragma unroll
     for (int round = 0; round < Thread::kRounds; ++round) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     if (buffers.k_mean == nullptr) return;
     const float weight = thread.row(round) < left ? 1.0F : 0.0F;
     sum.add(x, weight);
-    if (kSimilarity) {  // of keys as they were
+    if (kSimilarity) {  // the similarity is that of unbalanced keys
       float unbalanced[kLaneElements];
       load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, unbalanced);
 #pragma unroll
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = fast_inverse(scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
   uint8_t* const out = buffers.k + record * kRecord * D;
-  int square = 0;  // of this lane's eight columns, the largest over its rows
+  int square = 0;  // largest over this lane's rows of the squares summed over its eight columns
   each_row([&](int round, const float(&x)[kLaneElements]) {
     const uint2 packed = pack_int8(x, inverse);
     *reinterpret_cast<uint2*>(out + thread.offset(round)) = packed;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     });
   }
   if (!kSimilarity) return;
-  // Mean of the cosines between all pairs of the record's keys.
+  // The similarity is the mean cosine over all pairs of the record's keys.
   __shared__ float total[D];
   direction.write(1, [&](int c, float x) { total[c] = x; });
   if (threadIdx.x >= 32) return;

@@ -1,16 +1,17 @@
-// Q, channels balanced -> int8 records with a scale a query, and the means of 16 queries for the block selection.
+// Writes Q, with balanced channels, as int8 records with a scale per query. It also writes the means of 16 queries for
+// the block selection.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/prepass/quantise.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// What else the kernel is asked for, seldom: testing for it costs a fifth of its time.
+/// Returns true if a rare extra output is needed. Testing for it in the kernel would cost a fifth of its time.
 bool asks_for_more(const Buffers& buffers) {
   return buffers.q_dot_mean != nullptr || buffers.q_direction != nullptr;
 }
 
-/// As many as registers allow.
+/// Returns as many CTAs as registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
   if (steps == RowSteps::none) return 8;
@@ -18,7 +19,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return (steps == RowSteps::norm ? 7 : slow ? 5 : 6) - (D == 128 ? 1 : 0);
 }
 
-/// Loads a thread's part of some queries, and what the prologue needs for them.
+/// Loads a thread's part of some queries, and the prologue's data for them.
 template <typename T, int D, RowSteps kSteps, int kCount, typename TokenOf>
 __device__ void load_queries(const Rows<T>& rows, const RowPrologue<D, kSteps>& prologue, const TokenOf& token_of,
                              Packed<T> (&raw)[kCount], TokenPart (&parts)[kCount]) {
@@ -29,7 +30,7 @@ __device__ void load_queries(const Rows<T>& rows, const RowPrologue<D, kSteps>& 
   }
 }
 
-/// The product of a query with the mean key, whose part of this thread is at `mean`.
+/// Returns the product of a query with the mean key, of which this thread's part is at `mean`.
 template <int D>
 __device__ float dot_with(const float (&x)[kLaneElements], const float* mean) {
   float dot = 0;
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   load_row(buffers.q_balance + static_cast<int64_t>(bk) * D + column, balance);
   __shared__ CellSums<D> cells;
   Pool<D> direction;
-  float square = 0;  // of this lane's eight columns, the largest over its rows
+  float square = 0;  // largest over this lane's rows of the squares summed over its eight columns
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
     const auto token_of = [&](int i) { return min(thread.block * kRecord + thread.row(first + i), p.queries - 1); };
     static_assert(Thread::kTogether % CellSums<D>::kRounds == 0);
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     load_queries(rows, prologue, token_of, raw, parts);
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
-      const int row = thread.row(first + i), token = thread.block * kRecord + row;  // past the end: the last query's
+      const int row = thread.row(first + i), token = thread.block * kRecord + row;  // past the end: the last query
       float x[kLaneElements];
       unpack(raw[i], x);
       if constexpr (kSteps != RowSteps::none) prologue.apply(token_of(i), parts[i], x);

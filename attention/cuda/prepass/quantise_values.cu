@@ -1,6 +1,6 @@
-// V less its centre -> records of e4m3, transposed, or of fp16 for kernels without e4m3.
+// Writes V less its center as records of e4m3, transposed, or of fp16 for kernels without e4m3.
 //
-// The scale of V comes from a sample. Where that was not enough, a second kernel makes a head's records, or one record,
+// The scale of V comes from a sample. If a value exceeds it, a second kernel makes a head's records, or one record,
 // again.
 #include <cfloat>
 
@@ -12,7 +12,7 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// Where the transpose of a record lies in shared memory: words of four keys of a channel.
+/// The transpose of a record in shared memory, as words of four keys of a channel.
 template <int D>
 struct Transpose {
   static constexpr int kWords = kRecord / 4, kStride = D + 2;
@@ -25,14 +25,14 @@ struct Transpose {
       *reinterpret_cast<uint2*>(word + at * kStride + column + c) = make_uint2(words[c], words[c + 1]);
   }
 
-  /// 16 keys of a channel.
+  /// Returns 16 keys of a channel.
   __device__ uint4 get(int row, int chunk) const {
     const uint32_t* from = word + chunk * 4 * kStride + row;
     return make_uint4(from[0], from[kStride], from[2 * kStride], from[3 * kStride]);
   }
 };
 
-/// v -> v * inverse + shift takes V's centre off and divides by its scale.
+/// Loads factors such that v * inverse + shift subtracts V's center and divides by its scale.
 template <int D>
 __device__ void load_scaling(const Buffers& buffers, int bk, int column, float (&inverse)[kLaneElements],
                              float (&shift)[kLaneElements]) {
@@ -46,7 +46,7 @@ __device__ void load_scaling(const Buffers& buffers, int bk, int column, float (
   }
 }
 
-/// Channel rows of 64 keys, then the rows of ones.
+/// Writes channel rows of 64 keys, then the rows of ones.
 template <typename T, int D>
 __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
   constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
@@ -54,7 +54,7 @@ __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& b
   const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
+  float inverse[kLaneElements], shift[kLaneElements];  // scaled value is v * inverse + shift
   load_scaling<D>(buffers, bk, column, inverse, shift);
 #pragma unroll 1
   for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
@@ -82,14 +82,14 @@ __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& b
   }
 }
 
-/// Keeps the compiler from keeping what it has unpacked before, which takes twice the registers.
+/// Makes the compiler unpack x again. If it kept the unpacked values, it would take twice the registers.
 template <typename T>
 __device__ void unpack_anew(Packed<T>& x) {
   auto& word = reinterpret_cast<uint4&>(x);
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// The largest |v| in a thread's part of a record, for the output's scale.
+/// Returns the largest |v| in a thread's part of a record, for the output's scale.
 template <typename T, int kRounds>
 __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
   float most = 0;
@@ -100,9 +100,9 @@ __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
   return most;
 }
 
-/// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
-/// record's keys is taken off the mean: where all keys weigh the same, it cancels. Notes whether the record has
-/// outliers.
+/// Does the work of make_e4m3() for V less the mean of the record, and writes that mean. The mean is corrected by what
+/// rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same. Also notes if the
+/// record has outliers.
 template <typename T, int D>
 __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const Buffers& buffers,
                                     const RecordThread<D>& thread) {
@@ -174,7 +174,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
     const unsigned item = threadIdx.x + i * kQuantiseThreads;
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
     const uint4 keys = transpose.get(row, chunk);
-    if (sizes.stat_stride > 1 && reaches<kOutlierCode>(keys)) {  // a sample of all knows the outliers
+    if (sizes.stat_stride > 1 && reaches<kOutlierCode>(keys)) {  // a sample of all values already includes the outliers
       buffers.v_outliers[static_cast<int64_t>(bk) * sizes.key_blocks + thread.block] = 1;
       if (reaches<kLargestCode>(keys)) buffers.v_saturated[bk] = 1;
     }
@@ -187,7 +187,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
         ones<D, false>(item / 4, item % 4, left);
 }
 
-/// Rows of keys.
+/// Writes rows of keys.
 template <typename T, int D>
 __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
   const int bk = thread.b * sizes.kv_heads + thread.h;
@@ -217,7 +217,7 @@ __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& b
 
 enum class Format { e4m3, e4m3_less_mean, half };
 
-/// The record of `thread`. All threads of the CTA call this together.
+/// Makes the record of `thread`. All threads of the CTA call it together.
 template <typename T, int D, Format kFormat>
 __device__ void make_record(const Problem& p, const Sizes& sizes, const Buffers& buffers,
                             const RecordThread<D>& thread) {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   make_record<T, D, kFormat>(p, sizes, buffers, thread);
 }
 
-/// V's scales of a head from all of its values, where the sample's are too small. A lane has eight channels.
+/// Computes V's scales of a head from all of its values if the sample's are too small. A lane has eight channels.
 template <typename T, int D>
 __device__ void widen_scales(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int bk) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kQuantiseThreads / kRowLanes;
@@ -263,16 +263,16 @@ __device__ void widen_scales(const Problem& p, const Buffers& buffers, const Rec
   for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads) {
     float largest = 0;
     for (int r = 0; r < kRows; ++r) largest = fmaxf(largest, shared[r][c]);
-    // Less the mean of its record a value may be twice as large.
+    // A value less the mean of its record may be twice as large.
     if (largest < FLT_MAX) buffers.v_scale[at + c] = fmaxf(buffers.v_scale[at + c], largest * (2 / kE4m3Max));
   }
   __syncthreads();
 }
 
-constexpr int kMended = 8;  // blocks that a CTA looks after
+constexpr int kMended = 8;  // blocks that a CTA checks
 
-/// Records with outliers anew, or all of a head if some value is beyond its scale: one CTA does it then, as it happens
-/// to few.
+/// Makes records with outliers again, or all records of a head if a value exceeds its scale. In the latter case one CTA
+/// does all the work, because this is rare.
 template <typename T, int D, Format kFormat>
 __global__ void __launch_bounds__(kQuantiseThreads)
     mend_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
@@ -303,7 +303,7 @@ void launch_format(const Call& call) {
     start(kernel, grid, kQuantiseThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
   run(quantise_values<T, D, kFormat>, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch));
-  if (call.sizes.stat_stride == 1) return;  // the scales are those of all values
+  if (call.sizes.stat_stride == 1) return;  // the scales come from all values
   const int parts = ceil_div(call.sizes.key_blocks, kMended);
   run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
 }

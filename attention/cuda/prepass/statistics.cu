@@ -1,6 +1,7 @@
-// Mean of K, centre and range of V, and what balances the channels of Q and K, from a sample of the tokens. Any
-// constant vector may be taken off K (softmax does not see it) and off V (it is added back), Q may be multiplied with
-// what K is divided by, and e4m3 has room above the largest value, so a sample is as good as all.
+// Computes the mean of K, center and range of V, and the balance of the channels of Q and K, from a sample of the
+// tokens. A sample is as good as all tokens, because exact values are not needed. Any constant vector may be subtracted
+// from K (softmax does not change) and from V (it is added back). Q may be multiplied by the divisor of K, and e4m3 has
+// room above the largest value.
 #include <cfloat>
 
 #include "attention/cuda/kernels.h"
@@ -13,25 +14,26 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// The largest |v| of the tokens that were not looked at may be this much above that of the sample before its head has
-// to be quantised again; e4m3 loses next to nothing by it (.02260 against .02259 with 8, normal data), for what it
-// takes is range at the small end. Less the mean of its record even a value that was looked at may be twice as large.
+// The largest |v| outside the sample may exceed that of the sample by this factor before its head must be quantized
+// again. e4m3 loses almost nothing (.02260 against .02259 with a factor of 8, normal data), because the headroom only
+// takes range at the small end. Even a sampled value may be twice as large after its record's mean is subtracted.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
-// The least scale, of a channel that looks constant. Relative to its centre: fp32 knows no smaller difference, and bf16
-// and fp16 have none.
+// The smallest scales of a channel that looks constant: absolute, and relative to its center. fp32 has no smaller
+// relative differences, and bf16 and fp16 have none.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
-// A channel of K that hardly differs between tokens, relative to its mean: what bf16 rounds off it.
+// Smallest deviation of a channel of K, relative to its mean. Smaller differences between tokens come from bf16's
+// rounding.
 constexpr float kLeastDeviation = 1e-3F;
-constexpr float kLeastBalanced = 1.0F / (1 << 20);  // as in attention/cpu/quantize_constants.h
+constexpr float kLeastBalanced = 1.0F / (1 << 20);  // see attention/cpu/quantize_constants.h
 
 __device__ float combine(int kind, float x, float y) {
   return kind == kLeastValue ? fminf(x, y) : kind == kLargestValue ? fmaxf(x, y) : x + y;
 }
 
-/// A CTA looks at a part of the sampled tokens of a head. grid: batch x heads, chunks, K and V or Q. K and V have as
-/// many heads or fewer.
+/// The work of one CTA: a part of the sampled tokens of a head. grid: batch x heads, chunks, K and V or Q. K and V may
+/// have fewer heads than Q.
 template <int D>
 struct Sampler {
   static constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
@@ -39,7 +41,7 @@ struct Sampler {
   int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements,
       row = static_cast<int>(threadIdx.x) / kRowLanes;
 
-  /// f(token, whether it counts) for this thread's tokens; whole warps stay together for the prologue's shuffles.
+  /// Calls f(token, true if it counts) for this thread's tokens. Whole warps stay together for the prologue's shuffles.
   template <typename F>
   __device__ void each_token(int tokens, int stride, const F& f) const {
     const int samples = ceil_div(tokens, stride), rounds = ceil_div(samples, kRows * chunks);
@@ -50,7 +52,7 @@ struct Sampler {
     }
   }
 
-  /// Writes what the threads of the CTA found, of the kinds from `first` on. All call this together, once.
+  /// Writes the results of the CTA's threads for the kinds from `first` on. All threads call it together, once.
   template <int kCount>
   __device__ void write(const float (&found)[kCount][kLaneElements], int first, float* partials) const {
     auto& shared = room();
@@ -70,7 +72,7 @@ struct Sampler {
   }
 
  private:
-  /// The same for all kinds.
+  /// Returns shared memory that all kinds use.
   __device__ static float (&room())[kQuerySquares][kRows][D] {
     __shared__ float shared[kQuerySquares][kRows][D];
     return shared;
@@ -130,7 +132,7 @@ __device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, con
   sampler.write(found, kKeySum, buffers.partials);
 }
 
-/// kSteps: by_part, or any for all of the rest.
+/// kSteps: by_part, or any for all others.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads, 2)
     sample(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
@@ -139,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                   : sample_queries<T, D, kSteps>(p, sizes, buffers);
 }
 
-/// The largest over the CTA's D threads, which call this together. NaNs do not count.
+/// Returns the largest value over the CTA's D threads, which call it together. NaNs do not count.
 template <int D>
 __device__ float largest_of_all(float x) {
   __shared__ float shared[D / 32];
@@ -152,7 +154,7 @@ __device__ float largest_of_all(float x) {
   return x;
 }
 
-/// What this thread's channel of q is multiplied with (attention/cpu/balance.h), from the means of squares.
+/// Returns the factor for this thread's channel of q (attention/cpu/balance.h), from the means of squares.
 template <int D>
 __device__ float balance_of(float q_square, float k_square) {
   const float q = fmaxf(q_square, kLeastBalanced * largest_of_all<D>(q_square));
@@ -169,7 +171,7 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   for (int i = c; bk == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
   constexpr int kChunk = kStatistics * D;
-  const int chunks = sizes.stat_chunks, query_chunks = p.group * chunks;  // those of all heads that share bk
+  const int chunks = sizes.stat_chunks, query_chunks = p.group * chunks;  // chunks of all heads that share bk
   const float* of_keys = buffers.partials + static_cast<int64_t>(bk) * chunks * kChunk + c;
   const float* of_queries = buffers.partials + static_cast<int64_t>(bk) * query_chunks * kChunk + kQuerySquares * D + c;
   float found[kStatistics] = {0, 0, 0, FLT_MAX, -FLT_MAX, 0};
@@ -184,8 +186,8 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   for (int chunk = chunks; chunk < query_chunks; ++chunk) found[kQuerySquares] += of_queries[chunk * kChunk];
   const int samples = ceil_div(key_count(p, bk / sizes.kv_heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
-  // A mean that the sample cannot tell from 0 (about 4 standard errors; normal data spread over 7 deviations) is noise,
-  // and would only add its own rounding to outputs that are averages themselves.
+  // A mean that the sample cannot distinguish from 0 (about 4 standard errors; normal data spread over 7 deviations) is
+  // noise. Subtracting it would only add its rounding to outputs, which are averages themselves.
   const float mean = found[kValueSum] * inverse, least = found[kLeastValue], largest = found[kLargestValue];
   const bool real = fabsf(mean) * sqrtf(static_cast<float>(samples)) > 0.6F * (largest - least);
   const float centre = real || sizes.stat_stride == 1 ? mean : 0.0F;

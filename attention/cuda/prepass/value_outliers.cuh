@@ -1,4 +1,4 @@
-// Values of V far beyond the sample that its scale comes from: finding them, and making them exact.
+// Finds values of V far beyond the sample that its scale comes from, and makes them exact.
 #pragma once
 
 #include "attention/cuda/prepass/quantise.cuh"
@@ -6,7 +6,7 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Whether one of four e4m3 is at least of the size that has this code: the highest bit of its byte, among others.
+/// Returns bits of which the highest of each byte is set if that e4m3 is at least as large as the code's value.
 template <uint32_t kCode>
 __device__ uint32_t reaches(uint32_t e4m3) {
   return (e4m3 & 0x7F7F7F7FU) + (0x80 - kCode) * 0x01010101U;
@@ -17,16 +17,16 @@ __device__ bool reaches(const uint4& e4m3) {
       reaches<kCode>(e4m3.x) | reaches<kCode>(e4m3.y) | reaches<kCode>(e4m3.z) | reaches<kCode>(e4m3.w);
   return (bits & 0x80808080U) != 0;
 }
-constexpr uint32_t kLargestCode = 0x7E;  // 448, as everything beyond becomes
+constexpr uint32_t kLargestCode = 0x7E;  // code of 448, to which all larger values saturate
 
-/// The sample's largest value lies at 1.75. A record with a value beyond 4 has outliers: of normal data none has, but
-/// one in 25 a value beyond 2.5. Where there are outliers, every value beyond 2.5 is one.
+/// The sample's largest value is at 1.75. A record with a value beyond 4 has outliers; then every value beyond 2.5 is
+/// one. In normal data no value exceeds 4, but one record in 25 has a value beyond 2.5.
 constexpr uint32_t kOutlierCode = 0x48;
 constexpr uint32_t kSparedCode = 0x42;
 
-/// A channel of a record that has an outlier, of which four neighbouring lanes have 16 keys each and call this
-/// together. It gets a mean with which the largest of the 64 is exact, so that rows that attend to nothing else get it
-/// so.
+/// A channel of a record that has an outlier. Four neighboring lanes have 16 keys each and call it together. The
+/// channel gets a mean that makes the largest of the 64 values exact, so rows that attend to nothing else get it
+/// exactly.
 template <typename T, int D>
 class OutlierRow {
  public:
@@ -42,7 +42,7 @@ class OutlierRow {
     centre_ = buffers.v_centre[at] * inverse_;
   }
 
-  /// e4m3: the lane's keys. Returns the row's mean, less V's centre.
+  /// Rewrites the lane's keys and returns the row's mean, less V's center.
   __device__ float spare(uint4& e4m3) const {
     float x[16], sum = 0;
 #pragma unroll
@@ -60,12 +60,12 @@ class OutlierRow {
     for (int i = 0; i < 16; ++i) x[i] = key_of(chunk_ * 4 + i / 4, i % 4) < left_ ? x[i] - mean : 0.0F;
     const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
     e4m3 = make_uint4(four(0), four(4), four(8), four(12));
-    const float rest = sum - mean * static_cast<float>(left_);  // what the e4m3 should add up to
+    const float rest = sum - mean * static_cast<float>(left_);  // exact sum that the e4m3 should have
     return fp16_range(mean - centre_ - (sum_of_row(e4m3, lanes_) - rest) / static_cast<float>(left_));
   }
 
  private:
-  /// The row's value that is farthest from its mean, less that mean.
+  /// Returns the row's value that is farthest from its mean, less that mean.
   __device__ float largest(const float (&x)[16], float mean) const {
     float most = 0;
 #pragma unroll

@@ -1,5 +1,6 @@
-// One budget of key blocks for many tiles: which of all their candidates are kept. Candidates are counted by the
-// logarithm of their error, in bins and then in bins of the bin where the budget ends; integers, so in any order.
+// The budget of key blocks that many tiles share, which decides the candidates that are kept. Candidates are counted by
+// the logarithm of their error: first in bins, then in bins of the bin in which the budget ends. Counts are integers,
+// so the order of additions does not matter.
 #pragma once
 
 #include "attention/cuda/scratch.h"
@@ -10,16 +11,17 @@ namespace sparsereel::attention::cuda {
 constexpr int kBudgetThreads = 512;
 static_assert(kBins == 4 * kBudgetThreads);
 
-/// Counts in shared memory on their way to global memory.
+/// Counts in shared memory before they are added to global memory.
 struct BinCounts {
   uint32_t count[kBins];
 
-  /// All threads of the CTA call these together.
+  /// Sets all counts to 0. All threads of the CTA call it together.
   __device__ void clear() {
     for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kBudgetThreads) count[bin] = 0;
     __syncthreads();
   }
-  /// All lanes of a warp call this together, those that have something to count with `counts`. They often have one bin.
+  /// Counts one candidate per lane with `counts`. All lanes of a warp call it together; often they all have the same
+  /// bin.
   __device__ void add(uint32_t bin, bool counts) {
     const unsigned lanes = __ballot_sync(~0U, counts);
     if (!counts) return;
@@ -38,9 +40,9 @@ struct BinCounts {
   }
 };
 
-/// The bin that holds the `wanted`-th of all that are counted, from the highest down, and how many of its own are
-/// wanted, kWholeBin for all; the lowest one where fewer are counted, the highest and none where none is wanted. All
-/// threads of the CTA call this together.
+/// Returns the bin that holds the `wanted`-th candidate from the highest down, and how many of its candidates are
+/// wanted (kWholeBin for all). If fewer are counted, returns the lowest bin with all its candidates. If none is wanted,
+/// returns the highest bin with none. All threads of the CTA call it together.
 __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   __shared__ uint32_t totals[kBudgetThreads / 32];
   __shared__ BinPlace place;
@@ -74,8 +76,7 @@ __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   return found;
 }
 
-/// What tile `index` of `tiles` keeps of candidates that tie at the threshold, so that all of them together keep
-/// `rest`.
+/// Returns how many candidates at the threshold tile `index` of `tiles` keeps, so that all tiles together keep `rest`.
 __device__ inline int ties_of(uint32_t rest, int64_t index, int64_t tiles) {
   return static_cast<int>((index + 1) * rest / tiles - index * rest / tiles);
 }

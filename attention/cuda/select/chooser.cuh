@@ -1,4 +1,4 @@
-// Choosing among ranked key blocks, and writing lists or bitmaps of the chosen ones. See select.cu.
+// Chooses among ranked key blocks, and writes lists or bitmaps of the chosen ones. See select.cu.
 #pragma once
 
 #include "attention/cuda/kernels.h"
@@ -9,7 +9,7 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr float kMostOfTile = 1 << 20;  // that is counted of a tile
+constexpr float kMostOfTile = 1 << 20;  // largest predicted error that is counted per tile
 
 template <int D>
 class Chooser : protected RankedTiles<D> {
@@ -23,8 +23,8 @@ class Chooser : protected RankedTiles<D> {
   using Ranked::visible_in, Ranked::candidates_of, Ranked::wanted_of, Ranked::length_of;
   using Ranked::with_means_, Ranked::warp, Ranked::lane, Ranked::exists, Ranked::shares_budget, Ranked::is_bounded;
 
-  /// Chooses for the CTA's tiles, a warp each, and counts what their lists hold. all: whether this warp's tile keeps
-  /// all blocks.
+  /// Chooses for the CTA's tiles, one warp per tile, and counts the entries of their lists. all: true if this warp's
+  /// tile keeps all blocks.
   __device__ void choose_all(bool all) {
     __shared__ Found kept;
     if (threadIdx.x == 0) kept = {};
@@ -32,16 +32,16 @@ class Chooser : protected RankedTiles<D> {
     const int tile = first_tile_ + warp();
     if (exists(tile)) choose(tile, all, kept);
     __syncthreads();
-    if (threadIdx.x == 0) {  // one for all its tiles: they would queue at these addresses
+    if (threadIdx.x == 0) {  // one thread for all tiles of the CTA, which would otherwise queue at these addresses
       count(p_, kCountKept, kept.kept);
       count(p_, kCountMeans, kept.means);
     }
   }
 
-  Cut shared_cut_{1, kAllTies};  // of all tiles that choose together
+  Cut shared_cut_{1, kAllTies};  // for all tiles that choose together
 
  private:
-  /// What a tile that chooses for itself keeps.
+  /// Returns the cut of a tile that chooses for itself.
   __device__ Cut cut_of(int tile, const Candidates& candidates) const {
     const Spread spread = candidates.spread();
     if (spread.count == 0) return {1, kAllTies};
@@ -61,7 +61,7 @@ class Chooser : protected RankedTiles<D> {
     return {1, kAllTies};
   }
 
-  /// kept: of the CTA, in shared memory; grows by what the list holds.
+  /// Chooses for one tile. kept: counts of the CTA in shared memory, to which those of the list are added.
   __device__ void choose(int tile, bool all, Found& kept) const {
     Candidates candidates = candidates_of(tile, all);
     candidates.coded = shares_budget();
@@ -79,20 +79,20 @@ class Chooser : protected RankedTiles<D> {
     }
   }
 
-  /// The mean over the head's tiles.
+  /// Returns the mean output length over the head's tiles.
   __device__ float mean_length() const {
     float sum = 0;
     for (int tile = lane(); tile < sizes_.selection_tiles; tile += 32) sum += length_of(tile);
     return warp_sum(sum) / static_cast<float>(sizes_.selection_tiles);
   }
-  /// What the means of the blocks that are not kept are predicted to err by.
+  /// Counts the predicted error of the means of the blocks that are not kept.
   __device__ void count_error(const Candidates& candidates, Cut cut) const {
     const float rest = rest_of(candidates, cut), length = mean_length();
     const float error = length > 0 ? fminf(rest / length, kMostOfTile) : 0.0F;
     if (lane() == 0) count(p_, kCountPredictedError, __float2ll_rn(error * (1 << kErrorBits)));
   }
 
-  /// f(word, which of its 32 blocks are kept), for the blocks [0, 32 * words).
+  /// Calls f(word, bits of its 32 blocks that are kept) for the blocks [0, 32 * words).
   template <typename F>
   __device__ void each_word(int words, const Candidates& candidates, Cut cut, const F& f) const {
     constexpr int kAhead = 8;
@@ -110,7 +110,7 @@ class Chooser : protected RankedTiles<D> {
         const uint32_t key = keys[i], rank = candidates.rank(key);
         bool kept = key == 0 || rank >= cut.threshold;
         if (cut.ties != kAllTies) {
-          const bool tie = key != 0 && key != ~0U && rank == cut.threshold;  // a NaN is kept in any case
+          const bool tie = key != 0 && key != ~0U && rank == cut.threshold;  // a NaN is always kept
           const uint32_t tied = __ballot_sync(~0U, tie);
           kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
           ties += __popc(tied);
@@ -120,7 +120,7 @@ class Chooser : protected RankedTiles<D> {
     }
   }
 
-  /// The lower lanes.
+  /// Returns the mask of the lower lanes.
   __device__ static uint32_t before() {
     return (1U << lane()) - 1;
   }
@@ -132,9 +132,9 @@ class Chooser : protected RankedTiles<D> {
     });
   }
 
-  /// Returns what is in it. Where some blocks are not, all records of means come last.
+  /// Writes the tile's list and returns its counts. If some blocks are dropped, all records of means follow the blocks.
   __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
-    __shared__ uint32_t kept_of_tiles[kTiles][kMostMeanKeys / kRecord / 32];  // a bit a block; only with means
+    __shared__ uint32_t kept_of_tiles[kTiles][kMostMeanKeys / kRecord / 32];  // one bit per block; only with means
     uint32_t* kept = kept_of_tiles[warp()];
     const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
     uint32_t* list = buffers_.lists + at * sizes_.list_entries;
@@ -183,8 +183,8 @@ class SelectByMass : Chooser<D> {
   }
 
  private:
-  /// Keys of the 16 tiles from the logarithm of the mass, but for what all masses of a tile have in common; 0 where a
-  /// block is forced.
+  /// Computes the keys of the 16 tiles from the logarithm of the mass, up to a constant per tile; 0 if a block is
+  /// forced.
   __device__ void score(const PooledQueries<D>& queries) const {
     const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     each_column_tile(0, key_blocks_, [&](int first) {
@@ -197,8 +197,8 @@ class SelectByMass : Chooser<D> {
   }
 };
 
-/// Chooses from what RankByError has ranked in all CTAs: within the budget that others share once find_sub_bin() has
-/// run for all, or by the lengths of outputs once PredictOutputs has.
+/// Chooses from the ranks of RankByError. With a shared budget, all find_sub_bin() must have run; with a bound, all
+/// PredictOutputs.
 template <int D>
 class ChooseByError : Chooser<D> {
   using Choice = Chooser<D>;
@@ -216,7 +216,7 @@ class ChooseByError : Chooser<D> {
   }
 
  private:
-  /// All threads of the CTA call this together.
+  /// Returns the cut of the shared budget. All threads of the CTA call it together.
   __device__ Cut cut_of_budget() const {
     const Budget& budget = this->budget();
     const BinPlace end = find_bin(budget.sub_bins, budget.place.rest);
@@ -229,7 +229,7 @@ class ChooseByError : Chooser<D> {
             end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
   }
 
-  /// What errs by more than the bound. All lanes of a warp call this together.
+  /// Returns the cut that keeps blocks with errors above the bound. All lanes of a warp call it together.
   __device__ Cut cut_of_bound() const {
     static_assert(LengthSum::kBins == 32);
     const LengthSum& sum = length_sum();

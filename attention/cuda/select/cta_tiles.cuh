@@ -1,4 +1,4 @@
-// The selection tiles of a CTA, a warp each: where they are, what they see, and the queries that they pool.
+// The selection tiles of a CTA, one warp per tile: their place, the keys they see, and their pooled queries.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,24 +17,24 @@ constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
 constexpr int kMostCells = 192 / kCell;
 
-/// Pooled queries of the CTA's tiles or, where blocks are ranked by error, the means of the squares of their cells'
+/// Pooled queries of the CTA's tiles. If blocks are ranked by error, these are the means of the squares of their cells'
 /// means.
 template <int D>
 struct PooledQueries {
-  static constexpr int kStride = D + 8;  // no bank conflicts
+  static constexpr int kStride = D + 8;  // the padding avoids bank conflicts
   alignas(16) __nv_bfloat16 rows[kTiles * kStride];
 };
 
-/// Whose tiles choose together: those of a batch entry or, where heads have choices of their own, of a head.
+/// Returns the index of the head's budget or length sum: its batch entry, or the head if heads have their own choices.
 __device__ inline int together(const Problem& p, int bh) {
   return p.selection.heads == nullptr ? bh / p.heads : bh;
 }
 
-/// kWarps: tiles of the CTA.
+/// kWarps: number of tiles per CTA.
 template <int D, int kWarps>
 class CtaTiles {
  public:
-  /// shared_keys: where the keys of ranked blocks are, unless they are in Buffers::scores.
+  /// shared_keys: memory for the keys of ranked blocks; not used if Buffers::scores holds them.
   __device__ CtaTiles(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint32_t* shared_keys = nullptr)
       : p_(p),
         sizes_(sizes),
@@ -64,15 +64,15 @@ class CtaTiles {
   __device__ int queries_of(int tile) const {
     return min(p_.selection.rows, video_part(p_.queries, p_.text_tokens) - tile * p_.selection.rows);
   }
-  /// The means of 16 queries of a tile, bf16 [12][D].
+  /// Returns the means of 16 queries each of a tile, bf16 [12][D].
   __device__ const uint16_t* cells_of(int tile) const {
     const int64_t first =
         static_cast<int64_t>(bh_) * sizes_.query_blocks * kBlockCells + tile * p_.selection.rows / kCell;
     return buffers_.q_mean + first * D;
   }
 
-  /// Mean of the tile's queries, from the means of 16, and of those means' squares; returns whether the queries are too
-  /// diverse for one mean.
+  /// Computes the mean of the tile's queries, or of their squares, from the means of 16. Returns true if the queries
+  /// are too diverse for one mean.
   __device__ bool pool_queries(int tile, PooledQueries<D>& queries) const {
     const int row = warp() * PooledQueries<D>::kStride, total = queries_of(tile);
     const float share = 1.0F / static_cast<float>(total);
@@ -98,7 +98,7 @@ class CtaTiles {
     return warp_sum(square) * share * share < choice_.similarity;
   }
 
-  /// Sum of the tile's normalised queries.
+  /// Returns the sum of the tile's normalized queries.
   __device__ float direction_of(int tile, int column) const {
     const int first = tile * p_.selection.rows / kRecord, blocks = ceil_div(queries_of(tile), kRecord);
     float sum = 0;
@@ -107,17 +107,17 @@ class CtaTiles {
     return sum;
   }
 
-  /// Blocks of video keys that the tile sees.
+  /// Returns the number of blocks of video keys that the tile sees.
   __device__ int visible_blocks(int tile) const {
     return min(visible_in(tile), key_blocks_);
   }
-  /// Blocks of keys that it sees.
+  /// Returns the number of blocks of keys that it sees.
   __device__ int visible_in(int tile) const {
     const int last = tile * p_.selection.rows + queries_of(tile) - 1;
     return ceil_div(visible_keys(p_, count_, last), kRecord);
   }
 
-  /// Which head of k and v is this one's.
+  /// Returns the head of k and v that serves this head.
   __device__ int64_t key_head() const {
     return sizes_.group.of(bh_);
   }
@@ -127,7 +127,7 @@ class CtaTiles {
     return of_keys + key_head() * sizes_.pooled_blocks * D;
   }
 
-  /// The length of the mean output of one of the head's tiles.
+  /// Returns the length of the mean output of one of the head's tiles.
   __device__ float& length_of(int tile) const {
     return buffers_.output_lengths[static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile];
   }

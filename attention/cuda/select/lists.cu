@@ -1,6 +1,6 @@
-// Turns the choice of blocks into lists: which key blocks a tile of queries reads, and which of its groups of 64 rows
-// use each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means
-// for the blocks that are dropped come last, when the maxima have settled.
+// Turns the choice of blocks into lists: the key blocks that a query tile reads, and which of its groups of 64 rows use
+// each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means for
+// dropped blocks are last, when the maxima have settled.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/tile_order.cuh"
@@ -11,12 +11,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// The lowest n bits, for any n.
+/// Returns a mask of the lowest n bits, for any n.
 __device__ uint32_t lowest_bits(int n) {
   return n >= 32 ? ~0U : n <= 0 ? 0U : (1U << n) - 1;
 }
 
-/// One group of 64 query rows. A word stands for 32 key blocks; the warp's lanes hold one block each.
+/// One group of 64 query rows. A word holds a bit for each of 32 key blocks; each lane of the warp handles one block.
 class Group {
  public:
   __device__ Group(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int block)
@@ -37,13 +37,13 @@ class Group {
 
   __device__ bool exists() const { return exists_; }
 
-  /// Reads the bitmap's words [first, first + 32), one a lane.
+  /// Reads the bitmap's words [first, first + 32), one per lane.
   __device__ void fetch(int first, int words) {
     const int word = first + static_cast<int>(threadIdx.x) % 32;
     if (bitmap_ != nullptr && word < words) fetched_ = bitmap_[word];
   }
 
-  /// Blocks that the group computes; word: of those fetched last.
+  /// Returns the blocks that the group computes. The word must be among those of the last fetch().
   __device__ uint32_t used(int word) const {
     uint32_t bits = ~0U;
     if (map_ != nullptr) {
@@ -55,24 +55,24 @@ class Group {
     return bits & lowest_bits(visible_ - word * 32);
   }
 
-  /// Blocks that the group does not compute and whose means count.
+  /// Returns the blocks that the group does not compute and whose means count.
   __device__ uint32_t dropped(int word) const { return ~used(word) & lowest_bits(with_means_ - word * 32); }
 
-  /// Blocks of which the causal mask hides some keys from some rows.
+  /// Returns the blocks of which the causal mask hides some keys from some rows.
   __device__ uint32_t masked(int word) const { return ~lowest_bits(whole_ - word * 32); }
 
  private:
   const bool exists_;
   const int key_blocks_;
   int visible_;     // key blocks that the last row sees
-  int whole_;       // key blocks that every row sees as a whole, as far as the causal mask goes
-  int with_means_;  // of those, how many have means
+  int whole_;       // key blocks that every row sees as a whole under the causal mask
+  int with_means_;  // number of those that have means
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
   uint32_t fetched_ = 0;
 };
 
-/// Calls f(word) for every 32 key blocks, with the groups' bits at hand.
+/// Calls f(word) for every 32 key blocks, after the groups have fetched its bits.
 template <int kGroups, typename F>
 __device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   for (int word = 0; word < sizes.map_words; ++word) {
@@ -84,8 +84,8 @@ __device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   }
 }
 
-/// Entries of means: one for all groups where they drop the same blocks, else one a group. Returns their number; plain:
-/// as in TileList.
+/// Writes the entries of means: one for all groups if they drop the same blocks, otherwise one per group. Returns their
+/// number. plain: see TileList.
 template <int kGroups>
 __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list, int& blocks, bool& plain) {
   const bool writes = threadIdx.x % 32 == 0;
@@ -121,7 +121,7 @@ __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list
   return length;
 }
 
-/// One warp writes the list of one query tile.
+/// Writes the list of one query tile; one warp works on it.
 template <int kGroups>
 __device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -130,7 +130,7 @@ __device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers&
   const int64_t at = static_cast<int64_t>(bh) * sizes.query_tiles + tile;
   uint32_t* list = buffers.lists + at * sizes.list_entries;
   Found found = {};
-  bool plain = true;  // every group that has queries uses every entry as a whole
+  bool plain = true;  // true if every group that has queries uses every entry as a whole
   int length = 0;
   each_word<kGroups>(sizes, groups, [&](int word) {
     uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads)
     atomicAdd(&all.means, found.means);
   }
   __syncthreads();
-  if (threadIdx.x == 0) {  // one for all its tiles: they would queue at these addresses
+  if (threadIdx.x == 0) {  // one thread for all tiles of the CTA, which would otherwise queue at these addresses
     count(p, kCountKept, all.kept);
     count(p, kCountMeans, all.means);
   }

@@ -1,4 +1,4 @@
-// The first phases of a selection by error: the masses of key blocks, then the lengths of outputs. See select.cu.
+// The first phases of a selection by error: masses of key blocks, then lengths of outputs. See select.cu.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -8,9 +8,9 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kMassTiles = 8;  // of a CTA that finds masses
+constexpr int kMassTiles = 8;  // tiles per CTA that computes masses
 
-/// Needs no V.
+/// Computes masses. It does not need V.
 template <int D>
 class FindMasses : CtaTiles<D, kMassTiles> {
   using Tiles = CtaTiles<D, kMassTiles>;
@@ -20,7 +20,7 @@ class FindMasses : CtaTiles<D, kMassTiles> {
  public:
   using Tiles::Tiles;
 
-  /// The masses of the blocks that a tile sees, a warp a tile, in place of their keys.
+  /// Writes the masses of the blocks that a tile sees in the place of their keys. Each warp has one tile.
   __device__ void run() const {
     const int tile = first_tile_ + warp();
     if (dense() || !exists(tile)) return;
@@ -31,7 +31,7 @@ class FindMasses : CtaTiles<D, kMassTiles> {
   }
 };
 
-/// Needs masses, and V's block means.
+/// Computes the lengths of outputs from masses and V's block means.
 template <int D>
 class PredictOutputs : CtaTiles<D, kLengthTiles> {
   static constexpr int kWarps = kLengthTiles;
@@ -42,8 +42,8 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
  public:
   using Tiles::Tiles;
 
-  /// Lengths of the outputs of the CTA's tiles, from masses: of all where errors are predicted, else of the first. All
-  /// its threads work on one tile.
+  /// Computes the lengths of the outputs of the CTA's tiles: of all tiles if errors are predicted, otherwise of the
+  /// first. All threads work on one tile at a time.
   __device__ void run() const {
     const bool all = buffers_.output_lengths != nullptr;
     if (dense() || !(all || is_bounded())) return;
@@ -57,11 +57,11 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
   }
 
  private:
-  /// From the masses of all blocks that the tile sees, of which each warp takes every kWarps-th. All threads of the CTA
-  /// call this together; the first warp has the result.
+  /// Computes the length from the masses of all blocks that the tile sees; each warp takes every kWarps-th block. All
+  /// threads of the CTA call it together, and the first warp gets the result.
   __device__ float length_of_output(int tile) const {
     __shared__ float outputs[kWarps][D];
-    const int blocks = min(visible_blocks(tile), with_means_);  // a ragged last block is always kept, and has no mean
+    const int blocks = min(visible_blocks(tile), with_means_);  // a partial last block is always kept and has no mean
     const int64_t head = key_head();
     const uint16_t* means = buffers_.v_block_mean + head * sizes_.key_blocks * D + 2 * lane();
     float2 sums[D / 64] = {};
@@ -89,7 +89,7 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
       }
       square = warp_sum(square);
     }
-    __syncthreads();  // before the next tile's
+    __syncthreads();  // before the next tile overwrites `outputs`
     return sqrtf(square);
   }
 

@@ -1,4 +1,4 @@
-// Products of pooled queries and pooled keys on tensor cores.
+// Multiplies pooled queries and pooled keys on tensor cores.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,15 +7,14 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kPooledRows = 16;  // of the tensor core's m16n8k16
+constexpr int kPooledRows = 16;  // rows of the tensor core's m16n8k16
 
-/// A warp's 16 rows of pooled queries, as bf16; a lane holds parts of the rows lane / 4 and lane / 4 + 8. The order of
-/// the depth is free as long as both sides agree, so a lane takes 8 consecutive elements of every 32 for two
-/// multiplications.
+/// A warp's 16 rows of pooled queries in bf16. A lane holds parts of the rows lane / 4 and lane / 4 + 8. The order of
+/// the depth is free if both sides agree, so a lane takes 8 consecutive elements of every 32 for two multiplications.
 template <int D>
 class PooledRows {
  public:
-  /// rows: `stride` elements apart. From row `real` on they are not read, but zeros.
+  /// rows: `stride` elements apart. Rows from `real` on are not read but taken as zeros.
   __device__ PooledRows(const __nv_bfloat16* rows, int stride, int real) {
     const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4;
     const __nv_bfloat16* from = rows + row * stride + lane % 4 * 8;
@@ -26,9 +25,9 @@ class PooledRows {
     }
   }
 
-  /// c[n] = rows times 8 pooled keys, from block first + 8 n of a head on, or from `last` where that is less; keys are
-  /// laid out by pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and the key lane % 4 * 2 + i % 2 of
-  /// the 8.
+  /// Computes c[n] = rows times 8 pooled keys, from block first + 8 n of a head on, or from `last` if that is less.
+  /// Keys are laid out by pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and the key lane % 4 * 2 + i % 2
+  /// of the 8.
   template <int N>
   __device__ void multiply(const uint16_t* keys, int first, int last, float (&c)[N][4]) const {
     const uint16_t* from[N];

@@ -1,4 +1,4 @@
-// Ranking the key blocks of a CTA's 16 tiles: by mass, or by the error of their means. See select.cu.
+// Ranks the key blocks of a CTA's 16 tiles, by mass or by the error of their means. See select.cu.
 #pragma once
 
 #include <cfloat>
@@ -11,7 +11,7 @@ namespace sparsereel::attention::cuda {
 
 constexpr float kLeastErrorF = kLeastError;
 
-/// What ranking and choosing know of the CTA's tiles, a warp each.
+/// The common part of ranking and choosing for the CTA's tiles, one warp per tile.
 template <int D>
 class RankedTiles : protected CtaTiles<D, kTiles> {
   using Tiles = CtaTiles<D, kTiles>;
@@ -24,7 +24,7 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
   using Tiles::p_, Tiles::buffers_, Tiles::sizes_, Tiles::first_tile_, Tiles::choice_, Tiles::count_;
   using Tiles::visible_in, Tiles::key_head, Tiles::key_of;
 
-  /// Pools the queries of the CTA's tiles; returns whether those of this warp's are too diverse for one mean.
+  /// Pools the queries of the CTA's tiles. Returns true if those of this warp's tile are too diverse for one mean.
   __device__ bool pool(PooledQueries<D>& queries) const {
     const int tile = first_tile_ + warp();
     const bool diverse = exists(tile) && pool_queries(tile, queries);
@@ -32,14 +32,14 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
     return diverse;
   }
 
-  /// Calls f(first) for every 8 key blocks of this warp in [begin, end).
+  /// Calls f(first) for the first of every 8 key blocks of this warp in [begin, end).
   template <typename F>
   __device__ void each_column_tile(int begin, int end, const F& f) const {
 #pragma unroll 2
     for (int first = begin + warp() * kPooledKeys; first < end; first += kTiles * kPooledKeys) f(first);
   }
 
-  /// keys_[tile][block] of a lane's i-th element of a product; null past the last block.
+  /// Returns the place of the key for a lane's i-th element of a product; null past the last block.
   __device__ uint32_t* place(int first, int i) const {
     const int column = column_of(first, i);
     return column < key_blocks_ ? key_of(lane() / 4 + i / 2 * 8, column) : nullptr;
@@ -48,14 +48,14 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
     return first + lane() % 4 * 2 + i % 2;
   }
 
-  /// Means stand for whole blocks only.
+  /// Returns true if the block is always kept. Means exist for whole blocks only.
   __device__ bool forced(int block) const {
     if (p_.selection.means && block >= with_means_) return true;
     return buffers_.k_similarity != nullptr &&
            buffers_.k_similarity[key_head() * sizes_.key_blocks + block] < choice_.similarity;
   }
 
-  /// A tile's keys, 0 where a block is forced; none where it keeps all.
+  /// Returns a tile's candidates; forced blocks have key 0. There are none if the tile keeps all blocks.
   __device__ Candidates candidates_of(int tile, bool all) const {
     const int visible = visible_in(tile);
     // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
@@ -68,7 +68,7 @@ class RankedTiles : protected CtaTiles<D, kTiles> {
   }
 };
 
-/// Ranks by error, from masses, and adds the blocks to their budget.
+/// Ranks blocks by error, starting from masses, and counts them in their budget.
 template <int D>
 class RankByError : RankedTiles<D> {
   using Ranked = RankedTiles<D>;
@@ -97,8 +97,8 @@ class RankByError : RankedTiles<D> {
   }
 
  private:
-  /// Keys of the 16 tiles from the logarithm of what a mean in place of a block errs by: its mass times the deviation
-  /// of the scores times that of V, and half the scores' variance times how far V's mean is off.
+  /// Computes the keys of the 16 tiles: the logarithm of the error of means in place of a block. The error is mass *
+  /// (score deviation * V's deviation + score variance / 2 * distance of V's mean).
   __device__ void rank(const PooledQueries<D>& queries, RankedTile (&tiles)[kTiles], BinCounts& bins) const {
     const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     const ValueSpread* spreads = buffers_.v_spread + key_head() * sizes_.key_blocks;
@@ -138,8 +138,8 @@ class RankByError : RankedTiles<D> {
       if (best[r].key != 0) atomicMax(&tiles[lane() / 4 + 8 * r].best, best[r].packed());
   }
 
-  /// Keeps the tile's best candidate whatever the budget, so that the softmax's maxima settle before means come: each
-  /// that raises them costs time. One lane calls it.
+  /// Keeps the tile's best candidate whatever the budget, so that the softmax's maxima settle before the means: every
+  /// rise costs time. One lane calls it.
   __device__ void keep_best(int tile, const Best& best, BinCounts& bins) const {
     if (best.key == 0) return;
     *key_of(warp(), best.block()) = 0;

@@ -1,9 +1,9 @@
-// Chooses the key blocks of each selection tile from pooled queries and keys, by mass (SpargeAttn, arXiv 2502.18137,
-// section 3.2) or by the error of their means; the same rules as attention/cpu/selection.h. A CTA ranks all key blocks
-// for 16 tiles, then a warp chooses for one, and writes its list where that needs no more than the choice
-// (Sizes::listed_tiles). Ranking by error starts from masses, which a warp finds for a tile while V is still being
-// quantised. Where tiles share a budget, all of them are ranked and counted before any chooses; a bound on the error of
-// each block needs no count, only how long the outputs of some tiles are.
+// Chooses the key blocks of each selection tile from pooled queries and keys. Blocks are ranked by mass (SpargeAttn,
+// arXiv 2502.18137, section 3.2) or by the error of their means, by the rules of attention/cpu/selection.h. A CTA ranks
+// all key blocks for 16 tiles; then each warp chooses for one tile. It writes the tile's list itself if that needs only
+// the choice (Sizes::listed_tiles). Ranking by error starts from masses, which a warp computes per tile while V is
+// still being quantized. If tiles share a budget, all of them are ranked and counted before any chooses. A bound on
+// each block's error needs no counts, only the output lengths of some tiles.
 #include <algorithm>
 
 #include "attention/cuda/device.h"
@@ -18,10 +18,10 @@ namespace {
 constexpr int kThreads = 32 * kTiles;
 
 template <int D>
-constexpr int kResident = D == 256 ? 1 : 2;  // CTAs of a multiprocessor
+constexpr int kResident = D == 256 ? 1 : 2;  // CTAs per multiprocessor
 
 template <int D>
-constexpr int kMassResident = D == 64 ? 3 : 2;  // such CTAs of a multiprocessor: 80 registers a thread, or 128
+constexpr int kMassResident = D == 64 ? 3 : 2;  // CTAs per multiprocessor: with 80 registers per thread, or 128
 
 template <int D>
 __global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
@@ -52,8 +52,7 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
   RankByError<D>(p, sizes, buffers).run();
 }
 
-/// The rest of a budget's way: where it ends among the bins, and then the bins of that bin. grid: parts of the work,
-/// budgets.
+/// Finds the bin in which a budget ends, and counts the bins of that bin. grid: parts of the work, budgets.
 __global__ void __launch_bounds__(kThreads)
     find_sub_bin(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                  const __grid_constant__ Buffers buffers) {
@@ -87,14 +86,14 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
   ChooseByError<D>(p, sizes, buffers).run();
 }
 
-/// CTAs that look for the end of a budget: enough for every multiprocessor to have two.
+/// Returns the number of CTAs that search for the end of a budget: enough to give every multiprocessor two.
 int parts_of_budget(const Sizes& sizes, int budgets) {
   const int places = 2 * multiprocessors();
   const int rows = sizes.batch_heads / budgets * sizes.selection_tiles;
   return std::max(1, std::min(places / budgets, ceil_div(rows, kTiles)));
 }
 
-/// A CTA for every `tiles`.
+/// Starts one CTA for every `tiles` tiles.
 template <typename Function>
 void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) {
   const int groups = ceil_div(call.sizes.selection_tiles, kTiles) * (kTiles / tiles);
@@ -102,8 +101,8 @@ void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) 
         call.sizes, call.buffers);
 }
 
-/// Two counts of each budget are one number of 64 bits: nothing is carried from one to the other, since their sums stay
-/// below 2^32.
+/// Returns the counts of each budget, two in one 64-bit number. No carry passes between the two, because their sums
+/// stay below 2^32.
 Numbers numbers_of(int budgets, uint32_t* first, int count) {
   return {reinterpret_cast<int64_t*>(first), count / 2, sizeof(Budget) / sizeof(int64_t), budgets};
 }
@@ -124,7 +123,7 @@ void select(const Call& call, const AddUp& add_up) {
   run(call, rank_by_error<D>);
   if (const int budgets = call.sizes.budgets; budgets > 0) {
     const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
-    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->bins, kBins + 2));  // and what is wanted
+    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->bins, kBins + 2));  // `wanted` follows the bins
     start(find_sub_bin, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
     if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->sub_bins, kBins));
   }

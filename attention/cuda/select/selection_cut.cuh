@@ -1,4 +1,5 @@
-// Which of a tile's candidate blocks are kept: by number or by share of the mass. A warp decides for a tile.
+// Decides which of a tile's candidate blocks are kept, by number or by share of the mass. Each warp decides for one
+// tile.
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Unsigned integers in the order of the floats; NaN above all. 0 is free to mean "no candidate".
+/// Returns unsigned integers in the order of the floats, NaN above all. 0 stays free for "no candidate".
 __device__ inline uint32_t ordered(float x) {
   if (isnan(x)) return ~0U;
   const uint32_t bits = __float_as_uint(x);
@@ -20,13 +21,14 @@ __device__ inline float from_ordered(uint32_t key) {
   return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
 }
 
-/// What a threshold for a number of candidates is guessed from.
+/// Statistics from which a threshold for a number of candidates is guessed.
 struct Spread {
   int count;
   float mean, deviation;
 };
 
-/// Bin (high bits) and bin in that bin of a candidate: steps of 1/8, and 1/16384, of the logarithm from -160 to 96.
+/// Returns the bin (high bits) and the bin in that bin of a candidate. Steps are 1/8 and 1/16384 of the logarithm, from
+/// -160 to 96.
 __device__ inline uint32_t budget_code(uint32_t key) {
   constexpr float kLeast = -160, kPerUnit = 8 * kBins;
   const float code = (from_ordered(key) - kLeast) * kPerUnit;
@@ -34,7 +36,7 @@ __device__ inline uint32_t budget_code(uint32_t key) {
   return static_cast<uint32_t>(fmaxf(code, 0.0F));
 }
 
-/// The largest key of a tile and where it stands; of equal ones the first. As one number it has the same order.
+/// The largest key of a tile and its block, the first one if several are equal. packed() has the same order.
 struct Best {
   uint32_t key = 0, place = 0;
 
@@ -52,17 +54,17 @@ struct Best {
   }
 };
 
-/// What the warps that rank a tile's blocks share.
+/// Data that the warps that rank a tile's blocks share.
 struct RankedTile {
   int candidates;
   unsigned long long best;
 };
 
-/// Candidates of one tile: keys in shared or global memory, read by one warp.
+/// The candidates of one tile: keys in shared or global memory, read by one warp.
 struct Candidates {
   const uint32_t* keys;
   int count;
-  bool coded = false;  // whether a cut's threshold is a budget_code(), not a key
+  bool coded = false;  // true if a cut's threshold is a budget_code() instead of a key
 
   __device__ uint32_t rank(uint32_t key) const { return coded ? budget_code(key) : key; }
 
@@ -99,7 +101,7 @@ struct Candidates {
     return __reduce_max_sync(~0U, most);
   }
 
-  /// Sum of exp(score - top) over the candidates from a threshold on.
+  /// Returns the sum of exp(score - top) over the candidates from a threshold on.
   __device__ float mass_from(uint32_t threshold, float top) const {
     float mass = 0;
     each([&](uint32_t key) { mass += key >= threshold ? __expf(from_ordered(key) - top) : 0.0F; });
@@ -107,19 +109,19 @@ struct Candidates {
   }
 };
 
-/// Every candidate above `threshold` is kept, and the first `ties` of those equal to it.
+/// Keeps every candidate above `threshold`, and the first `ties` of those equal to it.
 struct Cut {
   uint32_t threshold;
   int ties;
 };
 
-constexpr int kAllTies = 1 << 30;  // there are none to break
+constexpr int kAllTies = 1 << 30;  // there are no ties to break
 
-/// The `wanted` largest, of more. Guesses, as if the scores were normal and then along the line through the two nearest
-/// counts, find a threshold in few rounds; where they don't (ties, other distributions), halving does.
+/// Keeps the `wanted` largest candidates, of more. It guesses a threshold as if scores were normal, then along the line
+/// through the two nearest counts. That takes few rounds. If it fails (ties, other distributions), bisection finds it.
 __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, const Spread& spread) {
   constexpr int kGuesses = 10;
-  uint32_t low = 1, high = ~0U;  // more than `wanted` lie from `low` on, fewer from `high` on
+  uint32_t low = 1, high = ~0U;  // more than `wanted` are at or above `low`, fewer at or above `high`
   int above_low = spread.count, above_high = candidates.count_from(high);
   if (above_high >= wanted) return {high, wanted};  // NaN
   const float z = normcdfinvf(1 - __fdividef(static_cast<float>(wanted), static_cast<float>(spread.count)));
@@ -150,7 +152,7 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
   return {low, wanted - above_high};
 }
 
-/// The fewest that hold `wanted` of the mass, in units of e^top.
+/// Keeps the fewest candidates that hold `wanted` of the mass, in units of e^top.
 __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, float top) {
   uint32_t threshold = 0;
   for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
@@ -159,14 +161,14 @@ __device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, fl
   return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
 }
 
-/// The fewest that hold `share` of the mass.
+/// Keeps the fewest candidates that hold `share` of the mass.
 __device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top)) return {1, kAllTies};
   return cut_at_mass(candidates, share * candidates.mass_from(1, top), top);
 }
 
-/// The fewest with which the others hold at most `rest`.
+/// Keeps the fewest candidates such that the others hold at most `rest`.
 __device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
   const float top = from_ordered(candidates.largest());
   if (!isfinite(top) || !isfinite(rest)) return {1, kAllTies};
@@ -174,7 +176,7 @@ __device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
   return wanted > 0 ? cut_at_mass(candidates, wanted, top) : Cut{~0U, 0};
 }
 
-/// The mass of those that a cut leaves out.
+/// Returns the mass of the candidates that a cut drops.
 __device__ inline float rest_of(const Candidates& candidates, const Cut& cut) {
   int ties = 0;
   float rest = 0, tied = 0;

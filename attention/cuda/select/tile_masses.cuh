@@ -1,5 +1,5 @@
-// The share of a tile's softmax that each key block holds, from queries pooled by 16: where those of a tile look at
-// different blocks, one mean of them all finds neither.
+// Computes the share of a tile's softmax that each key block holds, from queries pooled by 16. If queries of a tile
+// attend to different blocks, one mean of them all would find neither.
 #pragma once
 
 #include <cmath>
@@ -11,14 +11,14 @@
 
 namespace sparsereel::attention::cuda {
 
-/// mass_j = sum_a w_a softmax_j(scale q_a . k_j) over the cells a of one tile, w_a: a cell's share of its queries. A
-/// warp has a tile.
+/// Computes mass_j = sum_a w_a softmax_j(scale q_a . k_j) over the cells a of one tile. w_a is a cell's share of the
+/// tile's queries. Each warp has one tile.
 template <int D>
 class TileMasses {
  public:
   static_assert(192 / kCell <= kPooledRows);
 
-  /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries; keys: the head's, as in Buffers::k_mean.
+  /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries. keys: the head's, laid out as Buffers::k_mean.
   __device__ TileMasses(const uint16_t* cells, int queries, const uint16_t* keys, int blocks, float scale)
       : rows_(reinterpret_cast<const __nv_bfloat16*>(cells), D, ceil_div(queries, kCell)),
         keys_(keys),
@@ -36,16 +36,16 @@ class TileMasses {
     for (int r = 0; r < 2; ++r) {
       const int cell = static_cast<int>(threadIdx.x) % 32 / 4 + 8 * r;
       const float real = static_cast<float>(min(max(queries - cell * kCell, 0), kCell));
-      shift_[r] = log2_of_row(top[r], sum[r]) - log2f(real / static_cast<float>(queries));  // infinite without queries
+      shift_[r] = log2_of_row(top[r], sum[r]) - log2f(real / static_cast<float>(queries));  // infinite if real is 0
     }
   }
 
-  /// f(block, mass) for all blocks, each lane with one of every 32; all lanes of the warp call this together.
+  /// Calls f(block, mass) for all blocks; each lane handles one of every 32. All lanes of the warp call it together.
   template <typename F>
   __device__ void each(const F& f) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int first = 0; first < blocks_; first += kTogether * kPooledKeys) {
-      float c[kTogether][4], mass[2 * kTogether];  // of this lane's two rows; two columns of each eight blocks
+      float c[kTogether][4], mass[2 * kTogether];  // two rows of this lane; two columns of every eight blocks
       rows_.multiply(keys_, first, last_group(), c);
 #pragma unroll
       for (int eight = 0; eight < kTogether; ++eight) {
@@ -54,8 +54,8 @@ class TileMasses {
           mass[2 * eight + i] = fast_exp2(fmaf(c[eight][i], to_log2_, -shift_[0])) +
                                 fast_exp2(fmaf(c[eight][i + 2], to_log2_, -shift_[1]));
       }
-      // Lanes with equal columns share them out while they add their rows up: lane 16 a + 8 b + 4 i + l gets the column
-      // 2 l + i of the eight blocks number 2 a + b.
+      // Lanes with equal columns divide these among them while they add up their rows. Lane 16 a + 8 b + 4 i + l gets
+      // column 2 l + i of the eight blocks number 2 a + b.
 #pragma unroll
       for (int lanes = 16, count = 4; lanes >= 4; lanes /= 2, count /= 2) {
         const bool upper = (lane & lanes) != 0;
@@ -73,16 +73,16 @@ class TileMasses {
 
  private:
   static constexpr float kLowest = -1e30F;
-  static constexpr float kRoom = 60;  // what a score may exceed the shift by: fp32 sums 2^60 of any number of blocks
+  static constexpr float kRoom = 60;  // excess of a score over the shift: fp32 can sum 2^60 for any number of blocks
 
   static constexpr int kTogether = 4;  // products of 8 blocks in flight
 
-  /// Where the head's last 8 blocks that count begin.
+  /// Returns the first of the head's last 8 blocks that count.
   __device__ int last_group() const {
     return max(blocks_ - 1, 0) / kPooledKeys * kPooledKeys;
   }
 
-  /// Lets only the first `real` columns count.
+  /// Hides all columns but the first `real`.
   __device__ static void hide_from(int real, float (&c)[kTogether][4]) {
 #pragma unroll
     for (int eight = 0; eight < kTogether; ++eight) {
@@ -92,7 +92,7 @@ class TileMasses {
     }
   }
 
-  /// Adds the scores of a lane's row r, lower or upper. sum: of 2^(score - top). A NaN stays with its own block.
+  /// Adds the scores of a lane's lower or upper row r. sum: of 2^(score - top). A NaN affects only its own block.
   __device__ void add(const float (&c)[kTogether][4], int r, float& top, float& sum) const {
     float most = c[0][2 * r];
 #pragma unroll
@@ -109,7 +109,7 @@ class TileMasses {
     sum += more;
   }
 
-  /// log2 of the four lanes' sums of a row.
+  /// Returns log2 of a row's sum over its four lanes.
   __device__ static float log2_of_row(float top, float sum) {
     float highest = fmaxf(top, __shfl_xor_sync(~0U, top, 1));
     highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));

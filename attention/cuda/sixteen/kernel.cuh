@@ -1,8 +1,8 @@
-// Attention over lists in 16 bits throughout: Q.K and P.V by mma.sync on fp16 or bf16, whichever the rows are, with
-// fp32 sums. Keys and values are read where they lie; what stands for dropped blocks comes from records of means.
+// Attention over lists in 16 bits throughout: Q.K and P.V by mma.sync in the rows' own type, fp16 or bf16, with fp32
+// sums. Keys and values are read from the call's rows; the means of dropped blocks come from records of means.
 //
-// A CTA owns a tile of 192 queries, or a third of it. Keys come through a ring of stages in shared memory, filled by
-// cp.async; each warp multiplies its own query rows with all keys of a stage.
+// A CTA owns a tile of 192 queries, or a third of it. Keys pass through a ring of stages in shared memory, filled by
+// cp.async. Each warp multiplies its own query rows with all keys of a stage.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -24,15 +24,17 @@ class SixteenTile {
                        kAtOnce = Shape::kAtOnce, kStagesOfBlock = kRecord / kKeys;
   static constexpr int kGroupThreads = kRecord / (16 * kRowTiles) * 32;  // with kSkips
   static constexpr int kSteps = D / 16;                                  // of Q.K
-  static constexpr int kChunks = D / kLaneElements;                      // of 16 bytes, of a row
-  // Weights are relative to a maximum that is only followed when a thread's weights of a row add up to more than this:
-  // so the usual step looks for no maximum. fp16 has room for it, and sums in fp32 for all values of V beside it.
+  static constexpr int kChunks = D / kLaneElements;                      // chunks of 16 bytes per row
+  // Weights are relative to a reference maximum. It rises only when a thread's weights of a row add up to more than
+  // this, so the usual step searches no maximum. fp16 has room for such weights, and the fp32 sums have room for all
+  // values of V.
   static constexpr float kMostWeight = 1024;
-  static constexpr float kNothing = -1e30F;  // the maximum of a row without keys so far: finite, so that -inf - it is
+  // Maximum of a row without keys so far. It is finite, so that -inf minus it is -inf.
+  static constexpr float kNothing = -1e30F;
 
   using Scores = float[kRowTiles][kKeyTiles][4];
-  using Weights = uint32_t[kRowTiles][4];  // of 16 keys
-  using RowPairs = float[kRowTiles][2];    // a value of rows g and g + 8 of each row tile
+  using Weights = uint32_t[kRowTiles][4];  // weights of 16 keys
+  using RowPairs = float[kRowTiles][2];    // one value each for rows g and g + 8 of each row tile
 
  public:
   __device__ SixteenTile(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared, TileIndex at,
@@ -61,7 +63,7 @@ class SixteenTile {
   }
 
   __device__ void run() {
-    uint32_t entries[Shape::kStages - 1];  // of the stages that are filled
+    uint32_t entries[Shape::kStages - 1];  // entries of the filled stages
     next_entry_ = list_[0];
 #pragma unroll
     for (uint32_t& entry : entries) {
@@ -75,7 +77,7 @@ class SixteenTile {
       for (int next = 0; next + 1 < Shape::kStages - 1; ++next) entries[next] = entries[next + 1];
       entries[Shape::kStages - 2] = next_entry_;
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // stage i is there for all, and that of i - 1 is free
+      __syncthreads();  // stage i is there for all threads, and that of i - 1 is free
       load_next();
 #pragma unroll
       for (int first = 0; first < kKeys; first += kAtOnce) {
@@ -92,17 +94,17 @@ class SixteenTile {
   }
 
  private:
-  /// Row g (half 0) or g + 8 (half 1) of a row tile, as a query of the head.
+  /// Returns row g (half 0) or g + 8 (half 1) of a row tile as a query of the head.
   __device__ int query(int row_tile, int half) const {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
 
-  /// The group of 64 rows of the tile that a row tile is of.
+  /// Returns the group of 64 rows of the tile to which a row tile belongs.
   __device__ int group(int row_tile) const {
     return part_ + (static_cast<int>(threadIdx.x) / 32 * kRowTiles + row_tile) / (kRecord / 16);
   }
 
-  /// Whether any of the warp's rows uses an entry, and whether all do, as a whole.
+  /// uses() returns true if any of the warp's rows uses an entry; uses_whole() if all use all of it.
   __device__ bool uses(uint32_t entry) const {
     bool any = false;
 #pragma unroll
@@ -121,9 +123,9 @@ class SixteenTile {
            row * p_.q.token_stride;
   }
 
-  /// Zeros for rows and columns that there are none of.
+  /// Loads the queries, with zeros for rows and columns that do not exist.
   __device__ void load_queries() {
-    if constexpr (Shape::kSharesQueries) {  // each warp its own rows; they join the first stage's group
+    if constexpr (Shape::kSharesQueries) {  // each warp loads its own rows; they join the group of the first stage
 #pragma unroll
       for (int i = 0; i < 16 * kRowTiles * kChunks / 32; ++i) {
         const int row = i * (32 / kChunks) + lane_ / kChunks, chunk = lane_ % kChunks;
@@ -147,7 +149,7 @@ class SixteenTile {
     }
   }
 
-  /// The warp's rows of Q in shared memory.
+  /// Returns the address of the warp's rows of Q in shared memory.
   __device__ uint32_t own_queries() const {
     return queries_ + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles * Shape::kRowBytes;
   }
@@ -159,8 +161,8 @@ class SixteenTile {
     while (last_ >= 0 && !uses(list_[last_])) --last_;
   }
 
-  /// Starts the copy of the next item into its stage; past the end only closes an empty group, so that the number of
-  /// groups in flight stays what wait_copies counts on.
+  /// Starts the copy of the next item into its stage. Past the end it only closes an empty group, so that wait_copies()
+  /// still counts the right number of groups in flight.
   __device__ void load_next() {
     if (next_ < items_) {
       Stage& stage = stages_[next_stage_];
@@ -189,7 +191,7 @@ class SixteenTile {
     return stage == Shape::kStages - 1 ? 0 : stage + 1;
   }
 
-  /// kAtOnce keys of a stage for the warp's rows: those from `first` on of the stage, which begins at key `begin` of
+  /// Attends to kAtOnce keys of a stage for the warp's rows: those from `first` on. The stage begins at key `begin` of
   /// its block or record of means.
   __device__ void attend(const Stage& stage, int first, int begin, uint32_t entry, bool last) {
     Scores s;
@@ -200,7 +202,7 @@ class SixteenTile {
     } else if (!uses_whole(entry) || (entry_block(entry) + 1) * kRecord > keys_) {
       mask(entry, begin + first, s);
     }
-    const float weight = means ? kCellLog2 : 0.0F;  // of a key, log2 units
+    const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
     if constexpr (kSkips) {
       if (!rises(s, weight) && !last && !means) {
         ++skipped_;
@@ -208,7 +210,7 @@ class SixteenTile {
       }
     }
 #pragma unroll
-    for (int step = 0; step < kAtOnce / 16; ++step) {  // the exponentials of one run beside the products of another
+    for (int step = 0; step < kAtOnce / 16; ++step) {  // exponentials of one step run beside the products of another
       Weights weights;
       RowPairs sum;
       if (!weigh(s, step, weight, weights, sum)) {
@@ -231,7 +233,7 @@ class SixteenTile {
       for (int n = 0; n < kKeyTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) s[r][n][i] = 0;
-    // Matrices of a load: keys 0..7 and two chunks of 8 columns, then keys 8..15 and these chunks.
+    // Matrices per load: keys 0..7 with two chunks of 8 columns, then keys 8..15 with the same chunks.
     const uint32_t k = shared_address(stage.k) + half_value_offset<D>(lane_ / 16 * 8 + lane_ % 8, lane_ / 8 % 2 * 16);
     const uint32_t q = own_queries() + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
 #pragma unroll
@@ -259,7 +261,6 @@ class SixteenTile {
     }
   }
 
-  /// Takes out the keys that a query does not see.
   __device__ void mask(uint32_t entry, int first, Scores& s) const {
     const int first_key = entry_block(entry) * kRecord + first;
 #pragma unroll
@@ -276,7 +277,7 @@ class SixteenTile {
     }
   }
 
-  /// Takes out the means of blocks that are not dropped; first: where those at hand begin in the record.
+  /// Masks the means of blocks that are not dropped. first: index of these means in the record.
   __device__ void mask_means(uint32_t entry, int first, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
@@ -290,7 +291,7 @@ class SixteenTile {
     }
   }
 
-  /// The largest score of a row in log2 units.
+  /// Returns the largest score of a row in log2 units.
   __device__ float maximum(const float (&s)[kKeyTiles][4], int half, float weight) const {
     float most = -INFINITY;
 #pragma unroll
@@ -299,8 +300,8 @@ class SixteenTile {
     return fmaf(fmaxf(most, __shfl_xor_sync(~0U, most, 2)), scale_, weight);
   }
 
-  /// Whether any of the group's 64 rows has a score within the threshold of its maximum; the group's threads call it
-  /// together.
+  /// Returns true if any of the group's 64 rows has a score within the threshold of its maximum. The group's threads
+  /// call it together.
   __device__ bool rises(const Scores& s, float weight) {
     bool rise = false;
 #pragma unroll
@@ -318,8 +319,8 @@ class SixteenTile {
     return any_of_group(1 + static_cast<int>(threadIdx.x) / kGroupThreads, kGroupThreads, predicate);
   }
 
-  /// P = 2^(s - max) as the A operand of P.V, and what this thread's add up to. False where that is too much, in any
-  /// lane: no weights are there then.
+  /// Computes P = 2^(s - max) as the A operand of P.V, and this thread's sums. Returns false, with invalid weights, if
+  /// a sum is too large in any lane.
   __device__ bool weigh(const Scores& s, int step, float log2_weight, Weights& weights, RowPairs& sum) const {
     bool fits = true;
 #pragma unroll
@@ -341,7 +342,7 @@ class SixteenTile {
     return __all_sync(~0U, fits);
   }
 
-  /// What weights are relative to becomes the maximum of all so far, and sums are scaled to it.
+  /// Raises the reference maximum to the largest score so far, and rescales the sums.
   __device__ void follow_maxima(const Scores& s, float weight) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -360,7 +361,7 @@ class SixteenTile {
   }
 
   __device__ void add_values(const Stage& stage, int first, const Weights& weights) {
-    // Matrices of a load: keys 0..7 and 8..15 with 8 channels, then these keys with the next 8 channels.
+    // Matrices per load: keys 0..7 and 8..15 with 8 channels, then the same keys with the next 8 channels.
     const uint32_t v = shared_address(stage.v) + half_value_offset<D>(lane_ % 16, lane_ / 16 * 16);
 #pragma unroll
     for (int n = 0; n < Shape::kChannelTiles; n += 2) {
@@ -393,24 +394,24 @@ class SixteenTile {
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
-  const uint32_t queries_;  // of the tile, in shared memory
+  const uint32_t queries_;  // the tile's queries in shared memory
   const int bh_, bk_, lane_, part_;
-  const int first_row_;  // of this warp, as a query of the head
+  const int first_row_;  // first row of this warp, as a query of the head
   const uint32_t* const list_;
-  const int items_;                                    // what the stages are filled with: entries, or parts of them
-  const int keys_;                                     // that count
-  const uint8_t *const own_keys_, *const own_values_;  // what this thread copies of the first rows
+  const int items_;  // number of items to load into stages: entries, or pieces of them
+  const int keys_;   // number of keys that count
+  const uint8_t *const own_keys_, *const own_values_;  // this thread's share of the first rows
   const float scale_;
   uint32_t next_entry_ = 0;
-  int next_ = 0, next_stage_ = 0;  // item that load_next() loads, and where
+  int next_ = 0, next_stage_ = 0;  // item that load_next() loads next, and its stage
   float pv_threshold_ = 0;
-  int last_ = -1;    // the group's last entry in the list
-  int skipped_ = 0;  // pieces
+  int last_ = -1;    // index of the group's last entry in the list
+  int skipped_ = 0;  // number of pieces without P.V
 
   uint32_t q_[kRowTiles][Shape::kSharesQueries ? 1 : kSteps][4];
-  RowPairs most_;      // what weights are relative to, log2 units
-  RowPairs highest_;   // the maxima themselves, where they decide what is skipped
-  RowPairs sum_ = {};  // of this thread's weights
+  RowPairs most_;      // reference maximum of the weights, in log2 units
+  RowPairs highest_;   // true maximum, which decides what is skipped
+  RowPairs sum_ = {};  // sum of this thread's weights
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };
 

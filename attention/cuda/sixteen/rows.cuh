@@ -1,4 +1,4 @@
-// Rows that the kernel in kernel.cuh copies from global memory to a stage, and writes there.
+// Copies rows from global memory to a stage of the kernel in kernel.cuh, and writes its output rows.
 #pragma once
 
 #include "attention/cuda/mma.cuh"
@@ -12,28 +12,28 @@ __device__ inline void copy_or_zero(uint32_t to, const void* from, bool copies) 
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(copies ? 16 : 0) : "memory");
 }
 
-/// The threads of a CTA copy kKeys rows of K or V to a stage together.
+/// Copies kKeys rows of K or V to a stage, with all threads of a CTA together.
 template <typename T, int D, bool kSkips>
 class SixteenCopy {
   using Shape = SixteenShape<D, kSkips>;
   static constexpr int kKeys = Shape::kKeys;
-  static constexpr int kChunks = D / kLaneElements;              // of 16 bytes, of a row
-  static constexpr int kRowsAtOnce = Shape::kThreads / kChunks;  // that all threads copy
+  static constexpr int kChunks = D / kLaneElements;              // chunks of 16 bytes per row
+  static constexpr int kRowsAtOnce = Shape::kThreads / kChunks;  // rows that all threads copy at once
   static constexpr int kRounds = (kKeys + kRowsAtOnce - 1) / kRowsAtOnce;
 
  public:
-  /// Where this thread's copies are: row and byte of it, of the first rows.
+  /// own_row() and own_byte() return the row and byte of this thread's copies, within the first rows.
   __device__ static int own_row() { return static_cast<int>(threadIdx.x) / kChunks; }
   __device__ static int own_byte() { return static_cast<int>(threadIdx.x) % kChunks * 16; }
   __device__ static int64_t row_bytes(const View& view) { return view.token_stride * static_cast<int64_t>(sizeof(T)); }
-  /// This thread's part of the first rows of a head.
+  /// Returns this thread's part of the first rows of a head.
   __device__ static const uint8_t* own_part(const View& view, int b, int h) {
     return reinterpret_cast<const uint8_t*>(static_cast<const T*>(view.data) + b * view.batch_stride +
                                             h * view.head_stride) +
            own_row() * row_bytes(view) + own_byte();
   }
-  /// This thread's part of kKeys rows of which `real` are there; the others become zeros, whatever lies behind the last
-  /// key.
+  /// Copies this thread's part of kKeys rows, of which `real` exist. The others become zeros, whatever is behind the
+  /// last key.
   __device__ static void copy(const Problem& p, uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) {
     const uint32_t address = shared_address(to);
     if (real >= kKeys && p.head_dim == D) {
@@ -59,7 +59,7 @@ class SixteenCopy {
   }
 };
 
-/// out[query] = accumulators / sum; 0 for a row without keys.
+/// Writes out[query] = accumulators / sum; 0 for a row without keys.
 template <typename T, int kChannelTiles>
 __device__ inline void store_sixteen(const Problem& p, int bh, int lane, int query, int half,
                                      const float (&accumulators)[kChannelTiles][4], float sum) {

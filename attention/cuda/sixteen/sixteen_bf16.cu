@@ -1,4 +1,4 @@
-// Attention in 16 bits, of rows in bf16.
+// Attention in 16 bits for rows in bf16.
 #include "attention/cuda/sixteen/kernel.cuh"
 
 namespace sparsereel::attention::cuda {

@@ -1,4 +1,4 @@
-// Attention in 16 bits, of rows in fp16.
+// Attention in 16 bits for rows in fp16.
 #include "attention/cuda/sixteen/kernel.cuh"
 
 namespace sparsereel::attention::cuda {

@@ -1,5 +1,5 @@
-// What attention in 16 bits needs besides rows: q and k behind their prologue, and the means of the cells of K and V as
-// rows of the same type, from which the spread of V's blocks is known too.
+// Prepares the inputs of attention in 16 bits: q and k after their prologue, and the means of K's and V's cells as rows
+// of the same type. It also computes the spreads of V's blocks.
 #include <type_traits>
 
 #include "attention/cuda/launched.cuh"
@@ -26,7 +26,7 @@ __device__ void store_pair(float x, float y, uint16_t* to) {
   *reinterpret_cast<PairOf<T>*>(to) = pair;
 }
 
-/// The rows of this warp's block, of one (batch, head) of k or v.
+/// Returns the rows of this warp's block, of one (batch, head) of k or v.
 template <typename T>
 __device__ const T* block_rows(const View& view, const Sizes& sizes, const MeanWarp& at) {
   return static_cast<const T*>(view.data) + at.bk / sizes.kv_heads * view.batch_stride +
@@ -51,7 +51,7 @@ struct CellPair {
     return {sum.x * (1.0F / kCell), sum.y * (1.0F / kCell)};
   }
 
-  /// Sums of the squared distances from it.
+  /// Returns the sums of the squared distances from the mean.
   __device__ float2 squares(float2 mean) const {
     float2 sum = {};
 #pragma unroll
@@ -77,18 +77,18 @@ __device__ void write_key_means(const Problem& p, const Sizes& sizes, const Mean
 }
 
 __device__ void store_block_mean(float x, float y, uint16_t* to) {
-  constexpr float kMost = 65504;  // of fp16
+  constexpr float kMost = 65504;  // largest fp16
   *reinterpret_cast<__half2*>(to) = __floats2half2_rn(fminf(fmaxf(x, -kMost), kMost), fminf(fmaxf(y, -kMost), kMost));
 }
 
-/// Likewise of V; the spread of the block is what prepass/means_values.cu finds in records.
+/// Writes the means of V's cells. It also writes the spread of the block, as prepass/means_values.cu does from records.
 template <typename T, int D>
 __device__ void write_value_means(const Problem& p, const Sizes& sizes, const Buffers& buffers, const MeanWarp& at,
                                   uint16_t* record) {
   const T* rows = block_rows<T>(p.v, sizes, at);
   const int64_t head = static_cast<int64_t>(at.bk) * D;
   uint16_t* const block_mean = buffers.v_block_mean + at.block(sizes) * D;
-  float deviation = 0, far = 0;  // squares
+  float deviation = 0, far = 0;  // sums of squares
 #pragma unroll 1
   for (int channel = 2 * at.lane; channel < p.head_dim; channel += 64) {
     float2 total = {}, square = {};
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kMeanThreads)
     write_value_means<T, D>(p, sizes, buffers, at, buffers.mean_values + first);
     return;
   }
-  for (int cell = 0; cell < kBlockCells; ++cell) {  // they weigh nothing, but may not be NaN
+  for (int cell = 0; cell < kBlockCells; ++cell) {  // these weigh nothing, but must not be NaN
     for (int channel = 2 * at.lane; channel < D; channel += 64) {
       const int64_t to = first + mean_key(at.warp, cell) * D + channel;
       store_pair<T>(0, 0, buffers.mean_keys + to);
@@ -144,7 +144,7 @@ void launch(const Call& call) {
         call.buffers);
 }
 
-/// [batch, heads, tokens, head_dim], one after the other.
+/// Returns a view of contiguous [batch, heads, tokens, head_dim].
 View contiguous_heads(const Problem& p, int heads, int tokens, uint16_t* data) {
   const int64_t head = int64_t{tokens} * p.head_dim;
   return {.data = data, .batch_stride = heads * head, .token_stride = p.head_dim, .head_stride = head};

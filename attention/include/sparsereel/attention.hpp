@@ -1,4 +1,4 @@
-// attention.h for C++: a handle that frees itself, calls with defaults, statuses as exceptions.
+// A C++ layer over attention.h: a handle that frees itself, calls with defaults, and exceptions in place of statuses.
 #pragma once
 
 #include <sparsereel/attention.h>
@@ -12,7 +12,7 @@
 
 namespace sparsereel {
 
-/// What a function of attention.h refused, with its cause and remedy.
+/// The failure of a function of attention.h, with its cause and remedy.
 class AttentionError : public std::runtime_error {
  public:
   explicit AttentionError(sparsereel_status status) : std::runtime_error(sparsereel_message()), status_(status) {}
@@ -27,11 +27,12 @@ inline void check_attention(sparsereel_status status) {
   if (status != SPARSEREEL_OK) throw AttentionError(status);
 }
 
-/// A call with the defaults of every field.
+/// A call whose fields have their defaults.
 struct AttentionCall : sparsereel_attention_call {
   AttentionCall() : sparsereel_attention_call() { check_attention(sparsereel_attention_call_init(this, sizeof *this)); }
 
-  /// The sizes of self-attention over contiguous [batch, tokens, heads, head_dim]; kv_heads: of k and v, 0: as many.
+  /// Sets the sizes of self-attention over contiguous [batch, tokens, heads, head_dim]. kv_heads: heads of k and v; 0
+  /// means as many as heads.
   AttentionCall(int64_t batch_, int64_t tokens, int64_t heads_, int64_t head_dim_, int64_t kv_heads_ = 0)
       : AttentionCall() {
     batch = batch_;
@@ -47,7 +48,7 @@ struct AttentionCall : sparsereel_attention_call {
   }
 };
 
-/// The handle of a device, as sparsereel_attention_create() describes it. Its functions throw AttentionError.
+/// A device's handle; see sparsereel_attention_create(). Its functions throw AttentionError.
 class Attention {
  public:
   explicit Attention(int device) { check_attention(sparsereel_attention_create(device, &handle_)); }
@@ -58,16 +59,17 @@ class Attention {
   }
   ~Attention() { sparsereel_attention_destroy(handle_); }
 
-  /// For the functions of attention.h.
+  /// Returns the handle for functions of attention.h.
   sparsereel_attention* get() const { return handle_; }
 
-  /// Bytes of device memory that the call needs; 0 where it is too short to gain.
+  /// Returns the bytes of device memory that the call needs, or 0 if the call is too short to gain.
   size_t workspace_size(const sparsereel_attention_call& call) const {
     size_t bytes = 0;
     return took(sparsereel_attention_workspace_size(handle_, &call, &bytes)) ? bytes : 0;
   }
 
-  /// Enqueues the call. False: it is too short to gain, and nothing was done; take full attention for it.
+  /// Enqueues the call. Returns false, having done nothing, if the call is too short to gain; run full attention
+  /// instead.
   bool run(const sparsereel_attention_call& call, void* workspace, size_t bytes, void* stream = nullptr) {
     return took(sparsereel_attention_run(handle_, &call, workspace, bytes, stream));
   }
@@ -88,9 +90,9 @@ class Attention {
   sparsereel_attention* handle_ = nullptr;
 };
 
-/// The places of a grid's tokens, as sparsereel_token_order() gives them.
+/// Returns the places of a grid's tokens as sparsereel_token_order() gives them.
 inline std::vector<int64_t> token_order(sparsereel_order order, int64_t frames, int64_t height, int64_t width) {
-  check_attention(sparsereel_token_order(order, frames, height, width, nullptr, nullptr));  // refuses what is no grid
+  check_attention(sparsereel_token_order(order, frames, height, width, nullptr, nullptr));  // throws for a bad grid
   std::vector<int64_t> places(static_cast<size_t>(frames * height * width));
   check_attention(sparsereel_token_order(order, frames, height, width, places.data(), nullptr));
   return places;

@@ -1,4 +1,4 @@
-"""libsparsereel_attention by ctypes: the structs of sparsereel/attention.h, the functions, statuses as exceptions."""
+"""Loads libsparsereel_attention by ctypes: the structs and functions of sparsereel/attention.h, with statuses as exceptions."""
 import ctypes
 import ctypes.util
 import os
@@ -18,7 +18,7 @@ COUNT_KEPT, COUNT_SKIPPED_PV, COUNTS = 0, 1, 4
 
 
 class AttentionError(RuntimeError):
-    """What the library refused, with its cause and remedy; status as in sparsereel/attention.h."""
+    """A failure of the library, with its cause and remedy. status: see sparsereel/attention.h."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -57,7 +57,7 @@ class Call(Structure):
 
 
 def _candidates():
-    """$SPARSEREEL_ATTENTION_LIBRARY alone where it is set; else this Python's prefix, then wherever the loader looks."""
+    """Returns only $SPARSEREEL_ATTENTION_LIBRARY if it is set; otherwise this Python's prefix, then the names that the loader searches for."""
     named = os.environ.get('SPARSEREEL_ATTENTION_LIBRARY')
     if named:
         return [named]
@@ -111,14 +111,14 @@ def check(status):
 
 
 def new_call():
-    """A call with the defaults of every field."""
+    """Returns a call whose fields have their defaults."""
     call = Call()
     check(LIBRARY.sparsereel_attention_call_init(byref(call), ctypes.sizeof(call)))
     return call
 
 
 def create(device):
-    """The handle of a GPU, or of the CPU."""
+    """Returns a new handle of a GPU or of the CPU."""
     handle = c_void_p()
     check(LIBRARY.sparsereel_attention_create(device, byref(handle)))
     return handle
