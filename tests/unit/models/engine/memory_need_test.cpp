@@ -2,9 +2,7 @@
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
-#include <malloc.h>
 
-#include <fstream>
 #include <limits>
 
 #include "models/engine/components.h"
@@ -16,6 +14,7 @@
 #include "models/store/configs/config_file.h"
 #include "models/store/weights/device.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/tensor_memory.h"
 
 namespace sparsereel::models {
 namespace {
@@ -54,20 +53,6 @@ MemoryNeed need(Plan plan, bool decode, const ModelSpec& spec, at::Device device
 
 MemoryNeed cpu_need(const Plan& plan, bool decode = true) {
   return need(plan, decode, spec_of(30), at::kCPU, at::kFloat);
-}
-
-/// Of this process; 0 where there is no /proc.
-uint64_t status_bytes(const std::string& key) {
-  std::ifstream stream("/proc/self/status");
-  for (std::string line; std::getline(stream, line);)
-    if (line.starts_with(key)) return std::stoull(line.substr(key.size())) * 1024;
-  return 0;
-}
-
-/// Peak resident memory counts from here on, and what was freed no longer.
-void reset_peak() {
-  ::malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";
 }
 
 Request request_of(int64_t side, int64_t num_frames) {
@@ -390,11 +375,10 @@ TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
     Request request = request_of(decode ? 192 : 256, decode ? 9 : 33);
     request.cache = parse_cache_rule(cache);
     if (request.cache.on()) request.num_inference_steps = 4;
-    reset_peak();
-    const uint64_t before = status_bytes("VmRSS:");
     const Plan plan = pipeline->resolve(request, decode);
+    const test::TensorMemory memory;
     pipeline->generate(plan, {.decode = decode});
-    const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
+    const auto taken = static_cast<double>(memory.highest());
     const double least = least_memory(plan, decode, tiny, at::kCPU, at::kFloat).host;
     EXPECT_GT(least, 5e6);
     EXPECT_LT(least, taken);
@@ -404,13 +388,10 @@ TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
 TEST(MemoryNeed, TheEstimateIsNearToWhatMakingTheVideoTakes) {
   for (const auto& [side, frames] : {std::pair<int64_t, int64_t>{192, 17}, {256, 9}}) {
     const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
-    reset_peak();
-    const uint64_t before = status_bytes("VmRSS:"), files_before = status_bytes("RssFile:");
     const Plan plan = pipeline->resolve(request_of(side, frames));
+    const test::TensorMemory memory;
     pipeline->generate(plan);
-    // Pages of libraries come and go as the system likes; those that came meanwhile are no work of the video's.
-    const uint64_t files_after = status_bytes("RssFile:"), came = files_after - std::min(files_before, files_after);
-    const auto taken = static_cast<double>(status_bytes("VmHWM:") - before - came);
+    const auto taken = static_cast<double>(memory.highest());
     const MemoryEstimate estimate =
         likely_memory(Checkpoint::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), plan.latent).at(1);
     const auto expected = static_cast<double>(estimate.total() - estimate.process);
