@@ -8,13 +8,13 @@
 namespace sparsereel::app {
 namespace {
 
-struct Call {
+struct Invocation {
   std::string name = "sparsereel";
   std::vector<std::string> words = {};
 };
 
-Call& call() {
-  static Call the_call;
+Invocation& call() {
+  static Invocation the_call;
   return the_call;
 }
 

@@ -40,18 +40,18 @@ GpuDriver find_gpu_driver() {
     function = reinterpret_cast<Function*>(dlsym(library, name));
     return function != nullptr;
   };
-  int (*initialise)(unsigned) = nullptr;
+  int (*initialize)(unsigned) = nullptr;
   int (*driver_version)(int*) = nullptr;
   int (*device_count)(int*) = nullptr;
   int (*device_name)(char*, int, int) = nullptr;
-  if (!symbol("cuInit", initialise) || !symbol("cuDriverGetVersion", driver_version) ||
+  if (!symbol("cuInit", initialize) || !symbol("cuDriverGetVersion", driver_version) ||
       !symbol("cuDeviceGetCount", device_count) || !symbol("cuDeviceGetName", device_name))
     return driver;
   driver.found = true;
   int version = 0, count = 0;
   if (driver_version(&version) == 0)
     driver.version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-  if (initialise(0) != 0 || device_count(&count) != 0) return driver;
+  if (initialize(0) != 0 || device_count(&count) != 0) return driver;
   for (int i = 0; i < count; ++i) {
     std::array<char, 256> name{};
     if (device_name(name.data(), static_cast<int>(name.size()), i) == 0) driver.gpus.emplace_back(name.data());

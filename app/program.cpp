@@ -39,7 +39,7 @@ constexpr std::array<void (*)(CLI::App&, CommandLine&), 10> kCommands = {
     add_inspect,  add_config, add_completion, add_reference, add_doctor};
 
 /// Replaces _ by - in long names, and reverses the words.
-std::vector<std::string> normalised(int argc, char** argv) {
+std::vector<std::string> normalized(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   for (std::string& argument : arguments) {
     if (argument.starts_with("--")) {
@@ -98,7 +98,7 @@ void add_commands(CLI::App& program, CommandLine& line) {
 void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   const c10::InferenceMode guard;
   try {
-    std::vector<std::string> arguments = normalised(argc, argv);
+    std::vector<std::string> arguments = normalized(argc, argv);
     check_flags(arguments);
     program.parse(std::move(arguments));
   } catch (const CLI::Success& request) {  // --help and --version
@@ -106,7 +106,7 @@ void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
   } catch (const Error& error) {
     throw line.settings.with_place(error);
   } catch (const CLI::ParseError& error) {
-    std::vector<std::string> words = normalised(argc, argv);
+    std::vector<std::string> words = normalized(argc, argv);
     std::reverse(words.begin(), words.end());
     const std::string missing = missing_command(program, words);
     const bool unused = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -117,7 +117,7 @@ void parse(CLI::App& program, CommandLine& line, int argc, char** argv) {
 
 /// Makes a run that fails before its report begins still write the JSON of --json or --report.
 void ask_for_report(const CLI::App& program, const CommandLine& line, int argc, char** argv) {
-  std::vector<std::string> words = normalised(argc, argv);
+  std::vector<std::string> words = normalized(argc, argv);
   std::reverse(words.begin(), words.end());
   const bool given = std::find(words.begin(), words.end(), "--json") != words.end();
   line.report.print = line.report.print || given || line.settings.flag("json");

@@ -5,7 +5,7 @@
 
 namespace sparsereel::attention {
 
-cpu::Problem masks_of(const Call& call, const int64_t* key_lengths) {
+cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths) {
   return {.batch = call.batch,
           .heads = call.heads,
           .group = call.group(),

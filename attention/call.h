@@ -7,7 +7,7 @@
 
 #include "attention/call_policy.h"
 #include "attention/call_types.h"
-#include "attention/cpu/problem.h"
+#include "attention/cpu/kernel_params.h"
 #include "attention/head_part.h"
 
 namespace sparsereel::attention {
@@ -55,7 +55,7 @@ struct Call {
 
 /// Returns the sizes and masks that decide which blocks hold a visible pair and which have means. key_lengths: [batch]
 /// in host memory.
-cpu::Problem masks_of(const Call& call, const int64_t* key_lengths);
+cpu::KernelParams masks_of(const Call& call, const int64_t* key_lengths);
 
 /// Return the parts of a call's description that follow the kernel's name, such as ", means of 16 tokens for dropped
 /// blocks".

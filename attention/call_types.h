@@ -61,7 +61,7 @@ struct PrologueOf {
   /// Returns true if the prologue differs by token or by head in a way that tables cannot express.
   bool is_by_part() const { return has_text_weights() || exists(rotary_frequencies); }
   /// Returns true if the norm needs the moments of whole tokens.
-  bool normalises_across_heads() const { return norm != Norm::none && across_heads; }
+  bool normalizes_across_heads() const { return norm != Norm::none && across_heads; }
   /// Returns true if kernels still have to make pairs from the tables.
   bool takes_tables() const { return !exists(rotary_pairs) && exists(rotary_cos); }
   bool is_empty() const { return norm == Norm::none && !rotates(); }

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
-#include "attention/cpu/problem.h"
+#include "attention/cpu/kernel_params.h"
 
 namespace sparsereel::attention {
 

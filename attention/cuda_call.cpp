@@ -38,9 +38,9 @@ cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
   return prologue;
 }
 
-/// A problem without mask, prologue and selection.
-cuda::Problem problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
-                         double scale) {
+/// Parameters without mask, prologue and selection.
+cuda::KernelParams params_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+                             double scale) {
   return {.batch = static_cast<int>(q.size(0)),
           .heads = static_cast<int>(q.size(2)),
           .queries = static_cast<int>(q.size(1)),
@@ -191,12 +191,12 @@ void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   Result& result, const Run& run) {
   Kept kept;
   const at::Tensor queries = loadable(q), keys = loadable(k), values = loadable(v);
-  cuda::Problem problem = problem_of(queries, keys, values, result.out, scale);
-  problem.out_scale = pointer_of(result.out_scale);
-  problem.key_bias = kept.pointer(context.key_bias);
-  problem.prologue = prologue_of(context.prologue, kept);
-  const at::Tensor moments = moments_for(q.size(0) * (q.size(1) + k.size(1)), problem.prologue, q);
-  check_launch(run(problem, pointer_of(moments), current_stream(q.device())), "cross-attention");
+  cuda::KernelParams params = params_of(queries, keys, values, result.out, scale);
+  params.out_scale = pointer_of(result.out_scale);
+  params.key_bias = kept.pointer(context.key_bias);
+  params.prologue = prologue_of(context.prologue, kept);
+  const at::Tensor moments = moments_for(q.size(0) * (q.size(1) + k.size(1)), params.prologue, q);
+  check_launch(run(params, pointer_of(moments), current_stream(q.device())), "cross-attention");
 }
 
 bool writes_e4m3(const Context& context, const at::Tensor& q) {

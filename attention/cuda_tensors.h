@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "attention/cuda/problem.h"
+#include "attention/cuda/kernel_params.h"
 #include "attention/cuda_binding.h"
 
 namespace sparsereel::attention {

@@ -117,7 +117,7 @@ Result run_on_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   call.lse = lse.defined() ? lse.mutable_data_ptr<float>() : nullptr;
   call.key_lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr;
   CpuExecutor executor(parallel_for);
-  const Outcome outcome = run_in(workspace, executor, call, at::kCPU, nullptr);
+  const RunCounts outcome = run_in(workspace, executor, call, at::kCPU, nullptr);
   Result result{.out = out.to(q.scalar_type()), .lse = lse, .statistics = {}, .kernel = executor.describe(call)};
   result.statistics.kept_blocks = outcome.counts.kept_blocks;
   result.statistics.skipped_pv_blocks = outcome.counts.skipped_pv_blocks;
@@ -128,7 +128,7 @@ Result run_on_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 }
 
 Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
-                const cpu::Problem& masks) {
+                const cpu::KernelParams& masks) {
 #ifdef SPARSEREEL_CUDA
   if (has_few_keys_kernel(q, k, context)) {
     Result result = few_keys_on_cuda(q, k, v, context, call.scale);
@@ -179,7 +179,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   if (const std::string reason = unsupported_reason(context.mode, q.device(), q.scalar_type()); !reason.empty())
     refuse("mode " + std::string(name(context.mode)) + " cannot run: " + reason, "use mode full");
   const at::Tensor lengths = lengths_on_cpu(context);
-  const cpu::Problem masks = masks_of(call, lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr);
+  const cpu::KernelParams masks = masks_of(call, lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr);
   const bool too_short = context.mode == Mode::sparse && q.is_cuda() && is_too_short(call);
   const bool full = context.mode == Mode::full || too_short;
   Result result;

@@ -49,7 +49,7 @@ void check_floats(const at::Tensor& tensor, const std::string& field, at::IntArr
 }
 
 /// Normalizes x by moments [B, N, 2], in fp32.
-at::Tensor normalise_by(const at::Tensor& moments, const at::Tensor& x, const RowNorm& norm) {
+at::Tensor normalize_by(const at::Tensor& moments, const at::Tensor& x, const RowNorm& norm) {
   const at::Tensor each = moments.unsqueeze(2);
   at::Tensor rows = ((x.to(at::kFloat) - each.narrow(3, 0, 1)) * each.narrow(3, 1, 1)).flatten(2);
   if (norm.weight.defined()) rows = rows * norm.weight;
@@ -57,29 +57,29 @@ at::Tensor normalise_by(const at::Tensor& moments, const at::Tensor& x, const Ro
   return rows.to(x.scalar_type()).view(x.sizes());
 }
 
-at::Tensor normalise_alike(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
+at::Tensor normalize_alike(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
                            const at::Tensor& bias) {
   const at::Tensor rows = prologue.across_heads ? x.flatten(2) : x;
   const int64_t size = rows.size(-1);
   const auto optional = [&](const at::Tensor& t) {
     return t.defined() ? std::optional<at::Tensor>(t.to(x.scalar_type())) : std::nullopt;
   };
-  at::Tensor normalised;
+  at::Tensor normalized;
   if (prologue.norm == Prologue::Norm::layer) {
-    normalised = at::layer_norm(rows, {size}, optional(weight), optional(bias), prologue.eps);
+    normalized = at::layer_norm(rows, {size}, optional(weight), optional(bias), prologue.eps);
   } else {
-    normalised = at::rms_norm(rows, {size}, optional(weight), prologue.eps);
-    if (bias.defined()) normalised = normalised + bias.to(x.scalar_type());
+    normalized = at::rms_norm(rows, {size}, optional(weight), prologue.eps);
+    if (bias.defined()) normalized = normalized + bias.to(x.scalar_type());
   }
-  return normalised.view(x.sizes());
+  return normalized.view(x.sizes());
 }
 
-at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
-  if (norm.moments.defined()) return normalise_by(norm.moments, x, norm);
-  if (!norm.text_weight.defined() || text_tokens == 0) return normalise_alike(prologue, x, norm.weight, norm.bias);
+at::Tensor normalize(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
+  if (norm.moments.defined()) return normalize_by(norm.moments, x, norm);
+  if (!norm.text_weight.defined() || text_tokens == 0) return normalize_alike(prologue, x, norm.weight, norm.bias);
   const int64_t video = x.size(1) - text_tokens;
-  return at::cat({normalise_alike(prologue, x.narrow(1, 0, video), norm.weight, norm.bias),
-                  normalise_alike(prologue, x.narrow(1, video, text_tokens), norm.text_weight, norm.bias)},
+  return at::cat({normalize_alike(prologue, x.narrow(1, 0, video), norm.weight, norm.bias),
+                  normalize_alike(prologue, x.narrow(1, video, text_tokens), norm.text_weight, norm.bias)},
                  1);
 }
 
@@ -149,13 +149,13 @@ at::Tensor moments_on_cpu(const Prologue& prologue, const at::Tensor& x) {
 }
 
 at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const RowNorm& norm, int64_t text_tokens) {
-  const bool normalises = prologue.norm != Prologue::Norm::none, rotates = prologue.rotates();
-  if (!normalises && !rotates) return x;
+  const bool normalizes = prologue.norm != Prologue::Norm::none, rotates = prologue.rotates();
+  if (!normalizes && !rotates) return x;
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return run_on_cpu(prologue, x, norm, text_tokens);
 #ifdef SPARSEREEL_CUDA
   if (has_prologue_kernel(x)) return prologue_on_cuda(prologue, x, norm, text_tokens);
 #endif
-  at::Tensor result = normalises ? normalise(prologue, x, norm, text_tokens) : x;
+  at::Tensor result = normalizes ? normalize(prologue, x, norm, text_tokens) : x;
   return rotates ? rotate(prologue, result) : result;
 }
 
@@ -169,15 +169,15 @@ at::Tensor rotary_pairs(const Prologue& prologue) {
 }
 
 at::Tensor token_moments(const Prologue& prologue, const at::Tensor& x) {
-  if (!prologue.normalises_across_heads())
+  if (!prologue.normalizes_across_heads())
     throw bad_input("attention: moments across heads for a prologue without a norm across heads", "leave them out");
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return moments_on_cpu(prologue, x);
 #ifdef SPARSEREEL_CUDA
   if (has_prologue_kernel(x)) return moments_on_cuda(prologue, x);
 #endif
   const at::Tensor rows = x.to(at::kFloat).flatten(2);
-  const bool centres = prologue.norm == Prologue::Norm::layer;
-  const at::Tensor mean = centres ? rows.mean({2}, true) : at::zeros({x.size(0), x.size(1), 1}, rows.options());
+  const bool centers = prologue.norm == Prologue::Norm::layer;
+  const at::Tensor mean = centers ? rows.mean({2}, true) : at::zeros({x.size(0), x.size(1), 1}, rows.options());
   return at::cat({mean, (rows - mean).square().mean({2}, true).add(prologue.eps).rsqrt()}, 2);
 }
 

@@ -20,7 +20,7 @@ cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
 }
 
 at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {
-  if (!prologue.normalises_across_heads()) return {};
+  if (!prologue.normalizes_across_heads()) return {};
   return at::empty({tokens, 2}, like.options().dtype(at::kFloat));
 }
 
@@ -64,7 +64,7 @@ at::Tensor moments_on_cuda(const Prologue& prologue, const at::Tensor& x) {
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),
                                    .head_dim = static_cast<int>(x.size(3)),
-                                   .centres = prologue.norm == Prologue::Norm::layer,
+                                   .centers = prologue.norm == Prologue::Norm::layer,
                                    .eps = static_cast<float>(prologue.eps),
                                    .out = moments.mutable_data_ptr<float>()},
                                   current_stream(x.device())),

@@ -25,7 +25,7 @@ Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, d
   return call;
 }
 
-Outcome run_in(Workspace& workspace, Executor& executor, const Call& call, at::Device device, void* stream) {
+RunCounts run_in(Workspace& workspace, Executor& executor, const Call& call, at::Device device, void* stream) {
   at::Tensor& scratch = workspace.scratch;
   const size_t bytes = executor.workspace_bytes(call);
   if (!scratch.defined() || scratch.device() != device || scratch.numel() < static_cast<int64_t>(bytes))

@@ -17,6 +17,6 @@ inline StridedRows rows_of(const at::Tensor& x) {
 Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
 
 /// Runs a call on `device` in the workspace's scratch memory.
-Outcome run_in(Workspace& workspace, Executor& executor, const Call& call, at::Device device, void* stream);
+RunCounts run_in(Workspace& workspace, Executor& executor, const Call& call, at::Device device, void* stream);
 
 }  // namespace sparsereel::attention

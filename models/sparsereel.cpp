@@ -100,7 +100,7 @@ void add_options(Texts& texts, const Texts& options) {
     std::string name = given;
     std::replace(name.begin(), name.end(), '-', '_');
     const models::Field* field = models::find_field(name);
-    if (field != nullptr && (field->decides == models::Decides::pipeline || field->kind == models::ValueKind::file))
+    if (field != nullptr && (field->decides == models::RunPart::pipeline || field->kind == models::ValueKind::file))
       throw bad_option(name, "cannot be given by name", "give it in ModelOptions, or as a member");
     if (!texts.emplace(name, value).second)
       throw bad_option(name, "is given twice", "give it as a member or in options");
@@ -172,7 +172,7 @@ const models::OptionList& members() {
     std::vector<models::Option> all;
     for (const models::Field& field : models::fields()) all.push_back(models::option_of(field));
     all.push_back({.key = "preset"});
-    all.push_back({.key = "profile", .kind = models::ValueKind::file, .idle = {models::Idle::exact}});
+    all.push_back({.key = "profile", .kind = models::ValueKind::file, .no_effect = {models::NoEffect::exact}});
     all.push_back({.key = "fps", .kind = models::ValueKind::number});
     // The compiler checks the types of members. Texts of files are checked where they are read.
     return models::OptionList(std::move(all), {.name = [](const std::string& key) { return key; },
@@ -186,7 +186,7 @@ const models::OptionList& members() {
 void keep_members(models::ModelConfig& config) {
   const auto is_none = [](const auto& each) {
     const models::Field* field = models::find_field(each.first);
-    return members().find(each.first) == nullptr || (field != nullptr && field->decides == models::Decides::pipeline);
+    return members().find(each.first) == nullptr || (field != nullptr && field->decides == models::RunPart::pipeline);
   };
   std::erase_if(config.defaults, is_none);
   for (auto& [name, preset] : config.presets) std::erase_if(preset.values, is_none);
@@ -275,10 +275,10 @@ Resolved resolve(const models::Settings& settings, const VideoRequest& request, 
                                     .attention_mode = mode,
                                     .is_by_head = profile && profile->by_head(),
                                     .on_cpu = pipeline.device().is_cpu()};
-    std::vector<models::IdleCause> causes = models::idle_causes(models::kDecidedByRun, facts);
-    std::ranges::move(models::idle_causes(models::kDecidedByModel, facts), std::back_inserter(causes));
-    std::ranges::move(models::idle_causes(models::kDecidedByRequest, facts), std::back_inserter(causes));
-    resolved.warnings = models::idle_warnings(settings, causes);
+    std::vector<models::NoEffectCause> causes = models::no_effect_causes(models::kDecidedByRun, facts);
+    std::ranges::move(models::no_effect_causes(models::kDecidedByModel, facts), std::back_inserter(causes));
+    std::ranges::move(models::no_effect_causes(models::kDecidedByRequest, facts), std::back_inserter(causes));
+    resolved.warnings = models::no_effect_warnings(settings, causes);
     std::ranges::move(profile_warnings(settings, profile, resolved.plan), std::back_inserter(resolved.warnings));
   } catch (const Error& error) {
     throw with_place_in_file(settings, error);
@@ -396,13 +396,13 @@ TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) 
     const models::RunFacts facts = {.settings = &settings,
                                     .request = &request,
                                     .on_cpu = pipeline->device().is_cpu(),
-                                    .narrow_blocks = pipeline->why_idle_weights(),
-                                    .narrow_layers = pipeline->why_idle_text_weights()};
-    const std::pair<models::Idle, std::string> choices[] = {{models::Idle::on_a_cpu, "offload"},
-                                                            {models::Idle::narrow_blocks, "weights fp8"},
-                                                            {models::Idle::narrow_layers, "text_weights fp8"}};
+                                    .narrow_blocks = pipeline->why_weights_have_no_effect(),
+                                    .narrow_layers = pipeline->why_text_weights_have_no_effect()};
+    const std::pair<models::NoEffect, std::string> choices[] = {{models::NoEffect::on_a_cpu, "offload"},
+                                                                {models::NoEffect::narrow_blocks, "weights fp8"},
+                                                                {models::NoEffect::narrow_layers, "text_weights fp8"}};
     for (const auto& [cause, choice] : choices)
-      if (const std::string why = models::why_idle(cause, facts); !why.empty())
+      if (const std::string why = models::why_no_effect(cause, facts); !why.empty())
         warnings.push_back(choice + " has no effect " + why);
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));

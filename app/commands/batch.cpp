@@ -12,9 +12,9 @@
 #include "app/clock.h"
 #include "app/commands/commands.h"
 #include "app/counted.h"
-#include "app/jobs/batch/card_work.h"
-#include "app/jobs/batch/cards.h"
 #include "app/jobs/batch/dry_run.h"
+#include "app/jobs/batch/gpu_processes.h"
+#include "app/jobs/batch/gpu_work.h"
 #include "app/jobs/batch/render.h"
 #include "app/jobs/batch/status.h"
 #include "app/jobs/denoising_checkpoint.h"
@@ -80,9 +80,9 @@ void make_folder(const std::filesystem::path& folder) {
 }
 
 /// Returns null if the rows name a model or device that cannot be used; they have then failed.
-std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Renderer& renderer) {
-  if (std::all_of(rows.begin(), rows.end(), [](const Video* row) { return row->failure.has_value(); })) {
-    for (const Video* row : rows) renderer.failed(*row);
+std::shared_ptr<models::Pipeline> open_for(const std::vector<VideoTask*>& rows, Renderer& renderer) {
+  if (std::all_of(rows.begin(), rows.end(), [](const VideoTask* row) { return row->failure.has_value(); })) {
+    for (const VideoTask* row : rows) renderer.failed(*row);
     return nullptr;
   }
   std::shared_ptr<models::Pipeline> pipeline;
@@ -100,11 +100,11 @@ struct History {
 };
 
 /// Returns the rows without a finished video under their names. `ranks`: how many ranks make a video together.
-std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline, History& history,
-                            Renderer& renderer, int64_t ranks) {
-  std::vector<Video*> left;
+std::vector<VideoTask*> pending(const std::vector<VideoTask*>& rows, const models::Pipeline& pipeline, History& history,
+                                Renderer& renderer, int64_t ranks) {
+  std::vector<VideoTask*> left;
   LoadedFiles files;
-  for (Video* row : rows) {
+  for (VideoTask* row : rows) {
     resolve_row(*row, pipeline, files, ranks);
     if (row->failure) {
       renderer.failed(*row);
@@ -130,10 +130,10 @@ void check_takes_files(const std::filesystem::path& folder, const std::filesyste
 }
 
 /// Removes the rows whose videos exist under other names, and rows whose outputs cannot be written.
-void keep_writable(std::vector<Video*>& rows, const std::vector<MovedVideo>& moved, Renderer& renderer) {
-  std::set<const Video*> kept;
+void keep_writable(std::vector<VideoTask*>& rows, const std::vector<MovedVideo>& moved, Renderer& renderer) {
+  std::set<const VideoTask*> kept;
   for (const MovedVideo& each : moved) kept.insert(each.row);
-  std::erase_if(rows, [&](Video* row) {
+  std::erase_if(rows, [&](VideoTask* row) {
     if (!kept.contains(row)) {
       check_row_outputs(*row);
       if (!row->failure) return false;
@@ -146,7 +146,7 @@ void keep_writable(std::vector<Video*>& rows, const std::vector<MovedVideo>& mov
 
 void fill_report(RunReport& report, const Tally& tally, const Share& share, double seconds) {
   nlohmann::json failures = nlohmann::json::array();
-  for (const Video* row : tally.failed)
+  for (const VideoTask* row : tally.failed)
     failures.push_back({{"row", row->index},
                         {"place", row->place},
                         {"cause", row->failure->what()},
@@ -184,7 +184,7 @@ std::string summary(const Tally& tally, const BatchOptions& options, const std::
 void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
-  for (const Video* row : tally.failed)
+  for (const VideoTask* row : tally.failed)
     std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
               << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
@@ -208,27 +208,27 @@ std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t coun
 /// The unfinished rows of one pipeline.
 struct Group {
   std::shared_ptr<models::Pipeline> pipeline;
-  std::vector<Video*> rows;
+  std::vector<VideoTask*> rows;
 };
 
 /// Returns the GPUs of each video that is made at the same time, from --gpus. Empty if one process renders the set.
-std::vector<CardsOfAVideo> find_cards(const Settings& settings, const BatchOptions& options, const Share& share) {
+std::vector<GpusOfAVideo> find_gpus(const Settings& settings, const BatchOptions& options, const Share& share) {
   const int64_t count = settings.whole("gpus").value_or(1);
   if (count == 1 && options.gpus_per_video == 1) return {};
   if (share.size > 1)
     throw bad_option("gpus", std::to_string(count) + ": " + share.source + " gives this process a share and a card",
                      "leave it out");
-  return cards_of_videos(settings, options);
+  return gpus_of_videos(settings, options);
 }
 
-void render_on_cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options, std::vector<Group>& groups,
-                     ManifestWriter& manifest, Progress& progress, Tally& tally) {
+void render_on_gpus(const std::vector<GpusOfAVideo>& gpus, const BatchOptions& options, std::vector<Group>& groups,
+                    ManifestWriter& manifest, Progress& progress, Tally& tally) {
   RowGroups rows;
   for (Group& group : groups) {
     rows.push_back(group.rows);
     group.pipeline.reset();  // frees its memory for the processes of the GPUs
   }
-  Cards(cards, options).render(rows, manifest, progress, tally);
+  GpuProcesses(gpus, options).render(rows, manifest, progress, tally);
 }
 
 /// Adds the options that only `batch` has, or that mean something else there.
@@ -265,16 +265,16 @@ void sum_manifests(const SetSettings& set, const BatchOptions& options, RunRepor
 /// The rows of this process, planned before any model is opened.
 struct PlannedSet {
   Share share;
-  std::vector<CardsOfAVideo> cards;  // empty if this process renders
-  int64_t row_count = 0;             // rows of the whole set, counting repetitions
+  std::vector<GpusOfAVideo> gpus;  // empty if this process renders
+  int64_t row_count = 0;           // rows of the whole set, counting repetitions
   SetPlan plan;
 };
 
 PlannedSet plan_set(const SetSettings& set, const BatchOptions& options) {
   PlannedSet planned;
   planned.share = find_share(options.share, process_environment);
-  planned.cards = find_cards(set.merged, options, planned.share);
-  if (!planned.cards.empty() && is_standard_input(options.set)) keep_standard_input();
+  planned.gpus = find_gpus(set.merged, options, planned.share);
+  if (!planned.gpus.empty() && is_standard_input(options.set)) keep_standard_input();
   const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
   planned.row_count = static_cast<int64_t>(rows.size());
   planned.plan = plan_rows(rows, set, options, planned.share);
@@ -310,7 +310,7 @@ class SetRun {
     remove_leftovers(planned_.plan.rows);  // safe under the manifest's lock
     return read_manifests(options_.folder, tally_.warnings);
   }
-  std::vector<MovedVideo> move_finished(const std::vector<Video*>& rows);
+  std::vector<MovedVideo> move_finished(const std::vector<VideoTask*>& rows);
 
   const SetSettings& set_;
   const BatchOptions& options_;
@@ -323,20 +323,20 @@ class SetRun {
   History history_;
 };
 
-std::vector<Video*> rows_in(const std::vector<Group>& groups) {
-  std::vector<Video*> rows;
+std::vector<VideoTask*> rows_in(const std::vector<Group>& groups) {
+  std::vector<VideoTask*> rows;
   for (const Group& group : groups) rows.insert(rows.end(), group.rows.begin(), group.rows.end());
   return rows;
 }
 
 std::vector<Group> SetRun::skip_finished() {
   std::vector<Group> groups;
-  for (const std::vector<Video*>& rows : groups_of(planned_.plan.rows)) {
+  for (const std::vector<VideoTask*>& rows : groups_of(planned_.plan.rows)) {
     const auto pipeline = open_for(rows, renderer_);
     if (!pipeline) continue;
     groups.push_back({pipeline, pending(rows, *pipeline, history_, renderer_, options_.gpus_per_video)});
   }
-  const std::vector<Video*> left = rows_in(groups);
+  const std::vector<VideoTask*> left = rows_in(groups);
   if (!left.empty()) check_takes_files(options_.folder, manifest_path(options_.folder, planned_.share.rank));
   const std::vector<MovedVideo> moved = move_finished(left);
   remove_checkpoints(history_.made);  // left by runs that were killed right after the manifest's line
@@ -346,7 +346,7 @@ std::vector<Group> SetRun::skip_finished() {
 }
 
 /// Renames finished videos that exist under other names to the names of these rows.
-std::vector<MovedVideo> SetRun::move_finished(const std::vector<Video*>& rows) {
+std::vector<MovedVideo> SetRun::move_finished(const std::vector<VideoTask*>& rows) {
   // With several processes, none knows whether another one's row wants the same video.
   if (planned_.share.size > 1) return {};
   std::vector<MovedVideo> moved = history_.finished.find_moved(rows);
@@ -358,12 +358,12 @@ std::vector<MovedVideo> SetRun::move_finished(const std::vector<Video*>& rows) {
 }
 
 void SetRun::render(std::vector<Group>& groups) {
-  const std::vector<Video*> left = rows_in(groups);
+  const std::vector<VideoTask*> left = rows_in(groups);
   tally_.told = early_warnings(left);
   print_warnings(tally_.told);
   try {
-    if (!planned_.cards.empty() && !left.empty())
-      render_on_cards(planned_.cards, options_, groups, manifest_, progress_, tally_);
+    if (!planned_.gpus.empty() && !left.empty())
+      render_on_gpus(planned_.gpus, options_, groups, manifest_, progress_, tally_);
     else
       for (Group& group : groups) {
         renderer_.render(group.rows, *group.pipeline);
@@ -392,8 +392,8 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   if (!options.status.empty()) return sum_manifests(set, options, report);
   const auto start = std::chrono::steady_clock::now();
   check_options(set, options);
-  if (const auto card = find_started_rank(process_environment))
-    return render_as_card(set, options, repeated(read_rows(options), video_count(set.merged)), *card);
+  if (const auto gpu = find_started_rank(process_environment))
+    return render_on_this_gpu(set, options, repeated(read_rows(options), video_count(set.merged)), *gpu);
   PlannedSet planned = plan_set(set, options);
   begin_batch_report(set, report);  // only now, as it must not be a file of the set
   if (set.merged.flag("dry_run")) return show_set(planned.plan, options, planned.share, planned.row_count, report);

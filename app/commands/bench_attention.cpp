@@ -141,7 +141,7 @@ void run_once(const bench::Contender& contender, const Inputs& inputs, const std
               attention::Workspace& workspace, Trial& trial) {
   if (!trial.failure.empty()) return;
   trial.failure = failure_of([&] {
-    bench::Outcome outcome = contender.run(inputs);
+    bench::AttentionResult outcome = contender.run(inputs);
     std::vector<attention::Statistics> layers(1);
     attention::collect_counts(workspace, layers);
     trial.kernel = outcome.kernel;

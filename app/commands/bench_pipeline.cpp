@@ -122,8 +122,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   nlohmann::json& shown = report.content["settings"];
   shown["video_steps"] = plan.video_steps;
   shown["similarity"] = plan.video.attention_policy.defaults.similarity;
-  Rows rivals;
-  if (!options.against.empty()) rivals = bench::read_rival(options.against, shown);
+  Rows baselines;
+  if (!options.against.empty()) baselines = bench::read_baseline(options.against, shown);
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
@@ -139,7 +139,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (bench::any_together(counts)) {
     bench::measure_over_ranks(settings, plan, counts, *pipeline, progress, [&](Rows so_far) {
       rows = std::move(so_far);
-      rows.insert(rows.end(), rivals.begin(), rivals.end());
+      rows.insert(rows.end(), baselines.begin(), baselines.end());
       report.content["rows"] = rows;
     });
     const Columns of_ranks = bench::rank_columns();
@@ -147,7 +147,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   }
   measure_stages(plan, *pipeline, progress, [&](Rows so_far) {
     rows = std::move(so_far);
-    rows.insert(rows.end(), rivals.begin(), rivals.end());
+    rows.insert(rows.end(), baselines.begin(), baselines.end());
     bench::compare_steps(rows, plan.video_steps);
     report.content["rows"] = rows;
   });

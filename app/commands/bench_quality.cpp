@@ -27,13 +27,13 @@ namespace fs = std::filesystem;
 using bench::QualityPlan;
 
 /// Returns the classifier, if there is one and some prompt describes a trait that it can recognize.
-std::optional<bench::Judge> find_judge(const QualityPlan& plan, bool asked) {
+std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool asked) {
   if (plan.options.judge.empty()) return {};
   const bool tells = std::any_of(plan.prompts.begin(), plan.prompts.end(), [](const std::string& prompt) {
     const bench::Traits traits = bench::traits_of(prompt);
     return std::any_of(traits.begin(), traits.end(), [](int trait) { return trait >= 0; });
   });
-  if (tells) return bench::Judge(plan.options.judge);
+  if (tells) return bench::Classifier(plan.options.judge);
   if (asked)
     throw bad_input("--judge " + plan.options.judge + ": no prompt tells a shape, colour, background or motion",
                     "leave it out, or give prompts like 'a red circle moving to the right on a blue background'");
@@ -109,7 +109,7 @@ std::string sources_of_figures(const QualityPlan& plan, const Rows& rows) {
 void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipelines, QualityPlan& plan) {
   const auto reduced = pipelines.by_weights.find("fp8");
   if (!bench::is_given(lists, "weights") || reduced == pipelines.by_weights.end()) return;
-  if (const std::string why = reduced->second->why_idle_weights(); !why.empty())
+  if (const std::string why = reduced->second->why_weights_have_no_effect(); !why.empty())
     plan.warnings.push_back("--weights fp8 has no effect " + why);
 }
 
@@ -147,7 +147,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   if (!plan.options.plot.empty()) check_chart("--plot", plan.options.plot);
   check_pictures(plan.options.pictures);
   TableOutput output(options.table);
-  const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
+  const std::optional<bench::Classifier> judge = find_classifier(plan, !options.judge.empty());
   if (plan.run.threads) models::set_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_and_say(plan.run);
   const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);

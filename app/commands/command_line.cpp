@@ -59,7 +59,7 @@ void CommandLine::check_files(Command command, std::vector<NamedFile> files) con
 
 void add_shared_options(CLI::App& command, CommandLine& line, Command which) {
   for (const OptionSpec& spec : option_table())
-    if (takes(which, spec)) add_shared_option(command, line, spec)->group(spec.borrowed ? "" : spec.group);
+    if (takes(which, spec)) add_shared_option(command, line, spec)->group(spec.is_alias ? "" : spec.group);
   command.add_option("--config", line.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
 }
 

@@ -88,7 +88,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
 
 /// Returns options that have no effect on this run, or that are shown as the values they stand for.
 std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
-  std::set<std::string> keys = models::idle_options(settings.options(), options.idle);
+  std::set<std::string> keys = models::options_without_effect(settings.options(), options.no_effect);
   keys.insert({"size", "seconds", "prompt_file", "from", "preset"});
   if (!settings.has("prompt") && !settings.has("prompt_file")) keys.insert("prompt");
   return keys;
@@ -98,7 +98,7 @@ void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
   const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
   settle_options(settings, options, *pipeline);
-  print_warnings(idle_warnings(settings, options.idle));
+  print_warnings(no_effect_warnings(settings, options.no_effect));
   PictureFiles pictures;
   make_up_images(pipeline->spec(), options.request);  // made-up images, as without a prompt, let it show the rest
   settle_images(settings, pipeline->spec(), options.request, pictures);

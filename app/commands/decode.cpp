@@ -118,7 +118,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const WrittenVideo written = writer.finish();
   progress.clear();
 
-  std::vector<std::string> warnings = idle_warnings(settings, idle_beside_output(settings, run));
+  std::vector<std::string> warnings = no_effect_warnings(settings, no_effect_beside_output(settings, run));
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
   if (const std::string wrong = models::defect(decoded.facts); !wrong.empty()) warnings.push_back("the video " + wrong);
   for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})

@@ -13,10 +13,10 @@
 namespace sparsereel::app {
 namespace {
 
-std::vector<Video> checked_videos(const std::vector<Settings>& settings) {
-  std::vector<Video> videos;
+std::vector<VideoTask> checked_videos(const std::vector<Settings>& settings) {
+  std::vector<VideoTask> videos;
   for (const Settings& each : settings) {
-    Video& video = videos.emplace_back();
+    VideoTask& video = videos.emplace_back();
     video.settings = each;
     video.options = read_generate_options(each);
     check_outputs(each, video.options.run);
@@ -37,7 +37,7 @@ std::string text_of_videos(const nlohmann::json& videos) {
 }  // namespace
 
 void show_generation(const std::vector<Settings>& settings, RunReport& report) {
-  std::vector<Video> videos = checked_videos(settings);
+  std::vector<VideoTask> videos = checked_videos(settings);
   const GenerateOptions& options = videos.front().options;
   if (options.run.threads) models::set_threads(static_cast<int>(*options.run.threads));
   models::start_device(options.request.device);
@@ -46,8 +46,8 @@ void show_generation(const std::vector<Settings>& settings, RunReport& report) {
   LoadedFiles files;
   std::optional<Error> failure;
   nlohmann::json& content = report.content;
-  std::vector<Video*> all;
-  for (Video& video : videos) {
+  std::vector<VideoTask*> all;
+  for (VideoTask& video : videos) {
     const std::optional<Error> own = foresee(video, *pipeline, files, ranks);
     if (own && !failure) failure = video.settings.with_place(*own);
     content["videos"].push_back(expected_video(video));

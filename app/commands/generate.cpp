@@ -80,7 +80,7 @@ std::string cache_summary(const models::CacheRule& rule, const models::Attention
 }
 
 /// Returns "star.mp4: 4.1 s of video, 256x256, made in 16 s, preset balanced", with the seed if `tells_seed`.
-std::string last_line(const Video& video, const models::VideoShape& shape, double seconds, bool tells_seed) {
+std::string last_line(const VideoTask& video, const models::VideoShape& shape, double seconds, bool tells_seed) {
   const std::string note = shape_note(video.plan), preset = preset_name(video);
   std::string text = video_text(video.options.run, shape) + (note.empty() ? "" : " " + note);
   text += ", made in " + duration_text(seconds);
@@ -90,7 +90,7 @@ std::string last_line(const Video& video, const models::VideoShape& shape, doubl
 }
 
 /// The details that --verbose adds to the last line.
-std::string details(const Video& video, const models::Outcome& result, const EndSeconds& ends,
+std::string details(const VideoTask& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
   return counted(result.facts.shape.frames, "frame") + ", " + fixed(ends.total, 1) + " s (text " +
@@ -124,19 +124,19 @@ class Generation : private JobUser {
   void open();
   void meet();
   models::RunObserver& observer() override { return shown_; }
-  void begin(const Video& video) override;
-  void warn(const Video& video, const std::string& warning) override;
+  void begin(const VideoTask& video) override;
+  void warn(const VideoTask& video, const std::string& warning) override;
   std::string same_command() const;
-  void kept_checkpoint(const Video& video, int64_t step) override;
-  void kept_latents(const Video& video, const fs::path& latents) override;
-  void written(const Video& video, const Made& made) override;
+  void kept_checkpoint(const VideoTask& video, int64_t step) override;
+  void kept_latents(const VideoTask& video, const fs::path& latents) override;
+  void written(const VideoTask& video, const Made& made) override;
   void show();
   bool is_verbose() const { return videos_.front().options.run.verbose; }
 
   const GivenOutput output_;
   World* const world_;
   RunReport& report_;
-  std::vector<Video> videos_;
+  std::vector<VideoTask> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
   std::string model_;                       // absolute path of the model's folder, which may be moved during the run
   Clock::time_point start_ = main_start();  // of this video; the first starts with the program
@@ -158,7 +158,7 @@ Generation::Generation(const std::vector<Settings>& settings, GivenOutput output
       progress_(!settings.front().flag("quiet")),
       head_(report.content) {
   for (const Settings& each : settings) {
-    Video& video = videos_.emplace_back();
+    VideoTask& video = videos_.emplace_back();
     video.settings = each;
     video.options = read_generate_options(each);
     check_outputs(each, video.options.run);
@@ -177,7 +177,7 @@ void Generation::open() {
   model_ = fs::canonical(run.model).string();
   LoadedFiles files;
   const int64_t ranks = world_ == nullptr ? 1 : world_->size();
-  for (Video& video : videos_) resolve_video(video, *pipeline_, files, ranks);
+  for (VideoTask& video : videos_) resolve_video(video, *pipeline_, files, ranks);
   begun_.open = seconds_since(start_) - begun_.libraries;
 }
 
@@ -187,7 +187,7 @@ void Generation::meet() {
   const int threads = options.run.threads ? static_cast<int>(*options.run.threads) : world_->threads();
   models::set_threads(threads);
   world_->connect();
-  tell_model(*world_, options, threads);
+  send_model(*world_, options, threads);
 }
 
 /// Updates the report, so that a failed run still reports what is known.
@@ -197,7 +197,7 @@ void Generation::show() {
   report_.content.update(video_);
 }
 
-void Generation::begin(const Video& video) {
+void Generation::begin(const VideoTask& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
   if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
@@ -207,12 +207,12 @@ void Generation::begin(const Video& video) {
 }
 
 /// Prints a warning that several videos share only once.
-void Generation::warn(const Video& /*video*/, const std::string& warning) {
+void Generation::warn(const VideoTask& /*video*/, const std::string& warning) {
   progress_.clear();
   if (told_.insert(warning).second) print_warnings({warning});
 }
 
-void Generation::written(const Video& video, const Made& made) {
+void Generation::written(const VideoTask& video, const Made& made) {
   progress_.clear();
   const models::Outcome& result = made.result;
   EndSeconds ends = begun_;
@@ -252,20 +252,20 @@ std::string Generation::same_command() const {
   return "run the same command again" + (options.empty() ? "" : " with" + options);
 }
 
-void Generation::kept_checkpoint(const Video& video, int64_t step) {
+void Generation::kept_checkpoint(const VideoTask& video, int64_t step) {
   report_.recovery =
       same_command() + ": it goes on from step " + std::to_string(step) + " in " + video.checkpoint.string();
 }
 
-void Generation::kept_latents(const Video& video, const fs::path& latents) {
+void Generation::kept_latents(const VideoTask& video, const fs::path& latents) {
   report_.recovery = "the latents are kept; turn them into the video with: " +
                      decode_command(video.settings, video.options.run, latents);
 }
 
 void Generation::run() {
   open();
-  std::vector<Video*> videos;
-  for (Video& video : videos_) videos.push_back(&video);
+  std::vector<VideoTask*> videos;
+  for (VideoTask& video : videos_) videos.push_back(&video);
   begin(videos_.front());
   early_ = early_warnings(videos);
   if (world_ != nullptr && !pipeline_->device().is_cpu())

@@ -104,10 +104,10 @@ tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folde
     if (pipelines.contains(weights) || emulated) continue;
     request.weights = weights;
     auto pipeline = models::Pipeline::open(folder, request);
-    if (pipeline->why_idle_weights().empty())
+    if (pipeline->why_weights_have_no_effect().empty())
       pipelines[weights] = std::move(pipeline);
     else if (given)
-      plan.warnings.push_back("--weights " + weights + " has no effect " + pipeline->why_idle_weights());
+      plan.warnings.push_back("--weights " + weights + " has no effect " + pipeline->why_weights_have_no_effect());
   }
   std::erase_if(plan.axes.weights, [&](const std::string& weights) { return !pipelines.contains(weights); });
   if (plan.axes.weights.empty()) plan.axes.weights = {reference_weights};

@@ -44,7 +44,7 @@ std::string stage_text(const nlohmann::json& stage) {
 
 }  // namespace
 
-std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks) {
+std::optional<Error> foresee(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks) {
   try {
     resolve_video(video, pipeline, files, ranks);
     if (ranks > 1) pipeline.check_ranks(video.plan, ranks);
@@ -58,7 +58,7 @@ std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, Loa
   }
 }
 
-nlohmann::json expected_video(const Video& video) {
+nlohmann::json expected_video(const VideoTask& video) {
   const models::Plan& plan = video.plan;
   const RunOptions& run = video.options.run;
   nlohmann::json report = {{"output", run.output.string()},

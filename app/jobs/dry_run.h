@@ -12,10 +12,10 @@ namespace sparsereel::app {
 
 /// Resolves the video as a run does. If the run would fail but the plan can be known, fills in the plan and returns the
 /// error; else throws the error. `ranks`: how many ranks make the video together.
-std::optional<Error> foresee(Video& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks);
+std::optional<Error> foresee(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& files, int64_t ranks);
 
 /// Returns size, frames, steps, seed and output under the names that reports use, and the settings' preset.
-nlohmann::json expected_video(const Video& video);
+nlohmann::json expected_video(const VideoTask& video);
 
 /// Returns the bytes needed by stage against the memory available: {"device", "obtainable_bytes", "stages": [...],
 /// "fits"}.

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-nlohmann::json made_report(const Video& video, const Made& made, const std::vector<std::string>& told) {
+nlohmann::json made_report(const VideoTask& video, const Made& made, const std::vector<std::string>& told) {
   nlohmann::json report = {{"recipe", video.recipe}, {"warnings", told}};
   for (const std::string& warning : video.warnings) report["warnings"].push_back(warning);
   const int64_t computed = models::computed_steps(made.result.attention);
@@ -53,18 +53,18 @@ std::optional<Error> Job::attempt(const Part& part) const {
   return std::nullopt;
 }
 
-void Job::fail(Video& video, const Error& error, const fs::path& latents) {
+void Job::fail(VideoTask& video, const Error& error, const fs::path& latents) {
   collect();  // report one video at a time
   video.fail(error, latents);
   user_.failed(video);
 }
 
-void Job::warn(Video& video, const std::string& warning) {
+void Job::warn(VideoTask& video, const std::string& warning) {
   video.warnings.push_back(warning);
   user_.warn(video, warning);
 }
 
-size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
+size_t Job::load(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   size_t count = 0;
   // A set ends with a report. A single command loses nothing, so there a signal ends the process at once.
   models::do_unless_cancelled(policy_.go_on_after_failure ? cancelled_ : nullptr,
@@ -72,9 +72,10 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   return count;
 }
 
-size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline) {
+size_t Job::load_all(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const auto begun = Clock::now();
-  pipeline.check_weights(std::ranges::any_of(videos, [](const Video* video) { return !video->plan.image.empty(); }));
+  pipeline.check_weights(
+      std::ranges::any_of(videos, [](const VideoTask* video) { return !video->plan.image.empty(); }));
   videos.front()->text_cost.check = seconds_since(begun);
   models::reset_peak_memory(pipeline.device());
   videos = videos.first(encode_images(videos, pipeline));
@@ -83,7 +84,7 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
   // If both do not fit, the transformer of the previous videos makes room.
   if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
   // If transformers stay loaded, begin with the first one even if the video resumes later.
-  const Video& first = *videos.front();
+  const VideoTask& first = *videos.front();
   pipeline.begin_transformer(/*resumes=*/!policy_.keep_loaded && may_have_checkpoint(first.options.run.output));
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
@@ -99,13 +100,13 @@ size_t Job::load_all(std::span<Video* const> videos, models::Pipeline& pipeline)
 }
 
 /// Encodes the images before a text encoder is in GPU memory. Returns how many videos TextLimit allows: at least one.
-size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipeline) {
+size_t Job::encode_images(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   ImageEncodings images;
   models::Run run;
   run.observer = &user_.observer();
   if (policy_.go_on_after_failure) run.cancelled = cancelled_;
   for (size_t i = 0; i < videos.size(); ++i) {
-    Video& video = *videos[i];
+    VideoTask& video = *videos[i];
     // If texts had to wait, an earlier load has already encoded these pictures.
     if (video.plan.image.empty() || video.failure || video.conditioning.latents.defined()) continue;
     if (i > 0 && images.nbytes() >= policy_.texts.bytes && !images.has(video.plan)) return i;
@@ -124,7 +125,7 @@ size_t Job::encode_images(std::span<Video* const> videos, models::Pipeline& pipe
 }
 
 /// Encodes the texts. Returns how many videos TextLimit allows: at least one, and all that share a text with the last.
-size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
+size_t Job::encode(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   const double most_seconds = std::max(policy_.texts.seconds, 2 * videos.front()->text_cost.load);
   const auto start = Clock::now();
   Texts texts;
@@ -141,8 +142,8 @@ size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
 }
 
 /// Encodes each text once; every video with the text gets its warnings.
-void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
-  const Video*& first = texts.encoded[models::text_key(video.plan)];
+void Job::encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline) {
+  const VideoTask*& first = texts.encoded[models::text_key(video.plan)];
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
@@ -160,9 +161,9 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
     if (std::ranges::find(video.warnings, warning) == video.warnings.end()) warn(video, warning);
 }
 
-void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
+void Job::run(std::span<VideoTask* const> videos, models::Pipeline& pipeline) {
   try {
-    for (Video* video : videos)
+    for (VideoTask* video : videos)
       if (video->conditioning.defined()) make(*video, pipeline);
   } catch (...) {
     collect();  // throws instead if the previous video could not be written
@@ -170,7 +171,7 @@ void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
   }
 }
 
-void Job::make(Video& video, models::Pipeline& pipeline) {
+void Job::make(VideoTask& video, models::Pipeline& pipeline) {
   const std::shared_ptr<Files> files = files_of(video);
   models::Outcome result;
   const auto failure = attempt([&] { result = render(video, pipeline, *files); });
@@ -183,7 +184,7 @@ void Job::make(Video& video, models::Pipeline& pipeline) {
 }
 
 /// The recipe is written when decoding begins: it then holds the outcome of the denoising.
-std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
+std::shared_ptr<Job::Files> Job::files_of(VideoTask& video) const {
   const auto recipe = [&video](bool tiled) {
     set_tiling(video.recipe, tiled);
     return dump(video.recipe);
@@ -196,7 +197,7 @@ std::shared_ptr<Job::Files> Job::files_of(Video& video) const {
 /// Hands the frames to their writer. Keeps latents and checkpoints, which cost time, on disk until the video exists.
 class Job::Keeper final : public models::RunObserver {
  public:
-  Keeper(Job& job, Video& video, Files& files, const std::function<bool()>& cancelled)
+  Keeper(Job& job, VideoTask& video, Files& files, const std::function<bool()>& cancelled)
       : job_(job), video_(video), files_(files), cancelled_(cancelled), kept_(video.resumed_at_step) {}
 
   void stage(const std::string& name) override {
@@ -222,14 +223,14 @@ class Job::Keeper final : public models::RunObserver {
 
  private:
   Job& job_;
-  Video& video_;
+  VideoTask& video_;
   Files& files_;
   const std::function<bool()>& cancelled_;
   int64_t kept_;  // step of the state on disk
   bool warned_ = false;
 };
 
-models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& files) {
+models::Outcome Job::render(VideoTask& video, models::Pipeline& pipeline, Files& files) {
   models::Inputs inputs = {
       .init_latents = video.init_latents, .conditioning = video.conditioning, .keep_transformer = policy_.keep_loaded};
   use_checkpoint(video, inputs);
@@ -252,12 +253,12 @@ models::Outcome Job::render(Video& video, models::Pipeline& pipeline, Files& fil
   return result;
 }
 
-bool Job::keeps_last(const Video& video) const {
+bool Job::keeps_last(const VideoTask& video) const {
   return policy_.keep_last || video.options.checkpoint_every > 0;
 }
 
 /// Resumes from the checkpoint that an earlier run left.
-void Job::use_checkpoint(Video& video, models::Inputs& inputs) {
+void Job::use_checkpoint(VideoTask& video, models::Inputs& inputs) {
   OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
   if (!policy_.go_on_after_failure)  // rows of a set change, and its last line lists old checkpoints
     for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
@@ -266,7 +267,7 @@ void Job::use_checkpoint(Video& video, models::Inputs& inputs) {
   if (inputs.resume) video.resumed_at_step = inputs.resume->step;
 }
 
-Job::Written Job::finish(Video& video, const models::Outcome& result, Files& files) {
+Job::Written Job::finish(VideoTask& video, const models::Outcome& result, Files& files) {
   const c10::InferenceMode guard;
   Written written{.video = &video, .warnings = {}};
   try {
@@ -280,7 +281,7 @@ Job::Written Job::finish(Video& video, const models::Outcome& result, Files& fil
 }
 
 /// Returns the warnings that another thread must tell.
-std::vector<std::string> Job::finish_files(Video& video, const models::Outcome& result, Files& files) {
+std::vector<std::string> Job::finish_files(VideoTask& video, const models::Outcome& result, Files& files) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;
   if (!policy_.write_behind) user_.observer().stage("write");

@@ -38,7 +38,7 @@ struct Made {
 
 /// Returns what reports and manifests share: recipe, warnings (`told` before the work, then those of the work), preset,
 /// cache and the step that the run resumed from.
-nlohmann::json made_report(const Video& video, const Made& made, const std::vector<std::string>& told);
+nlohmann::json made_report(const VideoTask& video, const Made& made, const std::vector<std::string>& told);
 
 /// The command that uses a job. The job tells it about progress.
 class JobUser {
@@ -47,13 +47,14 @@ class JobUser {
   /// Returns the observer of the video's steps, pieces and stages. Besides the pipeline's stages these are "image",
   /// "text" (one step per text) and "write". The job itself handles frames, latents and checkpoints.
   virtual models::RunObserver& observer() = 0;
-  virtual void begin(const Video&) {}  // before the video is denoised
-  virtual void warn(const Video&, const std::string& warning) = 0;
-  virtual void kept_checkpoint(const Video&, int64_t /*step*/) {}
-  virtual void kept_latents(const Video&, const std::filesystem::path&) {}
-  virtual void written(const Video&, const Made&) = 0;  // called by the thread that writes; may throw as writing does
-  virtual void done(const Video&) {}                    // after written()
-  virtual void failed(const Video&) {}                  // if other videos continue
+  virtual void begin(const VideoTask&) {}  // before the video is denoised
+  virtual void warn(const VideoTask&, const std::string& warning) = 0;
+  virtual void kept_checkpoint(const VideoTask&, int64_t /*step*/) {}
+  virtual void kept_latents(const VideoTask&, const std::filesystem::path&) {}
+  virtual void written(const VideoTask&,
+                       const Made&) = 0;    // called by the thread that writes; may throw as writing does
+  virtual void done(const VideoTask&) {}    // after written()
+  virtual void failed(const VideoTask&) {}  // if other videos continue
 };
 
 /// Runs `part`. Returns its error if that concerns only its own videos, or nothing if it succeeded. Rethrows Cancelled,
@@ -102,35 +103,35 @@ class Job {
 
   /// Checks the weights, encodes the texts (equal ones once) and loads what stays loaded. The videos must be resolved.
   /// Returns how many of them, from the first on, are ready for run(): as many as TextLimit allows.
-  size_t load(std::span<Video* const> videos, models::Pipeline& pipeline);
+  size_t load(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   /// Makes the videos that load() has encoded. With write_behind the last video may not be finished yet: call
   /// collect(). Throws models::DiskError if the disk cannot take more, and models::Cancelled. Before it throws, it
   /// finishes writing the previous video.
-  void run(std::span<Video* const> videos, models::Pipeline& pipeline);
+  void run(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   /// Waits until the video that is being written is finished.
   void collect();
   bool writes() const { return written_.valid(); }
 
  private:
   struct Written {
-    Video* video;
+    VideoTask* video;
     std::vector<std::string> warnings;  // not yet told
   };
 
   struct Texts {
-    std::map<std::string, const Video*> encoded;  // by models::text_key(); null if encoding failed
+    std::map<std::string, const VideoTask*> encoded;  // by models::text_key(); null if encoding failed
     uint64_t bytes = 0;
   };
 
-  size_t load_all(std::span<Video* const> videos, models::Pipeline& pipeline);
+  size_t load_all(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
   template <typename Part>
   std::optional<Error> attempt(const Part& part) const;
-  void fail(Video& video, const Error& error, const std::filesystem::path& latents);
-  void warn(Video& video, const std::string& warning);
-  size_t encode_images(std::span<Video* const> videos, models::Pipeline& pipeline);
-  size_t encode(std::span<Video* const> videos, models::Pipeline& pipeline);
-  void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
-  void make(Video& video, models::Pipeline& pipeline);
+  void fail(VideoTask& video, const Error& error, const std::filesystem::path& latents);
+  void warn(VideoTask& video, const std::string& warning);
+  size_t encode_images(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
+  size_t encode(std::span<VideoTask* const> videos, models::Pipeline& pipeline);
+  void encode(VideoTask& video, Texts& texts, models::Pipeline& pipeline);
+  void make(VideoTask& video, models::Pipeline& pipeline);
   /// The files of a video while it is being made.
   struct Files {
     Files(KeptLatents kept, FrameWriter::Text text, const RunOptions& run)
@@ -139,14 +140,14 @@ class Job {
     KeptLatents latents;
     FrameWriter frames;
   };
-  std::shared_ptr<Files> files_of(Video& video) const;
-  models::Outcome render(Video& video, models::Pipeline& pipeline, Files& files);
+  std::shared_ptr<Files> files_of(VideoTask& video) const;
+  models::Outcome render(VideoTask& video, models::Pipeline& pipeline, Files& files);
   /// Saves to disk what a video's run makes.
   class Keeper;
-  bool keeps_last(const Video& video) const;
-  void use_checkpoint(Video& video, models::Inputs& inputs);
-  Written finish(Video& video, const models::Outcome& result, Files& files);
-  std::vector<std::string> finish_files(Video& video, const models::Outcome& result, Files& files);
+  bool keeps_last(const VideoTask& video) const;
+  void use_checkpoint(VideoTask& video, models::Inputs& inputs);
+  Written finish(VideoTask& video, const models::Outcome& result, Files& files);
+  std::vector<std::string> finish_files(VideoTask& video, const models::Outcome& result, Files& files);
 
   JobUser& user_;
   std::function<bool()> cancelled_;

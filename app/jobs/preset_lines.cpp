@@ -13,23 +13,23 @@ namespace {
 using attention::Mode;
 
 /// Returns ", with --topk 0.5 and --cache 0": options from stronger sources that differ from the preset or profile.
-std::string given_beside(const Video& video, Source least) {
+std::string given_beside(const VideoTask& video, Source least) {
   const Settings& settings = video.settings;
-  const std::set<std::string> idle = models::idle_options(settings.options(), video.options.idle);
+  const std::set<std::string> no_effect = models::options_without_effect(settings.options(), video.options.no_effect);
   const auto& own = settings.preset().options.values;
   std::string text;
   for (const OptionSpec& option : option_table()) {
     const Setting* setting = settings.find(option.key);
     if (!is_of_a_preset(option) || setting == nullptr || setting->source < least) continue;
     const auto same = own.find(option.key);
-    if (idle.contains(option.key) || (same != own.end() && same->second == setting->value)) continue;
+    if (no_effect.contains(option.key) || (same != own.end() && same->second == setting->value)) continue;
     text += (text.empty() ? ", with " : " and ") + settings.describe(option.key);
   }
   return text;
 }
 
 /// Returns how blocks are chosen: "topk 0.3".
-std::string selection_text(const Video& video) {
+std::string selection_text(const VideoTask& video) {
   const auto& profile = video.options.profile;
   if (profile && profile->by_head()) return "blocks of each head's own";
   const attention::HeadPolicy& head = video.plan.attention_policy.defaults;
@@ -37,7 +37,7 @@ std::string selection_text(const Video& video) {
   return std::string(field.words) + " " + exact_text(head.*field.value);
 }
 
-std::string blocks_text(const Video& video) {
+std::string blocks_text(const VideoTask& video) {
   const models::Plan& plan = video.plan;
   if (plan.attention_mode == Mode::full) return "full attention";
   if (plan.attention_mode == Mode::quantized) return "every block, in 8 bits";
@@ -48,14 +48,14 @@ std::string blocks_text(const Video& video) {
 
 }  // namespace
 
-std::string preset_name(const Video& video) {
+std::string preset_name(const VideoTask& video) {
   const std::string& preset = video.settings.preset().name;
   if (const auto& profile = video.options.profile)
     return "profile " + profile->file.filename().string() + given_beside(video, Source::config_file);
   return preset.empty() ? preset : "preset " + preset + given_beside(video, Source::recipe);
 }
 
-std::string chosen_text(const Video& video) {
+std::string chosen_text(const VideoTask& video) {
   std::string text = preset_name(video);
   if (text.empty()) return {};
   if (video.settings.preset().few_steps)
@@ -63,7 +63,7 @@ std::string chosen_text(const Video& video) {
   return text + ": " + blocks_text(video);
 }
 
-std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
+std::string preset_line(const VideoTask& video, int64_t fewest, int64_t most) {
   std::string text = chosen_text(video);
   if (text.empty()) return {};
   const models::Plan& plan = video.plan;
@@ -78,7 +78,7 @@ std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
   return text + (exact ? "" : "; --preset exact for full attention");
 }
 
-void PresetLines::add(const Video& video, int64_t computed_steps) {
+void PresetLines::add(const VideoTask& video, int64_t computed_steps) {
   const std::string line = preset_line(video, 0, 0);
   if (line.empty()) return;
   auto same =

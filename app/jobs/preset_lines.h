@@ -11,21 +11,21 @@ namespace sparsereel::app {
 
 /// Returns "preset fast, with --topk 0.5": the preset or profile and the options given beside it. Empty if there is
 /// neither.
-std::string preset_name(const Video& video);
+std::string preset_name(const VideoTask& video);
 
 /// Returns what is known before the video is made: "preset balanced: 10 of 50 steps with every block, then topk 0.3".
 /// Empty if there is neither a preset nor a profile.
-std::string chosen_text(const Video& video);
+std::string chosen_text(const VideoTask& video);
 
 /// Returns what was done: "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15
 /// of 50 steps; --preset exact for full attention". Options given beside the preset or profile follow its name. Empty
 /// if there is neither. `fewest` and `most` are the computed steps over several videos.
-std::string preset_line(const Video& video, int64_t fewest, int64_t most);
+std::string preset_line(const VideoTask& video, int64_t fewest, int64_t most);
 
 /// The lines of a run's videos; videos with equal settings share one.
 class PresetLines {
  public:
-  void add(const Video& video, int64_t computed_steps);
+  void add(const VideoTask& video, int64_t computed_steps);
   /// Returns one line per setting: "preset balanced: ...", or "3 videos: preset balanced: ..." if there are several
   /// settings.
   std::vector<std::string> lines() const;
@@ -34,7 +34,7 @@ class PresetLines {
 
  private:
   struct Setting {
-    const Video* video;  // the first with this setting
+    const VideoTask* video;  // the first with this setting
     int64_t videos = 0, fewest = 0, most = 0;
   };
   std::vector<Setting> settings_;

@@ -61,8 +61,8 @@ class ShownRun : public models::RunObserver {
   void stage(const std::string& name) override { progress_.stage(name); }
   void step(const models::StepDone& step) override { progress_.step(step.step, step.steps, step.seconds); }
   void within_step(const models::WithinStep& step) override { progress_.within(step.step + 1, step.steps); }
-  void encoded(const models::Pieces& pieces) override { progress_.step(pieces.done, pieces.total, 0); }
-  void decoded(const models::Pieces& pieces) override { progress_.step(pieces.done, pieces.total, 0); }
+  void encoded(const models::PieceProgress& pieces) override { progress_.step(pieces.done, pieces.total, 0); }
+  void decoded(const models::PieceProgress& pieces) override { progress_.step(pieces.done, pieces.total, 0); }
 
  private:
   Progress& progress_;

@@ -199,8 +199,8 @@ nlohmann::json cache_report(const models::CacheRule& rule, const models::Attenti
 
 nlohmann::json image_report(const models::Outcome& result) {
   const at::Tensor& first = result.facts.first;
-  const at::Tensor colours = result.facts.colours.mul(255);
-  const at::Tensor drift = colours - colours.narrow(0, 0, 1);
+  const at::Tensor colors = result.facts.colors.mul(255);
+  const at::Tensor drift = colors - colors.narrow(0, 0, 1);
   const at::Tensor last = drift[-1].contiguous();
   const float* values = last.const_data_ptr<float>();
   return {{"first_frame_psnr", psnr(first, result.image).value_or(kEqualPsnr)},

@@ -56,8 +56,8 @@ std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, con
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
 /// Returns how closely a video keeps to its first image. `first_frame_psnr` (dB) and `first_frame_difference` (mean, of
-/// 255) compare its first frame with the image as the VAE reproduces it. `colour_drift` is how far the mean red, green
-/// and blue of the last frame differ from the first frame's (of 255). `colour_drift_most` is the largest drift of any
+/// 255) compare its first frame with the image as the VAE reproduces it. `color_drift` is how far the mean red, green
+/// and blue of the last frame differ from the first frame's (of 255). `color_drift_most` is the largest drift of any
 /// color and frame. `result` must begin with an image.
 nlohmann::json image_report(const models::Outcome& result);
 

@@ -18,7 +18,7 @@ namespace sparsereel::app {
 
 namespace fs = std::filesystem;
 
-void Video::fail(const Error& error, const fs::path& latents) {
+void VideoTask::fail(const Error& error, const fs::path& latents) {
   const Error placed = settings.with_place(error);
   std::string cause = placed.what();
   if (placed.file() != set) cause.insert(0, place + ": ");
@@ -26,10 +26,10 @@ void Video::fail(const Error& error, const fs::path& latents) {
                   placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
 }
 
-void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
+void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
   GenerateOptions& options = video.options;
   settle_options(video.settings, options, pipeline);
-  video.told = idle_warnings(video.settings, options.idle);
+  video.told = no_effect_warnings(video.settings, options.no_effect);
   if (!options.init_latents.empty()) {
     at::Tensor& latents = loaded.latents[options.init_latents];
     if (!latents.defined()) latents = load_latents(options.init_latents).latents;
@@ -50,23 +50,23 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& 
   video.identity = recipe_identity(video.recipe, video.plan, options.run);
 }
 
-std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
+std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos) {
   std::vector<std::string> texts;  // in the order of the first video of each
-  std::map<std::string, std::vector<const Video*>> videos_of;
+  std::map<std::string, std::vector<const VideoTask*>> videos_of;
   std::map<fs::path, std::vector<std::string>> prompts;
   std::map<fs::path, std::vector<VideoShape>> shapes;
-  for (const Video* video : videos) {
+  for (const VideoTask* video : videos) {
     const fs::path& model = video->options.run.model;
     prompts[model].push_back(video->plan.prompt);
     shapes[model].push_back({video->plan.width, video->plan.height, video->plan.num_frames});
     for (const std::string& text : video->told) {
-      std::vector<const Video*>& same = videos_of[text];
+      std::vector<const VideoTask*>& same = videos_of[text];
       if (same.empty()) texts.push_back(text);
       same.push_back(video);
     }
   }
   for (std::string& text : texts) {  // "set.csv:2: 8 frames where 5 were asked for", "set.csv:2 and 3 more rows: ..."
-    const std::vector<const Video*>& same = videos_of.at(text);
+    const std::vector<const VideoTask*>& same = videos_of.at(text);
     const auto others = static_cast<int64_t>(same.size()) - 1;
     const std::string& place = same.front()->place;
     if (!place.empty()) text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");

@@ -22,7 +22,7 @@ struct TextCost {
 };
 
 /// Filled in stages: asked for, resolved, made.
-struct Video {
+struct VideoTask {
   int64_t index = 0;       // position among the requested videos, from 0
   std::string set, place;  // the prompt set and the row's place: "set.csv:3"; empty on the command line
   Settings settings;
@@ -57,9 +57,9 @@ struct LoadedFiles {
 
 /// Checks the options against the model once and fills in what they leave open. Throws Error. `ranks`: how many ranks
 /// make the video together.
-void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
+void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
 /// Returns the warnings to print before the work. Videos with the same warning share one, with the place of the first.
-std::vector<std::string> early_warnings(const std::vector<Video*>& videos);
+std::vector<std::string> early_warnings(const std::vector<VideoTask*>& videos);
 
 }  // namespace sparsereel::app

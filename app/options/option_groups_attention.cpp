@@ -86,7 +86,7 @@ std::vector<OptionSpec> selection() {
        .help = "what tune found: attention, blocks, steps, weights",
        .commands = {bench_pipeline},
        .recipe = InRecipe::file,
-       .idle = {Idle::exact}},
+       .no_effect = {NoEffect::exact}},
       {.names = "--dense-steps",
        .help = "first steps with every block, in 8 bits: 5, 20% (default: preset's)",
        .commands = {bench_pipeline, tune}},

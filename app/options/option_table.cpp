@@ -22,7 +22,7 @@ void add_field(OptionSpec& option, const models::Field& field) {
   option.recipe = field.recipe;
   option.nothing = field.nothing;
   if (!field.choices.empty()) option.choices = field.choices;
-  option.idle.insert(option.idle.end(), field.idle.begin(), field.idle.end());
+  option.no_effect.insert(option.no_effect.end(), field.no_effect.begin(), field.no_effect.end());
   option.excludes.insert(option.excludes.end(), field.excludes.begin(), field.excludes.end());
 }
 
@@ -89,8 +89,8 @@ bool is_of_a_preset(const OptionSpec& option) {
   return field != nullptr && models::is_of_a_preset(*field);
 }
 
-bool is_idle(const OptionSpec& option, Idle cause) {
-  return std::find(option.idle.begin(), option.idle.end(), cause) != option.idle.end();
+bool has_no_effect(const OptionSpec& option, NoEffect cause) {
+  return std::find(option.no_effect.begin(), option.no_effect.end(), cause) != option.no_effect.end();
 }
 
 bool takes(Command command, const OptionSpec& option) {

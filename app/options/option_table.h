@@ -11,8 +11,8 @@
 namespace sparsereel::app {
 
 using models::Exclusion;
-using models::Idle;
 using models::InRecipe;
+using models::NoEffect;
 using models::ValueKind;
 
 /// The commands that take options from the table.
@@ -35,9 +35,9 @@ struct OptionSpec {
   InRecipe recipe = InRecipe::nothing;         // options recorded by value make the picture
   bool written = false;                        // true if the run writes this file, false if it reads it
   bool quoted = false;                         // the file's text goes into the video's recipe, word for word
-  bool borrowed = false;  // another program's name for some of our options; only the reference shows it
+  bool is_alias = false;  // another program's name for some of our options; only the reference shows it
   Scope scope = Scope::any;
-  std::vector<Idle> idle = {};           // causes that leave it without effect
+  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that turns it off; no warning says that this value has no effect
   std::vector<Exclusion> excludes = {};  // options that exclude it; each pair is listed once, at its first option
 };
@@ -63,7 +63,7 @@ std::string key_of_option(std::string name);
 /// Returns true if a preset or a profile may set it.
 bool is_of_a_preset(const OptionSpec& option);
 
-bool is_idle(const OptionSpec& option, Idle cause);
+bool has_no_effect(const OptionSpec& option, NoEffect cause);
 
 /// Returns true if the command takes the option. `generate` takes all, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);

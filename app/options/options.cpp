@@ -99,15 +99,15 @@ KnownModel known_model(const Settings& settings) {
 }
 
 /// Returns causes in the request and its device. Every command that denoises calls it.
-std::vector<IdleCause> idle_beside_request(const Settings& settings, const models::Request& request) {
+std::vector<NoEffectCause> no_effect_beside_request(const Settings& settings, const models::Request& request) {
   const bool asks_for_gpu = request.offload || request.arithmetic == 16;
   const models::RunFacts facts = {.settings = &settings,
                                   .request = &request,
                                   .on_cpu = asks_for_gpu && models::resolve_device(request.device).is_cpu()};
-  return models::idle_causes(models::kDecidedByRequest, facts);
+  return models::no_effect_causes(models::kDecidedByRequest, facts);
 }
 
-void append(std::vector<IdleCause>& all, std::vector<IdleCause> more) {
+void append(std::vector<NoEffectCause>& all, std::vector<NoEffectCause> more) {
   std::ranges::move(more, std::back_inserter(all));
 }
 
@@ -253,7 +253,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   }
   models::make_policy(request);  // refuses settings that no model can run
   options.profile = models::apply_profile(settings, request);
-  options.idle = idle_beside_request(settings, request);
+  options.no_effect = no_effect_beside_request(settings, request);
   return options;
 }
 
@@ -269,25 +269,26 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
                                   .attention_mode = mode,
                                   .is_by_head = options.profile && options.profile->by_head(),
                                   .has_random_seed = options.random_seed};
-  append(options.idle, models::idle_causes(models::kDecidedByRun, facts));
-  append(options.idle, idle_beside_model(options.request, pipeline));
-  append(options.idle, idle_beside_output(settings, options.run));
+  append(options.no_effect, models::no_effect_causes(models::kDecidedByRun, facts));
+  append(options.no_effect, no_effect_beside_model(options.request, pipeline));
+  append(options.no_effect, no_effect_beside_output(settings, options.run));
 }
 
-std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline) {
-  return models::idle_causes(models::kDecidedByModel, {.request = &request,
-                                                       .model = &pipeline.spec(),
-                                                       .narrow_blocks = pipeline.why_idle_weights(),
-                                                       .narrow_layers = pipeline.why_idle_text_weights()});
+std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request, const models::Pipeline& pipeline) {
+  return models::no_effect_causes(models::kDecidedByModel,
+                                  {.request = &request,
+                                   .model = &pipeline.spec(),
+                                   .narrow_blocks = pipeline.why_weights_have_no_effect(),
+                                   .narrow_layers = pipeline.why_text_weights_have_no_effect()});
 }
 
-std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {
+std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run) {
   const OutputKind kind = output_kind(run.output);
-  return models::idle_causes(models::kDecidedByOutput,
-                             // Use the kind of output, not its name, so that many rows of a set share one warning.
-                             {.output = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string(),
-                              .is_encoded = kind == OutputKind::encoded,
-                              .has_frame_rate = kind != OutputKind::safetensors || settings.has("save_latents")});
+  return models::no_effect_causes(models::kDecidedByOutput,
+                                  // Use the kind of output, not its name, so that many rows of a set share one warning.
+                                  {.output = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string(),
+                                   .is_encoded = kind == OutputKind::encoded,
+                                   .has_frame_rate = kind != OutputKind::safetensors || settings.has("save_latents")});
 }
 
 }  // namespace sparsereel::app

@@ -16,8 +16,8 @@
 
 namespace sparsereel::app {
 
-using models::idle_warnings;
-using models::IdleCause;
+using models::no_effect_warnings;
+using models::NoEffectCause;
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
@@ -53,7 +53,7 @@ struct GenerateOptions {
   std::filesystem::path init_latents;           // empty if denoising begins with noise
   int64_t checkpoint_every = 0;                 // steps between denoising checkpoints; 0 for none
   std::optional<models::TunedProfile> profile;  // its policies for heads, if any, replace the request's
-  std::vector<IdleCause> idle;                  // causes that leave options without effect
+  std::vector<NoEffectCause> no_effect;         // causes that leave options without effect
 };
 
 /// Adds the sources in this order: command line, --config, the recipe of --from, add_profile(), and the matching
@@ -93,9 +93,9 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
 /// Returns causes in the model and its sampler.
-std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline);
+std::vector<NoEffectCause> no_effect_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
 /// Returns causes in the output.
-std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);
+std::vector<NoEffectCause> no_effect_beside_output(const Settings& settings, const RunOptions& run);
 
 }  // namespace sparsereel::app

@@ -111,9 +111,9 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
 
 /// Returns true if options given beside the recipe already decide about sparsity.
 bool overrides_profile(const Settings& settings) {
-  if (std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) { return settings.has(key); })) return true;
+  if (std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return settings.has(key); })) return true;
   for (const OptionSpec& option : option_table())
-    if (is_idle(option, Idle::profile) && settings.has(option.key)) return true;
+    if (has_no_effect(option, NoEffect::profile) && settings.has(option.key)) return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
 }

@@ -76,7 +76,7 @@ const models::OptionList& program_options() {
       all.push_back({.key = spec.key,
                      .other_keys = other_keys(spec),
                      .kind = spec.kind,
-                     .idle = spec.idle,
+                     .no_effect = spec.no_effect,
                      .nothing = spec.nothing,
                      .excludes = spec.excludes});
     return models::OptionList(std::move(all),

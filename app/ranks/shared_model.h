@@ -10,7 +10,7 @@ namespace sparsereel::app {
 
 /// Called by rank 0. The others open the model and begin to load it while rank 0 encodes texts, and all make the group.
 /// `threads`: CPU threads of each rank on a CPU.
-void tell_model(World& world, const GenerateOptions& options, int threads);
+void send_model(World& world, const GenerateOptions& options, int threads);
 
 /// Called by the other ranks. Does what rank 0 says until rank 0 finishes, and returns the exit code. `failure`: an
 /// earlier error of this rank, to report to rank 0.

@@ -31,7 +31,7 @@ void Team::use(const GenerateOptions& model) {
   if (!together_) return;
   if (world_ && world_->ended()) world_.reset();  // an idle rank has ended
   if (!world_) meet();
-  tell_model(*world_, model, threads_);
+  send_model(*world_, model, threads_);
   world_->need_others(false);  // until there is a video
 }
 

@@ -58,10 +58,10 @@ std::unique_ptr<World> World::find(const Settings& settings, std::map<std::strin
 }
 
 std::unique_ptr<World> World::start(std::vector<std::string> devices) {
-  Place place{.size = std::ssize(devices),
-              .ranks_here = std::ssize(devices),
-              .device = devices.front(),
-              .name = devices.front()};
+  RankPlace place{.size = std::ssize(devices),
+                  .ranks_here = std::ssize(devices),
+                  .device = devices.front(),
+                  .name = devices.front()};
   place.devices = std::move(devices);
   std::unique_ptr<World> world(new World(std::move(place)));
   world->start_children();
@@ -87,19 +87,19 @@ void World::start_children() {
   });
 }
 
-World::World(Place place)
+World::World(RankPlace place)
     : place_(std::move(place)), limits_(find_group_limits(process_environment)), watch_(place_.rank) {}
 
 World::World(const StartedRank& started)
-    : World(Place{.rank = started.rank,
-                  .size = std::ssize(started.links),
-                  .ranks_here = std::ssize(started.links),
-                  .device = started.device,
-                  .name = started.device,
-                  .links = started.links}) {}
+    : World(RankPlace{.rank = started.rank,
+                      .size = std::ssize(started.links),
+                      .ranks_here = std::ssize(started.links),
+                      .device = started.device,
+                      .name = started.device,
+                      .links = started.links}) {}
 
-World::Place World::launched(const Launched& launched, const std::string& device) {
-  Place place{.rank = launched.rank, .size = launched.size, .device = device, .launched = launched};
+World::RankPlace World::launched(const Launched& launched, const std::string& device) {
+  RankPlace place{.rank = launched.rank, .size = launched.size, .device = device, .launched = launched};
   if ((device == "auto" || device == "cuda") && models::cuda_available()) {
     const auto count = std::max<int64_t>(at::detail::getCUDAHooks().deviceCount(), 1);
     place.device = "cuda:" + std::to_string(launched.local_rank.value_or(launched.rank) % count);
@@ -186,7 +186,7 @@ void World::finish() {
   finished_ = true;
   if (rank() > 0) return;
   try {
-    models::tell_end(*this);
+    models::send_end(*this);
   } catch (const Error&) {  // a rank is gone, but the videos exist
   }
 }

@@ -68,20 +68,20 @@ class World final : public models::Rank {
 
  private:
   /// This rank's place and how it meets the others.
-  struct Place {
+  struct RankPlace {
     int64_t rank = 0, size = 1, ranks_here = 1;
     std::string device = {}, name = {};
     std::vector<models::Link> links = {};   // to the others; empty if launched ranks make them
     std::optional<Launched> launched = {};  // if a launcher started this rank
     std::vector<std::string> devices = {};  // of the ranks that this one starts, beginning with its own
   };
-  explicit World(Place place);
-  static Place launched(const Launched& launched, const std::string& device);
+  explicit World(RankPlace place);
+  static RankPlace launched(const Launched& launched, const std::string& device);
   void start_children();
   std::vector<models::Link> meet();
   void end_others();
 
-  Place place_;
+  RankPlace place_;
   models::GroupLimits limits_;
   bool finished_ = false, failed_here_ = false, outlives_ = false;
   std::optional<std::map<std::string, std::string>> given_;

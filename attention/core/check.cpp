@@ -82,7 +82,7 @@ void check_prologue(const Call& call) {
   check_by_part(call);
   if ((prologue.q_moments == nullptr) != (prologue.k_moments == nullptr))
     refuse_argument("prologue has only one of q_moments and k_moments", "pass both or neither");
-  if (prologue.q_moments != nullptr && !prologue.normalises_across_heads())
+  if (prologue.q_moments != nullptr && !prologue.normalizes_across_heads())
     refuse_argument("prologue has moments without a norm across heads", "leave them out");
   if (!prologue.rotates()) return;
   if (call.queries != call.keys)

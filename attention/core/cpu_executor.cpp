@@ -64,25 +64,25 @@ StridedRows contiguous_rows(float* data, const RowSizes& sizes) {
 class CpuCall {
  public:
   CpuCall(const Call& call, float* memory, const cpu::ParallelFor& parallel)
-      : call_(call), pieces_(call, memory), parallel_(parallel), problem_(masks_of(call, call.key_lengths)) {
-    problem_.q = ready(call.q, query_sizes(call), pieces_.q, call.prologue.of_queries());
-    problem_.k = ready(call.k, key_sizes(call), pieces_.k, call.prologue.of_keys());
-    problem_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
-    problem_.out = as_view<float>(pieces_.out == nullptr ? call.out : contiguous_rows(pieces_.out, query_sizes(call)));
-    problem_.lse = call.lse;
+      : call_(call), pieces_(call, memory), parallel_(parallel), params_(masks_of(call, call.key_lengths)) {
+    params_.q = ready(call.q, query_sizes(call), pieces_.q, call.prologue.of_queries());
+    params_.k = ready(call.k, key_sizes(call), pieces_.k, call.prologue.of_keys());
+    params_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
+    params_.out = as_view<float>(pieces_.out == nullptr ? call.out : contiguous_rows(pieces_.out, query_sizes(call)));
+    params_.lse = call.lse;
     for (int64_t h = 0; h < call.heads; ++h) heads_.push_back(call.policy.head(h));
   }
 
-  Outcome run() const {
+  RunCounts run() const {
     const cpu::Prediction blocks = choose_blocks();
     // If every block is computed, nothing is skipped, not even P.V.
     std::vector<double> thresholds;
     for (const HeadPolicy& head : heads_)
       thresholds.push_back(call_.is_dense() || head.dense ? cpu::kNeverSkip : head.pv_threshold);
-    const Outcome outcome{.counts = cpu::block_sparse_attention(problem_, blocks.map, thresholds, arithmetic_of(call_),
-                                                                cpu::chosen_tile_kernel(), pieces_.packed, parallel_),
-                          .sum_predicted_error = blocks.sum_error,
-                          .predicted_tiles = blocks.tiles};
+    const RunCounts outcome{.counts = cpu::block_sparse_attention(params_, blocks.map, thresholds, arithmetic_of(call_),
+                                                                  cpu::chosen_tile_kernel(), pieces_.packed, parallel_),
+                            .sum_predicted_error = blocks.sum_error,
+                            .predicted_tiles = blocks.tiles};
     if (pieces_.out != nullptr) narrow(pieces_.out, query_sizes(call_), call_.out, call_.element, parallel_);
     if (call_.counts != nullptr) count(outcome);
     return outcome;
@@ -118,15 +118,15 @@ class CpuCall {
 
   cpu::Prediction choose_blocks() const {
     if (call_.map != nullptr) return {.map = callers_map(), .sum_error = 0, .tiles = 0};
-    if (call_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
+    if (call_.is_dense()) return {.map = cpu::visible_blocks(params_), .sum_error = 0, .tiles = 0};
     const CallPolicy& policy = call_.policy;
     return cpu::predict_blocks(
-        problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking, .part = call_.part},
+        params_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking, .part = call_.part},
         parallel_);
   }
 
   BlockMap callers_map() const {
-    BlockMap map(call_.batch, call_.heads, problem_.query_blocks(), problem_.key_blocks(), false);
+    BlockMap map(call_.batch, call_.heads, params_.query_blocks(), params_.key_blocks(), false);
     const int64_t together = call_.map_rows / kBlock, rows = (map.query_blocks + together - 1) / together;
     for (int64_t bh = 0; bh < map.batch * map.heads; ++bh) {
       for (int64_t i = 0; i < map.query_blocks; ++i) {
@@ -135,11 +135,11 @@ class CpuCall {
                        [](uint8_t bit) { return static_cast<uint8_t>(bit != 0); });
       }
     }
-    cpu::keep_visible(problem_, map);
+    cpu::keep_visible(params_, map);
     return map;
   }
 
-  void count(const Outcome& outcome) const {
+  void count(const RunCounts& outcome) const {
     call_.counts[SPARSEREEL_COUNT_KEPT] += static_cast<uint64_t>(outcome.counts.kept_blocks);
     call_.counts[SPARSEREEL_COUNT_SKIPPED_PV] += static_cast<uint64_t>(outcome.counts.skipped_pv_blocks);
     call_.counts[SPARSEREEL_COUNT_MEANS] += static_cast<uint64_t>(outcome.counts.mean_blocks);
@@ -150,7 +150,7 @@ class CpuCall {
   const Call& call_;
   const CpuPieces pieces_;
   const cpu::ParallelFor& parallel_;
-  cpu::Problem problem_;
+  cpu::KernelParams params_;
   std::vector<HeadPolicy> heads_;
 };
 
@@ -160,7 +160,7 @@ size_t CpuExecutor::workspace_bytes(const Call& call) const {
   return static_cast<size_t>(CpuPieces(call, nullptr).floats) * sizeof(float) + kCacheLine;
 }
 
-Outcome CpuExecutor::run(const Call& call, void* workspace, size_t bytes, void* /*stream*/) {
+RunCounts CpuExecutor::run(const Call& call, void* workspace, size_t bytes, void* /*stream*/) {
   check_rows(call);
   if (call.prologue.rotary_pairs != nullptr)
     throw Refusal(SPARSEREEL_UNSUPPORTED, "rotary_pairs on a CPU", "pass the tables, rotary_cos and rotary_sin");

@@ -1,4 +1,4 @@
-// A call on a GPU: the kernels' problem is filled in, and enqueued.
+// A call on a GPU: fills in the kernels' parameters and enqueues the kernels.
 #include "attention/core/check.h"
 #include "attention/core/executor.h"
 #include "attention/core/refusal.h"
@@ -86,10 +86,10 @@ class CudaPlan {
     fill_problem();
     fill_selection();
   }
-  CudaPlan(const CudaPlan&) = delete;  // the problem points to the heads
+  CudaPlan(const CudaPlan&) = delete;  // the parameters point to the heads
   CudaPlan& operator=(const CudaPlan&) = delete;
 
-  const cuda::Problem& problem() const { return problem_; }
+  const cuda::KernelParams& params() const { return params_; }
   cuda::Kernel kernel() const { return kernel_; }
   int64_t predicted_tiles() const { return predicted_tiles_; }
 
@@ -110,30 +110,30 @@ class CudaPlan {
   }
 
   void fill_problem() {
-    problem_ = {.batch = static_cast<int>(call_.batch),
-                .heads = static_cast<int>(call_.heads),
-                .group = static_cast<int>(call_.group()),
-                .queries = static_cast<int>(call_.queries),
-                .keys = static_cast<int>(call_.keys),
-                .head_dim = static_cast<int>(call_.head_dim),
-                .element = call_.element,
-                .q = call_.q,
-                .k = call_.k,
-                .v = call_.v,
-                .out = call_.out,
-                .out_scale = call_.out_scale,
-                .lse = call_.lse,
-                .scale = static_cast<float>(call_.scale),
-                .text_tokens = static_cast<int>(call_.text_tokens),
-                .causal = call_.causal,
-                .key_lengths = call_.key_lengths,
-                .prologue = prologue_of_call(call_),
-                .counts = call_.counts};
+    params_ = {.batch = static_cast<int>(call_.batch),
+               .heads = static_cast<int>(call_.heads),
+               .group = static_cast<int>(call_.group()),
+               .queries = static_cast<int>(call_.queries),
+               .keys = static_cast<int>(call_.keys),
+               .head_dim = static_cast<int>(call_.head_dim),
+               .element = call_.element,
+               .q = call_.q,
+               .k = call_.k,
+               .v = call_.v,
+               .out = call_.out,
+               .out_scale = call_.out_scale,
+               .lse = call_.lse,
+               .scale = static_cast<float>(call_.scale),
+               .text_tokens = static_cast<int>(call_.text_tokens),
+               .causal = call_.causal,
+               .key_lengths = call_.key_lengths,
+               .prologue = prologue_of_call(call_),
+               .counts = call_.counts};
   }
 
   void fill_selection() {
     using Kind = cuda::Selection::Kind;
-    cuda::Selection& selection = problem_.selection;
+    cuda::Selection& selection = params_.selection;
     const CallPolicy& policy = call_.policy;
     selection.rows = static_cast<int>(policy.selection_rows);
     const bool every_block = call_.is_dense();
@@ -161,7 +161,7 @@ class CudaPlan {
 
   void fill_means() {
     check_means();
-    cuda::Selection& selection = problem_.selection;
+    cuda::Selection& selection = params_.selection;
     selection.means = true;
     selection.by_error = selection.kind == cuda::Selection::Kind::predict && call_.policy.ranking == Ranking::error;
     if (!selection.by_error) return;
@@ -171,16 +171,16 @@ class CudaPlan {
     };
     selection.predicts_error = call_.predicts_error || count_heads(cuda::HeadChoice::Kind::error) > 0;
     if (!selection.predicts_error) return;
-    const int64_t predicting = problem_.heads - count_heads(cuda::HeadChoice::Kind::dense);
-    predicted_tiles_ = problem_.batch * predicting * cuda::selection_tiles(problem_);
+    const int64_t predicting = params_.heads - count_heads(cuda::HeadChoice::Kind::dense);
+    predicted_tiles_ = params_.batch * predicting * cuda::selection_tiles(params_);
   }
 
   void check_means() const {
     if (call_.policy.cell != cuda::kMeanCell)
       refuse_unsupported("a mean of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
                          "set cell to " + std::to_string(cuda::kMeanCell) + ", which its kernels are made for");
-    if (problem_.keys > cuda::kMostMeanKeys)
-      refuse_unsupported(std::to_string(problem_.keys) + " keys with means for dropped blocks",
+    if (params_.keys > cuda::kMostMeanKeys)
+      refuse_unsupported(std::to_string(params_.keys) + " keys with means for dropped blocks",
                          "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or no means");
   }
 
@@ -188,7 +188,7 @@ class CudaPlan {
   const cuda::Kernel kernel_;
   int64_t predicted_tiles_ = 0;
   std::vector<cuda::HeadChoice> heads_;
-  cuda::Problem problem_;
+  cuda::KernelParams params_;
 };
 
 void check_vectors(const StridedRows& rows, int64_t batch, int64_t tokens, int64_t heads, const char* name) {
@@ -219,13 +219,13 @@ void check_alignment(const Call& call) {
       refuse_unsupported("a weight, bias, position or angle of the prologue does not start on 16 bytes", "align it");
 }
 
-/// problem: null, or what CUDA said of a call.
-void check_enqueued(const char* problem) {
-  if (problem == nullptr) return;
+/// failure: CUDA's message about a call, or null.
+void check_enqueued(const char* failure) {
+  if (failure == nullptr) return;
   if (cuda::is_broken())
-    throw Refusal(SPARSEREEL_EARLIER_CUDA_ERROR, "CUDA had failed before this call: " + std::string(problem),
+    throw Refusal(SPARSEREEL_EARLIER_CUDA_ERROR, "CUDA had failed before this call: " + std::string(failure),
                   "look at what was enqueued before it; the process has to begin anew");
-  throw Refusal(SPARSEREEL_CUDA_ERROR, "the kernels did not start: " + std::string(problem),
+  throw Refusal(SPARSEREEL_CUDA_ERROR, "the kernels did not start: " + std::string(failure),
                 "report this with the sizes of the call");
 }
 
@@ -242,10 +242,10 @@ class CudaExecutor final : public Executor {
   size_t workspace_bytes(const Call& call) const override {
     const cuda::CurrentDevice current(device_);
     const CudaPlan plan(call, device_);
-    return cuda::scratch_bytes(plan.problem(), plan.kernel()) + kScratchAlignment;
+    return cuda::scratch_bytes(plan.params(), plan.kernel()) + kScratchAlignment;
   }
 
-  Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) override {
+  RunCounts run(const Call& call, void* workspace, size_t bytes, void* stream) override {
     check_rows(call);
     check_alignment(call);
     void* scratch = aligned(call, workspace, bytes, kScratchAlignment);
@@ -253,9 +253,9 @@ class CudaExecutor final : public Executor {
     const CudaPlan plan(call, device_);
     const auto steps = call.leaves_out_attention ? cuda::Steps::prepass : cuda::Steps::all;
     const std::lock_guard lock(mutex_);
-    check_enqueued(cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_,
+    check_enqueued(cuda::attention(plan.params(), plan.kernel(), steps, scratch, *side_,
                                    static_cast<cuda::Stream>(stream), call.part));
-    Outcome outcome;
+    RunCounts outcome;
     outcome.predicted_tiles = plan.predicted_tiles();
     return outcome;
   }
@@ -290,9 +290,9 @@ std::unique_ptr<Executor> make_cuda_executor(int device) {
                   "use another one, or the CPU");
   check_capability(device, cuda::compute_capability(device));
   const cuda::CurrentDevice current(device);
-  const char* problem = nullptr;
-  std::shared_ptr<const cuda::SideStreams> side = cuda::make_side_streams(problem);
-  check_enqueued(problem);
+  const char* failure = nullptr;
+  std::shared_ptr<const cuda::SideStreams> side = cuda::make_side_streams(failure);
+  check_enqueued(failure);
   return std::make_unique<CudaExecutor>(device, std::move(side));
 }
 

@@ -12,7 +12,7 @@
 namespace sparsereel::attention {
 
 /// Results that are known when a call returns; a GPU adds its counts to Call::counts instead.
-struct Outcome {
+struct RunCounts {
   cpu::Counts counts{};
   double sum_predicted_error = 0;  // sum over query tiles of the error that HeadPolicy::error bounds
   int64_t predicted_tiles = 0;     // number of these query tiles
@@ -29,7 +29,7 @@ class Executor {
   /// Returns the bytes of workspace that the call needs, of any alignment.
   virtual size_t workspace_bytes(const Call& call) const = 0;
   /// Throws Refusal if the device cannot run the call. A GPU call is enqueued in `stream`, a cudaStream_t.
-  virtual Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) = 0;
+  virtual RunCounts run(const Call& call, void* workspace, size_t bytes, void* stream) = 0;
   /// Describes the code that would run the call.
   virtual std::string describe(const Call& call) const = 0;
 
@@ -45,7 +45,7 @@ class CpuExecutor final : public Executor {
 
   bool is_gpu() const override { return false; }
   size_t workspace_bytes(const Call& call) const override;
-  Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) override;
+  RunCounts run(const Call& call, void* workspace, size_t bytes, void* stream) override;
   std::string describe(const Call& call) const override;
 
   void set_parallel(cpu::ParallelFor parallel) {

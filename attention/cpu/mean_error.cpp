@@ -22,16 +22,16 @@ BlockValues summarise(const Grouped& values, int64_t cell) {
   const int64_t blocks = values.groups(), head_dim = values.head_dim;
   BlockValues result{.mean = group_means(values), .deviation = {}, .far = {}};
   const std::vector<float> variance = variances_in_cells(values, cell);
-  std::vector<double> centre(static_cast<size_t>(head_dim), 0.0);
+  std::vector<double> center(static_cast<size_t>(head_dim), 0.0);
   for (int64_t j = 0; j < blocks; ++j)
     for (int64_t d = 0; d < head_dim; ++d)
-      centre[static_cast<size_t>(d)] += result.mean[static_cast<size_t>(j * head_dim + d)];
-  for (double& c : centre) c /= static_cast<double>(blocks);
+      center[static_cast<size_t>(d)] += result.mean[static_cast<size_t>(j * head_dim + d)];
+  for (double& c : center) c /= static_cast<double>(blocks);
   for (int64_t j = 0; j < blocks; ++j) {
     double sum = 0, distance = 0;
     for (int64_t d = 0; d < head_dim; ++d) {
       const auto i = static_cast<size_t>(j * head_dim + d);
-      const double away = result.mean[i] - centre[static_cast<size_t>(d)];
+      const double away = result.mean[i] - center[static_cast<size_t>(d)];
       sum += variance[i];
       distance += away * away;
     }

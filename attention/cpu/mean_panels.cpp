@@ -21,10 +21,10 @@ void copy_columns(const float* from, int64_t cells, int64_t head_dim, float* to)
 
 }  // namespace
 
-MeanPanels::MeanPanels(const Problem& problem)
-    : cell_(problem.mean_cell), head_dim_(problem.head_dim), stride_(padded_dim(problem.head_dim)) {
+MeanPanels::MeanPanels(const KernelParams& params)
+    : cell_(params.mean_cell), head_dim_(params.head_dim), stride_(padded_dim(params.head_dim)) {
   if (cell_ == 0) return;
-  const int64_t panels = blocks_of(problem.key_blocks() * (kBlock / cell_));
+  const int64_t panels = blocks_of(params.key_blocks() * (kBlock / cell_));
   keys_.resize(static_cast<size_t>(panels * kBlock * head_dim_));
   values_.resize(static_cast<size_t>(panels * kBlock * stride_));
   key_scale_.resize(static_cast<size_t>(panels * kBlock));

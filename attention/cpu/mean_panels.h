@@ -11,7 +11,7 @@ namespace sparsereel::attention::cpu {
 /// saves, because the kernel then computes only the means of dropped blocks.
 class MeanPanels {
  public:
-  explicit MeanPanels(const Problem& problem);
+  explicit MeanPanels(const KernelParams& params);
 
   /// Returns the means of those of the first `blocks` blocks that are not kept. They point into this object.
   MeanCells gather(const PackedMeans& means, const uint8_t* kept, int64_t blocks);

@@ -35,9 +35,9 @@ void copy_rows(const float* rows, int64_t stride, int64_t tokens, int64_t head_d
 }
 
 /// Returns the cells of a head's means: those of every whole block of video that a batch entry can have.
-int64_t mean_cells(const Problem& problem) {
-  if (problem.mean_cell == 0) return 0;
-  return video_part(problem.keys, problem.text_tokens) / kBlock * (kBlock / problem.mean_cell);
+int64_t mean_cells(const KernelParams& params) {
+  if (params.mean_cell == 0) return 0;
+  return video_part(params.keys, params.text_tokens) / kBlock * (kBlock / params.mean_cell);
 }
 
 /// Returns the sum of x[i] * scale[i] (1 if scale is null) over n values, a multiple of 4. Four sums let it vectorize.
@@ -50,39 +50,39 @@ float sum(const float* x, const float* scale, int64_t n) {
 
 }  // namespace
 
-int64_t PackedHeads::floats(const Problem& problem, Arithmetic arithmetic) {
-  const int64_t stride = padded_dim(problem.head_dim), tokens = problem.key_blocks() * kBlock;
+int64_t PackedHeads::floats(const KernelParams& params, Arithmetic arithmetic) {
+  const int64_t stride = padded_dim(params.head_dim), tokens = params.key_blocks() * kBlock;
   const int64_t side = arithmetic == Arithmetic::int8 ? tokens + 4 * stride : 0;
-  const int64_t scales = arithmetic == Arithmetic::int8 ? blocks_of(mean_cells(problem)) * kBlock : 0;
-  return problem.batch * problem.kv_heads() * (tokens * 2 * stride + side + mean_cells(problem) * 2 * stride + scales);
+  const int64_t scales = arithmetic == Arithmetic::int8 ? blocks_of(mean_cells(params)) * kBlock : 0;
+  return params.batch * params.kv_heads() * (tokens * 2 * stride + side + mean_cells(params) * 2 * stride + scales);
 }
 
-PackedHeads::PackedHeads(const Problem& problem, Arithmetic arithmetic, float* memory)
-    : problem_(problem), arithmetic_(arithmetic), stride_(padded_dim(problem.head_dim)), memory_(memory) {}
+PackedHeads::PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory)
+    : params_(params), arithmetic_(arithmetic), stride_(padded_dim(params.head_dim)), memory_(memory) {}
 
 float* PackedHeads::keys(int64_t head, int64_t block) const {
-  return memory_ + head * (floats(problem_, arithmetic_) / heads()) + block * kBlock * problem_.head_dim;
+  return memory_ + head * (floats(params_, arithmetic_) / heads()) + block * kBlock * params_.head_dim;
 }
 
 float* PackedHeads::values(int64_t head, int64_t block) const {
-  return keys(head, 0) + problem_.key_blocks() * kBlock * stride_ + block * kBlock * stride_;
+  return keys(head, 0) + params_.key_blocks() * kBlock * stride_ + block * kBlock * stride_;
 }
 
 float* PackedHeads::side(int64_t head) const {
-  return values(head, problem_.key_blocks());
+  return values(head, params_.key_blocks());
 }
 
 float* PackedHeads::mean_keys(int64_t head) const {
   const bool int8 = arithmetic_ == Arithmetic::int8;
-  return side(head) + (int8 ? problem_.key_blocks() * kBlock + 4 * stride_ : 0);
+  return side(head) + (int8 ? params_.key_blocks() * kBlock + 4 * stride_ : 0);
 }
 
 float* PackedHeads::mean_values(int64_t head) const {
-  return mean_keys(head) + mean_cells(problem_) * stride_;
+  return mean_keys(head) + mean_cells(params_) * stride_;
 }
 
 float* PackedHeads::mean_scale(int64_t head) const {
-  return mean_values(head) + mean_cells(problem_) * stride_;
+  return mean_values(head) + mean_cells(params_) * stride_;
 }
 
 PackedMeans PackedHeads::means(int64_t b, int64_t h) const {
@@ -94,7 +94,7 @@ PackedMeans PackedHeads::means(int64_t b, int64_t h) const {
 }
 
 void PackedHeads::pack(const ParallelFor& parallel) {
-  const int64_t blocks = problem_.key_blocks();
+  const int64_t blocks = params_.key_blocks();
   parallel(heads() * blocks, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) pack_block(i / blocks, i % blocks);
   });
@@ -102,7 +102,7 @@ void PackedHeads::pack(const ParallelFor& parallel) {
   parallel(heads(), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       round_head(head);
-      for (int64_t block = 0; problem_.mean_cell > 0 && block < whole_blocks(head); ++block) average_block(head, block);
+      for (int64_t block = 0; params_.mean_cell > 0 && block < whole_blocks(head); ++block) average_block(head, block);
       round_means(head);
     }
   });
@@ -113,7 +113,7 @@ void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
   tile.keys = keys(head, 0);
   tile.values = values(head, 0);
   if (arithmetic_ != Arithmetic::int8) return;
-  const float* vectors = side(head) + problem_.key_blocks() * kBlock;
+  const float* vectors = side(head) + params_.key_blocks() * kBlock;
   tile.int8 = {.key_scale = side(head),
                .key_mean = vectors,
                .value_scale = vectors + stride_,
@@ -122,18 +122,17 @@ void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
 }
 
 void PackedHeads::pack_block(int64_t head, int64_t block) const {
-  const int64_t b = head / problem_.kv_heads(), h = head % problem_.kv_heads(), first = block * kBlock;
-  const int64_t tokens = std::clamp<int64_t>(problem_.key_length(b) - first, 0, kBlock);
-  transpose(problem_.k.row(b, first, h), problem_.k.token_stride, tokens, problem_.head_dim, keys(head, block));
-  copy_rows(problem_.v.row(b, first, h), problem_.v.token_stride, tokens, problem_.head_dim, stride_,
-            values(head, block));
-  if (arithmetic_ == Arithmetic::exact && problem_.mean_cell > 0 && block < whole_blocks(head))
+  const int64_t b = head / params_.kv_heads(), h = head % params_.kv_heads(), first = block * kBlock;
+  const int64_t tokens = std::clamp<int64_t>(params_.key_length(b) - first, 0, kBlock);
+  transpose(params_.k.row(b, first, h), params_.k.token_stride, tokens, params_.head_dim, keys(head, block));
+  copy_rows(params_.v.row(b, first, h), params_.v.token_stride, tokens, params_.head_dim, stride_, values(head, block));
+  if (arithmetic_ == Arithmetic::exact && params_.mean_cell > 0 && block < whole_blocks(head))
     average_block(head, block);
 }
 
 /// Averages a packed block, which int8 arithmetic has already rounded.
 void PackedHeads::average_block(int64_t head, int64_t block) const {
-  const int64_t cell = problem_.mean_cell, cells = cells_of_block(), head_dim = problem_.head_dim;
+  const int64_t cell = params_.mean_cell, cells = cells_of_block(), head_dim = params_.head_dim;
   const float inverse = 1.0F / static_cast<float>(cell);
   const float* key_scale = arithmetic_ == Arithmetic::int8 ? side(head) + block * kBlock : nullptr;
   float* to = mean_keys(head) + block * cells * head_dim;
@@ -154,8 +153,8 @@ void PackedHeads::average_block(int64_t head, int64_t block) const {
 
 /// Rounds the means as arithmetic.h describes; values keep their scale.
 void PackedHeads::round_means(int64_t head) const {
-  if (problem_.mean_cell == 0) return;
-  const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * problem_.head_dim;
+  if (params_.mean_cell == 0) return;
+  const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * params_.head_dim;
   const int64_t record = kBlock / cells;  // blocks
   for (int64_t first = 0; first < blocks; first += record) {
     const int64_t end = std::min(first + record, blocks);
@@ -179,14 +178,14 @@ void PackedHeads::round_means(int64_t head) const {
 
 /// Divides the keys of a centered head by the factor that multiplies the queries of all heads that share it.
 void PackedHeads::balance_keys(int64_t head, float* balance) const {
-  const int64_t b = head / problem_.kv_heads(), first = head % problem_.kv_heads() * problem_.group;
-  const int64_t head_dim = problem_.head_dim;
-  const int64_t tokens = problem_.key_length(b), blocks = problem_.key_blocks();
-  const int64_t queries = balanced_queries(problem_.queries, problem_.keys, tokens);
+  const int64_t b = head / params_.kv_heads(), first = head % params_.kv_heads() * params_.group;
+  const int64_t head_dim = params_.head_dim;
+  const int64_t tokens = params_.key_length(b), blocks = params_.key_blocks();
+  const int64_t queries = balanced_queries(params_.queries, params_.keys, tokens);
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0), k_squares = q_squares;
-  for (int64_t h = first; h < first + problem_.group; ++h) {
+  for (int64_t h = first; h < first + params_.group; ++h) {
     for (int64_t t = 0; t < queries; ++t) {
-      const float* q = problem_.q.row(b, t, h);
+      const float* q = params_.q.row(b, t, h);
       for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
     }
   }
@@ -197,8 +196,7 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
   each_channel([&](int64_t d, const float* k) {  // panels hold zeros past the end
     for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
   });
-  const double share =
-      static_cast<double>(queries * problem_.group) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  const double share = static_cast<double>(queries * params_.group) / static_cast<double>(std::max<int64_t>(tokens, 1));
   for (double& square : k_squares) square *= share;
   balance_channels(q_squares, k_squares, {balance, static_cast<size_t>(head_dim)});
   each_channel([&](int64_t d, float* k) {
@@ -208,9 +206,9 @@ void PackedHeads::balance_keys(int64_t head, float* balance) const {
 
 /// Centers, balances and rounds one packed head in place. It rounds in double.
 void PackedHeads::round_head(int64_t head) const {
-  const int64_t tokens = problem_.key_length(head / problem_.kv_heads()), head_dim = problem_.head_dim;
+  const int64_t tokens = params_.key_length(head / params_.kv_heads()), head_dim = params_.head_dim;
   float* key_scale = side(head);
-  float* key_mean = key_scale + problem_.key_blocks() * kBlock;
+  float* key_mean = key_scale + params_.key_blocks() * kBlock;
   float* value_scale = key_mean + stride_;
   float* value_mean = value_scale + stride_;
   float* balance = value_mean + stride_;
@@ -234,7 +232,7 @@ void PackedHeads::round_head(int64_t head) const {
       value(t, d) = static_cast<float>(round_e4m3(static_cast<double>(value(t, d)) / value_scale[d]));
   }
   balance_keys(head, balance);
-  for (int64_t block = 0; block < problem_.key_blocks(); ++block) {
+  for (int64_t block = 0; block < params_.key_blocks(); ++block) {
     float* panel = keys(head, block);
     double largest[kKeyGroups] = {};
     for (int64_t d = 0; d < head_dim; ++d)

@@ -14,12 +14,12 @@ struct PackedMeans {
   const float* key_scale = nullptr;  // int8: [blocks, cells]
 };
 
-/// The packed keys and values of every head of k and v, and their means if the problem has any, in the caller's memory.
+/// The packed keys and values of every head of k and v, and their means if the call has any, in the caller's memory.
 class PackedHeads {
  public:
-  static int64_t floats(const Problem& problem, Arithmetic arithmetic);
+  static int64_t floats(const KernelParams& params, Arithmetic arithmetic);
 
-  PackedHeads(const Problem& problem, Arithmetic arithmetic, float* memory);
+  PackedHeads(const KernelParams& params, Arithmetic arithmetic, float* memory);
 
   /// Packs everything; int8 arithmetic also subtracts the means, balances and rounds.
   void pack(const ParallelFor& parallel);
@@ -32,8 +32,8 @@ class PackedHeads {
 
  private:
   // `head` below counts the heads of k and v over all batch entries.
-  int64_t heads() const { return problem_.batch * problem_.kv_heads(); }
-  int64_t head_of(int64_t b, int64_t h) const { return b * problem_.kv_heads() + h / problem_.group; }
+  int64_t heads() const { return params_.batch * params_.kv_heads(); }
+  int64_t head_of(int64_t b, int64_t h) const { return b * params_.kv_heads() + h / params_.group; }
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
   float* side(int64_t head) const;  // int8: key_scale [key_blocks, 64], then four vectors of padded_dim
@@ -45,10 +45,10 @@ class PackedHeads {
   float* mean_keys(int64_t head) const;
   float* mean_values(int64_t head) const;
   float* mean_scale(int64_t head) const;
-  int64_t cells_of_block() const { return problem_.mean_cell > 0 ? kBlock / problem_.mean_cell : 0; }
-  int64_t whole_blocks(int64_t head) const { return problem_.video_keys(head / problem_.kv_heads()) / kBlock; }
+  int64_t cells_of_block() const { return params_.mean_cell > 0 ? kBlock / params_.mean_cell : 0; }
+  int64_t whole_blocks(int64_t head) const { return params_.video_keys(head / params_.kv_heads()) / kBlock; }
 
-  const Problem& problem_;
+  const KernelParams& params_;
   const Arithmetic arithmetic_;
   const int64_t stride_;
   float* const memory_;

@@ -23,14 +23,14 @@ std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
   return result;
 }
 
-/// Returns the mean of the Gram matrix of the L2-normalized rows, less `centre` if given. It equals ||sum of rows||^2 /
+/// Returns the mean of the Gram matrix of the L2-normalized rows, less `center` if given. It equals ||sum of rows||^2 /
 /// n^2 and so needs no matrix product.
-double self_similarity(const Grouped& tokens, int64_t g, const float* centre) {
+double self_similarity(const Grouped& tokens, int64_t g, const float* center) {
   const int64_t head_dim = tokens.head_dim;
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens.size_of(g); ++t) {
     const float* row = tokens.rows(g) + t * tokens.stride();
-    const auto at = [&](int64_t d) { return static_cast<double>(row[d]) - (centre != nullptr ? centre[d] : 0.0F); };
+    const auto at = [&](int64_t d) { return static_cast<double>(row[d]) - (center != nullptr ? center[d] : 0.0F); };
     double square = 0;
     for (int64_t d = 0; d < head_dim; ++d) square += at(d) * at(d);
     const double inverse = square > 0 ? 1 / std::sqrt(square) : 0;
@@ -81,12 +81,12 @@ std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell) {
 }
 
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
-                                    bool centred) {
+                                    bool centered) {
   std::vector<uint8_t> diverse(static_cast<size_t>(tokens.groups()), 0);
   if (threshold < 0) return diverse;  // a squared norm is never negative
-  const std::vector<float> centre = centred ? mean_of_groups(tokens, means) : std::vector<float>();
+  const std::vector<float> center = centered ? mean_of_groups(tokens, means) : std::vector<float>();
   for (size_t g = 0; g < diverse.size(); ++g) {
-    const double similarity = self_similarity(tokens, static_cast<int64_t>(g), centred ? centre.data() : nullptr);
+    const double similarity = self_similarity(tokens, static_cast<int64_t>(g), centered ? center.data() : nullptr);
     diverse[g] = similarity < threshold ? 1 : 0;
   }
   return diverse;

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "attention/cpu/problem.h"
+#include "attention/cpu/kernel_params.h"
 
 namespace sparsereel::attention::cpu {
 
@@ -38,9 +38,9 @@ std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, co
 std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell);
 
 /// Returns [groups]: 1 if the mean cosine similarity within the group, ||sum of L2-normalized rows||^2 / n^2, is below
-/// `threshold`. With `centred`, the mean of all tokens is subtracted first.
+/// `threshold`. With `centered`, the mean of all tokens is subtracted first.
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
-                                    bool centred);
+                                    bool centered);
 
 float dot(const float* a, const float* b, int64_t n);
 

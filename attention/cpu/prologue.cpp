@@ -34,7 +34,7 @@ Moments moments_of(const PrologueTask& task, const float* x, int64_t n) {
 }
 
 /// Computes y = norm(x) * weight + bias over n values. y may be x.
-void normalise(const PrologueTask& task, const Moments& moments, const float* weight, const float* x, int64_t n,
+void normalize(const PrologueTask& task, const Moments& moments, const float* weight, const float* x, int64_t n,
                float* y) {
   const auto [mean, inverse] = moments;
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * inverse;
@@ -82,13 +82,13 @@ void run_token(const PrologueTask& task, int64_t b, int64_t token, float* scratc
     if (prologue.norm == Norm::none || prologue.across_heads) {
       std::copy(x, x + dim, scratch + h * dim);
     } else {
-      normalise(task, moments_of(task, x, dim), weight, x, dim, scratch + h * dim);
+      normalize(task, moments_of(task, x, dim), weight, x, dim, scratch + h * dim);
     }
   }
-  if (prologue.normalises_across_heads()) {
+  if (prologue.normalizes_across_heads()) {
     const int64_t size = task.heads * dim;
     const float* given = task.norm.moments == nullptr ? nullptr : task.norm.moments + 2 * (b * task.tokens + token);
-    normalise(task, given == nullptr ? moments_of(task, scratch, size) : Moments{given[0], given[1]}, weight, scratch,
+    normalize(task, given == nullptr ? moments_of(task, scratch, size) : Moments{given[0], given[1]}, weight, scratch,
               size, scratch);
   }
   for (int64_t h = 0; h < task.heads; ++h) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/call_types.h"
-#include "attention/cpu/problem.h"
+#include "attention/cpu/kernel_params.h"
 
 namespace sparsereel::attention::cpu {
 

@@ -25,7 +25,7 @@ inline int64_t mean_group(int64_t block) {
 }
 
 /// Returns log2 of the weight of a row's maximum as e4m3, so that the largest weight, that of a mean, fits. mean_cell:
-/// see Problem.
+/// see KernelParams.
 inline double weight_offset(int64_t mean_cell) {
   return kE4m3MaxLog2 - (mean_cell > 0 ? std::log2(static_cast<double>(mean_cell)) : 0);
 }

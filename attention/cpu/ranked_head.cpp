@@ -11,17 +11,17 @@ namespace {
 /// Ranks the blocks of one (batch, head) that is not dense.
 class Ranker {
  public:
-  Ranker(const Problem& problem, const Selector& selector, int64_t b, int64_t h)
-      : problem_(problem),
+  Ranker(const KernelParams& params, const Selector& selector, int64_t b, int64_t h)
+      : params_(params),
         policy_(selector.heads[static_cast<size_t>(h)]),
         b_(b),
-        keys_(problem.video_keys(b)),
-        head_{.b = b, .h = h, .rows = selector.rows, .queries = video_part(problem.queries, problem.text_tokens)},
-        tiles_(groups(problem.q, h, head_.queries, selector.rows)),
-        blocks_(groups(problem.k, h / problem.group, keys_, kBlock)),
+        keys_(params.video_keys(b)),
+        head_{.b = b, .h = h, .rows = selector.rows, .queries = video_part(params.queries, params.text_tokens)},
+        tiles_(groups(params.q, h, head_.queries, selector.rows)),
+        blocks_(groups(params.k, h / params.group, keys_, kBlock)),
         key_means_(group_means(blocks_)) {
     for (int64_t tile = 0; tile < tiles_.groups(); ++tile)
-      head_.visible.push_back(blocks_of(problem.visible_keys(b, last_query(tile))));
+      head_.visible.push_back(blocks_of(params.visible_keys(b, last_query(tile))));
   }
 
   RankedHead run(Ranking ranking) && {
@@ -36,7 +36,7 @@ class Ranker {
 
  private:
   Grouped groups(const View<const float>& view, int64_t h, int64_t tokens, int64_t size) const {
-    return {.view = view, .b = b_, .h = h, .tokens = tokens, .group = size, .head_dim = problem_.head_dim};
+    return {.view = view, .b = b_, .h = h, .tokens = tokens, .group = size, .head_dim = params_.head_dim};
   }
   int64_t first_query(int64_t tile) const { return tile * head_.rows; }
   int64_t last_query(int64_t tile) const { return std::min(first_query(tile) + head_.rows, head_.queries) - 1; }
@@ -47,9 +47,9 @@ class Ranker {
   void rank_by_error() {
     const VideoTokens video{.queries = tiles_,
                             .keys = blocks_,
-                            .values = groups(problem_.v, head_.h / problem_.group, keys_, kBlock),
-                            .mean_cell = problem_.mean_cell,
-                            .scale = problem_.scale};
+                            .values = groups(params_.v, head_.h / params_.group, keys_, kBlock),
+                            .mean_cell = params_.mean_cell,
+                            .scale = params_.scale};
     std::vector<int64_t> seen_by;
     for (int64_t tile = 0; tile < tiles_.groups(); ++tile) seen_by.push_back(seen(tile));
     MeanErrors errors = predict_mean_errors(video, key_means_, seen_by);
@@ -64,21 +64,20 @@ class Ranker {
     TileScores& scores = head_.rank;
     scores = {.tiles = tiles_.groups(), .blocks = blocks_.groups(), .score = {}};
     scores.score.assign(static_cast<size_t>(scores.tiles * scores.blocks), kUnseen);
-    const int64_t head_dim = problem_.head_dim;
+    const int64_t head_dim = params_.head_dim;
     for (int64_t i = 0; i < scores.tiles; ++i)
       for (int64_t j = 0; j < seen(i); ++j)
         scores.row(i)[j] = dot(query_means.data() + i * head_dim, key_means_.data() + j * head_dim, head_dim) *
-                           static_cast<float>(problem_.scale);
+                           static_cast<float>(params_.scale);
   }
 
   /// Returns the end of the tile's candidates: earlier blocks are candidates unless forced, later ones are kept.
   int64_t first_kept(int64_t tile) const {
     // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
-    const int64_t diagonal = problem_.causal
-                                 ? std::max<int64_t>(0, problem_.visible_keys(b_, first_query(tile)) - 1) / kBlock
-                                 : visible(tile);
+    const int64_t diagonal =
+        params_.causal ? std::max<int64_t>(0, params_.visible_keys(b_, first_query(tile)) - 1) / kBlock : visible(tile);
     // Partial blocks have no means.
-    return std::min(diagonal, problem_.mean_cell > 0 ? keys_ / kBlock : blocks_.groups());
+    return std::min(diagonal, params_.mean_cell > 0 ? keys_ / kBlock : blocks_.groups());
   }
 
   void take_out_forced() {
@@ -94,7 +93,7 @@ class Ranker {
     }
   }
 
-  const Problem& problem_;
+  const KernelParams& params_;
   const HeadPolicy& policy_;
   const int64_t b_, keys_;  // number of video keys
   RankedHead head_;
@@ -120,10 +119,10 @@ double RankedHead::dropped_error() const {
   return sum / std::max(output_length, 1e-30);  // values of zero length have no error either
 }
 
-RankedHead rank_head(const Problem& problem, const Selector& selector, int64_t b, int64_t h) {
-  const bool has_video = problem.video_keys(b) > 0 && video_part(problem.queries, problem.text_tokens) > 0;
+RankedHead rank_head(const KernelParams& params, const Selector& selector, int64_t b, int64_t h) {
+  const bool has_video = params.video_keys(b) > 0 && video_part(params.queries, params.text_tokens) > 0;
   if (selector.heads[static_cast<size_t>(h)].dense || !has_video) return {};
-  return Ranker(problem, selector, b, h).run(selector.ranking);
+  return Ranker(params, selector, b, h).run(selector.ranking);
 }
 
 }  // namespace sparsereel::attention::cpu

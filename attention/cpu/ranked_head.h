@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention/cpu/kernel_params.h"
 #include "attention/cpu/mean_error.h"
-#include "attention/cpu/problem.h"
 #include "attention/cpu/selector.h"
 
 namespace sparsereel::attention::cpu {
@@ -33,6 +33,6 @@ struct RankedHead {
 };
 
 /// Ranks the blocks of head (b, h). Nothing is chosen yet.
-RankedHead rank_head(const Problem& problem, const Selector& selector, int64_t b, int64_t h);
+RankedHead rank_head(const KernelParams& params, const Selector& selector, int64_t b, int64_t h);
 
 }  // namespace sparsereel::attention::cpu

@@ -11,49 +11,49 @@ namespace sparsereel::attention::cpu {
 namespace {
 
 /// Returns the number of key blocks that query block i sees.
-int64_t visible_in_row(const Problem& problem, int64_t b, int64_t i) {
-  const int64_t last_query = std::min((i + 1) * kBlock, problem.queries) - 1;
-  return blocks_of(problem.visible_keys(b, last_query));
+int64_t visible_in_row(const KernelParams& params, int64_t b, int64_t i) {
+  const int64_t last_query = std::min((i + 1) * kBlock, params.queries) - 1;
+  return blocks_of(params.visible_keys(b, last_query));
 }
 
 }  // namespace
 
-BlockMap visible_blocks(const Problem& problem) {
-  BlockMap map(problem.batch, problem.heads, problem.query_blocks(), problem.key_blocks(), true);
-  keep_visible(problem, map);
+BlockMap visible_blocks(const KernelParams& params) {
+  BlockMap map(params.batch, params.heads, params.query_blocks(), params.key_blocks(), true);
+  keep_visible(params, map);
   return map;
 }
 
-void keep_visible(const Problem& problem, BlockMap& map) {
+void keep_visible(const KernelParams& params, BlockMap& map) {
   for (int64_t b = 0; b < map.batch; ++b) {
     for (int64_t i = 0; i < map.query_blocks; ++i) {
-      const int64_t visible = visible_in_row(problem, b, i);
+      const int64_t visible = visible_in_row(params, b, i);
       for (int64_t h = 0; h < map.heads; ++h)
         std::fill(map.row(b, h, i) + visible, map.row(b, h, i) + map.key_blocks, uint8_t{0});
     }
   }
 }
 
-int64_t count_visible_blocks(const Problem& problem) {
-  const bool alike = problem.key_lengths == nullptr;  // true if batch entries are alike
+int64_t count_visible_blocks(const KernelParams& params) {
+  const bool alike = params.key_lengths == nullptr;  // true if batch entries are alike
   int64_t blocks = 0;
-  for (int64_t b = 0; b < (alike ? 1 : problem.batch); ++b)
-    for (int64_t i = 0; i < problem.query_blocks(); ++i) blocks += visible_in_row(problem, b, i);
-  return blocks * problem.heads * (alike ? problem.batch : 1);
+  for (int64_t b = 0; b < (alike ? 1 : params.batch); ++b)
+    for (int64_t i = 0; i < params.query_blocks(); ++i) blocks += visible_in_row(params, b, i);
+  return blocks * params.heads * (alike ? params.batch : 1);
 }
 
 int64_t count_blocks(const BlockMap& map) {
   return std::accumulate(map.bits.begin(), map.bits.end(), int64_t{0});
 }
 
-int64_t count_mean_blocks(const Problem& problem, const BlockMap& map) {
+int64_t count_mean_blocks(const KernelParams& params, const BlockMap& map) {
   int64_t blocks = 0;
-  for (int64_t b = 0; problem.mean_cell > 0 && b < map.batch; ++b)
+  for (int64_t b = 0; params.mean_cell > 0 && b < map.batch; ++b)
     for (int64_t h = 0; h < map.heads; ++h)
       for (int64_t i = 0; i < map.query_blocks; ++i) {
         const uint8_t* row = map.row(b, h, i);
-        const auto dropped = std::count(row, row + problem.blocks_with_means(b, i), uint8_t{0});
-        blocks += blocks_of(dropped * (kBlock / problem.mean_cell));
+        const auto dropped = std::count(row, row + params.blocks_with_means(b, i), uint8_t{0});
+        blocks += blocks_of(dropped * (kBlock / params.mean_cell));
       }
   return blocks;
 }
@@ -94,18 +94,18 @@ void drop_blocks(const RankedHead& head, BlockMap& map) {
 
 }  // namespace
 
-Prediction predict_blocks(const Problem& problem, const Selector& selector, const ParallelFor& parallel) {
-  Prediction result{.map = visible_blocks(problem), .sum_error = 0, .tiles = 0};
-  const int64_t heads = problem.batch * problem.heads, together = heads_of_a_budget(selector);
+Prediction predict_blocks(const KernelParams& params, const Selector& selector, const ParallelFor& parallel) {
+  Prediction result{.map = visible_blocks(params), .sum_error = 0, .tiles = 0};
+  const int64_t heads = params.batch * params.heads, together = heads_of_a_budget(selector);
   std::vector<RankedHead> ranked(static_cast<size_t>(heads));
   parallel(heads, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      ranked[static_cast<size_t>(i)] = rank_head(problem, selector, i / problem.heads, i % problem.heads);
+      ranked[static_cast<size_t>(i)] = rank_head(params, selector, i / params.heads, i % params.heads);
   });
   const auto choose_all = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto group = std::span(ranked).subspan(static_cast<size_t>(i * together), static_cast<size_t>(together));
-      choose(selector.heads[static_cast<size_t>(i * together % problem.heads)], selector, group);
+      choose(selector.heads[static_cast<size_t>(i * together % params.heads)], selector, group);
       for (const RankedHead& head : group) drop_blocks(head, result.map);
     }
   };

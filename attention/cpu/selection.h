@@ -2,24 +2,24 @@
 // (arXiv 2502.18137, section 3.2).
 #pragma once
 
-#include "attention/cpu/problem.h"
+#include "attention/cpu/kernel_params.h"
 #include "attention/cpu/selector.h"
 
 namespace sparsereel::attention::cpu {
 
 /// Returns every block that holds a visible (query, key) pair, as dense attention computes them.
-BlockMap visible_blocks(const Problem& problem);
+BlockMap visible_blocks(const KernelParams& params);
 
 /// Clears the blocks of `map` that hold no visible pair.
-void keep_visible(const Problem& problem, BlockMap& map);
+void keep_visible(const KernelParams& params, BlockMap& map);
 
 /// Returns the number of blocks in visible_blocks().
-int64_t count_visible_blocks(const Problem& problem);
+int64_t count_visible_blocks(const KernelParams& params);
 
 int64_t count_blocks(const BlockMap& map);
 
 /// Returns Counts::mean_blocks of attention under `map`.
-int64_t count_mean_blocks(const Problem& problem, const BlockMap& map);
+int64_t count_mean_blocks(const KernelParams& params, const BlockMap& map);
 
 struct Prediction {
   BlockMap map;  // the blocks to compute
@@ -31,7 +31,7 @@ struct Prediction {
 
 /// Returns the blocks that sparse attention computes. Queries are in tiles of selector.rows and keys in blocks of 64
 /// (real tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of
-/// the means in their place (error; see mean_error.h), which needs problem.mean_cell.
+/// the means in their place (error; see mean_error.h), which needs params.mean_cell.
 /// These blocks, among those that are not forced, are kept:
 ///   topk: ranked by mass, the max(1, floor(topk * visible key blocks)) best of each tile; ranked by error, as many
 ///         over all tiles of a batch entry, including other parts (budget.h), or over a head if policies differ;
@@ -44,6 +44,6 @@ struct Prediction {
 /// mask. Key blocks whose mean cosine similarity is below the head's threshold are forced too. With means, a last video
 /// block of fewer than 64 keys is forced as well. Rows of text queries and of query tiles below the threshold keep
 /// every block. Similarity is ||sum of L2-normalized rows||^2 / n^2; keys are reduced by their mean over the sequence.
-Prediction predict_blocks(const Problem& problem, const Selector& selector, const ParallelFor& parallel);
+Prediction predict_blocks(const KernelParams& params, const Selector& selector, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "attention/cpu/problem.h"
+#include "attention/cpu/kernel_params.h"
 
 namespace sparsereel::attention::cpu {
 

@@ -55,75 +55,76 @@ class SideStreams {
 
 namespace {
 
-void prepare_values(const Call& call, Kernel kernel) {
-  if (kernel == Kernel::sixteen) return launch_sixteen_means(call);
-  kernel == Kernel::ampere ? launch_half_values(call) : launch_quantise_values(call);
-  launch_means_of_values(call, kernel);
+void prepare_values(const LaunchContext& context, Kernel kernel) {
+  if (kernel == Kernel::sixteen) return launch_sixteen_means(context);
+  kernel == Kernel::ampere ? launch_half_values(context) : launch_quantize_values(context);
+  launch_means_of_values(context, kernel);
 }
 
 /// Where parts of the heads choose together. What they count is added up in the call's own stream, in which the
 /// caller's exchanges run.
-AddUp adds_up(const Call& call, Stream selection, const SideStreams& side, const HeadPart* part) {
-  const bool shares = call.sizes.budgets > 0 || call.sizes.length_sums > 0;
+AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams& side, const HeadPart* part) {
+  const bool shares = context.sizes.budgets > 0 || context.sizes.length_sums > 0;
   if (part == nullptr || !part->shares_budget() || !shares) return {};
-  return [&call, selection, &side, part](Numbers numbers) {
-    side.order(SideStreams::kCounts, selection, call.stream);
+  return [&context, selection, &side, part](Numbers numbers) {
+    side.order(SideStreams::kCounts, selection, context.stream);
     for (int i = 0; i < numbers.times; ++i) part->sum(numbers.first + i * numbers.apart, numbers.count);
-    side.order(SideStreams::kCountsOfAll, call.stream, selection);
+    side.order(SideStreams::kCountsOfAll, context.stream, selection);
   };
 }
 
 /// Everything but attention itself. After the statistics K streams through memory; Q's records and the selection, whose
 /// steps wait for one another, run beside it, and V where those leave the GPU idle.
-void prepare(const Call& call, Kernel kernel, const SideStreams& side, const HeadPart* part) {
-  const Call selection{call.problem, call.sizes, call.buffers, side.selection()};
-  const Call values{call.problem, call.sizes, call.buffers, side.values()};
-  note(cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * (call.sizes.batch_heads + call.sizes.batch_kv_heads),
-                       call.stream));
-  if (call.problem.out_scale != nullptr)
-    note(cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream));
-  if (call.sizes.budgets > 0)
-    note(cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream));
-  if (call.sizes.length_sums > 0)
-    note(cudaMemsetAsync(call.buffers.length_sums, 0, sizeof(LengthSum) * call.sizes.length_sums, call.stream));
-  launch_moments(call.problem, call.buffers.token_moments, call.stream);
-  launch_statistics(call);
-  side.order(SideStreams::kSelectionBegin, call.stream, selection.stream);
-  side.order(SideStreams::kValuesBegin, call.stream, values.stream);
-  if (call.buffers.k != nullptr) {
-    launch_quantise_queries(selection);
-    launch_quantise_keys(call);
-    launch_means_of_keys(call);
+void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& side, const HeadPart* part) {
+  const LaunchContext selection{context.params, context.sizes, context.buffers, side.selection()};
+  const LaunchContext values{context.params, context.sizes, context.buffers, side.values()};
+  note(cudaMemsetAsync(context.buffers.longest, 0,
+                       sizeof(float) * (context.sizes.batch_heads + context.sizes.batch_kv_heads), context.stream));
+  if (context.params.out_scale != nullptr)
+    note(cudaMemsetAsync(context.params.out_scale, 0, sizeof(float) * context.params.batch, context.stream));
+  if (context.sizes.budgets > 0)
+    note(cudaMemsetAsync(context.buffers.budgets, 0, sizeof(Budget) * context.sizes.budgets, context.stream));
+  if (context.sizes.length_sums > 0)
+    note(
+        cudaMemsetAsync(context.buffers.length_sums, 0, sizeof(LengthSum) * context.sizes.length_sums, context.stream));
+  launch_moments(context.params, context.buffers.token_moments, context.stream);
+  launch_statistics(context);
+  side.order(SideStreams::kSelectionBegin, context.stream, selection.stream);
+  side.order(SideStreams::kValuesBegin, context.stream, values.stream);
+  if (context.buffers.k != nullptr) {
+    launch_quantize_queries(selection);
+    launch_quantize_keys(context);
+    launch_means_of_keys(context);
   }
-  side.order(SideStreams::kKeys, call.stream, selection.stream);
+  side.order(SideStreams::kKeys, context.stream, selection.stream);
   launch_masses(selection);
   prepare_values(values, kernel);
-  if (call.problem.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);
-  launch_select(selection, adds_up(call, selection.stream, side, part));
+  if (context.params.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);
+  launch_select(selection, adds_up(context, selection.stream, side, part));
   launch_lists(selection, tile_rows(kernel));
-  side.order(SideStreams::kValuesEnd, values.stream, call.stream);
-  side.order(SideStreams::kSelectionEnd, selection.stream, call.stream);
+  side.order(SideStreams::kValuesEnd, values.stream, context.stream);
+  side.order(SideStreams::kSelectionEnd, selection.stream, context.stream);
 }
 
 /// The shared tiles wait beside the others for multiprocessors that are done.
-void attend_on_hopper(const Call& call, const SideStreams& side) {
-  if (call.sizes.shares.tiles == 0) return launch_hopper(call);
-  side.order(SideStreams::kPrepared, call.stream, side.values());
-  launch_hopper(call);
-  launch_hopper_shared({call.problem, call.sizes, call.buffers, side.values()});
-  side.order(SideStreams::kSharedEnd, side.values(), call.stream);
+void attend_on_hopper(const LaunchContext& context, const SideStreams& side) {
+  if (context.sizes.shares.tiles == 0) return launch_hopper(context);
+  side.order(SideStreams::kPrepared, context.stream, side.values());
+  launch_hopper(context);
+  launch_hopper_shared({context.params, context.sizes, context.buffers, side.values()});
+  side.order(SideStreams::kSharedEnd, side.values(), context.stream);
 }
 
-void attend(const Call& call, Kernel kernel, const SideStreams& side) {
+void attend(const LaunchContext& context, Kernel kernel, const SideStreams& side) {
   switch (kernel) {
     case Kernel::hopper:
-      return attend_on_hopper(call, side);
+      return attend_on_hopper(context, side);
     case Kernel::ada:
-      return launch_ada(call);
+      return launch_ada(context);
     case Kernel::ampere:
-      return launch_ampere(call);
+      return launch_ampere(context);
     case Kernel::sixteen:
-      return call.problem.element == Element::fp16 ? launch_sixteen_fp16(call) : launch_sixteen_bf16(call);
+      return context.params.element == Element::fp16 ? launch_sixteen_fp16(context) : launch_sixteen_bf16(context);
   }
 }
 
@@ -139,28 +140,28 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
   return std::nullopt;
 }
 
-size_t scratch_bytes(const Problem& problem, Kernel kernel) {
-  return Buffers(problem, Sizes(problem, kernel), kernel, nullptr).bytes;
+size_t scratch_bytes(const KernelParams& params, Kernel kernel) {
+  return Buffers(params, Sizes(params, kernel), kernel, nullptr).bytes;
 }
 
-std::shared_ptr<const SideStreams> make_side_streams(const char*& problem) {
+std::shared_ptr<const SideStreams> make_side_streams(const char*& failure) {
   std::shared_ptr<const SideStreams> side;
-  problem = launched([&] { side = std::make_shared<SideStreams>(); });
-  return problem == nullptr ? side : nullptr;
+  failure = launched([&] { side = std::make_shared<SideStreams>(); });
+  return failure == nullptr ? side : nullptr;
 }
 
-const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
+const char* attention(const KernelParams& params, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
                       Stream stream, const HeadPart* part) {
-  if (problem.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
-  if (problem.out_scale != nullptr && kernel != Kernel::hopper) return "only Hopper's kernel writes e4m3";
-  const Sizes sizes(problem, kernel);
-  const Buffers buffers(problem, sizes, kernel, scratch);
+  if (params.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
+  if (params.out_scale != nullptr && kernel != Kernel::hopper) return "only Hopper's kernel writes e4m3";
+  const Sizes sizes(params, kernel);
+  const Buffers buffers(params, sizes, kernel, scratch);
   return launched([&] {
-    const Problem on_device = launch_inputs(problem, buffers, stream);
-    const Problem ready = launch_rows(on_device, buffers, stream);
-    const Call call{ready, sizes, buffers, stream};
-    prepare(call, kernel, side, part);
-    if (steps == Steps::all) attend(call, kernel, side);
+    const KernelParams on_device = launch_inputs(params, buffers, stream);
+    const KernelParams ready = launch_rows(on_device, buffers, stream);
+    const LaunchContext context{ready, sizes, buffers, stream};
+    prepare(context, kernel, side, part);
+    if (steps == Steps::all) attend(context, kernel, side);
   });
 }
 

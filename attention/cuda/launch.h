@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "attention/cuda/problem.h"
+#include "attention/cuda/kernel_params.h"
 #include "attention/head_part.h"
 
 namespace sparsereel::attention::cuda {
@@ -20,8 +20,8 @@ namespace sparsereel::attention::cuda {
 /// 8.0.
 std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
 
-/// Returns the bytes of scratch that attention() needs for a problem.
-size_t scratch_bytes(const Problem& problem, Kernel kernel);
+/// Returns the bytes of scratch that attention() needs for a call.
+size_t scratch_bytes(const KernelParams& params, Kernel kernel);
 
 /// prepass: everything except attention itself, for measurements.
 enum class Steps { prepass, all };
@@ -30,13 +30,13 @@ enum class Steps { prepass, all };
 /// Calls that share them are enqueued one after the other.
 class SideStreams;
 
-/// Creates the side streams of the current device. Returns null if CUDA refuses, with its message in `problem`.
-std::shared_ptr<const SideStreams> make_side_streams(const char*& problem);
+/// Creates the side streams of the current device. Returns null if CUDA refuses, with its message in `failure`.
+std::shared_ptr<const SideStreams> make_side_streams(const char*& failure);
 
 /// Enqueues the call on the device of the side streams, which must be current. scratch: device memory aligned to 1024
 /// bytes; its content means nothing before and after. part: null if the call has all heads, otherwise as
 /// Selection::first_head and all_heads say. Returns null or CUDA's message.
-const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
+const char* attention(const KernelParams& params, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
                       Stream stream, const HeadPart* part = nullptr);
 
 /// Enqueues the computation of moments. Returns null or CUDA's message.
@@ -52,14 +52,14 @@ int most_few_keys(int head_dim);
 /// Enqueues a call in 16 bits with at most most_few_keys() keys, as in cross-attention to a text. It supports no mask,
 /// groups, selection or lse. The prologue may only be an RMS norm across heads, without biases. moments: scratch of
 /// [batch, queries + keys, 2] for that norm. Returns null, the unsupported feature, or CUDA's message.
-const char* attend_few_keys(const Problem& problem, float* moments, Stream stream);
+const char* attend_few_keys(const KernelParams& params, float* moments, Stream stream);
 
 constexpr int kMostWeighedKeys = 64;
 
 /// Computes the weights of such a call, of at most kMostWeighedKeys keys: softmax(q k^T scale + key_bias). v is not
 /// read. p.out is [batch, queries, heads, keys rounded up to a multiple of 8 and filled with zeros], rows aligned to 8
 /// bytes. With an out_scale, which is not written, p.out is e4m3 of 448 times the weights.
-const char* weigh_few_keys(const Problem& p, float* moments, Stream stream);
+const char* weigh_few_keys(const KernelParams& p, float* moments, Stream stream);
 
 /// Copies out[b, i, :] = in[b, index[i], :] for i < rows. Rows have `row_bytes` bytes, a multiple of 2; strides are in
 /// bytes. Returns null or CUDA's message.

@@ -25,11 +25,11 @@ __device__ inline void transpose_quad(float (&x)[4]) {
 /// The output of one (batch, head).
 class OutputRows {
  public:
-  __device__ OutputRows(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh)
+  __device__ OutputRows(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh)
       : p_(p),
         bh_(bh),
         scale_(buffers.v_scale + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
-        centre_(buffers.v_centre + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
+        center_(buffers.v_center + static_cast<int64_t>(sizes.group.of(bh)) * sizes.D),
         q_dot_mean_(buffers.q_dot_mean + static_cast<int64_t>(bh) * p.queries) {}
 
   /// Writes out[query] = accumulators / sum * V's scale + V's center; 0 for a row without keys. half: 0 for the
@@ -76,7 +76,7 @@ class OutputRows {
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) {
         const float value = (i % 2 == 0 ? even[i / 2] : odd[i / 2]) * inverse * scale_[column + i];
-        from_float(sum == 0 ? 0.0F : value + centre_[column + i], x.element[i]);
+        from_float(sum == 0 ? 0.0F : value + center_[column + i], x.element[i]);
       }
       if (query < p_.queries && column < p_.head_dim) write(row + column, vectors, x);
     }
@@ -92,10 +92,10 @@ class OutputRows {
     }
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const int bh_;
   const float* const scale_;       // scale of V, [D]
-  const float* const centre_;      // center of V, [D]
+  const float* const center_;      // center of V, [D]
   const float* const q_dot_mean_;  // [queries], only with lse
 };
 

@@ -17,7 +17,7 @@ __device__ inline void raise_out_scale(float most, float* scale) {
 }
 
 /// Returns the factor for outputs of a batch entry: 1 unless they become e4m3.
-__device__ inline float inverse_out_scale(const Problem& p, int b) {
+__device__ inline float inverse_out_scale(const KernelParams& p, int b) {
   constexpr float kLeast = 0x1p-100F;  // used if all of V is 0
   return p.out_scale == nullptr ? 1.0F : fast_inverse(fmaxf(p.out_scale[b], kLeast));
 }

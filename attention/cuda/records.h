@@ -23,7 +23,7 @@
 
 #include <cstdint>
 
-#include "attention/cuda/problem.h"
+#include "attention/cuda/kernel_params.h"
 #include "attention/host_device.h"
 
 namespace sparsereel::attention::cuda {

@@ -1,8 +1,8 @@
 // Reads rows of q, k and v of any element type and applies the prologue, eight elements per thread.
 #pragma once
 
+#include "attention/cuda/kernel_params.h"
 #include "attention/cuda/packed.cuh"
-#include "attention/cuda/problem.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda/scratch.h"
 
@@ -52,7 +52,7 @@ class Rows {
 
 /// Returns the mean and 1 / deviation of the tokens of q or of k of batch entry b, from launch_moments(); null without
 /// a norm across heads.
-__device__ inline const float* moments_of(const Problem& p, const float* moments, bool is_q, int b) {
+__device__ inline const float* moments_of(const KernelParams& p, const float* moments, bool is_q, int b) {
   if (moments == nullptr) return nullptr;
   const int64_t first = is_q ? static_cast<int64_t>(b) * p.queries
                              : static_cast<int64_t>(p.batch) * p.queries + static_cast<int64_t>(b) * p.keys;
@@ -120,7 +120,7 @@ class RowPrologue {
         moments_(moments),
         real_(column < head_dim),
         inverse_size_(1.0F / static_cast<float>(head_dim)),
-        centres_(prologue.norm == Prologue::Norm::layer),
+        centers_(prologue.norm == Prologue::Norm::layer),
         pairs_(static_cast<const uint8_t*>(prologue.rotary_pairs)),
         pair_bytes_(static_cast<uint32_t>(
             kByPart && prologue.rotary_frequencies != nullptr ? 4 * sizeof(float) : head_dim / 2 * sizeof(__half2))) {
@@ -171,7 +171,7 @@ class RowPrologue {
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) x[i] *= part.inverse * weight_[i];
     } else if (!kAny || p_.norm != Prologue::Norm::none) {
-      normalise(token, x);
+      normalize(token, x);
     }
     if (has_rotary()) rotate(token, part.pairs, x);
   }
@@ -186,7 +186,7 @@ class RowPrologue {
            (kAny && p_.rotary_pairs != nullptr);
   }
 
-  __device__ void normalise(int token, float (&x)[kLaneElements]) const {
+  __device__ void normalize(int token, float (&x)[kLaneElements]) const {
     const bool across = kAny && p_.across_heads;
     scale_and_shift(across ? Moments{moments_[2 * token], moments_[2 * token + 1]} : moments_of(x), weight_, x);
   }
@@ -194,12 +194,12 @@ class RowPrologue {
   /// Returns the moments of this row alone.
   __device__ Moments moments_of(const float (&x)[kLaneElements]) const {
     float sum = 0, square = 0;
-    if (!kByPart || centres_) {
+    if (!kByPart || centers_) {
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) sum += x[i];
       sum = row_sum<D>(sum);
     }
-    const float mean = centres_ ? sum * inverse_size_ : 0.0F;
+    const float mean = centers_ ? sum * inverse_size_ : 0.0F;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
     return {mean, rsqrtf(fmaf(row_sum<D>(real_ ? square : 0.0F), inverse_size_, p_.eps))};
@@ -304,7 +304,7 @@ class RowPrologue {
   int partner_ = 0;  // first column of the other elements of this lane's pairs, if these are half a row apart
   float partner_sign_ = 0;
   const float inverse_size_;  // 1 / head_dim
-  const bool centres_;        // true for layer norm
+  const bool centers_;        // true for layer norm
   const uint8_t* pairs_;      // this lane's, for token 0
   const uint32_t pair_bytes_;
   const float* text_weight_ = nullptr;                          // this lane's; null if weight_ serves the text too

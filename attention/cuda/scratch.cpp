@@ -39,35 +39,35 @@ class Carver {
 
 /// A selection tile is a query tile's list if the two are equally high and no row of it is text or has a mask of its
 /// own.
-int listed_tiles(const Problem& problem, int query_tiles, Kernel kernel) {
-  const Selection& selection = problem.selection;
-  if (selection.kind != Selection::Kind::predict || selection.rows != tile_rows(kernel) || problem.causal) return 0;
-  return problem.text_tokens == 0 ? query_tiles : video_part(problem.queries, problem.text_tokens) / selection.rows;
+int listed_tiles(const KernelParams& params, int query_tiles, Kernel kernel) {
+  const Selection& selection = params.selection;
+  if (selection.kind != Selection::Kind::predict || selection.rows != tile_rows(kernel) || params.causal) return 0;
+  return params.text_tokens == 0 ? query_tiles : video_part(params.queries, params.text_tokens) / selection.rows;
 }
 
-int mean_records(const Problem& problem) {
-  const int video = video_part(problem.keys, problem.text_tokens);
-  const bool drops = problem.selection.kind != Selection::Kind::dense;
-  return drops && problem.selection.means ? ceil_div(blocks_with_means(problem.keys, video), kMeanBlocks) : 0;
+int mean_records(const KernelParams& params) {
+  const int video = video_part(params.keys, params.text_tokens);
+  const bool drops = params.selection.kind != Selection::Kind::dense;
+  return drops && params.selection.means ? ceil_div(blocks_with_means(params.keys, video), kMeanBlocks) : 0;
 }
 
 /// One a batch entry or, where heads have choices of their own, one a (batch, head), of what heads choose together by;
 /// none where no head does. any: whether one does.
-int shared_choices(const Problem& problem, bool any) {
-  const Selection& selection = problem.selection;
+int shared_choices(const KernelParams& params, bool any) {
+  const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || !selection.by_error || !any) return 0;
-  return problem.batch * (selection.heads == nullptr ? 1 : problem.heads);
+  return params.batch * (selection.heads == nullptr ? 1 : params.heads);
 }
 
 /// Entries of every tile's list, where all are alike and their number is known before they are made; else 0.
-float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
-  const Selection& selection = problem.selection;
-  if (problem.causal || problem.key_lengths != nullptr) return 0;
+float entries_of_each(const KernelParams& params, Kernel kernel, int key_blocks) {
+  const Selection& selection = params.selection;
+  if (params.causal || params.key_lengths != nullptr) return 0;
   const auto blocks = static_cast<float>(key_blocks);
   if (selection.kind == Selection::Kind::dense) return blocks;
-  const bool alike = selection.kind == Selection::Kind::predict && shared_choices(problem, selection.any_topk) == 0 &&
+  const bool alike = selection.kind == Selection::Kind::predict && shared_choices(params, selection.any_topk) == 0 &&
                      selection.rows == tile_rows(kernel) && selection.heads == nullptr &&
-                     selection.all.kind == HeadChoice::Kind::topk && !selection.similarity && problem.text_tokens == 0;
+                     selection.all.kind == HeadChoice::Kind::topk && !selection.similarity && params.text_tokens == 0;
   const float means = selection.means ? blocks / kMeanBlocks : 0;
   return alike ? static_cast<float>(selection.all.topk) * blocks + means : 0;
 }
@@ -78,61 +78,61 @@ int value_record_bytes(int D, Kernel kernel) {
 }
 
 /// Tiles left over when every multiprocessor has had equally many, if idling during those costs more than sharing them.
-Shares shares_of(const Problem& problem, const Sizes& sizes, Kernel kernel) {
+Shares shares_of(const KernelParams& params, const Sizes& sizes, Kernel kernel) {
   const int processors = kernel == Kernel::hopper ? multiprocessors() : 0;
   if (processors == 0) return {0, 0};
   const int left = sizes.batch_heads * sizes.query_tiles % processors;
   const float idle = static_cast<float>(processors - left) / static_cast<float>(processors);
   const bool worth = left * kMostParts >= processors &&
-                     idle * entries_of_each(problem, kernel, sizes.key_blocks) > kEntriesWorthSharing;
+                     idle * entries_of_each(params, kernel, sizes.key_blocks) > kEntriesWorthSharing;
   return {processors, worth ? left : 0};
 }
 
 }  // namespace
 
-int selection_tiles(const Problem& problem) {
-  return ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows);
+int selection_tiles(const KernelParams& params) {
+  return ceil_div(video_part(params.queries, params.text_tokens), params.selection.rows);
 }
 
-Sizes::Sizes(const Problem& problem, Kernel kernel)
-    : D(padded_head_dim(problem.head_dim)),
-      batch_heads(problem.batch * problem.heads),
-      group(problem.group),
-      kv_heads(problem.heads / problem.group),
-      batch_kv_heads(problem.batch * kv_heads),
-      query_tiles(ceil_div(problem.queries, tile_rows(kernel))),
+Sizes::Sizes(const KernelParams& params, Kernel kernel)
+    : D(padded_head_dim(params.head_dim)),
+      batch_heads(params.batch * params.heads),
+      group(params.group),
+      kv_heads(params.heads / params.group),
+      batch_kv_heads(params.batch * kv_heads),
+      query_tiles(ceil_div(params.queries, tile_rows(kernel))),
       query_blocks(query_tiles * (tile_rows(kernel) / kRecord)),
-      key_blocks(ceil_div(problem.keys, kRecord)),
-      mean_records(cuda::mean_records(problem)),
+      key_blocks(ceil_div(params.keys, kRecord)),
+      mean_records(cuda::mean_records(params)),
       key_records(key_blocks + mean_records),
       list_entries(key_blocks + tile_rows(kernel) / kRecord * mean_records),
-      selection_tiles(cuda::selection_tiles(problem)),
-      listed_tiles(cuda::listed_tiles(problem, query_tiles, kernel)),
-      selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
+      selection_tiles(cuda::selection_tiles(params)),
+      listed_tiles(cuda::listed_tiles(params, query_tiles, kernel)),
+      selectable_keys(ceil_div(video_part(params.keys, params.text_tokens), kRecord)),
       pooled_blocks(ceil_div(key_blocks, kPooledKeys) * kPooledKeys),
-      budgets(shared_choices(problem, problem.selection.any_topk)),
-      length_sums(shared_choices(problem, problem.selection.any_block_error)),
+      budgets(shared_choices(params, params.selection.any_topk)),
+      length_sums(shared_choices(params, params.selection.any_block_error)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(cuda::value_record_bytes(D, kernel)),
-      shares(shares_of(problem, *this, kernel)),
+      shares(shares_of(params, *this, kernel)),
       whole_tiles(batch_heads * query_tiles - shares.tiles),
-      sorted_tiles(problem.selection.kind == Selection::Kind::dense
+      sorted_tiles(params.selection.kind == Selection::Kind::dense
                        ? 0
                        : std::min(whole_tiles, kSortedRounds * shares.processors)),
-      stat_chunks(std::clamp(384 / (problem.batch * all_heads(problem)), 1, std::clamp(problem.keys / 256, 1, 8))),
-      stat_stride(std::max(problem.keys / kStatSamples, 1)),
-      query_stride(std::max(problem.queries / kStatSamples, 1)) {}
+      stat_chunks(std::clamp(384 / (params.batch * all_heads(params)), 1, std::clamp(params.keys / 256, 1, 8))),
+      stat_stride(std::max(params.keys / kStatSamples, 1)),
+      query_stride(std::max(params.queries / kStatSamples, 1)) {}
 
-Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch) {
+Buffers::Buffers(const KernelParams& params, const Sizes& sizes, Kernel kernel, void* scratch) {
   const int64_t bh = sizes.batch_heads, bk = sizes.batch_kv_heads, D = sizes.D;
   const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bk * sizes.key_blocks, records = bk * sizes.key_records;
-  const bool predicts = problem.selection.kind == Selection::Kind::predict;
-  const bool by_error = predicts && problem.selection.by_error;
-  const bool compares = predicts && problem.selection.similarity;
+  const bool predicts = params.selection.kind == Selection::Kind::predict;
+  const bool by_error = predicts && params.selection.by_error;
+  const bool compares = predicts && params.selection.similarity;
   Carver carver(scratch);
-  const Prologue& prologue = problem.prologue;
-  carver.take(choices, problem.heads, problem.selection.heads != nullptr);
-  carver.take(rotary, int64_t{prologue.rotary_tokens} * (problem.head_dim / 2), prologue.takes_tables());
+  const Prologue& prologue = params.prologue;
+  carver.take(choices, params.heads, params.selection.heads != nullptr);
+  carver.take(rotary, int64_t{prologue.rotary_tokens} * (params.head_dim / 2), prologue.takes_tables());
   const bool sixteen = kernel == Kernel::sixteen, has_records = !sixteen || predicts;
   carver.take(q, q_blocks * kRecord * D, has_records);
   carver.take(k, records * kRecord * D, has_records);
@@ -142,23 +142,23 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(k_scale, records * kKeyGroups);
   carver.take(longest, bh + bk);
   carver.take(v_scale, bk * D);
-  carver.take(v_centre, bk * D);
+  carver.take(v_center, bk * D);
   carver.take(v_outliers, k_blocks);
   carver.take(v_saturated, bk);
   carver.take(v_mean, records * D, kernel == Kernel::hopper);
   carver.take(q_balance, bk * D);
   carver.take(k_balance, bk * D);
   carver.take(key_mean, bk * D);
-  carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr && !sixteen);
+  carver.take(q_dot_mean, bh * params.queries, params.lse != nullptr && !sixteen);
   carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
-  carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
-              prologue.normalises_across_heads());
+  carver.take(token_moments, int64_t{2} * params.batch * (params.queries + params.keys),
+              prologue.normalizes_across_heads());
   carver.take(q_mean, q_blocks * kBlockCells * D, predicts);
   carver.take(q_direction, q_blocks * D, compares);
   carver.take(k_mean, bk * sizes.pooled_blocks * D, predicts);
   carver.take(k_variance, bk * sizes.pooled_blocks * D, by_error);
   carver.take(v_spread, k_blocks, by_error);
-  const bool predicts_error = by_error && problem.selection.predicts_error;
+  const bool predicts_error = by_error && params.selection.predicts_error;
   carver.take(v_block_mean, k_blocks * D, predicts_error || sizes.length_sums > 0);
   carver.take(output_lengths, bh * sizes.selection_tiles, predicts_error);
   carver.take(k_similarity, k_blocks, compares);
@@ -174,8 +174,8 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(tile_order, int64_t{kLengthClasses} * sizes.sorted_tiles, sizes.sorted_tiles > 0);
   carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);
   const bool makes_rows = sixteen && (prologue.norm != Prologue::Norm::none || prologue.rotary_tokens > 0);
-  carver.take(q_rows, bh * problem.queries * problem.head_dim, makes_rows);
-  carver.take(k_rows, bk * problem.keys * problem.head_dim, makes_rows);
+  carver.take(q_rows, bh * params.queries * params.head_dim, makes_rows);
+  carver.take(k_rows, bk * params.keys * params.head_dim, makes_rows);
   carver.take(mean_keys, bk * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
   carver.take(mean_values, bk * sizes.mean_records * kRecord * D, sixteen && sizes.mean_records > 0);
   bytes = carver.used();

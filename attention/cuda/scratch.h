@@ -1,7 +1,7 @@
 // Sizes of one call and where its buffers lie in the caller's scratch memory.
 #pragma once
 
-#include "attention/cuda/problem.h"
+#include "attention/cuda/kernel_params.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda/shares.h"
 #include "attention/length_sum.h"
@@ -9,7 +9,7 @@
 namespace sparsereel::attention::cuda {
 
 /// Tiles of a (batch, head): each has selection.rows video queries.
-int selection_tiles(const Problem& problem);
+int selection_tiles(const KernelParams& params);
 
 /// Query rows that share a list of key blocks.
 constexpr int tile_rows(Kernel kernel) {
@@ -27,7 +27,7 @@ SPARSEREEL_HOST_DEVICE constexpr int part_floats(int D) {
   return 384 * ((D + kOnesRows) / 2 + 2);
 }
 
-/// The head of k and v, of all (batch, head), that `size` neighbours of q share. A division costs registers where the
+/// The head of k and v, of all (batch, head), that `size` neighbors of q share. A division costs registers where the
 /// kernels have none left; this product is exact while head * size stays below 2^32.
 struct HeadGroup {
   int size;
@@ -42,12 +42,12 @@ struct HeadGroup {
 };
 
 /// Among which a batch entry's budget is: of all parts where the call has only some.
-SPARSEREEL_HOST_DEVICE inline int all_heads(const Problem& p) {
+SPARSEREEL_HOST_DEVICE inline int all_heads(const KernelParams& p) {
   return p.selection.all_heads > 0 ? p.selection.all_heads : p.heads;
 }
 
 struct Sizes {
-  Sizes(const Problem& problem, Kernel kernel);
+  Sizes(const KernelParams& params, Kernel kernel);
 
   int D;                // padded head_dim
   int batch_heads;      // batch * heads; "bh" below counts them
@@ -116,7 +116,7 @@ static_assert(sizeof(Budget) % sizeof(uint64_t) == 0);
 
 /// Pointers into the scratch memory. [bh] means batch * heads, [bk] batch * kv_heads.
 struct Buffers {
-  Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch);
+  Buffers(const KernelParams& params, const Sizes& sizes, Kernel kernel, void* scratch);
 
   HeadChoice* choices;   // [heads]; null unless heads differ
   uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; null unless they come as tables
@@ -128,7 +128,7 @@ struct Buffers {
   float* k_scale;        // [bk][key_records][4]
   float* longest;        // [bh]: no query of the records is longer (times scale * log2(e)); then [bk]: and no key
   float* v_scale;        // [bk][D]
-  float* v_centre;       // [bk][D]; what V was reduced by
+  float* v_center;       // [bk][D]; what V was reduced by
   uint8_t* v_outliers;   // [bk][key_blocks]; whether a record has values far beyond the sample: Hopper only
   int* v_saturated;      // [bk]; whether v_scale is too small for a value
   uint16_t* v_mean;      // fp16 [bk][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
@@ -139,13 +139,13 @@ struct Buffers {
   float* partials;       // [bh][stat_chunks][kStatistics][D]; those of k and v at the first [bk]
   float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
   uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 real queries; null unless blocks are predicted
-  float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
+  float* q_direction;    // [bh][query_blocks][D]: sums of the normalized queries; null without similarity
   uint16_t* k_mean;  // bf16 [bk][pooled_blocks][D], each head's in the order of pooled_offset(); null unless blocks are
                      // predicted
   // Likewise: variances within the cells of a block, their mean; null unless blocks are ranked by error, like the next.
   uint16_t* k_variance;
   ValueSpread* v_spread;   // [bk][key_blocks]
-  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_centre, units of v_scale; null unless outputs' lengths
+  uint16_t* v_block_mean;  // fp16 [bk][key_blocks][D], less v_center, units of v_scale; null unless outputs' lengths
                            // are wanted
   float* output_lengths;   // [bh][selection_tiles]; null unless errors are predicted
   float* k_similarity;     // [bk][key_blocks]; null without similarity

@@ -9,7 +9,7 @@
 namespace sparsereel::attention::cuda {
 
 /// The entries [begin, end) of a tile's list.
-struct Part {
+struct ListRange {
   int begin, end;
 };
 
@@ -24,7 +24,7 @@ struct Shares {
 
   /// Returns the part of a tile, with a list of `length` entries, that belongs to a share. A stage of `stage` entries
   /// is never split. Parts of short lists may be empty.
-  SPARSEREEL_HOST_DEVICE constexpr Part part(int share, int tile, int length, int stage) const {
+  SPARSEREEL_HOST_DEVICE constexpr ListRange part(int share, int tile, int length, int stage) const {
     const int from = share * tiles - tile * processors, to = from + tiles;
     return {from <= 0 ? 0 : entry(from, length, stage), to >= processors ? length : entry(to, length, stage)};
   }

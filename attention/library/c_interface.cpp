@@ -214,13 +214,13 @@ cpu::ParallelFor own_threads(int count) {
 }
 
 /// A task for the caller's parallel_for. It catches exceptions, which must not cross the caller's function.
-struct Part {
+struct CallerTask {
   const std::function<void(int64_t, int64_t)>& body;
   std::mutex mutex{};
   std::exception_ptr failure{};
 
   static void run(void* context, int64_t begin, int64_t end) {
-    auto& part = *static_cast<Part*>(context);
+    auto& part = *static_cast<CallerTask*>(context);
     try {
       part.body(begin, end);
     } catch (...) {
@@ -232,8 +232,8 @@ struct Part {
 
 cpu::ParallelFor callers_threads(sparsereel_parallel_for parallel_for, void* context) {
   return [=](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
-    Part part{.body = body};
-    parallel_for(context, count, Part::run, &part);
+    CallerTask part{.body = body};
+    parallel_for(context, count, CallerTask::run, &part);
     if (part.failure) std::rethrow_exception(part.failure);
   };
 }

@@ -31,8 +31,8 @@ std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at:
   return loaders().image_encoders.at(component.class_name)(component, device, dtype);
 }
 
-std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Device device, WeightFormat format,
-                                           bool offload) {
+std::unique_ptr<LoadedTransformer> load_transformer(const Component& component, at::Device device, WeightFormat format,
+                                                    bool offload) {
   return loaders().transformers.at(component.class_name)(component, device, format, offload);
 }
 

@@ -8,7 +8,7 @@
 #include "models/image/image_encoder.h"
 #include "models/store/weights/load_layers.h"
 #include "models/text/encoder/text_encoder.h"
-#include "models/transformer/denoiser.h"
+#include "models/transformer/loaded_transformer.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
@@ -20,7 +20,7 @@ struct ComponentLoaders {
 
   Map<TextEncoder, WeightFormat, Residence> text_encoders = {};
   Map<ImageEncoder, at::ScalarType> image_encoders = {};
-  Map<Denoiser, WeightFormat, bool> transformers = {};
+  Map<LoadedTransformer, WeightFormat, bool> transformers = {};
   Map<Vae, at::ScalarType, VaeParts> vaes = {};
 };
 
@@ -38,8 +38,8 @@ std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::D
 std::unique_ptr<ImageEncoder> load_image_encoder(const Component& component, at::Device device, at::ScalarType dtype);
 
 /// Loads a transformer. With `offload`, blocks stay in page-locked host memory, and two at a time are on the GPU.
-std::unique_ptr<Denoiser> load_transformer(const Component& component, at::Device device, WeightFormat format,
-                                           bool offload = false);
+std::unique_ptr<LoadedTransformer> load_transformer(const Component& component, at::Device device, WeightFormat format,
+                                                    bool offload = false);
 
 /// Returns the bytes of the weights when loaded in this format; packed ones count as in their files. Throws as loading
 /// does.

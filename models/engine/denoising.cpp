@@ -85,14 +85,14 @@ at::Tensor Denoising::with_beside(const at::Tensor& latents) {
 
 at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   const size_t expert = experts_->at(timestep);
-  Denoiser& denoiser = experts_->load(expert);
+  LoadedTransformer& transformer = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
   if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
   return guidance_[expert].predict(
       sampler_->model_input(state_.latents, done_), state_.conditioning, timestep,
       [&](const at::Tensor& latents, const Conditioning& conditioning) {
         const at::Tensor timesteps = at::full({conditioning.passes()}, timestep, latents.options().dtype(at::kFloat));
-        return denoiser.forward(with_beside(latents), conditioning, timesteps, run, cache);
+        return transformer.forward(with_beside(latents), conditioning, timesteps, run, cache);
       },
       share_.passes.get());
 }
@@ -169,7 +169,7 @@ void Denoising::forget_context() {
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;
-    if (Denoiser* denoiser = experts_->loaded(experts_->at(timestep()))) denoiser->collect(nobodys);
+    if (LoadedTransformer* transformer = experts_->loaded(experts_->at(timestep()))) transformer->collect(nobodys);
   } catch (...) {  // NOLINT(bugprone-empty-catch): the step's own error is thrown; a lost device has no counts
   }
 }

@@ -87,7 +87,7 @@ class Denoising {
   std::vector<Guidance> guidance_;  // one for each expert
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
-  Share share_;
+  SplitGroups share_;
   /// conditioning latents that go beside the noise, taken from the conditioning; undefined if there are none
   at::Tensor beside_;
   at::Tensor input_;  // last input with such latents; their channels stay the same for all forward passes

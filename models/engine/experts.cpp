@@ -22,7 +22,7 @@ Experts::Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits
       device_(device),
       load_(std::move(load)),
       fits_(std::move(fits)),
-      denoisers_(specs_.size()) {}
+      transformers_(specs_.size()) {}
 
 size_t Experts::at(double timestep) const {
   const auto denoises = [&](const ExpertSpec& expert) { return timestep >= expert.from_share * train_steps_; };
@@ -53,32 +53,32 @@ void Experts::settle() {
   constexpr std::chrono::milliseconds kBetweenLooks(20);
   while (begun_.wait_for(kBetweenLooks) != std::future_status::ready) StoppableWork::throw_if_stopped();
   try {
-    denoisers_[begun_expert_] = begun_.get();
+    transformers_[begun_expert_] = begun_.get();
   } catch (...) {  // NOLINT(bugprone-empty-catch): load() tries again with fewer experts, and reports the error
   }
 }
 
-Denoiser* Experts::loaded(size_t expert) {
+LoadedTransformer* Experts::loaded(size_t expert) {
   settle();
-  return denoisers_[expert].get();
+  return transformers_[expert].get();
 }
 
-Denoiser& Experts::load(size_t expert) {
+LoadedTransformer& Experts::load(size_t expert) {
   settle();
-  if (denoisers_[expert]) return *denoisers_[expert];
+  if (transformers_[expert]) return *transformers_[expert];
   if (any_loaded() && !fits_(specs_[expert].role)) release();
-  denoisers_[expert] = load_(specs_[expert].role);
-  return *denoisers_[expert];
+  transformers_[expert] = load_(specs_[expert].role);
+  return *transformers_[expert];
 }
 
 bool Experts::any_loaded() {
   settle();
-  return std::ranges::any_of(denoisers_, [](const auto& denoiser) { return denoiser != nullptr; });
+  return std::ranges::any_of(transformers_, [](const auto& transformer) { return transformer != nullptr; });
 }
 
 void Experts::release() {
   settle();
-  for (auto& denoiser : denoisers_) denoiser.reset();
+  for (auto& transformer : transformers_) transformer.reset();
   give_back_kept_memory(device_);
 }
 

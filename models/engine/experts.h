@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "models/request/spec.h"
-#include "models/transformer/denoiser.h"
+#include "models/transformer/loaded_transformer.h"
 
 namespace sparsereel::models {
 
 class Experts {
  public:
   /// May be called in any thread.
-  using Load = std::function<std::shared_ptr<Denoiser>(const std::string& role)>;
+  using Load = std::function<std::shared_ptr<LoadedTransformer>(const std::string& role)>;
   /// Returns true if the expert fits beside the loaded ones.
   using Fits = std::function<bool(const std::string& role)>;
 
@@ -34,9 +34,9 @@ class Experts {
   /// Begins to load an expert in a thread of its own, if a thread can be had. All later calls wait for its end.
   void begin(size_t expert);
   /// Loads an expert unless it is loaded. The others stay if memory allows; otherwise they are freed first.
-  Denoiser& load(size_t expert);
+  LoadedTransformer& load(size_t expert);
   /// Returns nullptr if the expert is not loaded.
-  Denoiser* loaded(size_t expert);
+  LoadedTransformer* loaded(size_t expert);
   bool any_loaded();
   void release();
 
@@ -48,9 +48,9 @@ class Experts {
   c10::Device device_;
   Load load_;
   Fits fits_;
-  std::vector<std::shared_ptr<Denoiser>> denoisers_;
+  std::vector<std::shared_ptr<LoadedTransformer>> transformers_;
   std::atomic<bool> stop_{false};  // stops begun_, whose destructor waits for the thread
-  std::future<std::shared_ptr<Denoiser>> begun_;
+  std::future<std::shared_ptr<LoadedTransformer>> begun_;
   size_t begun_expert_ = 0;
 };
 

@@ -17,13 +17,13 @@ void FrameWatch::add(const at::Tensor& frames) {
   if (!first_.defined()) first_ = frames.narrow(0, 0, 1).clone();
   shape_ = {.frames = shape_.frames + frames.size(0), .height = frames.size(1), .width = frames.size(2)};
   largest_.push_back(frames.max());
-  colours_.push_back(frames.mean({1, 2}));
+  colors_.push_back(frames.mean({1, 2}));
 }
 
 FrameFacts FrameWatch::facts() const {
   return {.shape = shape_,
           .largest = at::stack(largest_).max().item<float>(),
-          .colours = at::cat(colours_).to(at::kCPU),
+          .colors = at::cat(colors_).to(at::kCPU),
           .first = first_.to(at::kCPU)};
 }
 

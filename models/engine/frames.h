@@ -24,7 +24,7 @@ class FrameWatch {
  private:
   VideoShape shape_;
   at::Tensor first_;
-  std::vector<at::Tensor> largest_, colours_;  // one for each call of add()
+  std::vector<at::Tensor> largest_, colors_;  // one for each call of add()
 };
 
 /// Hands decoded frames to a sink. A GPU goes on decoding while a piece is copied; the sink gets it when the next one

@@ -17,11 +17,11 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr double kColours = 3;
+constexpr double kColors = 3;
 
 /// Elements of the video.
 double pixels(const Plan& plan) {
-  return kColours * static_cast<double>(plan.num_frames) * static_cast<double>(plan.height) *
+  return kColors * static_cast<double>(plan.num_frames) * static_cast<double>(plan.height) *
          static_cast<double>(plan.width);
 }
 
@@ -206,7 +206,7 @@ double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_
 
 /// Bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
-  const double frames = kColours * static_cast<double>(decoded_frames(spec, size.frames)) *
+  const double frames = kColors * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
   const int64_t rows = piece_of_height(size.height, ranks);
   return static_cast<double>(vae.untiled_bytes(size.frames, rows, size.width)) + frames / static_cast<double>(ranks);
@@ -221,7 +221,7 @@ MemoryEstimate likely_of_images(const Checkpoint& checkpoint, const ModelSpec& s
                                 const std::string& name) {
   const int64_t frames = spec.image.encodes_video ? decoded_frames(spec, size.frames) : 1;
   const int64_t height = size.height * spec.stride[1], width = size.width * spec.stride[2];
-  const auto given = static_cast<uint64_t>(kColours * static_cast<double>(frames * height * width));
+  const auto given = static_cast<uint64_t>(kColors * static_cast<double>(frames * height * width));
   const auto vae = describe_vae(checkpoint, at::kFloat);
   return {.dtype = name,
           .weights = vae_parameters(checkpoint) * sizeof(float),

@@ -49,7 +49,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       files_(request.files),
       loras_(request.loras),
       spec_(describe(folder_)) {
-  drop_idle_fp8();
+  drop_fp8_without_effect();
   for (const auto& [role, file] : files_)
     if (!file.empty() && !folder_.is_of_files()) folder_.replace(role, file);
   weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
@@ -57,7 +57,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
-        return std::shared_ptr<Denoiser>(
+        return std::shared_ptr<LoadedTransformer>(
             models::load_transformer(folder_.component(role), device_, transformer_format(), offload_));
       },
       [this](const std::string& role) { return fits_beside(role); });
@@ -72,16 +72,16 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
 
 Pipeline::~Pipeline() = default;
 
-void Pipeline::drop_idle_fp8() {
+void Pipeline::drop_fp8_without_effect() {
   const auto changes = [this](const std::string& role) { return has_fp8_layers(folder_, role); };
   const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
   if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
     fp8_weights_ = false;
-    why_idle_weights_ = "for a transformer without a block layer whose sizes are multiples of 16";
+    why_weights_have_no_effect_ = "for a transformer without a block layer whose sizes are multiples of 16";
   }
   if (fp8_text_weights_ && !changes("text_encoder")) {
     fp8_text_weights_ = false;
-    why_idle_text_weights_ = "for a text encoder without a layer whose sizes are multiples of 16";
+    why_text_weights_have_no_effect_ = "for a text encoder without a layer whose sizes are multiples of 16";
   }
 }
 

@@ -49,8 +49,8 @@ class Pipeline {
   bool fp8_text_weights() const { return fp8_text_weights_; }
   /// The reason, to follow "weights fp8 has no effect". Set if fp8 was asked for and no layer supports it: it is then
   /// not used.
-  const std::string& why_idle_weights() const { return why_idle_weights_; }
-  const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
+  const std::string& why_weights_have_no_effect() const { return why_weights_have_no_effect_; }
+  const std::string& why_text_weights_have_no_effect() const { return why_text_weights_have_no_effect_; }
   /// Warns of tensors that were left out of LoRAs and weight files, and of weights that are rounded twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
@@ -113,7 +113,7 @@ class Pipeline {
   void load_vae();
 
  private:
-  void drop_idle_fp8();
+  void drop_fp8_without_effect();
   void warn_of_second_roundings();
   void warn_of_left_out();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
@@ -136,7 +136,7 @@ class Pipeline {
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat, encoder_dtype_ = at::kFloat;
   bool encodes_in_tf32_ = false;  // encode latents in TF32 on a GPU
   bool fp8_weights_ = false, fp8_text_weights_ = false;
-  std::string why_idle_weights_, why_idle_text_weights_;
+  std::string why_weights_have_no_effect_, why_text_weights_have_no_effect_;
   bool offload_ = false;
   std::map<std::string, std::string> files_;
   std::vector<LoraChoice> loras_;

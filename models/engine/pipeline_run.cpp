@@ -262,7 +262,7 @@ bool Pipeline::use_tiling(VaeTiling tiling, uint64_t untiled_bytes, bool shared)
 /// needed if the ranks have enough memory together. All ranks call this.
 int64_t Pipeline::decoding_ranks(const at::Tensor& latents, VaeTiling tiling, Group* group, bool& tiled) const {
   const int64_t rows = latents.size(3);
-  const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_pieces();
+  const bool shared = group != nullptr && tiling != VaeTiling::on && vae_->decodes_in_pieces();
   const int64_t ranks = shared ? std::min(group->size(), rows) : 1;
   const uint64_t bytes = vae_->untiled_bytes(latents.size(2), piece_of_height(rows, ranks), latents.size(4));
   const int64_t sharing = device_.is_cpu() ? ranks : 1;  // ranks that share the same memory

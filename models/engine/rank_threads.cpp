@@ -55,13 +55,13 @@ std::vector<std::string> devices_of_threads(int64_t ranks, const std::string& de
 }
 
 /// One rank. Rank 0 runs in the caller's thread.
-class RankThreads::Member final : public Rank {
+class RankThreads::ThreadRank final : public Rank {
  public:
-  Member(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<SocketGroup> control)
+  ThreadRank(std::shared_ptr<Pipeline> pipeline, std::shared_ptr<SocketGroup> control)
       : pipeline_(std::move(pipeline)), control_(std::move(control)) {}
-  ~Member() override { join(); }
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
+  ~ThreadRank() override { join(); }
+  ThreadRank(const ThreadRank&) = delete;
+  ThreadRank& operator=(const ThreadRank&) = delete;
 
   void start() {
     thread_ = std::thread([this] { follow(); });
@@ -118,14 +118,14 @@ RankThreads::~RankThreads() {
 void RankThreads::start() {
   if (!pipelines_.front()->device().is_cpu()) NcclGroup::set_environment();
   auto links = local_links(size());
-  std::vector<std::future<std::unique_ptr<Member>>> all;
+  std::vector<std::future<std::unique_ptr<ThreadRank>>> all;
   for (size_t rank = 0; rank < pipelines_.size(); ++rank)
     all.push_back(std::async(std::launch::async, [this, rank, own = std::move(links[rank])] {
       const std::shared_ptr<Pipeline>& pipeline = pipelines_[rank];
-      return std::make_unique<Member>(pipeline,
-                                      SocketGroup::connect(static_cast<int64_t>(rank), own, pipeline->device().str()));
+      return std::make_unique<ThreadRank>(
+          pipeline, SocketGroup::connect(static_cast<int64_t>(rank), own, pipeline->device().str()));
     }));
-  std::vector<std::unique_ptr<Member>> members;
+  std::vector<std::unique_ptr<ThreadRank>> members;
   for (auto& each : all) members.push_back(each.get());
   members_ = std::move(members);
   try {
@@ -141,7 +141,7 @@ void RankThreads::stop() noexcept {
   if (members_.empty()) return;
   for (const auto& member : members_) member->leave();
   try {
-    tell_end(*members_.front());
+    send_end(*members_.front());
   } catch (...) {  // most likely the others have ended
     members_.front()->control().abort("left before the end");
   }
@@ -158,9 +158,9 @@ Outcome RankThreads::generate(const Request& request, const Plan& plan, const In
   if (std::ranges::any_of(members_, [](const auto& member) { return member->control().ended(); })) stop();
   if (members_.empty()) start();
   const c10::OptionalDeviceGuard device(gpu_of(pipeline));
-  Member& leader = *members_.front();
+  ThreadRank& leader = *members_.front();
   const int threads = std::max(1, at::get_num_threads() / static_cast<int>(size()));  // of each rank, on a CPU
-  tell_model(leader, {{"threads", threads}});
+  send_model(leader, {{"threads", threads}});
   Outcome begun;
   Inputs told = inputs;
   told.keep_transformer = true;

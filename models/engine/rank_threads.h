@@ -32,12 +32,12 @@ class RankThreads {
   Outcome generate(const Request& request, const Plan& plan, const Inputs& inputs, const Run& run);
 
  private:
-  class Member;
+  class ThreadRank;
   void start();
   void stop() noexcept;
 
   std::vector<std::shared_ptr<Pipeline>> pipelines_;
-  std::vector<std::unique_ptr<Member>> members_;  // by rank; empty until started
+  std::vector<std::unique_ptr<ThreadRank>> members_;  // by rank; empty until started
 };
 
 }  // namespace sparsereel::models

@@ -26,9 +26,9 @@ Error unknown(const std::string& cause) {
 }
 
 /// Forwards events to this rank's observer, after checking that all ranks are still there.
-class Watched final : public Observers {
+class RankObserver final : public Observers {
  public:
-  Watched(Rank& rank, RunObserver& observer) : Observers({&observer}), rank_(rank) {}
+  RankObserver(Rank& rank, RunObserver& observer) : Observers({&observer}), rank_(rank) {}
 
   /// An observer that cancels after a step stops all ranks at their next common check.
   void step(const StepDone& step) override {
@@ -74,8 +74,8 @@ class NoFrames final : public RunObserver, public FrameSink {
   void take(const at::Tensor& /*frames*/) override {}
 };
 
-Outcome make_part(Rank& rank, Pipeline& pipeline, const Plan& plan, const Inputs& inputs, Run run, Watched& watched,
-                  Outcome begun) {
+Outcome make_part(Rank& rank, Pipeline& pipeline, const Plan& plan, const Inputs& inputs, Run run,
+                  RankObserver& watched, Outcome begun) {
   run.observer = &watched;
   run.group = &rank.group();
   run.cancelled = [&rank, &watched, own = std::move(run.cancelled)] {
@@ -85,24 +85,24 @@ Outcome make_part(Rank& rank, Pipeline& pipeline, const Plan& plan, const Inputs
   return pipeline.generate(plan, inputs, run, std::move(begun));
 }
 
-void tell_state(SocketGroup& control, const DenoisingState* state) {
+void send_state(SocketGroup& control, const DenoisingState* state) {
   if (state == nullptr) return tell(control, nullptr);
   const StateParts parts = parts_of(*state);
   nlohmann::json names = nlohmann::json::array();
   for (const auto& [name, tensor] : parts.tensors) names.push_back(name);
   tell(control, {{"run", parts.run}, {"tensors", names}});
-  for (const auto& [name, tensor] : parts.tensors) tell_tensor(control, tensor);
+  for (const auto& [name, tensor] : parts.tensors) send_tensor(control, tensor);
 }
 
-std::shared_ptr<const DenoisingState> hear_state(SocketGroup& control, const CacheRule& cache) {
+std::shared_ptr<const DenoisingState> receive_state(SocketGroup& control, const CacheRule& cache) {
   const nlohmann::json told = hear(control);
   if (told.is_null()) return {};
   StateParts parts{.tensors = {}, .run = told.at("run")};
-  for (const auto& name : told.at("tensors")) parts.tensors[name.get<std::string>()] = hear_tensor(control);
+  for (const auto& name : told.at("tensors")) parts.tensors[name.get<std::string>()] = receive_tensor(control);
   return std::make_shared<const DenoisingState>(state_of(parts, cache));
 }
 
-void tell_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
+void send_video(SocketGroup& control, Request request, const Plan& plan, const Inputs& inputs, const Run& run) {
   request.num_frames = plan.num_frames;  // computed with a frame rate that the others do not know
   request.seconds.reset();
   if (request.policy && request.policy_file.empty())
@@ -121,9 +121,9 @@ void tell_video(SocketGroup& control, Request request, const Plan& plan, const I
                  {"checkpoint_every", run.checkpoints.every},
                  {"checkpoint_last", run.checkpoints.last},
                  {"checkpoint_cancelled", run.checkpoints.cancelled}});
-  for (const auto member : Conditioning::tensors()) tell_tensor(control, inputs.conditioning.*member);
-  tell_tensor(control, inputs.init_latents);
-  tell_state(control, inputs.resume.get());
+  for (const auto member : Conditioning::tensors()) send_tensor(control, inputs.conditioning.*member);
+  send_tensor(control, inputs.init_latents);
+  send_state(control, inputs.resume.get());
 }
 
 /// Models read the text up to these lengths without further checks.
@@ -136,20 +136,20 @@ void check_text_lengths(const Conditioning& conditioning) {
     throw unknown("rank 0 tells of a text's lengths that are not that text's");
 }
 
-Inputs hear_inputs(SocketGroup& control, const nlohmann::json& message, const Plan& plan) {
+Inputs receive_inputs(SocketGroup& control, const nlohmann::json& message, const Plan& plan) {
   Inputs inputs;
-  for (const auto member : Conditioning::tensors()) inputs.conditioning.*member = hear_tensor(control);
+  for (const auto member : Conditioning::tensors()) inputs.conditioning.*member = receive_tensor(control);
   inputs.conditioning.text_lengths = message.at("text_lengths").get<std::vector<int64_t>>();
   check_text_lengths(inputs.conditioning);
-  inputs.init_latents = hear_tensor(control);
-  inputs.resume = hear_state(control, plan.cache);
+  inputs.init_latents = receive_tensor(control);
+  inputs.resume = receive_state(control, plan.cache);
   inputs.decode = message.at("decode").get<bool>();
   inputs.keep_transformer = message.at("keep_transformer").get<bool>();
   return inputs;
 }
 
 /// Adds the parts that the fields do not contain.
-Request hear_request(const nlohmann::json& message, const std::string& device) {
+Request receive_request(const nlohmann::json& message, const std::string& device) {
   Request request = request_of(message.at("request"), device);
   if (const auto file = message.at("policy_file").get<std::string>(); !file.empty())
     use_heads(file, read_profile(file), request);
@@ -173,11 +173,11 @@ void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe) {
 void make_told_video(Rank& rank, Pipeline& pipeline, const WorkerTasks& tasks, const nlohmann::json& message) {
   SocketGroup& control = rank.control();
   const Plan plan =
-      pipeline.resolve(hear_request(message, tasks.device), message.at("decode").get<bool>(), control.size());
+      pipeline.resolve(receive_request(message, tasks.device), message.at("decode").get<bool>(), control.size());
   agree_on_recipe(plan, message.at("recipe"));
-  const Inputs inputs = hear_inputs(control, message, plan);
+  const Inputs inputs = receive_inputs(control, message, plan);
   NoFrames frames;
-  Watched watched(rank, frames);
+  RankObserver watched(rank, frames);
   Run run;
   run.cancelled = tasks.cancelled;
   // All ranks must take part in the states that rank 0 saves.
@@ -213,21 +213,21 @@ int64_t told_number(const nlohmann::json& message, const char* name, int64_t lea
   throw unknown("rank 0 tells of " + std::to_string(number) + " " + name);
 }
 
-void tell_model(Rank& rank, nlohmann::json model) {
+void send_model(Rank& rank, nlohmann::json model) {
   model["what"] = "model";
   tell(rank.control(), model);
 }
 
-void tell_end(Rank& rank) {
+void send_end(Rank& rank) {
   tell(rank.control(), {{"what", "end"}});
 }
 
 Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const Plan& plan, const Inputs& inputs,
                    const Run& run, Outcome begun) {
-  Watched watched(rank, run.tell());
+  RankObserver watched(rank, run.tell());
   try {
     rank.need_others(true);
-    tell_video(rank.control(), request, plan, inputs, run);
+    send_video(rank.control(), request, plan, inputs, run);
     Outcome outcome = make_part(rank, pipeline, plan, inputs, run, watched, std::move(begun));
     if (watched.stopped()) throw Cancelled{};  // after the last step and without decoding, the others are done too
     rank.check();                              // a failed rank voids the frames

@@ -40,7 +40,7 @@ class Rank {
 
 /// Called by rank 0: tells the workers which model makes the next videos, so that they load it. `model` is an object
 /// that WorkerTasks::open understands.
-void tell_model(Rank& rank, nlohmann::json model);
+void send_model(Rank& rank, nlohmann::json model);
 
 /// Called by rank 0: makes the video with all workers, as Pipeline::generate() does alone. `request` must resolve to
 /// `plan` on every rank. An exception ends the group, except Cancelled if all ranks have agreed to stop.
@@ -48,7 +48,7 @@ Outcome lead_video(Rank& rank, Pipeline& pipeline, const Request& request, const
                    const Run& run, Outcome begun = {});
 
 /// Called by rank 0: tells the workers that there are no more videos.
-void tell_end(Rank& rank);
+void send_end(Rank& rank);
 
 struct WorkerTasks {
   std::string device;  // of this rank; replaces the one in rank 0's requests

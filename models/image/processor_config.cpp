@@ -41,8 +41,8 @@ int64_t edge(const nlohmann::json& config, const std::string& file, const char* 
   return height;
 }
 
-std::array<double, 3> colours(const ConfigFields& fields, const char* field, const std::array<double, 3>& fallback,
-                              double least) {
+std::array<double, 3> colors(const ConfigFields& fields, const char* field, const std::array<double, 3>& fallback,
+                             double least) {
   const std::vector<double> numbers = fields.optional_numbers(field, least, 255);
   if (numbers.empty()) return fallback;
   if (numbers.size() != fallback.size())
@@ -61,8 +61,8 @@ ImageProcessorConfig parse_image_processor_config(const nlohmann::json& json, co
   const int64_t shortest_edge = edge(json, file, "size", "shortest_edge");
   config.crop_size = edge(json, file, "crop_size", "");
   config.rescale_factor = fields.positive_number("rescale_factor", config.rescale_factor);
-  config.image_mean = colours(fields, "image_mean", config.image_mean, 0);
-  config.image_std = colours(fields, "image_std", config.image_std, kLeastDeviation);
+  config.image_mean = colors(fields, "image_mean", config.image_mean, 0);
+  config.image_std = colors(fields, "image_std", config.image_std, kLeastDeviation);
   if (config.crop_size != shortest_edge)
     fields.unsupported("crop_size", std::to_string(config.crop_size),
                        "size.shortest_edge, " + std::to_string(shortest_edge));

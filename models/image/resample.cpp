@@ -58,13 +58,13 @@ std::vector<Taps> taps_of(const Kernel& kernel, int64_t size, float begin, float
   const double widening = std::max(scale, 1.0), support = kernel.support * widening;
   std::vector<Taps> all(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
-    const int64_t first = std::max<int64_t>(cut_off(centre - support + 0.5), 0);
-    const int64_t last = std::min(cut_off(centre + support + 0.5), size);
+    const double center = begin + (static_cast<double>(i) + 0.5) * scale;
+    const int64_t first = std::max<int64_t>(cut_off(center - support + 0.5), 0);
+    const int64_t last = std::min(cut_off(center + support + 0.5), size);
     std::vector<double> weights;
     double sum = 0;
     for (int64_t x = first; x < last; ++x) {
-      weights.push_back(kernel.value((static_cast<double>(x) - centre + 0.5) * (1 / widening)));
+      weights.push_back(kernel.value((static_cast<double>(x) - center + 0.5) * (1 / widening)));
       sum += weights.back();
     }
     Taps& taps = all[static_cast<size_t>(i)];
@@ -138,7 +138,7 @@ PictureBox whole(const Picture& picture) {
   return {0, 0, static_cast<double>(picture.width), static_cast<double>(picture.height)};
 }
 
-PictureBox centre(const Picture& picture, int64_t height, int64_t width) {
+PictureBox center(const Picture& picture, int64_t height, int64_t width) {
   double of_x = static_cast<double>(picture.width), of_y = static_cast<double>(picture.height);
   const double all_x = of_x, all_y = of_y;
   const double here = of_x / of_y, wanted = static_cast<double>(width) / static_cast<double>(height);

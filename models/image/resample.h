@@ -24,7 +24,7 @@ struct PictureBox {
 
 PictureBox whole(const Picture& picture);
 /// Returns the largest centered part that has the shape of height x width.
-PictureBox centre(const Picture& picture, int64_t height, int64_t width);
+PictureBox center(const Picture& picture, int64_t height, int64_t width);
 
 /// Resizes a part of a picture to height x width, one axis after the other, each rounded to 8 bits. When shrinking, the
 /// filter is widened by the scale to avoid aliasing. Throws Error if a size is below 1.

@@ -20,7 +20,7 @@ at::Tensor tensor_of(const Picture& picture) {
 }  // namespace
 
 at::Tensor fit_image(const Picture& picture, int64_t height, int64_t width, ResizeRule rule) {
-  const PictureBox part = rule == ResizeRule::cover ? centre(picture, height, width) : whole(picture);
+  const PictureBox part = rule == ResizeRule::cover ? center(picture, height, width) : whole(picture);
   const at::Tensor frame = tensor_of(resample(picture, height, width, ResampleFilter::lanczos, part));
   return frame.div(255).mul(2).sub(1).permute({2, 0, 1}).contiguous().view({1, 3, 1, height, width});
 }

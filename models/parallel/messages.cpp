@@ -103,13 +103,13 @@ nlohmann::json hear(SocketGroup& group) {
   return *take_message(bytes);
 }
 
-void tell_tensor(SocketGroup& group, const at::Tensor& tensor) {
+void send_tensor(SocketGroup& group, const at::Tensor& tensor) {
   if (!tensor.defined()) return tell(group, nullptr);
   tell(group, {{"dtype", static_cast<int>(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}});
   group.broadcast(bytes_of_tensor(tensor.cpu().contiguous()), 0);
 }
 
-at::Tensor hear_tensor(SocketGroup& group) {
+at::Tensor receive_tensor(SocketGroup& group) {
   const nlohmann::json form = hear(group);
   if (form.is_null()) return {};
   if (!form.is_object()) throw no_tensor("it is no object");

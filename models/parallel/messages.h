@@ -24,9 +24,9 @@ void tell(SocketGroup& group, const nlohmann::json& message);
 /// of our messages.
 nlohmann::json hear(SocketGroup& group);
 
-/// Send a tensor (rank 0) and receive it on the CPU (other ranks). An undefined tensor stays undefined. hear_tensor()
-/// throws Error if dtype or shape is impossible.
-void tell_tensor(SocketGroup& group, const at::Tensor& tensor);
-at::Tensor hear_tensor(SocketGroup& group);
+/// Send a tensor (rank 0) and receive it on the CPU (other ranks). An undefined tensor stays undefined.
+/// receive_tensor() throws Error if dtype or shape is impossible.
+void send_tensor(SocketGroup& group, const at::Tensor& tensor);
+at::Tensor receive_tensor(SocketGroup& group);
 
 }  // namespace sparsereel::models

@@ -24,13 +24,13 @@ namespace {
 constexpr int64_t kSignalBytes = 256;  // keeps what follows aligned
 static_assert(kSignalBytes >= cuda::kMaxPeers * static_cast<int64_t>(sizeof(uint32_t)));
 
-struct Place {
+struct ProcessId {
   std::array<char, 40> boot{};  // the host's boot id; zeros if unknown
   int64_t process = 0;
 };
 
-Place this_place() {
-  Place here{.boot = {}, .process = getpid()};
+ProcessId this_place() {
+  ProcessId here{.boot = {}, .process = getpid()};
   std::ifstream("/proc/sys/kernel/random/boot_id").read(here.boot.data(), here.boot.size() - 1);
   return here;
 }
@@ -47,11 +47,11 @@ std::vector<T> gathered(T own, SocketGroup& control) {
 }
 
 /// Returns true if all ranks are different processes of one host.
-bool are_processes_of_a_host(const std::vector<Place>& places) {
+bool are_processes_of_a_host(const std::vector<ProcessId>& places) {
   std::set<int64_t> processes;
-  for (const Place& each : places) {
+  for (const ProcessId& each : places) {
     processes.insert(each.process);
-    if (each.boot != places.front().boot || each.boot == Place{}.boot) return false;
+    if (each.boot != places.front().boot || each.boot == ProcessId{}.boot) return false;
   }
   return processes.size() == places.size();
 }

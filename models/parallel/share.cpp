@@ -52,9 +52,9 @@ std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes
   return splits;
 }
 
-Share share_of(Group* group, int64_t passes) {
+SplitGroups share_of(Group* group, int64_t passes) {
   if (group == nullptr) return {};
-  Share share{.all = group, .tokens = {}, .passes = {}};
+  SplitGroups share{.all = group, .tokens = {}, .passes = {}};
   if (!has_ranks_for_passes(group->size(), passes)) {
     if (group->size() > 1) share.tokens = callers(group);
     return share;

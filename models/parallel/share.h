@@ -26,7 +26,7 @@ int64_t piece_of_height(int64_t rows, int64_t ranks);
 
 /// Guidance passes are spread first, if there are two and the number of ranks is even: such ranks exchange only
 /// predictions. The ranks of one pass, or else all ranks, share the tokens, and in attention the heads.
-struct Share {
+struct SplitGroups {
   Group* all = nullptr;           // null if one rank makes the video
   std::shared_ptr<Group> tokens;  // each with a slice of the tokens of the same passes; null: this rank has all tokens
   std::shared_ptr<Group> passes;  // each with another pass of the same tokens; null: this rank computes all passes
@@ -36,7 +36,7 @@ struct Share {
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes);
 
 /// All ranks call this. The group is null for a single rank.
-Share share_of(Group* group, int64_t passes);
+SplitGroups share_of(Group* group, int64_t passes);
 
 /// On other ranks, returns the group of those. All ranks call this.
 std::shared_ptr<Group> first_ranks(Group& group, int64_t count);

@@ -27,7 +27,7 @@ attention::Policy make_policy(const Request& request) {
   if (policy.ranking == Ranking::mass && needs_errors(head.selection)) head.selection = Selection::topk;
   head.topk = attention::usual_topk(policy.dropped);
   for (const attention::SelectionField& field : attention::kSelections) {
-    const auto& asked = request.*kHowMany[static_cast<size_t>(field.selection)];
+    const auto& asked = request.*kSelectionFields[static_cast<size_t>(field.selection)];
     if (!asked) continue;
     head.selection = field.selection;
     head.*field.value = *asked;

@@ -11,7 +11,7 @@ namespace sparsereel::models {
 namespace {
 
 struct Row {
-  Idle idle;
+  NoEffect no_effect;
   const char* beside;  // key of the option to blame
   const char* manual;
   std::string (*why)(const RunFacts&);  // returns an empty text if the cause does not apply
@@ -52,58 +52,59 @@ std::string no_flow(const RunFacts& facts) {
 }
 
 std::string no_reuse(const RunFacts& facts) {
-  return facts.request != nullptr && facts.model != nullptr ? why_idle_cache(*facts.request, *facts.model) : "";
+  return facts.request != nullptr && facts.model != nullptr ? why_cache_has_no_effect(*facts.request, *facts.model)
+                                                            : "";
 }
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> all = {
-      {Idle::every_block, "attention", "attention full or quantized, which compute every block", every_block},
-      {Idle::exact, "attention", "attention full, which no profile asks for", exact},
-      {Idle::profile, "profile", "profile, which has a policy for each head",
+      {NoEffect::every_block, "attention", "attention full or quantized, which compute every block", every_block},
+      {NoEffect::exact, "attention", "attention full, which no profile asks for", exact},
+      {NoEffect::profile, "profile", "profile, which has a policy for each head",
        [](const RunFacts& facts) {
          return facts.is_by_head ? "with " + facts.settings->describe("profile") + ", which has a policy for each head"
                                  : "";
        }},
-      {Idle::no_means, "dropped", "dropped none, which has no means", no_means},
-      {Idle::no_guidance, "cfg_scale", "cfg_scale up to 1, which is no guidance", no_guidance},
-      {Idle::one_transformer, "model", "a model of one transformer",
+      {NoEffect::no_means, "dropped", "dropped none, which has no means", no_means},
+      {NoEffect::no_guidance, "cfg_scale", "cfg_scale up to 1, which is no guidance", no_guidance},
+      {NoEffect::one_transformer, "model", "a model of one transformer",
        [](const RunFacts& facts) -> std::string {
          return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model of one transformer" : "";
        }},
-      {Idle::narrow_blocks, "model", "a transformer without a block layer whose sizes are multiples of 16",
+      {NoEffect::narrow_blocks, "model", "a transformer without a block layer whose sizes are multiples of 16",
        [](const RunFacts& facts) { return facts.narrow_blocks; }},
-      {Idle::narrow_layers, "model", "a text encoder without a layer whose sizes are multiples of 16",
+      {NoEffect::narrow_layers, "model", "a text encoder without a layer whose sizes are multiples of 16",
        [](const RunFacts& facts) { return facts.narrow_layers; }},
-      {Idle::no_flow, "scheduler", "a scheduler that is not of flow matching", no_flow},
-      {Idle::no_reuse, "steps", "one step, a model of one block, or no more steps than `cache: steps:20` computes",
+      {NoEffect::no_flow, "scheduler", "a scheduler that is not of flow matching", no_flow},
+      {NoEffect::no_reuse, "steps", "one step, a model of one block, or no more steps than `cache: steps:20` computes",
        no_reuse},
-      {Idle::on_a_cpu, "device", "device cpu, whose memory is the host's",
+      {NoEffect::on_a_cpu, "device", "device cpu, whose memory is the host's",
        [](const RunFacts& facts) -> std::string {
          const bool offloads = facts.request != nullptr && facts.request->offload;
          return offloads && facts.on_cpu ? "on a CPU, whose memory is the host's" : "";
        }},
-      {Idle::in_fp32, "device", "device cpu, which computes attention in fp32",
+      {NoEffect::in_fp32, "device", "device cpu, which computes attention in fp32",
        [](const RunFacts& facts) -> std::string {
          const bool in_sixteen = facts.request != nullptr && facts.request->arithmetic == 16;
          return in_sixteen && facts.on_cpu ? "on a CPU, which computes in fp32" : "";
        }},
-      {Idle::no_lora, "lora", "no LoRA",
+      {NoEffect::no_lora, "lora", "no LoRA",
        [](const RunFacts& facts) -> std::string {
          return facts.request != nullptr && facts.request->loras.empty() ? "without a LoRA" : "";
        }},
-      {Idle::no_image, "image", "no image",
+      {NoEffect::no_image, "image", "no image",
        [](const RunFacts& facts) -> std::string {
          return facts.request != nullptr && facts.request->image.empty() ? "without an image" : "";
        }},
-      {Idle::not_encoded, "output", "an output that is no .mp4, .mov, .mkv or .webm",
+      {NoEffect::not_encoded, "output", "an output that is no .mp4, .mov, .mkv or .webm",
        [](const RunFacts& facts) {
          return facts.is_encoded ? "" : "on " + facts.output + ": it is for .mp4, .mov, .mkv and .webm";
        }},
-      {Idle::no_frame_rate, "output", "an output that ends in .safetensors, without save_latents",
+      {NoEffect::no_frame_rate, "output", "an output that ends in .safetensors, without save_latents",
        [](const RunFacts& facts) {
          return facts.has_frame_rate ? "" : "on " + facts.output + ", which holds frames alone";
        }},
-      {Idle::random_seed, "seed", "a random seed, with which the same command makes another video",
+      {NoEffect::random_seed, "seed", "a random seed, with which the same command makes another video",
        [](const RunFacts& facts) {
          return facts.has_random_seed
                     ? "with " + facts.settings->describe("seed") + ": the same command makes another video"
@@ -112,8 +113,8 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-const Row& row_of(Idle cause) {
-  return *std::ranges::find(rows(), cause, &Row::idle);
+const Row& row_of(NoEffect cause) {
+  return *std::ranges::find(rows(), cause, &Row::no_effect);
 }
 
 bool asks_for_something(const Settings& settings, const Option& option) {
@@ -124,31 +125,31 @@ bool asks_for_something(const Settings& settings, const Option& option) {
 
 /// A stronger source overrides the option on purpose. An equal or weaker one deserves a warning: the user expects an
 /// effect.
-bool is_overridden(const Settings& settings, const Setting& idle, const IdleCause& cause) {
+bool is_overridden(const Settings& settings, const Setting& no_effect, const NoEffectCause& cause) {
   const Setting* by = settings.find(cause.beside);
-  return idle.source <= Source::profile || (by != nullptr && by->source > idle.source);
+  return no_effect.source <= Source::profile || (by != nullptr && by->source > no_effect.source);
 }
 
 }  // namespace
 
-std::string why_idle(Idle cause, const RunFacts& facts) {
+std::string why_no_effect(NoEffect cause, const RunFacts& facts) {
   return row_of(cause).why(facts);
 }
 
-std::vector<IdleCause> idle_causes(std::span<const Idle> causes, const RunFacts& facts) {
-  std::vector<IdleCause> all;
-  for (const Idle cause : causes) {
+std::vector<NoEffectCause> no_effect_causes(std::span<const NoEffect> causes, const RunFacts& facts) {
+  std::vector<NoEffectCause> all;
+  for (const NoEffect cause : causes) {
     const Row& row = row_of(cause);
     if (std::string why = row.why(facts); !why.empty()) all.push_back({cause, row.beside, std::move(why)});
   }
   return all;
 }
 
-std::vector<std::string> idle_warnings(const Settings& settings, const std::vector<IdleCause>& causes) {
+std::vector<std::string> no_effect_warnings(const Settings& settings, const std::vector<NoEffectCause>& causes) {
   std::vector<std::string> warnings;
   for (const Option& option : settings.options().all()) {
     const auto cause = std::ranges::find_if(
-        causes, [&](const IdleCause& each) { return !each.why.empty() && is_idle(option, each.idle); });
+        causes, [&](const NoEffectCause& each) { return !each.why.empty() && has_no_effect(option, each.no_effect); });
     const Setting* setting = settings.find(option.key);
     if (cause == causes.end() || setting == nullptr || !asks_for_something(settings, option)) continue;
     if (!is_overridden(settings, *setting, *cause))
@@ -157,17 +158,17 @@ std::vector<std::string> idle_warnings(const Settings& settings, const std::vect
   return warnings;
 }
 
-std::set<std::string> idle_options(const OptionList& options, const std::vector<IdleCause>& causes) {
+std::set<std::string> options_without_effect(const OptionList& options, const std::vector<NoEffectCause>& causes) {
   std::set<std::string> keys;
   for (const Option& option : options.all())
-    for (const IdleCause& cause : causes)
-      if (!cause.why.empty() && is_idle(option, cause.idle)) keys.insert(option.key);
+    for (const NoEffectCause& cause : causes)
+      if (!cause.why.empty() && has_no_effect(option, cause.no_effect)) keys.insert(option.key);
   return keys;
 }
 
-std::vector<std::pair<Idle, std::string>> causes_in_the_manual() {
-  std::vector<std::pair<Idle, std::string>> all;
-  for (const Row& row : rows()) all.emplace_back(row.idle, row.manual);
+std::vector<std::pair<NoEffect, std::string>> causes_in_the_manual() {
+  std::vector<std::pair<NoEffect, std::string>> all;
+  for (const Row& row : rows()) all.emplace_back(row.no_effect, row.manual);
   return all;
 }
 

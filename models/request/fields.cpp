@@ -70,14 +70,14 @@ bool shares_policy(const Plan& plan) {
 
 /// The row of one way to select blocks. It excludes those after it in the table; those before it exclude it.
 Field how_many_blocks(const attention::SelectionField& own) {
-  Field row{.name = own.name, .idle = {Idle::every_block}};
+  Field row{.name = own.name, .no_effect = {NoEffect::every_block}};
   for (const auto& each : attention::kSelections)
     if (each.selection > own.selection) row.excludes.push_back({.other = each.name});
   const auto of_plan = [own](const Plan& plan) {
     const attention::HeadPolicy& head = plan.attention_policy.defaults;
     return only(shares_policy(plan) && head.selection == own.selection, head.*own.value);
   };
-  return field(kHowMany[static_cast<size_t>(own.selection)], of_plan, std::move(row));
+  return field(kSelectionFields[static_cast<size_t>(own.selection)], of_plan, std::move(row));
 }
 
 /// An unset value keeps the policy's default.
@@ -111,11 +111,11 @@ auto of_guidance(Value Plan::*member) {
 }
 
 std::vector<Field> texts() {
-  return {field(&Request::prompt, &Plan::prompt, {.name = "prompt", .decides = Decides::text}),
+  return {field(&Request::prompt, &Plan::prompt, {.name = "prompt", .decides = RunPart::text}),
           field(&Request::negative_prompt, of_guidance(&Plan::negative_prompt),
-                {.name = "negative_prompt", .decides = Decides::text, .idle = {Idle::no_guidance}}),
+                {.name = "negative_prompt", .decides = RunPart::text, .no_effect = {NoEffect::no_guidance}}),
           field(&Request::max_sequence_length, &Plan::max_sequence_length,
-                {.name = "max_sequence_length", .decides = Decides::text, .range = Range{1}})};
+                {.name = "max_sequence_length", .decides = RunPart::text, .range = Range{1}})};
 }
 
 std::vector<Field> size() {
@@ -138,12 +138,15 @@ std::vector<Field> images() {
   };
   const auto picture = [&](const char* name, std::string Request::*member, std::string Plan::*file) {
     return field(member, name_of(file),
-                 {.name = name, .kind = ValueKind::file, .decides = Decides::images, .recipe = InRecipe::file});
+                 {.name = name, .kind = ValueKind::file, .decides = RunPart::images, .recipe = InRecipe::file});
   };
-  return {
-      picture("image", &Request::image, &Plan::image), picture("last_image", &Request::last_image, &Plan::last_image),
-      field(&Request::resize, [](const Plan& plan) { return only(!plan.image.empty(), plan.resize); },
-            {.name = "resize", .decides = Decides::images, .choices = {"cover", "stretch"}, .idle = {Idle::no_image}})};
+  return {picture("image", &Request::image, &Plan::image),
+          picture("last_image", &Request::last_image, &Plan::last_image),
+          field(&Request::resize, [](const Plan& plan) { return only(!plan.image.empty(), plan.resize); },
+                {.name = "resize",
+                 .decides = RunPart::images,
+                 .choices = {"cover", "stretch"},
+                 .no_effect = {NoEffect::no_image}})};
 }
 
 std::vector<Field> sampling() {
@@ -161,44 +164,45 @@ std::vector<Field> sampling() {
       field(&Request::guidance_scale, &Plan::guidance_scale, {.name = "cfg_scale", .range = scale}),
       field(&Request::guidance_scale_2,
             [](const Plan& plan) { return plan.is_guided() ? plan.guidance_scale_2 : std::nullopt; },
-            {.name = "cfg_scale_2", .range = scale, .idle = {Idle::one_transformer, Idle::no_guidance}}),
+            {.name = "cfg_scale_2", .range = scale, .no_effect = {NoEffect::one_transformer, NoEffect::no_guidance}}),
       field(&Request::guidance_passes,
             [](const Plan& plan) {  // the default is left out
               return only(plan.is_guided() && plan.guidance_passes != GuidancePasses::batched, plan.guidance_passes);
             },
-            {.name = "guidance_passes", .choices = {"batched", "in-turn"}, .idle = {Idle::no_guidance}}),
+            {.name = "guidance_passes", .choices = {"batched", "in-turn"}, .no_effect = {NoEffect::no_guidance}}),
       field(&Request::use_dynamic_cfg, of_guidance(&Plan::use_dynamic_cfg),
-            {.name = "dynamic_cfg", .idle = {Idle::no_guidance}}),
+            {.name = "dynamic_cfg", .no_effect = {NoEffect::no_guidance}}),
       field(&Request::scheduler, &Plan::scheduler, {.name = "scheduler", .kind = ValueKind::choice}),
-      field(&Request::flow_shift, &Plan::flow_shift, {.name = "flow_shift", .range = shift, .idle = {Idle::no_flow}}),
+      field(&Request::flow_shift, &Plan::flow_shift,
+            {.name = "flow_shift", .range = shift, .no_effect = {NoEffect::no_flow}}),
       field(&Request::sigmas,
             [](const Plan& plan) {
               const std::string list = nlohmann::json(plan.sigmas).dump();
               return only(!plan.sigmas.empty(), list.substr(1, list.size() - 2));
             },
-            {.name = "sigmas", .range = sigma, .idle = {Idle::no_flow}, .excludes = {{.other = "steps"}}}),
+            {.name = "sigmas", .range = sigma, .no_effect = {NoEffect::no_flow}, .excludes = {{.other = "steps"}}}),
       field(&Request::cache, [](const Plan& plan) { return only(plan.cache.on(), name(plan.cache)); },
-            {.name = "cache", .idle = {Idle::no_reuse}, .nothing = "0"})};
+            {.name = "cache", .no_effect = {NoEffect::no_reuse}, .nothing = "0"})};
 }
 
 std::vector<Field> selection() {
   using Head = attention::HeadPolicy;
   using attention::Policy;
-  const std::vector<Idle> idle = {Idle::every_block, Idle::profile};
+  const std::vector<NoEffect> no_effect = {NoEffect::every_block, NoEffect::profile};
   std::vector<Field> all;
   std::ranges::transform(attention::kSelections, std::back_inserter(all), how_many_blocks);
   const std::vector<Field> others = {
       field(&Request::dropped, of_dropping(&Policy::dropped),
             {.name = "dropped",
              .choices = {"mean", "none"},
-             .idle = idle,
+             .no_effect = no_effect,
              .excludes = {{.other = "select", .value = "none", .other_value = "error"},
                           {.other = "error", .value = "none"},
                           {.other = "block_error", .value = "none"}}}),
       field(&Request::ranking, of_dropping(&Policy::ranking),
             {.name = "select",
              .choices = {"error", "mass"},
-             .idle = idle,
+             .no_effect = no_effect,
              .excludes = {{.other = "error", .value = "mass"}, {.other = "block_error", .value = "mass"}}}),
       field(&Request::cell,
             [](const Plan& plan) {
@@ -207,7 +211,7 @@ std::vector<Field> selection() {
             },
             {.name = "cell",
              .choices = {"16", "32", "64"},
-             .idle = {Idle::every_block, Idle::profile, Idle::no_means},
+             .no_effect = {NoEffect::every_block, NoEffect::profile, NoEffect::no_means},
              .choose = chosen(&Request::cell, &Policy::cell)}),
       field(&Request::arithmetic,
             [](const Plan& plan) {  // the default of 8 bits is left out
@@ -216,17 +220,17 @@ std::vector<Field> selection() {
             },
             {.name = "arithmetic",
              .choices = {"8", "16"},
-             .idle = {Idle::every_block, Idle::in_fp32},
+             .no_effect = {NoEffect::every_block, NoEffect::in_fp32},
              .nothing = "8",
              .excludes = {{.other = "attention", .value = "16", .other_value = "quantized"}},
              .choose = chosen(&Request::arithmetic, &Policy::arithmetic)}),
-      head_field(&Request::similarity, &Head::similarity, {.name = "similarity", .idle = idle}),
-      head_field(&Request::pv_threshold, &Head::pv_threshold, {.name = "pv_threshold", .idle = idle}),
+      head_field(&Request::similarity, &Head::similarity, {.name = "similarity", .no_effect = no_effect}),
+      head_field(&Request::pv_threshold, &Head::pv_threshold, {.name = "pv_threshold", .no_effect = no_effect}),
       field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
-            {.name = "dense_steps", .idle = {Idle::every_block}}),
+            {.name = "dense_steps", .no_effect = {NoEffect::every_block}}),
       field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
             {.name = "dense_layers",
-             .idle = {Idle::every_block},
+             .no_effect = {NoEffect::every_block},
              .choose = chosen(&Request::dense_layers, &Policy::dense_layers)})};
   all.insert(all.end(), others.begin(), others.end());
   return all;
@@ -266,11 +270,11 @@ std::vector<Field> pipeline() {
             },
             {.name = "vae_dtype", .choices = dtypes}),
       field(&Request::weights, fp8(&Plan::fp8_weights),
-            {.name = "weights", .choices = {"auto", "fp8"}, .idle = {Idle::narrow_blocks}}),
+            {.name = "weights", .choices = {"auto", "fp8"}, .no_effect = {NoEffect::narrow_blocks}}),
       field(&Request::text_weights, fp8(&Plan::fp8_text_weights),
-            {.name = "text_weights", .choices = {"auto", "fp8"}, .idle = {Idle::narrow_layers}}),
+            {.name = "text_weights", .choices = {"auto", "fp8"}, .no_effect = {NoEffect::narrow_layers}}),
       field(&Request::offload, [](const Plan&) { return nlohmann::json(); },
-            {.name = "offload", .recipe = InRecipe::nothing, .idle = {Idle::on_a_cpu}}),
+            {.name = "offload", .recipe = InRecipe::nothing, .no_effect = {NoEffect::on_a_cpu}}),
       weights_file("transformer"),
       weights_file("transformer_2"),
       weights_file("vae"),
@@ -281,8 +285,8 @@ std::vector<Field> pipeline() {
             [](const Plan& plan) { return only(!plan.loras.empty(), text_of(plan.loras, /*whole_paths=*/false)); },
             {.name = "lora", .recipe = InRecipe::file}),
       field(&Request::strict_lora, [](const Plan&) { return nlohmann::json(); },
-            {.name = "strict_lora", .recipe = InRecipe::nothing, .idle = {Idle::no_lora}})};
-  for (Field& each : all) each.decides = Decides::pipeline;
+            {.name = "strict_lora", .recipe = InRecipe::nothing, .no_effect = {NoEffect::no_lora}})};
+  for (Field& each : all) each.decides = RunPart::pipeline;
   return all;
 }
 
@@ -382,7 +386,7 @@ nlohmann::json recipe_of(const Plan& plan) {
 std::string text_key(const Plan& plan) {
   nlohmann::json key;
   for (const Field& field : fields())
-    if (field.decides == Decides::text) key.push_back(field.save(plan));
+    if (field.decides == RunPart::text) key.push_back(field.save(plan));
   return key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + image_key(plan);
 }
 
@@ -396,7 +400,7 @@ std::string image_key(const Plan& plan) {
 std::string pipeline_key(const Request& request) {
   std::string key;  // not JSON, because a path need not be UTF-8
   for (const Field& field : fields())
-    if (field.decides == Decides::pipeline) key.append(field.text(request)).push_back('\0');
+    if (field.decides == RunPart::pipeline) key.append(field.text(request)).push_back('\0');
   return key;
 }
 

@@ -22,7 +22,7 @@ namespace sparsereel::models {
 enum class InRecipe { nothing, value, file };
 
 /// Causes that leave an option without effect. The run goes on, with a warning.
-enum class Idle {
+enum class NoEffect {
   every_block,      // attention computes every block
   exact,            // the run is exact: attention is full, and no profile asked for it
   profile,          // the profile has a policy for each head
@@ -70,16 +70,16 @@ struct Range {
 
 /// The part of a run that a field decides. Videos with the same text and images share their encoding; those with the
 /// same pipeline fields share loaded weights.
-enum class Decides { picture, text, images, pipeline };
+enum class RunPart { picture, text, images, pipeline };
 
 struct Field {
   std::string name;  // "steps": as YAML, recipes and errors call it
   ValueKind kind = ValueKind::text;
-  Decides decides = Decides::picture;
+  RunPart decides = RunPart::picture;
   InRecipe recipe = InRecipe::value;
   std::vector<std::string> choices = {};  // for ValueKind::choice; empty: they depend on the model or the machine
   std::optional<Range> range = {};
-  std::vector<Idle> idle = {};           // causes that leave it without effect
+  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
   std::vector<Exclusion> excludes = {};  // choices that it excludes; each pair is listed once, by the first of the two
   /// Reads the value into a request. Throws Error naming the field if the text does not fit its type.

@@ -230,7 +230,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
     plan.flow_shift = request.flow_shift.value_or(default_shift(plan, spec));
     take_sigmas(request, plan);
   }
-  if (why_idle_cache(request, spec).empty()) plan.cache = request.cache;
+  if (why_cache_has_no_effect(request, spec).empty()) plan.cache = request.cache;
   plan.attention_policy = request.policy ? *request.policy : make_policy(request);
   plan.attention_policy.arithmetic = request.arithmetic.value_or(plan.attention_policy.arithmetic);
   if (request.dense_steps) plan.attention_policy.dense_steps = request.dense_steps->of(plan.num_inference_steps);

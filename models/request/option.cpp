@@ -23,13 +23,13 @@ Option option_of(const Field& field) {
   return {.key = field.name,
           .other_keys = {},
           .kind = field.kind,
-          .idle = field.idle,
+          .no_effect = field.no_effect,
           .nothing = field.nothing,
           .excludes = field.excludes};
 }
 
-bool is_idle(const Option& option, Idle cause) {
-  return std::ranges::find(option.idle, cause) != option.idle.end();
+bool has_no_effect(const Option& option, NoEffect cause) {
+  return std::ranges::find(option.no_effect, cause) != option.no_effect.end();
 }
 
 }  // namespace sparsereel::models

@@ -15,7 +15,7 @@ struct Option {
   std::string key;                           // "steps"
   std::vector<std::string> other_keys = {};  // its other names: "num_inference_steps"
   ValueKind kind = ValueKind::text;
-  std::vector<Idle> idle = {};           // causes that leave it without effect
+  std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
   std::vector<Exclusion> excludes = {};  // choices that it excludes; each pair is listed once, by the first of the two
 };
@@ -48,6 +48,6 @@ class OptionList {
 
 Option option_of(const Field& field);
 
-bool is_idle(const Option& option, Idle cause);
+bool has_no_effect(const Option& option, NoEffect cause);
 
 }  // namespace sparsereel::models

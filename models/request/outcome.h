@@ -16,9 +16,9 @@ namespace sparsereel::models {
 /// Facts about a video's frames, whether they were kept or passed on.
 struct FrameFacts {
   VideoShape shape;
-  float largest = 0;   // largest value; NaN if any value is NaN
-  at::Tensor colours;  // fp32 CPU [F, 3]: each frame's mean red, green and blue, in 0..1
-  at::Tensor first;    // fp32 CPU [1, H, W, 3] in 0..1
+  float largest = 0;  // largest value; NaN if any value is NaN
+  at::Tensor colors;  // fp32 CPU [F, 3]: each frame's mean red, green and blue, in 0..1
+  at::Tensor first;   // fp32 CPU [1, H, W, 3] in 0..1
 };
 
 struct StageSeconds {

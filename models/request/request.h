@@ -109,10 +109,10 @@ struct Request {
 
 /// The fields that say how many blocks all heads compute, in the order of attention::kSelections. Each excludes the
 /// others.
-inline constexpr std::array<std::optional<double> Request::*, 4> kHowMany = {&Request::topk, &Request::cdf,
-                                                                             &Request::error, &Request::block_error};
-static_assert(kHowMany.size() == attention::kSelections.size());
-inline constexpr auto kHowManyBlocks = [] {
+inline constexpr std::array<std::optional<double> Request::*, 4> kSelectionFields = {
+    &Request::topk, &Request::cdf, &Request::error, &Request::block_error};
+static_assert(kSelectionFields.size() == attention::kSelections.size());
+inline constexpr auto kSelectionNames = [] {
   std::array<const char*, attention::kSelections.size()> names{};
   std::ranges::transform(attention::kSelections, names.begin(), &attention::SelectionField::name);
   return names;

@@ -10,7 +10,7 @@ namespace {
 
 /// Returns true if a source stronger than the profile says how many blocks all heads compute.
 bool chooses_blocks(const Settings& settings) {
-  return std::ranges::any_of(kHowManyBlocks, [&](const char* key) {
+  return std::ranges::any_of(kSelectionNames, [&](const char* key) {
     const Setting* setting = settings.find(key);
     return setting != nullptr && setting->source > Source::profile;
   });

@@ -52,7 +52,7 @@ struct WithinStep {
   int64_t step = 0, steps = 0;
 };
 
-struct Pieces {
+struct PieceProgress {
   int64_t done = 0, total = 0;
 };
 
@@ -63,8 +63,8 @@ class RunObserver {
   virtual void stage(const std::string& /*name*/) {}  // a stage begins: "text", "image", "load", "denoise", "decode"
   virtual void step(const StepDone& /*step*/) {}
   virtual void within_step(const WithinStep& /*step*/) {}  // often: after each call of attention
-  virtual void encoded(const Pieces& /*pieces*/) {}
-  virtual void decoded(const Pieces& /*pieces*/) {}
+  virtual void encoded(const PieceProgress& /*pieces*/) {}
+  virtual void decoded(const PieceProgress& /*pieces*/) {}
   virtual bool wants_attention_calls() const { return false; }   // these events cost a copy of Q
   virtual void attention_call(const AttentionCall& /*call*/) {}  // before the call
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
@@ -82,8 +82,8 @@ class Observers : public RunObserver {
   void stage(const std::string& name) override { tell(&RunObserver::stage, name); }
   void step(const StepDone& step) override { tell(&RunObserver::step, step); }
   void within_step(const WithinStep& step) override { tell(&RunObserver::within_step, step); }
-  void encoded(const Pieces& pieces) override { tell(&RunObserver::encoded, pieces); }
-  void decoded(const Pieces& pieces) override { tell(&RunObserver::decoded, pieces); }
+  void encoded(const PieceProgress& pieces) override { tell(&RunObserver::encoded, pieces); }
+  void decoded(const PieceProgress& pieces) override { tell(&RunObserver::decoded, pieces); }
   bool wants_attention_calls() const override;
   void attention_call(const AttentionCall& call) override { tell(&RunObserver::attention_call, call); }
   void checkpoint(const DenoisingState& state) override { tell(&RunObserver::checkpoint, state); }

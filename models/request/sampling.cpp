@@ -34,7 +34,7 @@ int64_t steps_of(const Request& request, const ModelSpec& spec) {
   return request.num_inference_steps.value_or(spec.defaults.steps);
 }
 
-std::string why_idle_cache(const Request& request, const ModelSpec& spec) {
+std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec) {
   if (!request.cache.on()) return "";
   const int64_t steps = steps_of(request, spec);
   if (steps == 1) return "with one step, after which there is none to reuse";

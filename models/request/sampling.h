@@ -25,6 +25,6 @@ bool flows(const Request& request, const ModelSpec& spec);
 int64_t steps_of(const Request& request, const ModelSpec& spec);
 
 /// The reason, to follow "cache 0.1 has no effect". Empty if the cache can work, or is off.
-std::string why_idle_cache(const Request& request, const ModelSpec& spec);
+std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec);
 
 }  // namespace sparsereel::models

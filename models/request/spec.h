@@ -107,7 +107,7 @@ struct ModelSpec {
   std::string variant;            // variant within the family, for people: "5b layout (rotary positions)"
   /// Fields of the transformer's config, as YAML writes them. By these, configs/ distinguish checkpoints of a class
   /// with the same layers and heads.
-  std::map<std::string, std::string> marks;
+  std::map<std::string, std::string> fingerprint;
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;  // channels of the noise and of what is decoded
   int64_t text_length = 0;      // most tokens of a prompt

@@ -38,8 +38,11 @@ TunedProfile describe_profile(const fs::path& file, const attention::Profile& pr
 }
 
 bool is_of_a_preset(const Field& field) {
-  const auto is_idle = [&](Idle cause) { return std::ranges::find(field.idle, cause) != field.idle.end(); };
-  return is_idle(Idle::every_block) || is_idle(Idle::no_reuse) || field.name == "attention" || field.name == "weights";
+  const auto has_no_effect = [&](NoEffect cause) {
+    return std::ranges::find(field.no_effect, cause) != field.no_effect.end();
+  };
+  return has_no_effect(NoEffect::every_block) || has_no_effect(NoEffect::no_reuse) || field.name == "attention" ||
+         field.name == "weights";
 }
 
 std::map<std::string, std::string> options_of(const attention::Profile& profile, const fs::path& file) {

@@ -23,7 +23,7 @@ namespace sparsereel::models {
 class StepCache {
  public:
   /// `passes` says how a single rank would compute the passes that are spread over ranks here.
-  explicit StepCache(CacheRule rule, Share share = {}, GuidancePasses passes = GuidancePasses::batched)
+  explicit StepCache(CacheRule rule, SplitGroups share = {}, GuidancePasses passes = GuidancePasses::batched)
       : rule_(rule), share_(std::move(share)), in_turn_(passes == GuidancePasses::in_turn) {}
 
   /// Begins a step. `reused` is the rule's decision, if known (CacheRule::reuses()). A step without an earlier one to
@@ -61,7 +61,7 @@ class StepCache {
   Memory of_this_rank(const Memory& memory, int64_t video_tokens) const;
 
   CacheRule rule_;
-  Share share_;
+  SplitGroups share_;
   bool in_turn_;
   int64_t computed_ = 0;       // number of computed steps
   size_t forward_ = 0;         // index within the step

@@ -1,4 +1,4 @@
-// The interface of a family's diffusion transformer. One loop runs them all (denoiser.h).
+// The interface of a family's diffusion transformer. One loop runs them all (loaded_transformer.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

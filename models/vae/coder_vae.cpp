@@ -17,7 +17,7 @@ at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& l
   return at::tensor(values, at::kFloat).to(latents.device()).view({1, -1, 1, 1, 1});
 }
 
-at::Tensor denormalised(const at::Tensor& latents, const std::vector<double>& mean,
+at::Tensor denormalized(const at::Tensor& latents, const std::vector<double>& mean,
                         const std::vector<double>& deviation, double factor) {
   return at::addcmul(channel_values(mean, latents), latents.to(at::kFloat), channel_values(deviation, latents), factor)
       .to(latents.scalar_type());

@@ -23,7 +23,7 @@ Visit loads_of_coder(WeightReader& reader);
 at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents);
 
 /// factor * latents * deviation + mean, per channel in fp32, rounded once to the dtype of `latents`.
-at::Tensor denormalised(const at::Tensor& latents, const std::vector<double>& mean,
+at::Tensor denormalized(const at::Tensor& latents, const std::vector<double>& mean,
                         const std::vector<double>& deviation, double factor = 1);
 
 /// Replaces the encoder of families that have none.
@@ -34,7 +34,7 @@ struct NoEncoder {};
 template <typename Config, typename Decoder, typename Encoder = NoEncoder>
 class CoderVae : public Vae {
  public:
-  bool decodes_pieces() const override { return true; }
+  bool decodes_in_pieces() const override { return true; }
   bool encodes() const override { return encoder_.has_value(); }
   int64_t frames_of(int64_t latent_frames) const override {
     return config_.frames_a_latent() * (latent_frames - 1) + 1;

@@ -111,7 +111,7 @@ SPARSEREEL_CLONES void modulate_silu(const ModulatedRow& p) {
   }
 }
 
-SPARSEREEL_CLONES void normalise_silu(const NormalisedPixels& p) {
+SPARSEREEL_CLONES void normalize_silu(const NormalizedPixels& p) {
   for (int64_t pixel = 0; pixel < p.pixels; ++pixel) {
     const float* __restrict x = p.x + pixel * p.channels;
     float* __restrict out = p.out + pixel * p.channels;

@@ -34,7 +34,7 @@ void modulate_silu(const ModulatedRow& p);
 /// Lower bound of a pixel's Euclidean norm.
 inline constexpr double kLeastNorm = 1e-12;
 
-struct NormalisedPixels {
+struct NormalizedPixels {
   const float* x;      // [pixels, channels]
   float* out;          // the same shape, not overlapping x
   const float* scale;  // [channels]
@@ -43,6 +43,6 @@ struct NormalisedPixels {
 };
 
 /// out = silu(x / |x| * scale), where |x| is over a pixel's channels.
-void normalise_silu(const NormalisedPixels& p);
+void normalize_silu(const NormalizedPixels& p);
 
 }  // namespace sparsereel::models

@@ -44,7 +44,7 @@ void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out,
   const float *source = x.const_data_ptr<float>(), *factors = scale.const_data_ptr<float>();
   auto* destination = out.mutable_data_ptr<float>();
   at::parallel_for(0, pixels, std::max<int64_t>(1, kValuesPerTask / channels), [&](int64_t start, int64_t end) {
-    normalise_silu({.x = source + start * channels,
+    normalize_silu({.x = source + start * channels,
                     .out = destination + start * channels,
                     .scale = factors,
                     .pixels = end - start,

@@ -25,11 +25,11 @@ int64_t RowSplit::most(int64_t own) const {
   return most;
 }
 
-RowSplit::Neighbours RowSplit::neighbours(const at::Tensor& x) const {
+RowSplit::Neighbors RowSplit::neighbors(const at::Tensor& x) const {
   const auto rank = static_cast<size_t>(group_.rank()), ranks = static_cast<size_t>(group_.size());
   const at::Tensor none = at::empty({0}, x.options());
   std::vector<at::Tensor> send(ranks, none), receive(ranks, none);
-  Neighbours result;
+  Neighbors result;
   const auto exchange_with = [&](size_t other, int64_t row, at::Tensor& theirs) {
     send[other] = x.narrow(1, row, 1).contiguous();
     theirs = receive[other] = at::empty(send[other].sizes(), x.options());
@@ -42,7 +42,7 @@ RowSplit::Neighbours RowSplit::neighbours(const at::Tensor& x) const {
 
 void RowSplit::fill_ends(const at::Tensor& framed, Outside outside) const {
   const int64_t last = framed.size(1) - 1;
-  const Neighbours beside = neighbours(framed.narrow(1, 1, last - 1));
+  const Neighbors beside = neighbors(framed.narrow(1, 1, last - 1));
   const auto fill = [&](int64_t row, int64_t edge, const at::Tensor& there) {
     at::Tensor end = framed.narrow(1, row, 1);
     if (there.defined())

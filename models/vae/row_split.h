@@ -43,10 +43,10 @@ class RowSplit {
 
  private:
   /// The adjacent rows; undefined at the picture's edge.
-  struct Neighbours {
+  struct Neighbors {
     at::Tensor above, below;
   };
-  Neighbours neighbours(const at::Tensor& x) const;
+  Neighbors neighbors(const at::Tensor& x) const;
   int64_t rows_of(int64_t rank, int64_t own_rows) const;
   std::vector<at::Tensor> room_for_all(const at::Tensor& x, int64_t dim) const;
 

@@ -56,7 +56,7 @@ class Vae {
   virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                       const VaeProgress& progress) = 0;
   /// True if several ranks can decode a video together.
-  virtual bool decodes_pieces() const { return false; }
+  virtual bool decodes_in_pieces() const { return false; }
   /// Decodes all frames on this rank.
   at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
   /// True if there is an encoder and its weights were asked for.

@@ -274,7 +274,7 @@ class Operator(unittest.TestCase):
             sparsereel.attention(q, k, v, topk=2)
         self.assertEqual(caught.exception.status, 1)
 
-    def test_token_order_visits_neighbours(self):
+    def test_token_order_visits_neighbors(self):
         order, inverse = sparsereel.token_order(4, 6, 8), sparsereel.token_order(4, 6, 8, inverse=True)
         self.assertTrue(torch.equal(order[inverse], torch.arange(192)))
         cells = torch.stack((order // 48, order // 8 % 6, order % 8))

@@ -40,16 +40,16 @@ constexpr std::array<double, 3> kMasses{0.9, 0.95, 0.98};
 constexpr int64_t kListBlocks = 3;  // blocks of queries that share a list on a Hopper GPU
 
 /// One call with its exact result, [B, N, H, D].
-struct Call {
+struct TimedCall {
   at::Tensor q, k, v, full;
 };
 
 struct Data {
   int64_t text_tokens = 0;
-  std::vector<Call> calls;
+  std::vector<TimedCall> calls;
 };
 
-attention::Result attend(const Call& call, attention::Context context, attention::Mode mode) {
+attention::Result attend(const TimedCall& call, attention::Context context, attention::Mode mode) {
   static attention::Workspace workspace;
   context.mode = mode;
   context.policy.defaults.pv_threshold = attention::cpu::kNeverSkip;
@@ -68,7 +68,7 @@ Data in_order(const app::Capture& capture, TokenOrder order) {
   const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(at::kFloat); };
   Data data{.text_tokens = capture.text_tokens, .calls = {}};
   for (const app::CapturedCall& call : capture.calls) {
-    Call one{.q = moved(call.q), .k = moved(call.k), .v = moved(call.v), .full = {}};
+    TimedCall one{.q = moved(call.q), .k = moved(call.k), .v = moved(call.v), .full = {}};
     one.full = attend(one, context_of(data), attention::Mode::full).out;
     data.calls.push_back(std::move(one));
   }
@@ -96,7 +96,7 @@ at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, i
 std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   std::array<double, 3> shares{};
   int64_t heads = 0;
-  for (const Call& call : data.calls) {
+  for (const TimedCall& call : data.calls) {
     for (int64_t i = 0; i < call.q.size(0) * call.q.size(2); ++i, ++heads) {
       const auto head = [&](const at::Tensor& x) { return x[i / x.size(2)].select(1, i % x.size(2)); };
       const at::Tensor mass = block_mass(head(call.q), head(call.k), call.q.size(1) - data.text_tokens, tile);
@@ -125,21 +125,21 @@ struct Cost {
   }
 };
 
-attention::BlockMap predict(const Call& call, const Data& data, double topk, int64_t rows) {
-  attention::cpu::Problem problem;
-  problem.batch = call.q.size(0);
-  problem.heads = call.q.size(2);
-  problem.queries = call.q.size(1);
-  problem.keys = call.k.size(1);
-  problem.head_dim = call.q.size(3);
-  problem.q = attention::const_view(call.q);
-  problem.k = attention::const_view(call.k);
-  problem.scale = 1 / std::sqrt(static_cast<double>(call.q.size(3)));
-  problem.text_tokens = data.text_tokens;
+attention::BlockMap predict(const TimedCall& call, const Data& data, double topk, int64_t rows) {
+  attention::cpu::KernelParams params;
+  params.batch = call.q.size(0);
+  params.heads = call.q.size(2);
+  params.queries = call.q.size(1);
+  params.keys = call.k.size(1);
+  params.head_dim = call.q.size(3);
+  params.q = attention::const_view(call.q);
+  params.k = attention::const_view(call.k);
+  params.scale = 1 / std::sqrt(static_cast<double>(call.q.size(3)));
+  params.text_tokens = data.text_tokens;
   attention::HeadPolicy policy;
   policy.topk = topk;
-  const std::vector<attention::HeadPolicy> heads(static_cast<size_t>(problem.heads), policy);
-  return attention::cpu::predict_blocks(problem, {.heads = heads, .rows = rows}, attention::parallel_for).map;
+  const std::vector<attention::HeadPolicy> heads(static_cast<size_t>(params.heads), policy);
+  return attention::cpu::predict_blocks(params, {.heads = heads, .rows = rows}, attention::parallel_for).map;
 }
 
 /// Every row of blocks gets what any row of its list has.
@@ -163,7 +163,7 @@ double share(const attention::BlockMap& map) {
 }
 
 /// Relative L1 of attention under a map, mean over batch entries and heads.
-double error(const Call& call, const Data& data, const attention::BlockMap& map) {
+double error(const TimedCall& call, const Data& data, const attention::BlockMap& map) {
   attention::Context context = context_of(data);
   context.policy.dropped = attention::Dropped::none;
   context.policy.ranking = attention::Ranking::mass;
@@ -176,7 +176,7 @@ double error(const Call& call, const Data& data, const attention::BlockMap& map)
 Cost cost(const Data& data, double topk, int64_t rows) {
   Cost mean;
   const double weight = 1 / static_cast<double>(data.calls.size());
-  for (const Call& call : data.calls) {
+  for (const TimedCall& call : data.calls) {
     const attention::BlockMap map = predict(call, data, topk, rows), all = list_union(map);
     mean += {.selected = weight * share(map),
              .computed = weight * share(all),
@@ -210,7 +210,7 @@ double error(const Data& data, double topk, const Variant& variant) {
   context.policy.ranking = variant.ranking;
   context.policy.cell = variant.cell;
   double sum = 0;
-  for (const Call& call : data.calls) {
+  for (const TimedCall& call : data.calls) {
     const at::Tensor out = attend(call, context, attention::Mode::sparse).out;
     sum += ((out - call.full).abs().sum(at::kDouble) / call.full.abs().sum(at::kDouble)).item<double>();
   }

@@ -165,13 +165,13 @@ std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspac
       attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace);
     };
   };
-  const double quantised = 9 * s.elements();  // bf16 in, 8 bits out
+  const double quantized = 9 * s.elements();  // bf16 in, 8 bits out
   return {{.name = "mode full: q/k norm and rotary",
            .call = [qkv,
                     p = normed.prologue](int64_t) { attention::apply_prologue(p, qkv.select(2, 0), qkv.select(2, 1)); },
            .bytes = 8 * s.elements()},
-          {.name = "mode sparse: quantise and select", .call = prepass(plain), .bytes = quantised},
-          {.name = "the same with q/k norm and rotary", .call = prepass(normed), .bytes = quantised}};
+          {.name = "mode sparse: quantise and select", .call = prepass(plain), .bytes = quantized},
+          {.name = "the same with q/k norm and rotary", .call = prepass(normed), .bytes = quantized}};
 }
 
 std::vector<Piece> matmuls(const Sizes& s, const Block& block, Activations& a) {

@@ -1,5 +1,5 @@
 // bench_token_order [WIDTH HEIGHT FRAMES]: locality of the token orders of a grid of video tokens, as a Markdown table:
-// steps to a token that is no neighbour, and the mean bounding box of blocks of 64 and 128 tokens. Default: the grids
+// steps to a token that is no neighbor, and the mean bounding box of blocks of 64 and 128 tokens. Default: the grids
 // of the supported models.
 #include <cstdio>
 #include <cstdlib>

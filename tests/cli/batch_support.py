@@ -8,7 +8,7 @@ from support import FAMILY, MODEL, CommandLineTest
 ROWS = int(os.environ.get('SPARSEREEL_BATCH_ROWS', '6'))
 KILLS = int(os.environ.get('SPARSEREEL_BATCH_KILLS', '4'))
 OPTIONS = os.environ.get('SPARSEREEL_BATCH_OPTIONS', '--steps 6').split()
-COLOURS = ('red', 'green', 'blue', 'yellow', 'orange', 'white')
+COLORS = ('red', 'green', 'blue', 'yellow', 'orange', 'white')
 SHAPES = ('circle', 'square', 'star', 'ring')
 
 
@@ -20,7 +20,7 @@ class BatchTest(CommandLineTest):
 
     def prompts(self, count=ROWS):
         """A set of `count` rows; some repeat a prompt, one has a seed of its own."""
-        rows = [{'prompt': f'a {COLOURS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
+        rows = [{'prompt': f'a {COLORS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
         rows[-1]['seed'] = 1234
         return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
 

@@ -65,7 +65,7 @@ class BenchAttention(CommandLineTest):
         self.assertIn('left out: --dropped none and --error exclude each other', result.stderr)
 
     def captured(self, name, scales, grid=(4, 8, 8), text=5):
-        """q, k, v [1, N, 2, 16] of a call for each scale of v; neighbours in space and time resemble each other."""
+        """q, k, v [1, N, 2, 16] of a call for each scale of v; neighbors in space and time resemble each other."""
         heads, head_dim = 2, 16
         tokens = grid[0] * grid[1] * grid[2]
         places = [(t, y, x) for t in range(grid[0]) for y in range(grid[1]) for x in range(grid[2])]
@@ -97,7 +97,7 @@ class BenchAttention(CommandLineTest):
             self.assertGreater(row['ms'], 0)
         self.assertLess(rows[0]['rel_l1'], 1e-5)
         self.assertLess(rows[3]['rel_l1'], rows[2]['rel_l1'])
-        self.assertLess(rows[3]['rel_l1'], rows[7]['rel_l1'])  # neighbours have means that say more
+        self.assertLess(rows[3]['rel_l1'], rows[7]['rel_l1'])  # neighbors have means that say more
         self.assertEqual(report['settings']['data'], '2 calls of a.safetensors')
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 6 curves\n')
         self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')

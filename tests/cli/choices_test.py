@@ -6,7 +6,7 @@ import shlex
 import shutil
 import unittest
 
-import quantised
+import quantized
 from files_test import DATA, TWO, WAN, Models
 from published import authors_name, authors_vae_name
 from support import read_safetensors
@@ -32,7 +32,7 @@ class Trees(Models):
                     tensors[name] = (dtype, shape, bytes(data[1::2]))
                     tensors[name.replace('.weight', '.scale_weight')] = ('F32', [], b'\0\0\x80?')
         if path.suffix == '.gguf':
-            return quantised.write_gguf(path, tensors) or path
+            return quantized.write_gguf(path, tensors) or path
         return self.write(file, tensors)
 
     def rest(self, folder, model='one'):

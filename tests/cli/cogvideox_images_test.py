@@ -16,8 +16,8 @@ SMALL = ['--size', '48x80', '--frames', 5]
 class Images(CommandLineTest):
     def setUp(self):
         super().setUp()
-        for name, colour in (('warm', b'\xfa\x80\x20'), ('cold', b'\x10\x50\xe0')):
-            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + colour * 300 + colour[::-1] * 300)
+        for name, color in (('warm', b'\xfa\x80\x20'), ('cold', b'\x10\x50\xe0')):
+            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + color * 300 + color[::-1] * 300)
 
     def video(self, name, *arguments, model=FIXED, image='warm.ppm'):
         return self.frames(name, '-m', model, '--image', image, '--attention', 'full', *arguments)

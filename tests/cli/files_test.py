@@ -6,11 +6,11 @@ import shutil
 import unittest
 from pathlib import Path
 
-import quantised  # which knows the way to make_corpus
+import quantized  # which knows the way to make_corpus
 import make_corpus
 from model_files import install, write_shards
 from published import authors_clip, authors_name, authors_t5_name, authors_vae_name, authors_vae_name_5b
-from quantised import write_pth
+from quantized import write_pth
 from support import ROOT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
 DATA = ROOT / 'tests' / 'parity' / 'data'
@@ -174,12 +174,12 @@ class AsTheyAreFound(SingleFiles):
         usual, names = self.video('-m', self.model), sorted(self.transformer)
         parts = [self.folder / f'wan-{i + 1:05}-of-00002.gguf' for i in range(2)]
         for i, part in enumerate(parts):
-            quantised.write_gguf(part, {authors_name(name): self.transformer[name] for name in names[i::2]})
+            quantized.write_gguf(part, {authors_name(name): self.transformer[name] for name in names[i::2]})
         for part in parts:
             self.assertEqual(self.video('-m', self.model, '--transformer', part), usual)
         parts[1].unlink()
         self.refused(['wan-00001-of-00002.gguf, part 1 of 2', 'missing parts (1): "wan-00002-of-00002.gguf"'], '-m', self.model, '--transformer', parts[0])
-        alone = quantised.write_gguf(self.folder / 'alone.gguf', {authors_name(name): self.transformer[name] for name in names[::2]}, quantised.gguf_key('split.count', 2), 1)
+        alone = quantized.write_gguf(self.folder / 'alone.gguf', {authors_name(name): self.transformer[name] for name in names[::2]}, quantized.gguf_key('split.count', 2), 1)
         self.refused(['alone.gguf', 'one of 2 parts of a split GGUF'], '-m', self.model, '--transformer', alone)
 
     def test_a_vae_whose_convolutions_have_four_dimensions(self):
@@ -187,7 +187,7 @@ class AsTheyAreFound(SingleFiles):
         folded = {authors_vae_name(name): (dtype, [shape[0] * shape[1], *shape[2:]] if len(shape) == 5 else shape, data)
                   for name, (dtype, shape, data) in read_weights(self.model / 'vae').items()}
         self.assertTrue(any(len(shape) == 4 and shape[0] > 48 for _, shape, _ in folded.values()))
-        self.assertEqual(self.video('-m', self.model, '--vae', quantised.write_gguf(self.folder / 'vae.gguf', folded)), usual)
+        self.assertEqual(self.video('-m', self.model, '--vae', quantized.write_gguf(self.folder / 'vae.gguf', folded)), usual)
 
 
 class Models(SingleFiles):
@@ -262,7 +262,7 @@ class Folders(Models):
         folder = self.comfy('one', 'comfy')
         tensors = {authors_name(name): tensor for name, tensor in self.weights('one', 'transformer').items()}
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
-        quantised.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
+        quantized.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['one']))
 
     def test_one_file_for_all(self):
@@ -337,7 +337,7 @@ class Images(Models):
         self.clip('image', 'comfy/clip_vision_h.safetensors')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
         tensors = {authors_name(name): tensor for name, tensor in self.weights('image', 'transformer').items()}
-        quantised.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
+        quantized.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
         self.assertEqual(self.video('-m', folder), self.video('-m', self.models['image']))
 
     def test_an_image_encoders_file_in_place_of_the_folders(self):

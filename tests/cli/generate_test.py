@@ -6,7 +6,7 @@ import time
 import unittest
 from pathlib import Path
 
-import quantised
+import quantized
 from support import FAMILY, MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors, read_weights, write_safetensors
 
 STAGES = ('start', 'libraries', 'open', 'check', 'text', 'load', 'denoise', 'keep', 'decode', 'write')
@@ -35,11 +35,11 @@ class Generate(CommandLineTest):
         for role, file in (('transformer', 'diffusion_pytorch_model'), ('text_encoder', 'model'), ('vae', 'diffusion_pytorch_model')):
             packed, twin = {}, {}
             for name, (dtype, shape, data) in read_weights(Path(MODEL) / role).items():
-                numbers = struct.unpack(f'<{len(data) // quantised.SIZES[dtype]}{"e" if dtype == "F16" else "f"}', data)
+                numbers = struct.unpack(f'<{len(data) // quantized.SIZES[dtype]}{"e" if dtype == "F16" else "f"}', data)
                 if is_matrix := name.endswith('.weight') and len(shape) > 1:
                     packed[name.replace('.weight', '.weight_scale')] = ('F32', [], struct.pack('<f', scale))
-                stored, bytes_, values = quantised.int8(numbers, scale) if is_matrix else quantised.f32(numbers)
-                packed[name], twin[name] = (stored, shape, bytes_), ('F32', shape, quantised.f32(values)[1])
+                stored, bytes_, values = quantized.int8(numbers, scale) if is_matrix else quantized.f32(numbers)
+                packed[name], twin[name] = (stored, shape, bytes_), ('F32', shape, quantized.f32(values)[1])
             for folder, tensors in (('packed', packed), ('twin', twin)):
                 for old in (self.folder / folder / role).glob(f'{file}*.safetensors*'):
                     old.unlink()

@@ -75,8 +75,8 @@ class Identity(BatchTest):
         write_safetensors(self.folder / 'vae.safetensors', read_weights(MODELS['two_experts'] / 'vae'))
         write_safetensors(self.folder / 'text.safetensors', read_weights(MODELS['two_experts'] / 'text_encoder'))
         write_safetensors(self.folder / 'clip.safetensors', read_weights(MODELS['image'] / 'image_encoder'))
-        for name, colour in (('first', b'\x80\x20\xe0'), ('last', b'\x10\xc0\x30')):
-            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + colour * 600)
+        for name, color in (('first', b'\x80\x20\xe0'), ('last', b'\x10\xc0\x30')):
+            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + color * 600)
         (self.folder / 'spiece.model').write_bytes((MODELS['two_experts'] / 'tokenizer' / 'spiece.model').read_bytes())
         lines = []
         for i, row in enumerate(ROWS):

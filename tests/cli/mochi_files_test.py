@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 import files_test
-import quantised
+import quantized
 from published import DIFFUSION_MODEL, MOCHI, MOCHI_VAE, mochi_as_authors, prefixed, renamed
 from support import MODEL
 
@@ -57,7 +57,7 @@ class Folders(MochiFiles):
 
     def test_of_gguf(self):
         (self.folder / 'gguf').mkdir()
-        quantised.write_gguf(self.folder / 'gguf' / 'mochi.gguf', self.part('transformer'), architecture='mochi')
+        quantized.write_gguf(self.folder / 'gguf' / 'mochi.gguf', self.part('transformer'), architecture='mochi')
         self.write('gguf/mochi_vae.safetensors', self.part('vae'))
         self.write('gguf/t5.safetensors', self.part('text_encoder'))
         self.tokenizer('mochi', 'gguf/tokenizer')
@@ -94,28 +94,28 @@ class OneFile(MochiFiles):
             columns, packed = len(numbers) // rows, []
             scales = [struct.unpack('<f', struct.pack('<f', 0.002 + 0.0005 * (row % 7)))[0] for row in range(rows)]
             for row, each in enumerate(scales):
-                packed.append(quantised.int8(numbers[row * columns:(row + 1) * columns], each))
+                packed.append(quantized.int8(numbers[row * columns:(row + 1) * columns], each))
             return 'I8', b''.join(data for _, data, _ in packed), [value for _, _, values in packed for value in values], ([rows, 1], scales)
-        yield 'fp8_scaled', lambda _, numbers, rows: (*quantised.e4m3(numbers, scale), ([], [scale]))
-        yield 'fp8_scaled, vectors in 8 bits too', lambda _, numbers, rows: (*quantised.e4m3(numbers, scale), ([], [scale]))
+        yield 'fp8_scaled', lambda _, numbers, rows: (*quantized.e4m3(numbers, scale), ([], [scale]))
+        yield 'fp8_scaled, vectors in 8 bits too', lambda _, numbers, rows: (*quantized.e4m3(numbers, scale), ([], [scale]))
         yield 'int8_by_row', lambda _, numbers, rows: by_row(numbers, rows)
-        yield 'gguf', lambda name, numbers, rows: (*(quantised.q4_0 if '.ff' in name else quantised.q8_0)(numbers), None)
+        yield 'gguf', lambda name, numbers, rows: (*(quantized.q4_0 if '.ff' in name else quantized.q8_0)(numbers), None)
 
-    def test_quantised_files_make_the_frames_of_what_they_stand_for(self):
+    def test_quantized_files_make_the_frames_of_what_they_stand_for(self):
         for form, packing in self.formats():
             packed, twin = {}, {}  # the twin holds the same numbers in fp32, under diffusers' names
             for name, (_, shape, data) in self.weights('mochi', 'transformer').items():
                 is_matrix = name.startswith('transformer_blocks.') and len(shape) == 2 and shape[-1] % 32 == 0
-                rest = quantised.f32 if 'vectors' not in form else lambda numbers: quantised.e4m3(numbers, 1)
+                rest = quantized.f32 if 'vectors' not in form else lambda numbers: quantized.e4m3(numbers, 1)
                 dtype, bytes_, values, *scales = packing(name, numbers_of(data), shape[0]) if is_matrix else rest(numbers_of(data))
-                packed[name], twin[name] = (dtype, shape, bytes_), ('F32', shape, quantised.f32(values)[1])
+                packed[name], twin[name] = (dtype, shape, bytes_), ('F32', shape, quantized.f32(values)[1])
                 if is_matrix and form != 'gguf':
                     (scale_shape, numbers), = scales
-                    packed[name.replace('.weight', '.weight_scale' if form == 'int8_by_row' else '.scale_weight')] = ('F32', scale_shape, quantised.f32(numbers)[1])
+                    packed[name.replace('.weight', '.weight_scale' if form == 'int8_by_row' else '.scale_weight')] = ('F32', scale_shape, quantized.f32(numbers)[1])
                     packed[name.replace('.weight', '.scale_input')] = ('F32', [], struct.pack('<f', 1))
             packed = mochi_as_authors(packed)
             self.assertIn('blocks.0.attn.qkv_x.weight', packed)
-            file = quantised.write_gguf(self.folder / 'one.gguf', packed) if form == 'gguf' else self.write('one.safetensors', packed | {'scaled_fp8': ('F8_E4M3', [0], b'')})
+            file = quantized.write_gguf(self.folder / 'one.gguf', packed) if form == 'gguf' else self.write('one.safetensors', packed | {'scaled_fp8': ('F8_E4M3', [0], b'')})
             with self.subTest(form):
                 frames = self.with_transformer(file)
                 self.assertEqual(frames, self.with_transformer(self.write('twin.safetensors', twin)))
@@ -165,8 +165,8 @@ class Loras(MochiFiles):
             layer = name[:-len('.weight')]
             if not name.endswith('.weight') or not layer.endswith(self.changed):
                 continue
-            down = quantised.halves([0.02 * (i * 7 % 11 - 5) for i in range(self.rank * columns[0])])
-            up = quantised.halves([0.03 * ((i * 5 + len(layers)) % 13 - 6) for i in range(rows * self.rank)])
+            down = quantized.halves([0.02 * (i * 7 % 11 - 5) for i in range(self.rank * columns[0])])
+            up = quantized.halves([0.03 * ((i * 5 + len(layers)) % 13 - 6) for i in range(rows * self.rank)])
             layers[layer] = (('F16', [self.rank, columns[0]], down), ('F16', [rows, self.rank], up))
         return layers
 

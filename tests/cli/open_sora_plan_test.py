@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from model_files import install
-from quantised import write_pth
+from quantized import write_pth
 from support import FAMILY, MODEL, ROOT, CommandLineTest, read_weights
 
 CONFIG = ROOT / 'configs' / 'open-sora-plan-1.2.yaml'

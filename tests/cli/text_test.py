@@ -6,7 +6,7 @@ import struct
 import unittest
 from pathlib import Path
 
-import quantised
+import quantized
 from published import authors_t5_name, llama_t5_name
 from support import FAMILY, MODEL, CommandLineTest, Long, read_weights, write_safetensors
 
@@ -26,42 +26,42 @@ def is_linear(name, shape):
 
 def fp8_scaled(name, shape, numbers):
     if not is_linear(name, shape):
-        return quantised.f16(numbers), {}
-    return quantised.e4m3(numbers, SCALE), {name.replace('.weight', '.scale_weight'): ('F32', [], struct.pack('<f', SCALE))}
+        return quantized.f16(numbers), {}
+    return quantized.e4m3(numbers, SCALE), {name.replace('.weight', '.scale_weight'): ('F32', [], struct.pack('<f', SCALE))}
 
 
 def comfy_quant(name, shape, numbers):
     if not is_linear(name, shape):
-        return quantised.f16(numbers), {}
+        return quantized.f16(numbers), {}
     text = json.dumps({'format': 'float8_e4m3fn'}).encode()
-    return quantised.e4m3(numbers, SCALE), {name.replace('.weight', '.weight_scale'): ('F32', [1], struct.pack('<f', SCALE)),
+    return quantized.e4m3(numbers, SCALE), {name.replace('.weight', '.weight_scale'): ('F32', [1], struct.pack('<f', SCALE)),
                                             name.replace('.weight', '.comfy_quant'): ('U8', [len(text)], text)}
 
 
 def int8_rows(name, shape, numbers):
     if len(shape) < 2 or 'relative' in name:
-        return quantised.f16(numbers), {}
+        return quantized.f16(numbers), {}
     data, values, scales = b'', [], b''
     for row in range(shape[0]):
         own = numbers[row * shape[1]:(row + 1) * shape[1]]
         scale, = struct.unpack('<f', struct.pack('<f', max(map(abs, own)) / 127 or 1))
-        _, steps, back = quantised.int8(own, scale)
+        _, steps, back = quantized.int8(own, scale)
         data, values, scales = data + steps, values + back, scales + struct.pack('<f', scale)
     return ('I8', data, values), {name.replace('.weight', '.weight_scale'): ('F32', [shape[0], 1], scales)}
 
 
 def all_fp8(name, shape, numbers):
-    return quantised.e4m3(numbers, 1), {}
+    return quantized.e4m3(numbers, 1), {}
 
 
 def mixed(name, shape, numbers):
     if len(shape) < 2 or shape[-1] % 32:
-        return quantised.f16(numbers), {}
-    return (quantised.q4_0 if name == 'shared.weight' or '.wi_' in name else quantised.q8_0)(numbers), {}
+        return quantized.f16(numbers), {}
+    return (quantized.q4_0 if name == 'shared.weight' or '.wi_' in name else quantized.q8_0)(numbers), {}
 
 
 def halves(name, shape, numbers):
-    return quantised.f16(numbers), {}
+    return quantized.f16(numbers), {}
 
 
 class TextTest(CommandLineTest):
@@ -88,7 +88,7 @@ class TextTest(CommandLineTest):
             (kind, bytes_, values), beside = packing(name, shape, struct.unpack(f'<{len(data) // 2}e', data))
             file[spelling(name)] = (kind, shape, bytes_)
             file |= {spelling(other): tensor for other, tensor in beside.items()}
-            twin[name] = ('F32', shape, quantised.f32(values)[1])
+            twin[name] = ('F32', shape, quantized.f32(values)[1])
         return file | (more or {}), twin
 
 
@@ -100,8 +100,8 @@ class Encoders(TextTest):
         for name, write, how in (('halves.safetensors', write_safetensors, {}), ('prefixed.safetensors', write_safetensors, {'spelling': comfy}),
                                  ('scaled.safetensors', write_safetensors, {'packing': fp8_scaled, 'spelling': comfy, 'more': marker}),
                                  ('comfy.safetensors', write_safetensors, {'packing': comfy_quant}), ('kijai.safetensors', write_safetensors, {'packing': all_fp8, 'spelling': authors_t5_name}),
-                                 ('int8.safetensors', write_safetensors, {'packing': int8_rows, 'spelling': authors_t5_name}), ('mixed.gguf', quantised.write_gguf, {'packing': mixed, 'spelling': llama_t5_name}),
-                                 ('enc-bf16.pth', quantised.write_pth, {'spelling': authors_t5_name})):
+                                 ('int8.safetensors', write_safetensors, {'packing': int8_rows, 'spelling': authors_t5_name}), ('mixed.gguf', quantized.write_gguf, {'packing': mixed, 'spelling': llama_t5_name}),
+                                 ('enc-bf16.pth', quantized.write_pth, {'spelling': authors_t5_name})):
             with self.subTest(name):
                 tensors, twin = self.packed(**how)
                 file = write(self.folder / name, tensors)
@@ -196,8 +196,8 @@ class Tokenizers(TextTest):
 
     def with_keys(self, leave_out=''):
         keys = {name: value for name, value in gguf_keys(SPIECE.read_bytes()).items() if not name.endswith(leave_out or '?')}
-        text = b''.join(quantised.gguf_key(*key) for key in keys.items())
-        return quantised.write_gguf(self.folder / 'text' / 'with.gguf', self.packed(spelling=llama_t5_name)[0], text, len(keys), 't5encoder')
+        text = b''.join(quantized.gguf_key(*key) for key in keys.items())
+        return quantized.write_gguf(self.folder / 'text' / 'with.gguf', self.packed(spelling=llama_t5_name)[0], text, len(keys), 't5encoder')
 
     def made_by(self, *arguments, model=None):
         return self.video(*arguments, model=model or self.bare)

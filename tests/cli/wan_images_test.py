@@ -20,8 +20,8 @@ CONFIGS = {'wan-2.1-i2v-14b': ('width: 832 ', 'steps: 40 ', 'flow_shift: 3.0 '),
 class Images(CommandLineTest):
     def setUp(self):
         super().setUp()
-        for name, colour in (('warm', b'\xfa\x80\x20'), ('cold', b'\x10\x50\xe0')):
-            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + colour * 300 + colour[::-1] * 300)
+        for name, color in (('warm', b'\xfa\x80\x20'), ('cold', b'\x10\x50\xe0')):
+            (self.folder / f'{name}.ppm').write_bytes(b'P6 30 20 255\n' + color * 300 + color[::-1] * 300)
 
     def options(self, model, *arguments, frames=5):
         return ['-m', str(model), '--size', SIZES[model], '--frames', str(frames), '--attention', 'full', *arguments]

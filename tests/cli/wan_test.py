@@ -8,7 +8,7 @@ import struct
 import unittest
 from pathlib import Path
 
-import quantised
+import quantized
 from published import authors_name
 from support import FAMILY, MODEL, PROMPT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
@@ -208,7 +208,7 @@ class OneFile(CommandLineTest):
         wrapped = {'model.' + re.sub(r'(blocks\.\d+\.)', r'\1_fsdp_wrapped_module.', name): tensor for name, tensor in state.items()}
         self.assertEqual(self.video('--transformer', write_safetensors(self.folder / 'fsdp.safetensors', wrapped)), usual)
         other = {f'model.{name}': (dtype, shape, bytes(len(data))) for name, (dtype, shape, data) in state.items()}
-        averaged = quantised.write_pth(self.folder / 'trainer.pt', generator=other, generator_ema=wrapped, critic=other)
+        averaged = quantized.write_pth(self.folder / 'trainer.pt', generator=other, generator_ema=wrapped, critic=other)
         self.assertEqual(self.video('--transformer', averaged), usual)
 
     def test_a_lora_of_the_patch_embedding_is_added_to_it(self):
@@ -258,37 +258,37 @@ class OneFile(CommandLineTest):
         self.assertIn('none.safetensors', result.stderr)
         self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
 
-    def quantised_files(self):
+    def quantized_files(self):
         """(format, file, a twin that holds the same numbers in fp32)."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
         def mixed(name):  # as published files are: q, k and v of one product differ
-            return quantised.q4_0 if name.endswith('attn.k.weight') else quantised.f16 if name.endswith('attn.v.weight') else quantised.q8_0
-        formats = {'gguf': mixed, 'e4m3': lambda _: lambda numbers: quantised.e4m3(numbers, scale), 'e5m2': lambda _: lambda numbers: quantised.e5m2(numbers, scale),
-                   'int8': lambda _: lambda numbers: quantised.int8(numbers, scale)}
+            return quantized.q4_0 if name.endswith('attn.k.weight') else quantized.f16 if name.endswith('attn.v.weight') else quantized.q8_0
+        formats = {'gguf': mixed, 'e4m3': lambda _: lambda numbers: quantized.e4m3(numbers, scale), 'e5m2': lambda _: lambda numbers: quantized.e5m2(numbers, scale),
+                   'int8': lambda _: lambda numbers: quantized.int8(numbers, scale)}
         for form, packing in formats.items():
             packed, twin = {}, {}
             for name, (_, shape, data) in read_weights(Path(MODEL) / 'transformer').items():
                 name, numbers = authors_name(name), struct.unpack(f'<{len(data) // 2}e', data)
                 is_matrix = name.startswith('blocks.') and len(shape) == 2 and shape[-1] % 32 == 0
-                dtype, bytes_, values = (packing(name) if is_matrix else quantised.f32)(numbers)
-                packed[name], twin[name] = (dtype, shape, bytes_), ('F32', shape, quantised.f32(values)[1])
+                dtype, bytes_, values = (packing(name) if is_matrix else quantized.f32)(numbers)
+                packed[name], twin[name] = (dtype, shape, bytes_), ('F32', shape, quantized.f32(values)[1])
                 if is_matrix and form != 'gguf':
                     packed[name.replace('.weight', '.weight_scale' if form == 'int8' else '.scale_weight')] = ('F32', [], struct.pack('<f', scale))
-            file = (quantised.write_gguf if form == 'gguf' else write_safetensors)(self.folder / f'{form}.file', packed)
+            file = (quantized.write_gguf if form == 'gguf' else write_safetensors)(self.folder / f'{form}.file', packed)
             yield form, file, write_safetensors(self.folder / 'twin.safetensors', twin)
 
-    def test_quantised_files_make_the_frames_of_what_they_stand_for(self):
-        for form, file, twin in self.quantised_files():
+    def test_quantized_files_make_the_frames_of_what_they_stand_for(self):
+        for form, file, twin in self.quantized_files():
             with self.subTest(form):
                 self.assertEqual(self.video('--transformer', file), self.video('--transformer', twin))
                 file.write_bytes(file.read_bytes()[:-100])
                 self.refused(file, file.name, 'truncated')
 
-    def test_loras_on_quantised_files_are_those_on_what_they_stand_for(self):
+    def test_loras_on_quantized_files_are_those_on_what_they_stand_for(self):
         """Sums of fp32 in another order: the latents differ by their last bits."""
         kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))
-        for form, file, twin in self.quantised_files():
+        for form, file, twin in self.quantized_files():
             latents = []
             for lora in ([], ['--lora', f'{kohya}:0.8'], ['--lora', f'{kohya}:-2,{original}:0.5']):
                 with self.subTest(form, lora=lora):
@@ -303,7 +303,7 @@ class OneFile(CommandLineTest):
         usual = ['--weights', 'fp8', '--steps', 1, '--report', 'report.json', '-o', 'a.gif']
         words = 'weights fp8 rounds weights of transformer a second time: its file has them packed or in 8 bits'
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
-        for form, file, twin in self.quantised_files():
+        for form, file, twin in self.quantized_files():
             again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # e5m2 and int8 are no 8-bit products'
             for extra, expected in zip(([], lora), again):
                 with self.subTest(form, lora=extra):

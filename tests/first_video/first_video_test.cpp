@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "app/lab/bench/judge.h"
+#include "app/lab/bench/classifier.h"
 #include "models/engine/components.h"
 #include "tests/unit/app/media/clips.h"
 
@@ -45,7 +45,8 @@ TEST_F(FirstVideo, ShowsTheRedCircleOfTheFrontPage) {
   ASSERT_EQ(video.frames.size(), 33U);
   EXPECT_EQ(video.width, 256);
   EXPECT_EQ(video.height, 256);
-  const bench::Judge judge(std::filesystem::path(SPARSEREEL_SOURCE_DIR) / "assets/tiny-training/judge.safetensors");
+  const bench::Classifier judge(std::filesystem::path(SPARSEREEL_SOURCE_DIR) /
+                                "assets/tiny-training/judge.safetensors");
   EXPECT_EQ(judge.read(tensor_of(video)), bench::traits_of("a red circle moving to the right on a blue background"));
 }
 

@@ -49,7 +49,7 @@ class AttendOnGpu : public ::testing::Test {
             .v = rounded(at::randn({batch, keys, heads, head_dim}) + value_mean, dtype)};
   }
 
-  /// x [B, N, H, D] with neighbouring tokens that resemble each other, as they do in a video: means stand for them, and
+  /// x [B, N, H, D] with neighboring tokens that resemble each other, as they do in a video: means stand for them, and
   /// blocks differ.
   static at::Tensor smooth(const at::Tensor& x, at::ScalarType dtype = at::kBFloat16) {
     const auto stretches = [&](int64_t size) {

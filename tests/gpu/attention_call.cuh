@@ -14,16 +14,16 @@
 
 namespace sparsereel::attention::cuda {
 
-inline void check(const char* problem) {
-  if (problem == nullptr) return;
-  std::fprintf(stderr, "%s\n", problem);
+inline void check(const char* failure) {
+  if (failure == nullptr) return;
+  std::fprintf(stderr, "%s\n", failure);
   std::exit(1);
 }
 inline void check(cudaError_t status) {
   check(status == cudaSuccess ? nullptr : cudaGetErrorString(status));
 }
 
-/// Device memory: uninitialised, or with a copy of host values.
+/// Device memory: uninitialized, or with a copy of host values.
 template <typename T>
 class OnDevice {
  public:
@@ -81,9 +81,9 @@ inline void fill_with_normals(const OnDevice<uint16_t>& to, const Shape& shape, 
   check(cudaGetLastError());
 }
 
-inline Problem problem_of(const Shape& shape, const OnDevice<uint16_t>& q, const OnDevice<uint16_t>& k,
-                          const OnDevice<uint16_t>& v, const OnDevice<uint16_t>& out) {
-  Problem p;
+inline KernelParams params_of(const Shape& shape, const OnDevice<uint16_t>& q, const OnDevice<uint16_t>& k,
+                              const OnDevice<uint16_t>& v, const OnDevice<uint16_t>& out) {
+  KernelParams p;
   p.batch = shape.batch;
   p.heads = shape.heads;
   p.queries = p.keys = shape.tokens;
@@ -99,7 +99,7 @@ inline Problem problem_of(const Shape& shape, const OnDevice<uint16_t>& q, const
   return p;
 }
 
-inline void predict(Problem& p) {
+inline void predict(KernelParams& p) {
   p.selection.kind = Selection::Kind::predict;
   p.selection.rows = 192;
   p.selection.similarity = true;
@@ -107,18 +107,18 @@ inline void predict(Problem& p) {
 }
 
 inline std::shared_ptr<const SideStreams> own_side_streams() {
-  const char* problem = nullptr;
-  std::shared_ptr<const SideStreams> side = make_side_streams(problem);
-  check(problem);
+  const char* failure = nullptr;
+  std::shared_ptr<const SideStreams> side = make_side_streams(failure);
+  check(failure);
   return side;
 }
 
-inline void ignore_similarity(Problem& p) {
+inline void ignore_similarity(KernelParams& p) {
   p.selection.similarity = false;
   p.selection.all.similarity = -1;
 }
 
-inline void keep_means(Problem& p) {
+inline void keep_means(KernelParams& p) {
   p.selection.means = p.selection.by_error = p.selection.any_topk = true;
 }
 

@@ -60,7 +60,7 @@ TEST_F(FewKeysOnGpu, EqualsExactAttention) {
   }
 }
 
-TEST_F(FewKeysOnGpu, NormalisesAcrossHeads) {
+TEST_F(FewKeysOnGpu, NormalizesAcrossHeads) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     expect_near_exact(inputs(2, 700, 100, 12, 128, dtype), {.prologue = norms(12 * 128)}, dtype);
     expect_near_exact(inputs(1, 333, 40, 10, 64, dtype), {.prologue = norms(10 * 64)}, dtype);
@@ -68,7 +68,7 @@ TEST_F(FewKeysOnGpu, NormalisesAcrossHeads) {
   }
 }
 
-TEST_F(FewKeysOnGpu, NormalisesHeadsThatLieApart) {
+TEST_F(FewKeysOnGpu, NormalizesHeadsThatLieApart) {
   const Inputs x = inputs(2, 150, 50, 20, 128);
   const Context context{.prologue = norms(20 * 128)};
   Context of_gpu = context;

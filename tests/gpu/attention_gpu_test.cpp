@@ -112,10 +112,10 @@ TEST_F(AttendOnGpu, SelectionKeepsTheBlocksThatTheCpuKeeps) {
         SCOPED_TRACE(rows);
         // Clusters of similar tokens give the selection something to find.
         Inputs x = inputs(1, 1500, 1500, 2, 64);
-        const at::Tensor centres =
+        const at::Tensor centers =
             (at::randn({24, 1, 2, 64}) * 2).expand({24, 64, 2, 64}).reshape({1, 1536, 2, 64}).narrow(1, 0, 1500);
-        x.q = rounded(x.q + centres);
-        x.k = rounded(x.k + centres);
+        x.q = rounded(x.q + centers);
+        x.k = rounded(x.k + centers);
         Context context{.mode = Mode::sparse, .text_tokens = 100, .causal = causal};
         context.policy.dropped = Dropped::none;
         context.policy.ranking = Ranking::mass;
@@ -157,13 +157,13 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
   };
   const std::vector<Kind> kinds = {{Norm::none, false, false}, {Norm::layer, false, true}, {Norm::layer, true, true},
                                    {Norm::rms, false, true},   {Norm::rms, true, true},    {Norm::rms, true, false}};
-  enum class Rotary { none, neighbours, halves };
+  enum class Rotary { none, neighbors, halves };
   for (const int64_t head_dim : {48, 64, 112}) {
-    const Inputs centred = inputs(2, tokens, tokens, heads, head_dim);
+    const Inputs centered = inputs(2, tokens, tokens, heads, head_dim);
     // With these means, and biases of a half, a lane past head_dim that a norm counts would change every score.
-    const Inputs shifted = {.q = rounded(centred.q + 2), .k = rounded(centred.k + 2), .v = centred.v};
+    const Inputs shifted = {.q = rounded(centered.q + 2), .k = rounded(centered.k + 2), .v = centered.v};
     for (const auto& [norm, across, biased] : kinds) {
-      for (const Rotary rotary : {Rotary::none, Rotary::neighbours, Rotary::halves}) {
+      for (const Rotary rotary : {Rotary::none, Rotary::neighbors, Rotary::halves}) {
         SCOPED_TRACE(::testing::Message() << "head_dim " << head_dim << ", norm " << static_cast<int>(norm)
                                           << (across ? " across heads" : "") << (biased ? "" : ", no bias")
                                           << ", rotary " << static_cast<int>(rotary));
@@ -171,7 +171,7 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
         Prologue& p = context.prologue;
         p.norm = norm;
         p.across_heads = across;
-        p.interleaved = rotary == Rotary::neighbours;
+        p.interleaved = rotary == Rotary::neighbors;
         const int64_t size = across ? heads * head_dim : head_dim;
         if (norm != Norm::none) {
           p.q_weight = at::randn({size});
@@ -187,7 +187,7 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
           p.rotary_cos = full.cos();
           p.rotary_sin = full.sin();
         }
-        const Inputs& x = norm == Norm::none ? centred : shifted;
+        const Inputs& x = norm == Norm::none ? centered : shifted;
         expect_quantized_near_exact(x, context);
         // Another library's attention, after the prologue alone: q and k are rounded once more.
         context.mode = Mode::full;

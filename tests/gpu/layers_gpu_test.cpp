@@ -26,7 +26,7 @@ namespace {
 
 using test::close_to;
 
-/// One rounding of the result at its largest, and one of the sum that was normalised.
+/// One rounding of the result at its largest, and one of the sum that was normalized.
 double tolerance_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? 2e-3 : 1.2e-2;
 }

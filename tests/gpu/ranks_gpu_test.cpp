@@ -118,7 +118,7 @@ TEST_F(HeadPartsOnGpu, KeepTheBlocksThatErrByMoreThanABoundOfAllHeadsOutputs) {
   }
 }
 
-TEST_F(HeadPartsOnGpu, QuantiseAndAttendAsACallWithAllHeads) {
+TEST_F(HeadPartsOnGpu, QuantizeAndAttendAsACallWithAllHeads) {
   check(video(2, 1500, 1500, kAllHeads, 64), with_prologue({.mode = Mode::quantized}, 1500, 64));
   check(video(1, 1500, 1500, kAllHeads, 128), with_prologue({.mode = Mode::full}, 1500, 128));
 }
@@ -148,9 +148,9 @@ at::Tensor forward(const test::ParityCase& one, attention::Mode mode, Group* gro
   run.mode = mode;
   run.tokens = group;
   run.policy.dense_operations = 0;
-  const auto denoiser = load_transformer(test::transformer_component(one), at::kCUDA, at::kBFloat16);
+  const auto transformer = load_transformer(test::transformer_component(one), at::kCUDA, at::kBFloat16);
   const test::TransformerForward given = test::transformer_forward(one, golden, options);
-  return denoiser->forward(given.latents, given.conditioning, given.timesteps, run).cpu();
+  return transformer->forward(given.latents, given.conditioning, given.timesteps, run).cpu();
 }
 
 TEST(TokensOverRanksOnGpu, PredictWhatOneRankPredicts) {

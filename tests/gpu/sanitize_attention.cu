@@ -41,11 +41,11 @@ struct Extras {
 
 struct Mode {
   const char* name;
-  std::function<void(Problem&, const Extras&)> set;
+  std::function<void(KernelParams&, const Extras&)> set;
   bool long_too = false;  // run it on long shapes as well
 };
 
-void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across, bool interleaved) {
+void normalize(KernelParams& p, const Extras& extras, Prologue::Norm norm, bool across, bool interleaved) {
   Prologue& prologue = p.prologue;
   prologue.norm = norm;
   prologue.across_heads = across;
@@ -57,103 +57,103 @@ void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool acros
 }
 
 const Mode modes[] = {
-    {"dense", [](Problem&, const Extras&) {}, true},
-    {"topk", [](Problem& p, const Extras&) { predict(p); }, true},
+    {"dense", [](KernelParams&, const Extras&) {}, true},
+    {"topk", [](KernelParams& p, const Extras&) { predict(p); }, true},
     {"topk without similarity",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        ignore_similarity(p);
      }},
     {"cdf with text, 128 rows a selection",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        p.selection.rows = 128;
        p.selection.all = {1, HeadChoice::Kind::cdf, 0.6F, 0.1F, 50};
        p.text_tokens = 30;
      }},
     {"topk with text",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        p.text_tokens = 30;
      }},
     {"dense causal, log-sum-exp",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        p.causal = true;
        p.lse = extras.lse.get();
      }},
     {"topk causal",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        p.causal = true;
      }},
     {"key lengths, log-sum-exp",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        p.key_lengths = extras.lengths.get();
        p.lse = extras.lse.get();
      }},
     {"map",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        p.selection.kind = Selection::Kind::map;
        p.selection.map = extras.map.get();
      }},
     {"P.V skip",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        p.selection.skips_pv = true;
        p.selection.all.pv_threshold = 1;
      },
      true},
     {"P.V skip, causal",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        p.causal = true;
        p.selection.skips_pv = true;
        p.selection.all.pv_threshold = 1;
      }},
     {"norm per head and rotary embedding",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        predict(p);
-       normalise(p, extras, Prologue::Norm::layer, false, true);
+       normalize(p, extras, Prologue::Norm::layer, false, true);
      }},
     {"norm across heads and rotary embedding of halves",
-     [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true, false); }},
+     [](KernelParams& p, const Extras& extras) { normalize(p, extras, Prologue::Norm::rms, true, false); }},
     {"norm across heads and rotary embedding of neighbours",
-     [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true, true); }},
+     [](KernelParams& p, const Extras& extras) { normalize(p, extras, Prologue::Norm::rms, true, true); }},
     {"rotary embedding by tables",
-     [](Problem& p, const Extras& extras) {
-       normalise(p, extras, Prologue::Norm::rms, true, true);
+     [](KernelParams& p, const Extras& extras) {
+       normalize(p, extras, Prologue::Norm::rms, true, true);
        p.prologue.rotary_pairs = nullptr;
        p.prologue.rotary_cos = p.prologue.rotary_sin = extras.table.get();
      }},
     {"weights of text tokens and angles by head",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        predict(p);
-       normalise(p, extras, Prologue::Norm::rms, false, true);
+       normalize(p, extras, Prologue::Norm::rms, false, true);
        p.text_tokens = 30;
        p.prologue.rotary_pairs = nullptr;
        p.prologue.text_q_weight = p.prologue.text_k_weight = extras.weights.get();
        p.prologue.rotary_positions = p.prologue.rotary_frequencies = extras.table.get();
      }},
     {"map of 128 queries a block",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        p.selection.kind = Selection::Kind::map;
        p.selection.map = extras.map.get();
        p.selection.map_rows = 128;
      }},
     {"means by error",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        keep_means(p);
        ignore_similarity(p);
      },
      true},
     {"means by error, a budget a head",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        predict(p);
        keep_means(p);
        p.selection.heads = extras.heads.data();
      }},
     {"means up to a predicted error, with text, 64 rows a selection",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        keep_means(p);
        p.selection.rows = 64;
@@ -163,7 +163,7 @@ const Mode modes[] = {
      },
      true},
     {"means up to a predicted error of a block, with text",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        keep_means(p);
        p.selection.any_block_error = true;
@@ -172,7 +172,7 @@ const Mode modes[] = {
      },
      true},
     {"means causal, log-sum-exp",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        predict(p);
        keep_means(p);
        p.causal = true;
@@ -180,38 +180,38 @@ const Mode modes[] = {
      },
      true},
     {"means by mass of a map, key lengths",
-     [](Problem& p, const Extras& extras) {
+     [](KernelParams& p, const Extras& extras) {
        p.selection.kind = Selection::Kind::map;
        p.selection.map = extras.map.get();
        p.selection.means = true;
        p.key_lengths = extras.lengths.get();
      }},
     {"all heads share one of K and V, means by error",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        predict(p);
        keep_means(p);
        p.group = p.heads;
      },
      true},
     {"all heads share one of K and V, norm across heads, causal, log-sum-exp",
-     [](Problem& p, const Extras& extras) {
-       normalise(p, extras, Prologue::Norm::rms, true, true);
+     [](KernelParams& p, const Extras& extras) {
+       normalize(p, extras, Prologue::Norm::rms, true, true);
        p.group = p.heads;
        p.causal = true;
        p.lse = extras.lse.get();
      }},
     {"outliers of V",
-     [](Problem& p, const Extras&) {
+     [](KernelParams& p, const Extras&) {
        // A channel's row of V as the scale's sample may miss it: the largest bf16.
        check(cudaMemset(static_cast<uint16_t*>(p.v.data) + p.v.token_stride, 0x7F, 64));
      }},
-    {"fp16", [](Problem& p, const Extras&) { p.element = Element::fp16; }},
-    {"8-bit output", [](Problem& p, const Extras& extras) { p.out_scale = extras.out_scale.get(); }, true},
+    {"fp16", [](KernelParams& p, const Extras&) { p.element = Element::fp16; }},
+    {"8-bit output", [](KernelParams& p, const Extras& extras) { p.out_scale = extras.out_scale.get(); }, true},
 };
 
 /// Pooled keys are read in eights. The last ones of a head may be no key's, or have no variance: nothing looks at their
 /// products, but initcheck sees them read.
-void fill_last_pooled(const Problem& p, Kernel kernel, uint8_t* scratch) {
+void fill_last_pooled(const KernelParams& p, Kernel kernel, uint8_t* scratch) {
   const Sizes sizes(p, kernel);
   const Buffers buffers(p, sizes, kernel, scratch);
   const size_t key = sizes.D * sizeof(uint16_t), eight = kPooledKeys * key, head = sizes.pooled_blocks * key;
@@ -227,7 +227,7 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   fill_with_normals(q, shape, 1);
   fill_with_normals(k, shape, 2);
   fill_with_normals(v, shape, 3);
-  Problem p = problem_of(shape, q, k, v, out);
+  KernelParams p = params_of(shape, q, k, v, out);
   p.counts = extras.counts.get();
   mode.set(p, extras);
   if (kernel != Kernel::hopper) p.out_scale = nullptr;
@@ -242,7 +242,7 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
 constexpr Shape kLong[] = {{1, 11, 5000, 64}, {1, 11, 5000, 128}};
 
 Mode with_long_lists(const Mode& mode) {
-  return {mode.name, [set = mode.set](Problem& p, const Extras& extras) {
+  return {mode.name, [set = mode.set](KernelParams& p, const Extras& extras) {
             set(p, extras);
             p.selection.all.topk = 0.9;
           }};
@@ -258,7 +258,7 @@ void run_few_keys(const Shape& shape, int keys, float* out_scale) {
   const OnDevice<float> bias(std::vector<float>(static_cast<size_t>(shape.batch * keys), 0.5F)),
       weights(std::vector<float>(static_cast<size_t>(shape.row()), 1.25F)),
       moments(2 * shape.batch * (shape.tokens + keys));
-  Problem p = problem_of(shape, q, k, v, out);
+  KernelParams p = params_of(shape, q, k, v, out);
   p.keys = keys;
   p.key_bias = bias.get();
   p.out_scale = out_scale;

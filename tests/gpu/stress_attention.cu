@@ -28,31 +28,31 @@ constexpr uint8_t kPoison = 0xFF;  // NaN in every format, -1 in integers
 struct Work {
   const char* name;
   int heads, head_dim;
-  void (*set)(Problem&);
+  void (*set)(KernelParams&);
 };
 
 const Work works[] = {
     {"means by error, 24 heads of 128", 24, 128,
-     [](Problem& p) {
+     [](KernelParams& p) {
        predict(p);
        ignore_similarity(p);
        keep_means(p);
      }},
     {"means by error with text, 48 heads of 64", 48, 64,
-     [](Problem& p) {
+     [](KernelParams& p) {
        predict(p);
        ignore_similarity(p);
        keep_means(p);
        p.text_tokens = 226;
      }},
     {"means by mass, 24 heads of 128", 24, 128,  // of 30000 tokens, the last tiles in parts
-     [](Problem& p) {
+     [](KernelParams& p) {
        predict(p);
        ignore_similarity(p);
        p.selection.means = p.selection.any_topk = true;
      }},
     {"dropping, similarity, P.V skip, 48 heads of 64", 48, 64,
-     [](Problem& p) {
+     [](KernelParams& p) {
        predict(p);
        p.selection.skips_pv = true;
        p.selection.all.pv_threshold = 15;
@@ -114,7 +114,7 @@ class Stress {
     check(cudaHostAlloc(&ended_, sizeof *ended_, cudaHostAllocMapped));
     *ended_ = 0;
     size_t most = 0;
-    for (int work = 0; work < kWorks; ++work) most = std::max(most, scratch_bytes(problem(work, 0), Kernel::hopper));
+    for (int work = 0; work < kWorks; ++work) most = std::max(most, scratch_bytes(params(work, 0), Kernel::hopper));
     scratch_ = std::make_unique<OnDevice<uint64_t>>(static_cast<int64_t>(most / sizeof(uint64_t)));
     for (int set = 0; set < kInputs; ++set) {  // scores that take the three ways through the softmax
       const float gains[kInputs] = {1, 3, 12};
@@ -129,13 +129,13 @@ class Stress {
   /// A few calls, one behind the other. Returns how many of them gave another result than the first time; a CUDA error
   /// ends the program.
   int run() {
-    std::vector<Call> calls(1 + random_() % kMostTogether);
+    std::vector<StressCall> calls(1 + random_() % kMostTogether);
     check(cudaMemsetAsync(differences_.get(), 0, differences_.bytes(), stream_));
-    for (Call& call : calls) {
+    for (StressCall& call : calls) {
       call = {++made_, static_cast<int>(random_() % kWorks), static_cast<int>(random_() % kInputs), random_() % 2 == 0};
       poison();
       if (call.noise) add_noise();
-      if (const char* problem = attend(call)) settle(problem, calls);
+      if (const char* failure = attend(call)) settle(failure, calls);
       compare<<<kBlocks, kThreads, 0, stream_>>>(words(out_), words(*first_[call.work][call.inputs]), size_ / 8,
                                                  differences_.get() + (&call - calls.data()));
       note_end<<<1, 1, 0, stream_>>>(ended_, call.number);
@@ -151,7 +151,7 @@ class Stress {
     OnDevice<uint16_t> q, k, v;
     explicit Tensors(int64_t size) : q(size), k(size), v(size) {}
   };
-  struct Call {
+  struct StressCall {
     int64_t number;
     int work, inputs;
     bool noise;
@@ -159,15 +159,15 @@ class Stress {
 
   Shape shape(int work) const { return {1, works[work].heads, tokens_, works[work].head_dim}; }
 
-  Problem problem(int work, int set) const {
-    Problem p = problem_of(shape(work), inputs_[set].q, inputs_[set].k, inputs_[set].v, out_);
+  KernelParams params(int work, int set) const {
+    KernelParams p = params_of(shape(work), inputs_[set].q, inputs_[set].k, inputs_[set].v, out_);
     p.counts = counts_.get();
     works[work].set(p);
     return p;
   }
 
-  const char* attend(const Call& call) const {
-    return attention(problem(call.work, call.inputs), Kernel::hopper, Steps::all, scratch_->get(), *side_, stream_);
+  const char* attend(const StressCall& call) const {
+    return attention(params(call.work, call.inputs), Kernel::hopper, Steps::all, scratch_->get(), *side_, stream_);
   }
 
   static const uint4* words(const OnDevice<uint16_t>& tensor) { return reinterpret_cast<const uint4*>(tensor.get()); }
@@ -180,7 +180,7 @@ class Stress {
       for (int set = 0; set < kInputs; ++set) {
         check(cudaMemsetAsync(scratch_->get(), 0, scratch_->bytes(), stream_));
         check(cudaMemsetAsync(out_.get(), kPoison, out_.bytes(), stream_));
-        const Call call{0, work, set, false};
+        const StressCall call{0, work, set, false};
         settle(attend(call), {call});
         count_broken<<<kBlocks, kThreads, 0, stream_>>>(out_.get(), out_.size(), broken.get());
         first_[work][set] = std::make_unique<OnDevice<uint16_t>>(size_);
@@ -208,11 +208,11 @@ class Stress {
     make_noise<<<blocks, kThreads, 0, noise_stream_>>>(noise_.get(), noise_.size(), 10000 + random_() % 1000000);
   }
 
-  int report(const std::vector<Call>& calls) const {
+  int report(const std::vector<StressCall>& calls) const {
     Difference differences[kMostTogether];
     check(cudaMemcpy(differences, differences_.get(), differences_.bytes(), cudaMemcpyDeviceToHost));
     int mismatches = 0;
-    for (const Call& call : calls) {
+    for (const StressCall& call : calls) {
       const Difference& difference = differences[&call - calls.data()];
       if (difference.words == 0) continue;
       ++mismatches;
@@ -226,19 +226,19 @@ class Stress {
     return mismatches;
   }
 
-  /// Waits for calls, the last of which said `problem`. After an error ends the program with what the first one was
+  /// Waits for calls, the last of which said `failure`. After an error ends the program with what the first one was
   /// that did not end.
-  void settle(const char* problem, const std::vector<Call>& calls) const {
+  void settle(const char* failure, const std::vector<StressCall>& calls) const {
     const cudaError_t status = cudaDeviceSynchronize();
-    if (status != cudaSuccess) problem = cudaGetErrorString(status);
-    if (problem == nullptr) return;
+    if (status != cudaSuccess) failure = cudaGetErrorString(status);
+    if (failure == nullptr) return;
     const int64_t ended = std::max<int64_t>(*ended_ - calls.front().number + 1, 0);
-    std::printf("%s in ", problem);
+    std::printf("%s in ", failure);
     print(calls[std::min<size_t>(ended, calls.size() - 1)]);
     std::exit(1);
   }
 
-  static void print(const Call& call) {
+  static void print(const StressCall& call) {
     std::printf("call %lld: %s, inputs %d%s\n", static_cast<long long>(call.number), works[call.work].name, call.inputs,
                 call.noise ? ", beside noise" : "");
     std::fflush(stdout);

@@ -100,7 +100,7 @@ TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
         const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
         spatial_norm_silu(moved(norm, dtype), x.to(at::kCUDA, dtype), z.to(at::kCUDA, dtype), out,
                           biased ? bias.to(at::kCUDA, dtype) : bias);
-        // conv_y's rounding is multiplied by the largest normalised value.
+        // conv_y's rounding is multiplied by the largest normalized value.
         EXPECT_TRUE(close_to(out, expected, 2 * vae_tolerance_of(dtype)));
       }
     }

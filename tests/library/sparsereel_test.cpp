@@ -259,13 +259,13 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
 
 // tests/cli/options_test.py has the same of the command line.
 TEST(Library, WarnsOfMembersWithoutEffect) {
-  struct Idle {
+  struct NoEffect {
     std::function<void(VideoRequest&)> base, change;
     std::vector<std::string> warnings;
   };
   const auto none = [](auto&) {};
   const std::string full = " has no effect with attention full, which computes every block";
-  const std::vector<Idle> cases = {
+  const std::vector<NoEffect> cases = {
       {[](auto& r) { r.attention = "full"; },
        [](auto& r) { r.topk = 0.5, r.dropped = "mean", r.dense_steps = "1"; },
        {"topk 0.5" + full, "dropped mean" + full, "dense_steps 1" + full}},
@@ -303,7 +303,7 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
       {none, none, {}},
   };
   TextToVideo model(kModel, {.device = "cpu"});
-  for (const Idle& each : cases) {
+  for (const NoEffect& each : cases) {
     VideoRequest request = small();
     each.base(request);
     const Video plain = model.generate(request);

@@ -27,7 +27,7 @@ GRID = (3, 12, 12)  # of the tokens, at COMMON's size
 
 
 def rotate(x, cos, sin):
-    """Pairs of neighbours of x [.., tokens, head_dim]; cos and sin [tokens, head_dim], each value twice."""
+    """Pairs of neighbors of x [.., tokens, head_dim]; cos and sin [tokens, head_dim], each value twice."""
     even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
     return (x.float() * cos + torch.stack([-odd, even], -1).flatten(-2) * sin).to(x.dtype)
 

@@ -39,7 +39,7 @@ CASES = {
 }
 
 
-def randomise(model):
+def randomize(model):
     """bf16 numbers in every parameter; scales at which activations neither vanish nor explode."""
     for name, value in model.state_dict().items():
         noise = torch.randn(value.shape)
@@ -93,7 +93,7 @@ def compare(program, name, device):
     kind, settings, shape = CASES[name]
     torch.manual_seed(0)
     model = kind(**settings).eval()
-    randomise(model)
+    randomize(model)
     inputs = make_inputs(model, shape)
     component = "transformer" if "text" in inputs else "vae"
     half = in_bfloat16(model)

@@ -3,7 +3,7 @@ import json
 
 import torch
 from make_clip import picture
-from make_pipeline import randomise
+from make_pipeline import randomize
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -12,7 +12,7 @@ def save_text_encoder(folder, config, encoder, vocab_size, generator):
     """Of T5's classes or UMT5's."""
     small = config(vocab_size=vocab_size, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
                    decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False)
-    randomise(encoder(small), generator).save_pretrained(folder / "text_encoder")
+    randomize(encoder(small), generator).save_pretrained(folder / "text_encoder")
 
 
 def latents_of(pipeline, pictures, arguments):

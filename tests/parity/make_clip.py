@@ -30,7 +30,7 @@ def small_tower():
 
 
 def picture(height, width, seed):
-    """Smooth colours with some noise, so that resizing matters everywhere."""
+    """Smooth colors with some noise, so that resizing matters everywhere."""
     generator = torch.Generator().manual_seed(seed)
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
     smooth = torch.stack([x, y, (x * 9).sin() * 0.5 + 0.5], -1)

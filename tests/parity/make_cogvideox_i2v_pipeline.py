@@ -10,7 +10,7 @@ import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXDPMScheduler, CogVideoXImageToVideoPipeline, CogVideoXTransformer3DModel
 from image_to_video import latents_of, save_cases, save_text_encoder, some_pixels, write_pipeline_cases
 from make_lora import Layers
-from make_pipeline import NEGATIVE, PROMPT, make_tokenizer, randomise
+from make_pipeline import NEGATIVE, PROMPT, make_tokenizer, randomize
 from safetensors.torch import save_file
 from transformers import T5Config, T5EncoderModel
 
@@ -49,12 +49,12 @@ def make_folder(name):
     vae = AutoencoderKLCogVideoX(block_out_channels=(8, 8, 8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=48, sample_width=40, scaling_factor=0.8,
                                  temporal_compression_ratio=4, **of_vae)
     save_text_encoder(folder, T5Config, T5EncoderModel, vocab_size, generator)
-    randomise(transformer, generator)
+    randomize(transformer, generator)
     if "use_learned_positional_embeddings" in config:  # a buffer, no parameter
         table = transformer.patch_embed.pos_embedding
         table.copy_(0.5 * torch.randn(table.shape, generator=generator))
     transformer.save_pretrained(folder / "transformer")
-    randomise(vae, generator).save_pretrained(folder / "vae")
+    randomize(vae, generator).save_pretrained(folder / "vae")
     CogVideoXDDIMScheduler(snr_shift_scale=1.0, rescale_betas_zero_snr=True, timestep_spacing="trailing", prediction_type="v_prediction").save_pretrained(folder / "scheduler")
     index = {"_class_name": "CogVideoXImageToVideoPipeline", "_diffusers_version": "0.42.1", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"],
              "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"],

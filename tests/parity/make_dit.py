@@ -40,7 +40,7 @@ def generator_of(text):
     return torch.Generator().manual_seed(zlib.crc32(text.encode()))
 
 
-def randomise(model, golden):
+def randomize(model, golden):
     """Every parameter and learned table matters: norms, biases and adaptive norms are random too. A tensor's values follow from its name and shape,
     and are fp16 numbers: the models share them in the golden file. Returns name -> key in the file."""
     keys = {}
@@ -91,7 +91,7 @@ def make_case(name, case, golden, more=lambda dtype: {}):
     """`more`: what a forward is given besides."""
     config, (frames, height, width), text_tokens, timesteps = case
     model = CogVideoXTransformer3DModel(**config).eval()
-    weights = randomise(model, golden)
+    weights = randomize(model, golden)
     generator = generator_of(name)
     latents = torch.randn(len(timesteps), frames, config["in_channels"], height, width, generator=generator)
     text = torch.randn(len(timesteps), text_tokens, config["text_embed_dim"], generator=generator)

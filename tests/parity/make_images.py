@@ -22,12 +22,12 @@ def smooth():
     return numpy.stack([40 + 9 * x, 30 + 15 * y, 220 - 4 * x - 8 * y], 2).astype(numpy.uint8)
 
 
-def png(name, depth, colour, rows):
+def png(name, depth, color, rows):
     """Of kinds that Pillow does not write."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     data = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
-    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, depth, colour, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, depth, color, 0, 0, 0)
     (FOLDER / name).write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b""))
 
 

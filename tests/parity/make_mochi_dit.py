@@ -6,7 +6,7 @@ import copy
 import torch
 from diffusers import MochiTransformer3DModel
 
-from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
+from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, num_layers=2, pooled_projection_dim=24, in_channels=4, text_embed_dim=16, time_embed_dim=16)
 # name: (config, latents [frames, height, width], tokens of each text of the batch, timesteps of the batch: numbers that bf16 has, to which the pipeline rounds)
@@ -27,7 +27,7 @@ CASES = {
 def make_case(name, golden):
     config, (frames, height, width), lengths, timesteps = CASES[name]
     model = MochiTransformer3DModel(**config).eval()
-    weights = randomise(model, golden)
+    weights = randomize(model, golden)
     # The same numbers in bf16: positions multiply them by up to a hundred.
     golden[weights["pos_frequencies"]] = golden[weights["pos_frequencies"]].bfloat16().half()
     model.pos_frequencies.copy_(golden[weights["pos_frequencies"]])

@@ -10,8 +10,8 @@ from diffusers import AutoencoderKLMochi, FlowMatchEulerDiscreteScheduler, Mochi
 from safetensors.torch import save_file
 from transformers import T5Config, T5EncoderModel
 
-from make_mochi_vae import denormalised
-from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomise
+from make_mochi_vae import denormalized
+from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 MOCHI = DATA / "mochi"
 FOLDER = MOCHI / "pipeline"
@@ -40,9 +40,9 @@ def make_folder():
         decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False))
     transformer = MochiTransformer3DModel(num_attention_heads=2, attention_head_dim=16, pooled_projection_dim=16, text_embed_dim=32, time_embed_dim=16, num_layers=2)
     vae = AutoencoderKLMochi(encoder_block_out_channels=[32] * 4, decoder_block_out_channels=[32] * 4, layers_per_block=[1, 0, 0, 1, 0], add_attention_block=[False] * 5)
-    randomise(text_encoder, generator).save_pretrained(FOLDER / "text_encoder")
-    randomise(transformer, generator).save_pretrained(FOLDER / "transformer", max_shard_size="60KB")
-    randomise(vae, generator).save_config(FOLDER / "vae")
+    randomize(text_encoder, generator).save_pretrained(FOLDER / "text_encoder")
+    randomize(transformer, generator).save_pretrained(FOLDER / "transformer", max_shard_size="60KB")
+    randomize(vae, generator).save_config(FOLDER / "vae")
     tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items()}
     save_file(tensors, FOLDER / "vae" / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
     FlowMatchEulerDiscreteScheduler(invert_sigmas=True).save_pretrained(FOLDER / "scheduler")
@@ -57,7 +57,7 @@ def run(pipeline, **options):
     seed = arguments.pop("seed")
     latents = pipeline(**arguments, output_type="latent", generator=torch.Generator().manual_seed(seed)).frames
     with torch.no_grad():
-        video = pipeline.vae.decode(denormalised(latents, pipeline.vae.config), return_dict=False)[0]
+        video = pipeline.vae.decode(denormalized(latents, pipeline.vae.config), return_dict=False)[0]
     return latents, (video[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 3, 0)[::4, ::2, ::2]  # every fourth frame, every second pixel
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_mochi_vae.py: writes data/mochi/vae_<config>/ (config.json, random weights), data/mochi/vae_cases.json and
-data/mochi/vae_golden.safetensors (what diffusers' Mochi VAE makes of random latents, normalised as its pipeline has them) and data/mochi/vae_names.json (names and
+data/mochi/vae_golden.safetensors (what diffusers' Mochi VAE makes of random latents, normalized as its pipeline has them) and data/mochi/vae_names.json (names and
 shapes of the published size). Needs torch, diffusers, safetensors."""
 import json
 import shutil
@@ -9,7 +9,7 @@ import torch
 from diffusers import AutoencoderKLMochi
 from safetensors.torch import save_file
 
-from make_vae import DATA, names_of, randomise
+from make_vae import DATA, names_of, randomize
 
 FOLDER = DATA / "mochi"
 # As published but for widths and depth: norms have 32 groups whatever their width. And one with levels of its own, without statistics.
@@ -41,14 +41,14 @@ def save_vae(name, config, generator):
     if name == WITHOUT_STATISTICS:
         statistics = dict.fromkeys(statistics)
     encoder = dict(encoder_block_out_channels=[32] * len(config["decoder_block_out_channels"]), add_attention_block=[False] * len(config["layers_per_block"]))
-    vae = randomise(AutoencoderKLMochi(**config, **encoder, **statistics), generator)
+    vae = randomize(AutoencoderKLMochi(**config, **encoder, **statistics), generator)
     vae.save_config(folder)
     tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items() if not key.startswith("encoder.") or key == "encoder.proj_in.bias"}
     save_file(tensors, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
     return vae.float()
 
 
-def denormalised(latents, config):
+def denormalized(latents, config):
     """As the pipeline does before it decodes."""
     if config.latents_mean is None:
         return latents / config.scaling_factor
@@ -66,7 +66,7 @@ def main():
         vae = vaes[config]
         vae.use_tiling = tiled
         latents = torch.randn(1, vae.config.latent_channels, frames, height, width, generator=generator).half().float()
-        decoded = vae.decode(denormalised(latents, vae.config)).sample
+        decoded = vae.decode(denormalized(latents, vae.config)).sample
         scale, times = vae.spatial_compression_ratio, vae.temporal_compression_ratio
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents

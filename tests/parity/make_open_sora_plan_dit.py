@@ -7,7 +7,7 @@ import copy
 import torch
 
 from open_sora_plan import OpenSoraT2V, plain  # first: make_dit imports diffusers
-from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
+from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 COMMON = dict(patch_size_t=1, patch_size=2, norm_type="ada_norm_single", activation_fn="gelu-approximate", attention_bias=True, norm_elementwise_affine=False, norm_eps=1e-6,
               use_rope=True, attention_mode="math", interpolation_scale_t=1.0, interpolation_scale_h=1.0, interpolation_scale_w=1.0)
@@ -33,7 +33,7 @@ PUBLISHED = dict(COMMON, num_attention_heads=24, attention_head_dim=96, num_laye
 def make_case(name, golden):
     config, (frames, height, width), lengths, timesteps = CASES[name]
     model = OpenSoraT2V(**config).eval()
-    weights = randomise(model, golden)
+    weights = randomize(model, golden)
     generator = generator_of(name)
     latents = torch.randn(len(timesteps), config["in_channels"], frames, height, width, generator=generator)
     text = torch.randn(len(timesteps), max(*lengths, 4), config["caption_channels"], generator=generator)

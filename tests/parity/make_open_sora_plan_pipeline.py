@@ -14,7 +14,7 @@ from transformers import MT5Config, MT5EncoderModel, T5Tokenizer
 from open_sora_plan import CODE, CausalVAEModel, OpenSoraPipeline, OpenSoraT2V, in_tiles, plain  # first: make_pipeline imports diffusers
 from make_open_sora_plan_dit import SMALL
 from make_open_sora_plan_vae import CONFIGS
-from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomise
+from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 PLAN = DATA / "open_sora_plan"
 FOLDER = PLAN / "pipeline"
@@ -53,9 +53,9 @@ def make_folder():
         decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False))
     transformer = OpenSoraT2V(**dict(SMALL, caption_channels=32, out_channels=4, sample_size=(8, 8), sample_size_t=4))
     vae = CausalVAEModel(**CONFIGS["small"])
-    randomise(text_encoder, generator).save_pretrained(FOLDER / "text_encoder")
-    randomise(transformer, generator)
-    randomise(vae, generator)
+    randomize(text_encoder, generator).save_pretrained(FOLDER / "text_encoder")
+    randomize(transformer, generator)
+    randomize(vae, generator)
     for name, model in (("transformer", transformer), ("vae", vae)):
         (FOLDER / name).mkdir()
         kept = plain(model.config) | {"_class_name": type(model).__name__}

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from open_sora_plan import CausalVAEModel, in_tiles, plain  # first: make_vae imports diffusers
-from make_vae import DATA, randomise
+from make_vae import DATA, randomize
 
 FOLDER = DATA / "open_sora_plan"
 # The published VAE's layers, which up- and downsample space and time at once (docs/Report-v1.2.0.md): their names are those in examples/opensoraplan1.2/
@@ -45,7 +45,7 @@ def save_vae(name, config, generator):
     """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
     folder = FOLDER / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
-    vae = randomise(CausalVAEModel(**config), generator)
+    vae = randomize(CausalVAEModel(**config), generator)
     vae.save_config(folder)
     tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items() if not key.startswith(("encoder.", "quant_conv.")) or key == "encoder.norm_out.bias"}
     save_file(tensors, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})

@@ -37,7 +37,7 @@ def make_tokenizer(folder):
     return sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model")).vocab_size()
 
 
-def randomise(module, generator):
+def randomize(module, generator):
     """Every parameter matters: norms and biases are random too."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -61,9 +61,9 @@ def make_folder():
         sample_frames=9, patch_size=2, temporal_compression_ratio=4, max_text_seq_length=16, use_rotary_positional_embeddings=True)
     vae = AutoencoderKLCogVideoX(
         block_out_channels=(8, 8, 8, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=48, sample_width=40, scaling_factor=0.8, temporal_compression_ratio=4)
-    randomise(text_encoder, generator).save_pretrained(FOLDER / "text_encoder")
-    randomise(transformer, generator).save_pretrained(FOLDER / "transformer", max_shard_size="60KB")
-    randomise(vae, generator).save_pretrained(FOLDER / "vae")
+    randomize(text_encoder, generator).save_pretrained(FOLDER / "text_encoder")
+    randomize(transformer, generator).save_pretrained(FOLDER / "transformer", max_shard_size="60KB")
+    randomize(vae, generator).save_pretrained(FOLDER / "vae")
     CogVideoXDDIMScheduler(snr_shift_scale=3.0, rescale_betas_zero_snr=True, timestep_spacing="trailing", prediction_type="v_prediction").save_pretrained(FOLDER / "scheduler")
     index = {"_class_name": "CogVideoXPipeline", "_diffusers_version": "0.42.1", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"],
              "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLCogVideoX"]}

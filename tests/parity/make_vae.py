@@ -45,7 +45,7 @@ ENCODER_CASES = {
 }
 
 
-def randomise(module, generator):
+def randomize(module, generator):
     """Every parameter matters: norms and biases are random too."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -60,7 +60,7 @@ def randomise(module, generator):
 def save_vae(name, config, generator):
     folder = DATA / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
-    vae = randomise(AutoencoderKLCogVideoX(**config), generator)
+    vae = randomize(AutoencoderKLCogVideoX(**config), generator)
     vae.save_config(folder)
     save_weights(vae, folder, "encoder.conv_in.conv.bias")
     return vae.float()

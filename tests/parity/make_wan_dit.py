@@ -6,7 +6,7 @@ import copy
 import torch
 from diffusers import WanTransformer3DModel
 
-from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
+from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, text_dim=10, freq_dim=16, ffn_dim=24, num_layers=2)
 # name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
@@ -43,7 +43,7 @@ def in_bfloat16(model):
 def make_case(name, golden):
     config, (frames, height, width), text_tokens, timesteps = CASES[name]
     model = WanTransformer3DModel(**config).eval()
-    weights = randomise(model, golden)
+    weights = randomize(model, golden)
     generator = generator_of(name)
     latents = torch.randn(len(timesteps), config["in_channels"], frames, height, width, generator=generator)
     text = torch.randn(len(timesteps), text_tokens, config["text_dim"], generator=generator)

@@ -3,7 +3,7 @@
 and diffusers' outputs) and dit_names.json (names and shapes of the published ones). Needs torch, diffusers, safetensors."""
 import torch
 from diffusers import WanTransformer3DModel
-from make_dit import DATA, errors, generator_of, in_fp8, randomise, write
+from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 from make_wan_dit import SMALL, in_bfloat16, names_of
 
 FOLDER = DATA / "wan_i2v"
@@ -40,7 +40,7 @@ def times_of(timesteps, frames, height, width, known):
 def make_case(name, golden):
     config, (frames, height, width), text_tokens, timesteps, image_tokens, known = CASES[name]
     model = WanTransformer3DModel(**config).eval()
-    weights = randomise(model, golden)
+    weights = randomize(model, golden)
     generator = generator_of(name)
     latents = torch.randn(len(timesteps), config["in_channels"], frames, height, width, generator=generator)
     text = torch.randn(len(timesteps), text_tokens, config["text_dim"], generator=generator)

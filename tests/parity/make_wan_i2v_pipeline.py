@@ -9,7 +9,7 @@ import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanImageToVideoPipeline, WanTransformer3DModel
 from image_to_video import latents_of, save_text_encoder, some_pixels, write_pipeline_cases
 from make_clip import SIZE, small_tower
-from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomise
+from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 from transformers import AutoTokenizer, CLIPImageProcessorPil, CLIPVisionModelWithProjection, UMT5Config, UMT5EncoderModel
 
 FOLDER = DATA / "wan_i2v"
@@ -57,12 +57,12 @@ def make_folder(name):
     vae = AutoencoderKLWan(base_dim=4, z_dim=CHANNELS, dim_mult=[1, 2, 2, 2], num_res_blocks=1, temperal_downsample=[False, True, True], latents_mean=[-0.2, 0.1, 0.0, 0.3],
                            latents_std=[1.5, 0.7, 1.0, 2.0])
     save_text_encoder(folder, UMT5Config, UMT5EncoderModel, vocab_size, generator)
-    randomise(vae, generator).save_pretrained(folder / "vae")
+    randomize(vae, generator).save_pretrained(folder / "vae")
     roles = ["transformer", "transformer_2"] if "boundary_ratio" in settings else ["transformer"]
     for role in roles:
         transformer = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=2 * CHANNELS + 4, out_channels=CHANNELS, text_dim=32, freq_dim=16, ffn_dim=24,
                                             num_layers=2, **fields)
-        randomise(transformer, generator).save_pretrained(folder / role)
+        randomize(transformer, generator).save_pretrained(folder / role)
     UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, num_train_timesteps=1000, flow_shift=3.0).save_pretrained(folder / "scheduler")
     if has_tokens:
         small_tower().half().save_pretrained(folder / "image_encoder")

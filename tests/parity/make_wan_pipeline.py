@@ -10,7 +10,7 @@ from diffusers import AutoencoderKLWan, DPMSolverMultistepScheduler, FlowMatchEu
 from safetensors.torch import save_file
 from transformers import UMT5Config, UMT5EncoderModel
 
-from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomise
+from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 WAN = DATA / "wan"
 CHANNELS = 4
@@ -49,12 +49,12 @@ def make_folder(name):
         decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False))
     vae = AutoencoderKLWan(**{**dict(base_dim=4, z_dim=CHANNELS, dim_mult=[1, 2, 2, 2], num_res_blocks=1, temperal_downsample=[False, True, True],
                                      latents_mean=[-0.2, 0.1, 0.0, 0.3], latents_std=[1.5, 0.7, 1.0, 2.0]), **vae_fields})
-    randomise(text_encoder, generator).save_pretrained(folder / "text_encoder")
-    randomise(vae, generator).save_pretrained(folder / "vae")
+    randomize(text_encoder, generator).save_pretrained(folder / "text_encoder")
+    randomize(vae, generator).save_pretrained(folder / "vae")
     roles = ["transformer", "transformer_2"][:experts]
     for role in roles:
         transformer = WanTransformer3DModel(num_attention_heads=2, attention_head_dim=16, in_channels=CHANNELS, out_channels=CHANNELS, text_dim=32, freq_dim=16, ffn_dim=24, num_layers=2)
-        randomise(transformer, generator).save_pretrained(folder / role, max_shard_size="60KB")
+        randomize(transformer, generator).save_pretrained(folder / role, max_shard_size="60KB")
     UniPCMultistepScheduler(prediction_type="flow_prediction", use_flow_sigmas=True, num_train_timesteps=1000, flow_shift=3.0).save_pretrained(folder / "scheduler")
     index = {"_class_name": "WanPipeline", "_diffusers_version": "0.42.1", **settings, "scheduler": ["diffusers", "UniPCMultistepScheduler"],
              "text_encoder": ["transformers", "UMT5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "WanTransformer3DModel"],

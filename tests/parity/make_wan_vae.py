@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_wan_vae.py: writes data/wan/vae_<config>/ (config.json, random weights, those of the encoder in a file of their own),
-data/wan/vae_cases.json and data/wan/vae_golden.safetensors (what diffusers' Wan VAE makes of random latents, normalised as its pipeline has them),
+data/wan/vae_cases.json and data/wan/vae_golden.safetensors (what diffusers' Wan VAE makes of random latents, normalized as its pipeline has them),
 data/wan/vae_encoder_cases.json and data/wan/vae_encoder_golden.safetensors (and of frames) and data/wan/vae_names.json (names and shapes of the published
 sizes). Needs torch, diffusers, safetensors."""
 import json
@@ -63,8 +63,8 @@ PUBLISHED = {
 }
 
 
-def randomise(module, generator):
-    """Every parameter matters; the last convolution keeps most colours within the limits."""
+def randomize(module, generator):
+    """Every parameter matters; the last convolution keeps most colors within the limits."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -80,13 +80,13 @@ def save_vae(name, config, generator):
     shutil.rmtree(folder, ignore_errors=True)
     statistics = {key: [round(value, 4) for value in torch.rand(config["z_dim"], generator=generator).add(offset).tolist()]
                   for key, offset in (("latents_mean", -0.5), ("latents_std", 0.5))}
-    vae = randomise(AutoencoderKLWan(**config, **statistics), generator)
+    vae = randomize(AutoencoderKLWan(**config, **statistics), generator)
     vae.save_config(folder)
     save_weights(vae, folder, "encoder.conv_in.bias")
     return vae.float()
 
 
-def denormalised(latents, config):
+def denormalized(latents, config):
     """As the pipeline does before it decodes."""
     mean, std = (torch.tensor(values).view(1, -1, 1, 1, 1) for values in (config.latents_mean, config.latents_std))
     return latents / (1.0 / std) + mean
@@ -118,15 +118,15 @@ def main():
         vae = vaes[config]
         vae.use_tiling = tiled
         latents = torch.randn(1, vae.config.z_dim, frames, height, width, generator=generator).half().float()
-        decoded = vae.decode(denormalised(latents, vae.config)).sample
+        decoded = vae.decode(denormalized(latents, vae.config)).sample
         scale, times = vae.config.scale_factor_spatial, vae.config.scale_factor_temporal
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents
         golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
         clamped = (decoded.abs() == 1).float().mean()
         print(f"{name:24} {tuple(decoded.shape)} std {decoded.std():.3f}, {clamped:.1%} clamped")
-        assert clamped < 0.2, "few colours may be beyond their limits"
-    assert any((golden[f"{name}.frames"].abs() == 1).any() for name in CASES), "some colours must be beyond their limits"
+        assert clamped < 0.2, "few colors may be beyond their limits"
+    assert any((golden[f"{name}.frames"].abs() == 1).any() for name in CASES), "some colors must be beyond their limits"
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (FOLDER / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Error of the quantised attention against that of SageAttention 2's own scheme, both emulated in fp64.
+"""Error of the quantized attention against that of SageAttention 2's own scheme, both emulated in fp64.
 
     sage_error.py [--tokens N] [--heads H] [--queries Q] [--head-dims 64,128] [--data NAME...] [--lag L] [--seed S]
     sage_error.py --file CAPTURE.safetensors
@@ -13,17 +13,17 @@ theirs: `sageattn_qk_int8_pv_fp8_cuda_sm90` with its defaults, as read in thu-ml
 triton/quant_per_thread.py, csrc/fused/fused.cu, csrc/qattn/qk_int_sv_f8_cuda_sm90.cu and attn_utils.cuh). K less its
 mean. int8 with scale max|x| / 127 + 1e-7, rounded half away from zero: a scale for queries i and i + 8 of 16, a scale
 for the 32 keys j of 128 with equal j % 8 / 2. Tiles of 128 keys with a running maximum; P = exp2(s - m + 8.807) as
-e4m3; the row sum adds up P before it is rounded. V as e4m3 with a scale a channel, max|v| / 448, not centred.
+e4m3; the row sum adds up P before it is rounded. V as e4m3 with a scale a channel, max|v| / 448, not centered.
 
-ours: mean of K, centre and scale of V, and what balances the channels of Q and K from every tokens / 512-th token, as in
+ours: mean of K, center and scale of V, and what balances the channels of Q and K from every tokens / 512-th token, as in
 attention/cuda/prepass/statistics.cu. K less its mean, divided by sqrt(rms k / rms q) of each channel, with which Q is multiplied;
 int8 with a scale a query and a scale for the 16 keys j of 64 with equal j % 8 / 2, rounded half to even. Subtiles
 of 128 keys (head_dim 64) or 64: a reference maximum that rises to the maximum, for all of a warp's 16 rows, where a
 score of theirs passes it by more than L = 4 log2 units; P = exp2(s - m) * 448 / 2^L as e4m3; the row sum adds up the
-rounded P. V less its centre and the mean of its block of 64 tokens, e4m3 with a scale a channel; the means, which take
+rounded P. V less its center and the mean of its block of 64 tokens, e4m3 with a scale a channel; the means, which take
 up what rounding adds to a block's sum, join O as products with the blocks' sums of P, both in fp16. "linear" is what the
 Hopper kernel does: its exponential is the float with the bits round((y + 126.94) * 2^23), 2^y with a linear mantissa and
-a bias that centres the error (attention/cuda/hopper/softmax.cuh). "exact": by exp2.
+a bias that centers the error (attention/cuda/hopper/softmax.cuh). "exact": by exp2.
 
 Not emulated: the tensor core's sums of e4m3 products (about 13 bits in both), the bf16 rounding of K less its mean in
 theirs, and ex2.approx. Nor that ours runs as "exact" where a mask applies, and for whole heads where the longest query
@@ -122,14 +122,14 @@ def linear(log2_p):
 
 
 def sampled_means_and_scale(k, v):
-    """What attention/cuda/prepass/statistics.cu makes of every tokens / 512-th token: mean of K, centre and scale of V."""
+    """What attention/cuda/prepass/statistics.cu makes of every tokens / 512-th token: mean of K, center and scale of V."""
     stride = max(len(k) // 512, 1)
     sample = v[::stride]
     mean = sample.mean(0)
     real = mean.abs() * math.sqrt(len(sample)) > 0.6 * (sample.amax(0) - sample.amin(0))
-    centre = torch.where(real, mean, 0) if stride > 1 else mean
-    scale = (sample - centre).abs().amax(0).clamp_min(1e-30) * (8 if stride > 1 else 2) / E4M3_MAX
-    return k[::stride].mean(0), centre, scale
+    center = torch.where(real, mean, 0) if stride > 1 else mean
+    scale = (sample - center).abs().amax(0).clamp_min(1e-30) * (8 if stride > 1 else 2) / E4M3_MAX
+    return k[::stride].mean(0), center, scale
 
 
 def balance(q, k):
@@ -143,7 +143,7 @@ def balance(q, k):
 
 
 def values_less_block_means(v):
-    """v [N, D] -> e4m3 [N, D], and what is left of it as means of 64 rows, fp16 (attention/cuda/prepass/quantise_values.cu)."""
+    """v [N, D] -> e4m3 [N, D], and what is left of it as means of 64 rows, fp16 (attention/cuda/prepass/quantize_values.cu)."""
 
     def means(x):
         sums = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % 64)).unflatten(0, (-1, 64)).sum(1)
@@ -158,8 +158,8 @@ def values_less_block_means(v):
 def ours(q, k, v, exp2, lag, channels):
     tokens, head_dim = q.shape
     tile = 128 if head_dim == 64 else 64
-    key_mean, centre, scale = sampled_means_and_scale(k, v)
-    v8, means = values_less_block_means((v - centre) / scale)
+    key_mean, center, scale = sampled_means_and_scale(k, v)
+    v8, means = values_less_block_means((v - center) / scale)
     q8 = int8(q * channels, torch.arange(tokens), torch.round)
     k8 = int8((k - key_mean) / channels, key_groups(len(k), 64), torch.round)
     out = []
@@ -172,7 +172,7 @@ def ours(q, k, v, exp2, lag, channels):
         block_weight = weight.repeat_interleave(tile // 64, 1)[:, : len(means), 0]
         p = (p * weight).flatten(1)
         o = p[:, : len(v)] @ v8 + (sums * block_weight) @ means
-        out.append(o / p.sum(1, keepdim=True) * scale + centre)
+        out.append(o / p.sum(1, keepdim=True) * scale + center)
     return torch.cat(out)
 
 
@@ -183,7 +183,7 @@ def gaussian(tokens, head_dim, k_mean, v_mean):
 
 
 def structured(tokens, head_dim, v_mean=0.5):
-    """The recipe of app/lab/measure/inputs.cpp: neighbours alike, mass near the diagonal, outlier channels, means."""
+    """The recipe of app/lab/measure/inputs.cpp: neighbors alike, mass near the diagonal, outlier channels, means."""
 
     def smooth():
         shared = torch.randn((tokens + 15) // 16, head_dim, dtype=F64).repeat_interleave(16, 0)[:tokens]

@@ -31,7 +31,7 @@ struct How {
 
 class TransformerParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  static std::unique_ptr<Denoiser> load(WeightFormat format) {
+  static std::unique_ptr<LoadedTransformer> load(WeightFormat format) {
     return load_transformer(test::transformer_component(GetParam()), at::kCPU, format);
   }
   at::Tensor run(const How& how) {
@@ -92,7 +92,7 @@ TEST_P(TransformerParity, Bfloat16MatchesDiffusers) {
 }
 
 // Rounding to three bits of mantissa costs a product 3 to 4%; the residual stream keeps a forward below that: 1.2 to
-// 2.3% here, two to four times what bf16 costs; up to 3.0% where updates are normalised. Some small models are too
+// 2.3% here, two to four times what bf16 costs; up to 3.0% where updates are normalized. Some small models are too
 // narrow for 8 bits: they stay as they are.
 TEST_P(TransformerParity, EightBitWeightsErrByLittle) {
   const at::Tensor exact = tensor("output");

@@ -23,7 +23,7 @@ struct ParityFamily {
   std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
   std::string transformer_class, vae_class;
   bool cross_attention = false;  // to the text, which else stands among the video's tokens
-  double fp8_error = 0.025;      // relative L1 of a forward in 8 bits: larger where updates are normalised before they
+  double fp8_error = 0.025;      // relative L1 of a forward in 8 bits: larger where updates are normalized before they
                                  // are added, which keeps the residual stream from outweighing their errors, and where
                                  // cross-attention adds up what two contexts say
   double vae_tolerance = 1e-5;   // in fp32, of the frames' scale: larger where norms divide by the length of a pixel

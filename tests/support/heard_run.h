@@ -16,7 +16,7 @@ struct HeardRun final : models::RunObserver {
   std::function<void(const std::string& name)> on_stage;
   std::function<void(const models::StepDone&)> on_step;
   std::function<void(const models::WithinStep&)> on_within_step;
-  std::function<void(const models::Pieces&)> on_decoded;
+  std::function<void(const models::PieceProgress&)> on_decoded;
   std::function<void(const models::AttentionCall&)> on_attention_call;
   std::function<void(const models::DenoisingState&)> on_checkpoint;
   std::function<void(const std::string& text)> on_warning;
@@ -26,7 +26,7 @@ struct HeardRun final : models::RunObserver {
   void stage(const std::string& name) override { tell(on_stage, name); }
   void step(const models::StepDone& step) override { tell(on_step, step); }
   void within_step(const models::WithinStep& step) override { tell(on_within_step, step); }
-  void decoded(const models::Pieces& pieces) override { tell(on_decoded, pieces); }
+  void decoded(const models::PieceProgress& pieces) override { tell(on_decoded, pieces); }
   bool wants_attention_calls() const override { return on_attention_call != nullptr; }
   void attention_call(const models::AttentionCall& call) override { tell(on_attention_call, call); }
   void checkpoint(const models::DenoisingState& state) override { tell(on_checkpoint, state); }

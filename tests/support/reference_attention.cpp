@@ -34,7 +34,7 @@ Matrix read(const View<const float>& view, int64_t b, int64_t h, int64_t tokens,
 }
 
 /// Takes the mean token off the first `tokens` rows and returns it.
-std::vector<double> centre(Matrix& m, int64_t tokens, int64_t head_dim) {
+std::vector<double> center(Matrix& m, int64_t tokens, int64_t head_dim) {
   std::vector<double> mean(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t d = 0; d < head_dim; ++d) mean[d] += m[t * head_dim + d] / static_cast<double>(tokens);
@@ -54,14 +54,14 @@ std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
 
 /// Divides the keys of head h, which have no mean any more, by what the queries of all heads that share it are
 /// multiplied with.
-void balance_keys(const Problem& problem, int64_t b, int64_t h, Head& head) {
-  const int64_t tokens = problem.key_length(b), head_dim = problem.head_dim;
-  const int64_t queries = balanced_queries(problem.queries, problem.keys, tokens);
+void balance_keys(const KernelParams& params, int64_t b, int64_t h, Head& head) {
+  const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
+  const int64_t queries = balanced_queries(params.queries, params.keys, tokens);
   std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0);
-  for (int64_t i = 0; i < problem.group; ++i) {
-    const Matrix q = read(problem.q, b, h * problem.group + i, queries, head_dim);
+  for (int64_t i = 0; i < params.group; ++i) {
+    const Matrix q = read(params.q, b, h * params.group + i, queries, head_dim);
     const std::vector<double> its = squares(q, queries, head_dim);
-    for (size_t d = 0; d < its.size(); ++d) q_squares[d] += its[d] / static_cast<double>(problem.group);
+    for (size_t d = 0; d < its.size(); ++d) q_squares[d] += its[d] / static_cast<double>(params.group);
   }
   balance_channels(q_squares, squares(head.k, tokens, head_dim), head.balance);
   for (size_t i = 0; i < head.k.size(); ++i) head.k[i] /= head.balance[i % head.balance.size()];
@@ -128,18 +128,18 @@ void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
 }
 
 /// Means of the keys and values as the arithmetic sees them.
-void add_means(const Problem& problem, int64_t b, Head& head) {
-  if (problem.mean_cell == 0) return;
-  const int64_t cells = problem.video_keys(b) / kBlock * (kBlock / problem.mean_cell);
-  head.cell_k = cell_means(head.k, cells, problem.mean_cell, problem.head_dim);
-  head.cell_v = cell_means(head.v, cells, problem.mean_cell, problem.head_dim);
+void add_means(const KernelParams& params, int64_t b, Head& head) {
+  if (params.mean_cell == 0) return;
+  const int64_t cells = params.video_keys(b) / kBlock * (kBlock / params.mean_cell);
+  head.cell_k = cell_means(head.k, cells, params.mean_cell, params.head_dim);
+  head.cell_v = cell_means(head.v, cells, params.mean_cell, params.head_dim);
 }
 
 /// h: of k and v.
-Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic) {
-  const int64_t tokens = problem.key_length(b), head_dim = problem.head_dim;
-  Head head{.k = read(problem.k, b, h, tokens, head_dim),
-            .v = read(problem.v, b, h, tokens, head_dim),
+Head prepare(const KernelParams& params, int64_t b, int64_t h, Arithmetic arithmetic) {
+  const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
+  Head head{.k = read(params.k, b, h, tokens, head_dim),
+            .v = read(params.v, b, h, tokens, head_dim),
             .k_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0),
             .v_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0),
             .balance = std::vector<float>(static_cast<size_t>(head_dim), 1.0F),
@@ -147,16 +147,16 @@ Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic
             .cell_k = {},
             .cell_v = {}};
   if (arithmetic == Arithmetic::exact) {
-    add_means(problem, b, head);
+    add_means(params, b, head);
     return head;
   }
-  head.k_mean = centre(head.k, tokens, head_dim);
-  head.v_mean = centre(head.v, tokens, head_dim);
-  balance_keys(problem, b, h, head);
+  head.k_mean = center(head.k, tokens, head_dim);
+  head.v_mean = center(head.v, tokens, head_dim);
+  balance_keys(params, b, h, head);
   round_keys(head.k, tokens, head_dim);
   head.v_scale = round_values(head.v, tokens, head_dim);
-  add_means(problem, b, head);
-  round_cell_keys(head.cell_k, problem.mean_cell, head_dim);
+  add_means(params, b, head);
+  round_cell_keys(head.cell_k, params.mean_cell, head_dim);
   for (double& v : head.cell_v) v = round_e4m3(v);
   return head;
 }
@@ -174,16 +174,16 @@ struct Row {
 
 class RowOfBlocks {
  public:
-  RowOfBlocks(const Problem& problem, const Head& head, Arithmetic arithmetic, int64_t b, int64_t h, int64_t block)
-      : problem_(problem),
+  RowOfBlocks(const KernelParams& params, const Head& head, Arithmetic arithmetic, int64_t b, int64_t h, int64_t block)
+      : params_(params),
         head_(head),
         arithmetic_(arithmetic),
         b_(b),
         h_(h),
         block_(block),
         first_(block * kBlock),
-        offset_(arithmetic == Arithmetic::int8 ? weight_offset(problem.mean_cell) : 0),
-        rows_(static_cast<size_t>(std::min(kBlock, problem.queries - first_))) {
+        offset_(arithmetic == Arithmetic::int8 ? weight_offset(params.mean_cell) : 0),
+        rows_(static_cast<size_t>(std::min(kBlock, params.queries - first_))) {
     for (size_t r = 0; r < rows_.size(); ++r) start(rows_[r], first_ + static_cast<int64_t>(r));
   }
 
@@ -207,23 +207,23 @@ class RowOfBlocks {
 
  private:
   void start(Row& row, int64_t query) const {
-    const float* q = problem_.q.row(b_, query, h_);
-    row.q.assign(q, q + problem_.head_dim);
-    row.out.assign(static_cast<size_t>(problem_.head_dim), 0.0);
+    const float* q = params_.q.row(b_, query, h_);
+    row.q.assign(q, q + params_.head_dim);
+    row.out.assign(static_cast<size_t>(params_.head_dim), 0.0);
     row.scores.resize(kBlock);
     for (size_t d = 0; d < row.q.size(); ++d) {
-      row.smoothing += row.q[d] * head_.k_mean[d] * problem_.scale;
+      row.smoothing += row.q[d] * head_.k_mean[d] * params_.scale;
       row.q[d] *= head_.balance[d];
     }
-    if (arithmetic_ == Arithmetic::int8) round_query(row.q.data(), problem_.head_dim);
+    if (arithmetic_ == Arithmetic::int8) round_query(row.q.data(), params_.head_dim);
   }
 
   /// Adds the means of the blocks that are dropped and have any, 64 at a time; returns how many cells these are.
   int64_t add_cells(const uint8_t* kept) {
     std::vector<int64_t> cells;
-    for (int64_t j = 0; j < problem_.blocks_with_means(b_, block_); ++j)
-      for (int64_t c = 0; kept[j] == 0 && c < kBlock / problem_.mean_cell; ++c)
-        cells.push_back(j * (kBlock / problem_.mean_cell) + c);
+    for (int64_t j = 0; j < params_.blocks_with_means(b_, block_); ++j)
+      for (int64_t c = 0; kept[j] == 0 && c < kBlock / params_.mean_cell; ++c)
+        cells.push_back(j * (kBlock / params_.mean_cell) + c);
     const std::span<const int64_t> all = cells;
     for (size_t first = 0; first < all.size(); first += kBlock)
       for (Row& row : rows_) add_panel(row, all.subspan(first, std::min<size_t>(kBlock, all.size() - first)));
@@ -233,19 +233,18 @@ class RowOfBlocks {
   void add_panel(Row& row, std::span<const int64_t> cells) const {
     double top = kNoScore;
     for (size_t i = 0; i < cells.size(); ++i) {
-      row.scores[i] = score_of(row, &head_.cell_k[cells[i] * problem_.head_dim]);
+      row.scores[i] = score_of(row, &head_.cell_k[cells[i] * params_.head_dim]);
       top = std::max(top, row.scores[i]);
     }
     raise_maximum(row, top);
     for (size_t i = 0; i < cells.size(); ++i)
-      add_value(row, row.scores[i], static_cast<double>(problem_.mean_cell),
-                &head_.cell_v[cells[i] * problem_.head_dim]);
+      add_value(row, row.scores[i], static_cast<double>(params_.mean_cell), &head_.cell_v[cells[i] * params_.head_dim]);
   }
 
   double score_of(const Row& row, const double* key) const {
     double score = 0;
     for (size_t d = 0; d < row.q.size(); ++d) score += row.q[d] * key[d];
-    return score * problem_.scale * std::numbers::log2e;
+    return score * params_.scale * std::numbers::log2e;
   }
 
   /// Brings the sums of a row to a maximum that includes `score`.
@@ -270,12 +269,12 @@ class RowOfBlocks {
     double rise = kNoScore;
     for (size_t r = 0; r < rows_.size(); ++r) {
       Row& row = rows_[r];
-      const int64_t visible = problem_.visible_keys(b_, first_ + static_cast<int64_t>(r));
+      const int64_t visible = params_.visible_keys(b_, first_ + static_cast<int64_t>(r));
       row.block_max = kNoScore;
       for (int64_t i = 0; i < kBlock; ++i) {
         const int64_t key = j * kBlock + i;
         double s = kNoScore;
-        if (key < visible) s = score_of(row, &head_.k[key * problem_.head_dim]);
+        if (key < visible) s = score_of(row, &head_.k[key * params_.head_dim]);
         row.scores[i] = s;
         row.block_max = std::max(row.block_max, s);
       }
@@ -289,21 +288,21 @@ class RowOfBlocks {
     raise_maximum(row, row.block_max);
     for (int64_t i = 0; i < kBlock; ++i) {
       if (row.scores[i] == kNoScore) continue;
-      add_value(row, row.scores[i], 1, &head_.v[(j * kBlock + i) * problem_.head_dim]);
+      add_value(row, row.scores[i], 1, &head_.v[(j * kBlock + i) * params_.head_dim]);
     }
   }
 
   void finish(const Row& row, int64_t query) const {
-    float* out = problem_.out.row(b_, query, h_);
+    float* out = params_.out.row(b_, query, h_);
     const bool empty = row.max == kNoScore;
     for (size_t d = 0; d < row.out.size(); ++d)
       out[d] = empty ? 0.0F : static_cast<float>(row.out[d] / row.sum * head_.v_scale[d] + head_.v_mean[d]);
-    if (problem_.lse == nullptr) return;
-    problem_.lse[(b_ * problem_.heads + h_) * problem_.queries + query] = static_cast<float>(
+    if (params_.lse == nullptr) return;
+    params_.lse[(b_ * params_.heads + h_) * params_.queries + query] = static_cast<float>(
         empty ? kNoScore : std::numbers::ln2 * (row.max + std::log2(row.sum) - offset_) + row.smoothing);
   }
 
-  const Problem& problem_;
+  const KernelParams& params_;
   const Head& head_;
   const Arithmetic arithmetic_;
   const int64_t b_, h_, block_, first_;
@@ -313,15 +312,15 @@ class RowOfBlocks {
 
 }  // namespace
 
-Counts reference_attention(const Problem& problem, const BlockMap& map, std::span<const double> pv_thresholds,
+Counts reference_attention(const KernelParams& params, const BlockMap& map, std::span<const double> pv_thresholds,
                            Arithmetic arithmetic, const ParallelFor& parallel) {
   std::atomic<int64_t> kept{0}, skipped{0}, means{0};
-  for (int64_t i = 0; i < problem.batch * problem.heads; ++i) {
-    const int64_t b = i / problem.heads, h = i % problem.heads;
-    const Head head = prepare(problem, b, h / problem.group, arithmetic);
+  for (int64_t i = 0; i < params.batch * params.heads; ++i) {
+    const int64_t b = i / params.heads, h = i % params.heads;
+    const Head head = prepare(params, b, h / params.group, arithmetic);
     parallel(map.query_blocks, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
-        const Counts counts = RowOfBlocks(problem, head, arithmetic, b, h, block)
+        const Counts counts = RowOfBlocks(params, head, arithmetic, b, h, block)
                                   .run(map.row(b, h, block), map.key_blocks, pv_thresholds[static_cast<size_t>(h)]);
         kept += counts.kept_blocks;
         skipped += counts.skipped_pv_blocks;

@@ -8,7 +8,7 @@
 namespace sparsereel::attention::cpu {
 
 /// What block_sparse_attention() promises, in the order in which it says it.
-Counts reference_attention(const Problem& problem, const BlockMap& map, std::span<const double> pv_thresholds,
+Counts reference_attention(const KernelParams& params, const BlockMap& map, std::span<const double> pv_thresholds,
                            Arithmetic arithmetic, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

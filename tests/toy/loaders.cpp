@@ -61,10 +61,10 @@ class ToyVae final : public Vae {
   Linear block_, encoder_;
 };
 
-std::unique_ptr<Denoiser> load_toy_transformer(const Component& component, at::Device device, WeightFormat format,
-                                               bool offload) {
+std::unique_ptr<LoadedTransformer> load_toy_transformer(const Component& component, at::Device device,
+                                                        WeightFormat format, bool offload) {
   const ToyConfig config = parse_toy_config(component.config, component.config_file);
-  return load_denoiser(std::make_unique<ToyTransformer>(config), component, device, format, offload);
+  return loaded_transformer(std::make_unique<ToyTransformer>(config), component, device, format, offload);
 }
 
 std::unique_ptr<Vae> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {

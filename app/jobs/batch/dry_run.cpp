@@ -33,42 +33,42 @@ class Foresight {
   Foresight(SetPlan& plan, const BatchOptions& options, const Share& share) : options_(options) {
     if (std::filesystem::is_directory(options.folder)) entries_ = read_manifests(options.folder, warnings_);
     FinishedVideos finished(entries_, options.folder);
-    std::vector<Video*> left;
-    for (const std::vector<Video*>& rows : groups_of(plan.rows)) resolve(rows, finished, left);
+    std::vector<VideoTask*> left;
+    for (const std::vector<VideoTask*>& rows : groups_of(plan.rows)) resolve(rows, finished, left);
     if (share.size == 1)
       for (const MovedVideo& moved : finished.find_moved(left)) done_.insert(moved.row);
-    std::erase_if(left, [this](const Video* row) { return done_.contains(row); });
+    std::erase_if(left, [this](const VideoTask* row) { return done_.contains(row); });
     if (std::filesystem::is_directory(options.folder))
-      for (Video* row : left) check_row_outputs(*row);
+      for (VideoTask* row : left) check_row_outputs(*row);
     for (const std::string& warning : early_warnings(left)) warnings_.push_back(warning);
     for (const auto& [pipeline, rows] : opened_) group(*pipeline, rows);
-    for (const Video& row : plan.rows)
+    for (const VideoTask& row : plan.rows)
       if (row.failure) failed_.push_back(&row);
   }
 
   const std::vector<ModelGroup>& models() const { return models_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
-  const std::vector<const Video*>& failed() const { return failed_; }
+  const std::vector<const VideoTask*>& failed() const { return failed_; }
   int64_t done() const { return std::ssize(done_); }
-  const char* state_of(const Video& row) const {
+  const char* state_of(const VideoTask& row) const {
     return row.failure ? "would fail" : done_.contains(&row) ? "done" : "to make";
   }
 
  private:
-  void resolve(const std::vector<Video*>& rows, FinishedVideos& finished, std::vector<Video*>& left) {
-    if (std::ranges::all_of(rows, [](const Video* row) { return row->failure.has_value(); })) return;
+  void resolve(const std::vector<VideoTask*>& rows, FinishedVideos& finished, std::vector<VideoTask*>& left) {
+    if (std::ranges::all_of(rows, [](const VideoTask* row) { return row->failure.has_value(); })) return;
     std::shared_ptr<models::Pipeline> pipeline;
     try {
       models::start_device(rows.front()->options.request.device);
       pipeline = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
       pipeline->check_weights(
-          std::ranges::any_of(rows, [](const Video* row) { return !row->options.request.image.empty(); }));
+          std::ranges::any_of(rows, [](const VideoTask* row) { return !row->options.request.image.empty(); }));
     } catch (const Error& error) {
-      for (Video* row : rows) row->fail(error);
+      for (VideoTask* row : rows) row->fail(error);
       return;
     }
     opened_.emplace_back(pipeline, rows);
-    for (Video* row : rows) {
+    for (VideoTask* row : rows) {
       resolve_row(*row, *pipeline, files_, options_.gpus_per_video);
       if (row->failure) continue;
       if (finished.find(*row) != nullptr)
@@ -79,9 +79,9 @@ class Foresight {
   }
 
   /// Counts a row that would fail in the group of its size, if the size is known.
-  void group(const models::Pipeline& pipeline, const std::vector<Video*>& rows) {
+  void group(const models::Pipeline& pipeline, const std::vector<VideoTask*>& rows) {
     ModelGroup& group = models_.emplace_back();
-    for (Video* row : rows) {
+    for (VideoTask* row : rows) {
       if (row->failure && !plan_anyway(*row, pipeline)) continue;
       if (group.model.is_null()) group.model = expected_model(row->options.run, pipeline, row->plan);
       nlohmann::json video = expected_video(*row);
@@ -97,7 +97,7 @@ class Foresight {
     if (group.sizes.empty()) models_.pop_back();
   }
 
-  static bool plan_anyway(Video& row, const models::Pipeline& pipeline) {
+  static bool plan_anyway(VideoTask& row, const models::Pipeline& pipeline) {
     try {
       row.plan = pipeline.resolve_anywhere(row.options.request);
       return true;
@@ -110,9 +110,9 @@ class Foresight {
   std::vector<ManifestEntry> entries_;
   std::vector<std::string> warnings_;
   LoadedFiles files_;
-  std::vector<std::pair<std::shared_ptr<models::Pipeline>, std::vector<Video*>>> opened_;
-  std::set<const Video*> done_;
-  std::vector<const Video*> failed_;
+  std::vector<std::pair<std::shared_ptr<models::Pipeline>, std::vector<VideoTask*>>> opened_;
+  std::set<const VideoTask*> done_;
+  std::vector<const VideoTask*> failed_;
   std::vector<ModelGroup> models_;
 };
 
@@ -138,10 +138,10 @@ std::string text_of(const ModelGroup& group) {
 }
 
 std::optional<Error> failure_of(const Foresight& foresight) {
-  const std::vector<const Video*>& failed = foresight.failed();
+  const std::vector<const VideoTask*>& failed = foresight.failed();
   if (failed.empty()) return {};
   if (failed.size() == 1) return *failed.front()->failure;
-  for (const Video* row : failed)
+  for (const VideoTask* row : failed)
     std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
               << "\n";
   return bad_input(counted(std::ssize(failed), "row") + " would fail", "correct them, and the others are made");
@@ -164,7 +164,7 @@ void show_set(SetPlan& plan, const BatchOptions& options, const Share& share, in
     content["models"].push_back(report_of(group));
     text += text_of(group);
   }
-  for (const Video& row : plan.rows) {
+  for (const VideoTask& row : plan.rows) {
     content["videos"].push_back({{"place", row.place}, {"output", name_of(row)}, {"state", foresight.state_of(row)}});
     if (row.failure) content["videos"].back()["cause"] = row.failure->what();
   }

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Returns true if the files that the row makes beside its video exist.
-bool other_files_are_there(const Video& row) {
+bool other_files_are_there(const VideoTask& row) {
   const auto is_missing = [](const fs::path& file) {
     std::error_code error;
     return !file.empty() && !fs::is_regular_file(file, error);
@@ -24,7 +24,7 @@ bool other_files_are_there(const Video& row) {
 
 /// Returns true if the video was made for this row at another place of the set: only the part of the seed that the
 /// place adds differs.
-bool is_at_another_place(const Video& row, const ManifestEntry& entry) {
+bool is_at_another_place(const VideoTask& row, const ManifestEntry& entry) {
   if (!row.seed_offset) return false;
   const uint64_t base = row.options.request.seed - static_cast<uint64_t>(*row.seed_offset);
   return entry.seed - static_cast<uint64_t>(entry.seed_offset) == base &&
@@ -32,7 +32,7 @@ bool is_at_another_place(const Video& row, const ManifestEntry& entry) {
 }
 
 /// Compares only the file name of the set, because a set is moved with its videos and has many paths.
-bool is_of_the_set(const Video& row, const ManifestEntry& entry) {
+bool is_of_the_set(const VideoTask& row, const ManifestEntry& entry) {
   const fs::path set = entry.place.substr(0, entry.place.rfind(':'));
   return set.filename() == fs::path(row.set).filename();
 }
@@ -80,7 +80,7 @@ bool FinishedVideos::is_there(const ManifestEntry& entry) {
   return hash == entry.sha256;
 }
 
-const ManifestEntry* FinishedVideos::take(Video& row, const ManifestEntry& entry) {
+const ManifestEntry* FinishedVideos::take(VideoTask& row, const ManifestEntry& entry) {
   taken_.insert(entry.output);
   if (entry.identity == row.identity) return &entry;
   row.options.request.seed = row.plan.seed = entry.seed;
@@ -90,7 +90,7 @@ const ManifestEntry* FinishedVideos::take(Video& row, const ManifestEntry& entry
   return &entry;
 }
 
-const ManifestEntry* FinishedVideos::find(Video& row) {
+const ManifestEntry* FinishedVideos::find(VideoTask& row) {
   const auto named = by_name_.find(name_of(row));
   if (named == by_name_.end() || row.identity.empty() || !other_files_are_there(row)) return nullptr;
   const auto find_if = [&](const auto& fits) {
@@ -104,14 +104,14 @@ const ManifestEntry* FinishedVideos::find(Video& row) {
   return found == named->second.rend() ? nullptr : take(row, **found);
 }
 
-const ManifestEntry* FinishedVideos::first_free(const Video& row, const Entries& entries) {
+const ManifestEntry* FinishedVideos::first_free(const VideoTask& row, const Entries& entries) {
   const auto found = std::find_if(entries.begin(), entries.end(), [&](const ManifestEntry* entry) {
     return is_of_the_set(row, *entry) && !taken_.contains(entry->output) && is_there(*entry);
   });
   return found == entries.end() ? nullptr : *found;
 }
 
-const ManifestEntry* FinishedVideos::find_elsewhere(Video& row) {
+const ManifestEntry* FinishedVideos::find_elsewhere(VideoTask& row) {
   if (row.identity.empty() || !other_files_are_there(row)) return nullptr;
   if (const auto same = by_identity_.find(row.identity); same != by_identity_.end())
     if (const ManifestEntry* entry = first_free(row, same->second)) return take(row, *entry);
@@ -125,9 +125,9 @@ const ManifestEntry* FinishedVideos::find_elsewhere(Video& row) {
   return entry == nullptr ? nullptr : take(row, *entry);
 }
 
-std::vector<MovedVideo> FinishedVideos::find_moved(const std::vector<Video*>& rows) {
+std::vector<MovedVideo> FinishedVideos::find_moved(const std::vector<VideoTask*>& rows) {
   std::vector<MovedVideo> moved;
-  for (Video* row : rows)
+  for (VideoTask* row : rows)
     if (const ManifestEntry* entry = find_elsewhere(*row)) moved.push_back({row, entry});
   return in_order(std::move(moved));
 }

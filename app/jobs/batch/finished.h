@@ -15,7 +15,7 @@ namespace sparsereel::app::sets {
 
 /// A row whose video exists under another name, because the row moved within the set.
 struct MovedVideo {
-  Video* row;
+  VideoTask* row;
   const ManifestEntry* finished;
 };
 
@@ -29,12 +29,12 @@ class FinishedVideos {
 
   /// Returns the manifest line of the resolved row's video under its own name. Returns null unless all its files exist
   /// and the video has not changed since it was written.
-  const ManifestEntry* find(Video& row);
+  const ManifestEntry* find(VideoTask& row);
 
   /// Returns videos that exist under other names, for rows that find() had no line for. Call it after find() for every
   /// row. Only videos of a set with the same file name are moved. The order is such that none takes a name that a later
   /// one still has; videos that wait for each other in a circle are left out.
-  std::vector<MovedVideo> find_moved(const std::vector<Video*>& rows);
+  std::vector<MovedVideo> find_moved(const std::vector<VideoTask*>& rows);
 
   /// Returns the existing finished videos, then the checkpoints, that belong to none of these names.
   std::vector<std::string> left_over(const std::set<std::string>& names) const;
@@ -43,9 +43,9 @@ class FinishedVideos {
   using Entries = std::vector<const ManifestEntry*>;
 
   bool is_there(const ManifestEntry& entry);
-  const ManifestEntry* find_elsewhere(Video& row);
-  const ManifestEntry* first_free(const Video& row, const Entries& entries);
-  const ManifestEntry* take(Video& row, const ManifestEntry& entry);
+  const ManifestEntry* find_elsewhere(VideoTask& row);
+  const ManifestEntry* first_free(const VideoTask& row, const Entries& entries);
+  const ManifestEntry* take(VideoTask& row, const ManifestEntry& entry);
 
   std::filesystem::path folder_;
   std::map<std::string, Entries> by_name_, by_identity_, by_prompt_;  // finished lines, earliest first

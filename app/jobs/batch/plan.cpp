@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Runs a part of a row's planning. An Error becomes the row's failure.
-void attempt(Video& row, const std::function<void()>& part) {
+void attempt(VideoTask& row, const std::function<void()>& part) {
   if (row.failure) return;
   try {
     part();
@@ -77,16 +77,16 @@ bool has_own_seed(const PromptRow& row, const Settings& settings) {
 }
 
 /// Gives each process that shares the machine's GPUs one GPU, unless the row names a device.
-void choose_device(Video& row, const Share& share) {
+void choose_device(VideoTask& row, const Share& share) {
   const std::string device = row.settings.text("device", "auto");
   if (!share.local_rank || (device != "auto" && device != "cuda") || !models::cuda_available()) return;
   const auto count = at::detail::getCUDAHooks().deviceCount();
   row.options.request.device = "cuda:" + std::to_string(*share.local_rank % std::max<int64_t>(count, 1));
 }
 
-Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const BatchOptions& options,
-           const Share& share) {
-  Video planned;
+VideoTask plan(const PromptRow& row, int64_t index, const SetSettings& set, const BatchOptions& options,
+               const Share& share) {
+  VideoTask planned;
   planned.index = index;
   planned.set = name_of_input(options.set);
   planned.place = planned.set + ":" + std::to_string(row.line);
@@ -166,7 +166,7 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
 }
 
 /// Adds the row's files from its own values, because errors may have kept these from being merged.
-void add_files(FileTable& files, const PromptRow& row, const Video& planned) {
+void add_files(FileTable& files, const PromptRow& row, const VideoTask& planned) {
   for (const auto& [key, value] : row.values) {
     const OptionSpec& option = *find_option(key);
     if (!option.written)
@@ -189,7 +189,7 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     const PromptRow given = with_places(rows[i], options);
-    Video row = plan(given, index, set, options, share);
+    VideoTask row = plan(given, index, set, options, share);
     add_files(files, given, row);
     if (!row.failure) of_models.emplace(row.options.run.model, row.settings);
     planned.names.insert(name_of(row));
@@ -199,7 +199,7 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
   return planned;
 }
 
-std::string pipeline_key(const Video& row) {
+std::string pipeline_key(const VideoTask& row) {
   if (row.failure) return {};
   const RunOptions& run = row.options.run;
   const char* images = !run.with_images   ? ""
@@ -208,10 +208,10 @@ std::string pipeline_key(const Video& row) {
   return run.model.string() + "\n" + images + "\n" + models::pipeline_key(row.options.request);
 }
 
-std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
+std::vector<std::vector<VideoTask*>> groups_of(std::vector<VideoTask>& rows) {
   std::vector<std::string> keys;
-  std::vector<std::vector<Video*>> groups;
-  for (Video& row : rows) {
+  std::vector<std::vector<VideoTask*>> groups;
+  for (VideoTask& row : rows) {
     const std::string key = pipeline_key(row);
     const auto place = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
     if (place == keys.size()) {
@@ -223,18 +223,18 @@ std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
   return groups;
 }
 
-std::string name_of(const Video& row) {
+std::string name_of(const VideoTask& row) {
   return row.options.run.output.filename().string();
 }
 
-void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
+void resolve_row(VideoTask& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks) {
   attempt(row, [&] {
     resolve_video(row, pipeline, loaded, ranks);
     row.identity = identity_with_seed(row, row.options.request.seed);
   });
 }
 
-std::string identity_with_seed(const Video& row, uint64_t seed) {
+std::string identity_with_seed(const VideoTask& row, uint64_t seed) {
   nlohmann::json recipe = row.recipe;
   recipe["seed"] = seed;
   std::string identity = recipe_identity(std::move(recipe), row.plan, row.options.run);
@@ -244,7 +244,7 @@ std::string identity_with_seed(const Video& row, uint64_t seed) {
   return models::sha256(identity + "\n" + sheet.string() + "\n" + latents.string());
 }
 
-void check_row_outputs(Video& row) {
+void check_row_outputs(VideoTask& row) {
   attempt(row, [&] {
     const RunOptions& run = row.options.run;
     if (output_kind(run.output) == OutputKind::png_folder)
@@ -254,13 +254,13 @@ void check_row_outputs(Video& row) {
   });
 }
 
-void check_row_name(Video& row) {
+void check_row_name(VideoTask& row) {
   attempt(row, [&] { check_video(row.options.run); });
 }
 
-void remove_leftovers(const std::vector<Video>& rows) {
+void remove_leftovers(const std::vector<VideoTask>& rows) {
   std::vector<fs::path> targets;
-  for (const Video& row : rows)
+  for (const VideoTask& row : rows)
     for (const fs::path& file : {row.options.run.output, row.options.run.contact_sheet, row.options.save_latents})
       targets.push_back(file);
   models::remove_leftovers(targets);

@@ -31,7 +31,7 @@ struct SetSettings {
 };
 
 struct SetPlan {
-  std::vector<Video> rows;      // rows of this share
+  std::vector<VideoTask> rows;  // rows of this share
   std::set<std::string> names;  // file names of all rows' videos
 };
 
@@ -43,27 +43,27 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
 
 /// Returns a key that is equal for rows that one pipeline can serve: model, LoRAs, device, dtypes, weights and offload.
 /// Rows that have already failed share a key.
-std::string pipeline_key(const Video& row);
+std::string pipeline_key(const VideoTask& row);
 
 /// Groups the rows by pipeline_key(), in their order.
-std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows);
+std::vector<std::vector<VideoTask*>> groups_of(std::vector<VideoTask>& rows);
 
 /// Returns the file name of the video in the folder.
-std::string name_of(const Video& row);
+std::string name_of(const VideoTask& row);
 
 /// Resolves the row. An Error becomes the row's failure.
-void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
+void resolve_row(VideoTask& row, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 
 /// Returns the identity that the resolved row would have with this seed.
-std::string identity_with_seed(const Video& row, uint64_t seed);
+std::string identity_with_seed(const VideoTask& row, uint64_t seed);
 
 /// Checks that the row's outputs can be written. An Error becomes the row's failure.
-void check_row_outputs(Video& row);
+void check_row_outputs(VideoTask& row);
 
 /// Makes the same check for a finished video that is to get the row's name.
-void check_row_name(Video& row);
+void check_row_name(VideoTask& row);
 
 /// Removes temporary files that killed runs left of these rows' videos, contact sheets and latents.
-void remove_leftovers(const std::vector<Video>& rows);
+void remove_leftovers(const std::vector<VideoTask>& rows);
 
 }  // namespace sparsereel::app::sets

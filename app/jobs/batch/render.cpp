@@ -17,14 +17,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Returns true if the row itself names something that only one pipeline at a time can serve.
-bool names_pipeline(const Video& row) {
+bool names_pipeline(const VideoTask& row) {
   const auto is_named = [&](const std::string& key) {
     const Setting* setting = row.settings.find(key);
     return setting != nullptr && setting->source == Source::row;
   };
   return is_named("from") || is_named("model") || is_named("random_weights") ||
          std::ranges::any_of(models::fields(), [&](const models::Field& field) {
-           return field.decides == models::Decides::pipeline && is_named(field.name);
+           return field.decides == models::RunPart::pipeline && is_named(field.name);
          });
 }
 
@@ -44,22 +44,22 @@ Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally, s
             .world = std::move(world),
             .texts = {.bytes = uint64_t{512} << 20, .seconds = 2}}) {}
 
-void Renderer::begin(const Video& /*row*/) {
+void Renderer::begin(const VideoTask& /*row*/) {
   const int64_t writing = job_.writes() ? 1 : 0;
   const auto here = tally_.rendered + writing + static_cast<int64_t>(tally_.failed.size());
   progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(*start_));
 }
 
-void Renderer::warn(const Video& row, const std::string& warning) {
+void Renderer::warn(const VideoTask& row, const std::string& warning) {
   tally_.warnings.push_back(row.place + ": " + warning);
 }
 
-void Renderer::done(const Video& /*row*/) {
+void Renderer::done(const VideoTask& /*row*/) {
   ++tally_.rendered;
   for (const auto& [stage, seconds] : seconds_) tally_.seconds[stage] += seconds;
 }
 
-void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) {
+void Renderer::render(std::span<VideoTask* const> rows, models::Pipeline& pipeline) {
   try {
     make(rows, pipeline);
   } catch (...) {
@@ -70,13 +70,13 @@ void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) 
 }
 
 /// Encodes texts while the previous video is being written.
-void Renderer::make(std::span<Video* const> rows, models::Pipeline& pipeline) {
+void Renderer::make(std::span<VideoTask* const> rows, models::Pipeline& pipeline) {
   while (!rows.empty()) {
     size_t count = 0;
     if (!prepare(rows, [&] { count = job_.load(rows, pipeline); })) return;
     const auto loaded = rows.first(count);
     rows = rows.subspan(count);
-    for (const Video* row : loaded) tally_.seconds["text"] += row->text_cost.load + row->text_cost.encode;
+    for (const VideoTask* row : loaded) tally_.seconds["text"] += row->text_cost.load + row->text_cost.encode;
     const auto start = std::chrono::steady_clock::now();
     if (!start_) start_ = start;
     job_.run(loaded, pipeline);
@@ -85,14 +85,14 @@ void Renderer::make(std::span<Video* const> rows, models::Pipeline& pipeline) {
   }
 }
 
-bool Renderer::prepare(std::span<Video* const> rows, const std::function<void()>& part) {
+bool Renderer::prepare(std::span<VideoTask* const> rows, const std::function<void()>& part) {
   if (!names_pipeline(*rows.front())) {
     part();
     return true;
   }
   const auto error = failure_of_part(part);
   if (!error) return true;
-  for (Video* row : rows) {
+  for (VideoTask* row : rows) {
     if (row->failure) continue;  // its text or image has already failed
     row->fail(*error);
     failed(*row);
@@ -101,7 +101,7 @@ bool Renderer::prepare(std::span<Video* const> rows, const std::function<void()>
 }
 
 /// Writes the row's line of the manifest.
-void Renderer::written(const Video& row, const Made& made) {
+void Renderer::written(const VideoTask& row, const Made& made) {
   made.latents.check();
   nlohmann::json entry = line(row, "done");
   entry["sha256"] = models::sha256_of_file(row.options.run.output);
@@ -116,7 +116,7 @@ void Renderer::written(const Video& row, const Made& made) {
   tally_.presets.add(row, models::computed_steps(made.result.attention));
 }
 
-void Renderer::failed(const Video& row) {
+void Renderer::failed(const VideoTask& row) {
   if (check_machine_) check_machine_();
   job_.collect();  // the manifest has one writer at a time
   tally_.failed.push_back(&row);
@@ -126,7 +126,7 @@ void Renderer::failed(const Video& row) {
   manifest_.append(entry);
 }
 
-void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries) {
+void Renderer::skip(const VideoTask& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries) {
   ++tally_.skipped;
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [&](const ManifestEntry& entry) { return entry.row == row.index; });
@@ -135,7 +135,7 @@ void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::
 }
 
 void Renderer::move(const MovedVideo& moved) {
-  Video& row = *moved.row;
+  VideoTask& row = *moved.row;
   check_row_name(row);
   if (row.failure) return failed(row);
   const fs::path &to = row.options.run.output, from = fs::path(to).replace_filename(moved.finished->output);
@@ -151,7 +151,7 @@ void Renderer::move(const MovedVideo& moved) {
   ++tally_.moved;
 }
 
-nlohmann::json Renderer::line(const Video& row, const char* state) const {
+nlohmann::json Renderer::line(const VideoTask& row, const char* state) const {
   nlohmann::json entry = {{"row", row.index},
                           {"rows", tally_.rows},
                           {"place", row.place},
@@ -166,7 +166,7 @@ nlohmann::json Renderer::line(const Video& row, const char* state) const {
 }
 
 /// Keeps what the old line says about the video.
-nlohmann::json Renderer::line(const Video& row, const ManifestEntry& finished) const {
+nlohmann::json Renderer::line(const VideoTask& row, const ManifestEntry& finished) const {
   nlohmann::json entry = finished.line, now = line(row, "done");
   now["version"] = finished.line.value("version", "");
   entry.update(now);

@@ -25,7 +25,7 @@ struct Tally {
   int64_t skipped = 0;   // finished by earlier runs
   int64_t moved = 0;     // of the skipped ones, those found under another name
   int64_t rendered = 0;  // by this run
-  std::vector<const Video*> failed;
+  std::vector<const VideoTask*> failed;
   std::vector<std::string> told;          // warnings printed before the work
   std::vector<std::string> warnings;      // warnings from the work
   std::map<std::string, double> seconds;  // by stage, summed over the videos of this run
@@ -41,28 +41,28 @@ class Renderer : private JobUser {
 
   /// Renders rows with the same pipeline_key(). A row that fails does not stop the others. Throws like Job::run(), and
   /// Error if the manifest cannot be written.
-  void render(std::span<Video* const> rows, models::Pipeline& pipeline);
+  void render(std::span<VideoTask* const> rows, models::Pipeline& pipeline);
   /// Runs `part`, which opens or loads what rows with the same pipeline_key() share. Returns false if it fails and the
   /// rows name their own model or device: these rows have then failed. Rethrows errors of what the command names.
-  bool prepare(std::span<Video* const> rows, const std::function<void()>& part);
+  bool prepare(std::span<VideoTask* const> rows, const std::function<void()>& part);
   /// Records a row that failed, or that was invalid from the start.
-  void failed(const Video& row) override;
+  void failed(const VideoTask& row) override;
   /// Skips a row that `finished` says is done. The last line of each row counts, so the line is written again if a
   /// later line says otherwise, or if the set had more rows.
-  void skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
+  void skip(const VideoTask& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
   /// Skips a row whose video exists under another name, and gives the video the row's name. The row fails if a rendered
   /// video could not be written there.
   void move(const MovedVideo& moved);
 
  private:
-  void make(std::span<Video* const> rows, models::Pipeline& pipeline);
+  void make(std::span<VideoTask* const> rows, models::Pipeline& pipeline);
   models::RunObserver& observer() override { return shown_; }
-  void begin(const Video& row) override;
-  void warn(const Video& row, const std::string& warning) override;
-  void written(const Video& row, const Made& made) override;
-  void done(const Video& row) override;
-  nlohmann::json line(const Video& row, const char* state) const;
-  nlohmann::json line(const Video& row, const ManifestEntry& finished) const;
+  void begin(const VideoTask& row) override;
+  void warn(const VideoTask& row, const std::string& warning) override;
+  void written(const VideoTask& row, const Made& made) override;
+  void done(const VideoTask& row) override;
+  nlohmann::json line(const VideoTask& row, const char* state) const;
+  nlohmann::json line(const VideoTask& row, const ManifestEntry& finished) const;
 
   ManifestWriter& manifest_;
   Progress& progress_;

@@ -5,11 +5,11 @@
 
 namespace sparsereel::app::sets {
 
-std::vector<int64_t> RowQueue::take(int64_t card, int64_t cards) {
+std::vector<int64_t> RowQueue::take(int64_t gpu, int64_t gpus) {
   const auto waiting = static_cast<int64_t>(waiting_.size());
-  const int64_t most = std::max<int64_t>(1, waiting * 3 / (4 * cards));
+  const int64_t most = std::max<int64_t>(1, waiting * 3 / (4 * gpus));
   std::vector<int64_t> rows;
-  std::vector<QueuedRow>& taken = taken_[card];
+  std::vector<QueuedRow>& taken = taken_[gpu];
   while (!waiting_.empty() && static_cast<int64_t>(rows.size()) < most) {
     if (!taken.empty() && taken.back().pipeline != waiting_.front().pipeline) break;
     // A row that has ended a process goes alone, so that it does not take others' rows along.
@@ -22,20 +22,20 @@ std::vector<int64_t> RowQueue::take(int64_t card, int64_t cards) {
   return rows;
 }
 
-void RowQueue::finished(int64_t card, int64_t row) {
-  std::erase_if(taken_[card], [row](const QueuedRow& each) { return each.row == row; });
+void RowQueue::finished(int64_t gpu, int64_t row) {
+  std::erase_if(taken_[gpu], [row](const QueuedRow& each) { return each.row == row; });
 }
 
-std::vector<int64_t> RowQueue::rows_of(int64_t card) const {
+std::vector<int64_t> RowQueue::rows_of(int64_t gpu) const {
   std::vector<int64_t> rows;
-  if (const auto found = taken_.find(card); found != taken_.end())
+  if (const auto found = taken_.find(gpu); found != taken_.end())
     for (const QueuedRow& each : found->second) rows.push_back(each.row);
   return rows;
 }
 
-std::vector<int64_t> RowQueue::lost(int64_t card) {
-  std::vector<QueuedRow> rows = std::move(taken_[card]);
-  taken_.erase(card);
+std::vector<int64_t> RowQueue::lost(int64_t gpu) {
+  std::vector<QueuedRow> rows = std::move(taken_[gpu]);
+  taken_.erase(gpu);
   std::vector<int64_t> given_up;
   // The first row is the one that the process was working on; the others are not to blame.
   if (!rows.empty() && ++losses_[rows.front().row] > 1) {

@@ -24,13 +24,13 @@ class RowQueue {
   /// Returns the next rows for a process that has none; empty if no row waits. While many are left it returns many, so
   /// that their texts are encoded together. Near the end it returns one, so that all processes end at about the same
   /// time.
-  std::vector<int64_t> take(int64_t card, int64_t cards);
-  void finished(int64_t card, int64_t row);
+  std::vector<int64_t> take(int64_t gpu, int64_t gpus);
+  void finished(int64_t gpu, int64_t row);
   /// Returns the rows that the process has.
-  std::vector<int64_t> rows_of(int64_t card) const;
+  std::vector<int64_t> rows_of(int64_t gpu) const;
   /// Puts the rows of a dead process back at the front. Returns those that have now been lost with two processes: no
   /// third one gets them.
-  std::vector<int64_t> lost(int64_t card);
+  std::vector<int64_t> lost(int64_t gpu);
   /// Returns true if no row waits and no process has one.
   bool is_done() const;
 

@@ -29,7 +29,7 @@ using attention::Selection;
 using Items = std::map<std::string, std::string>;  // one item of each list
 using Keys = std::vector<std::string>;
 
-const Keys kHowMany(models::kHowManyBlocks.begin(), models::kHowManyBlocks.end());
+const Keys kSelectionFields(models::kSelectionNames.begin(), models::kSelectionNames.end());
 const Keys kHowChosen = {"dropped", "select", "cell", "arithmetic", "selection_rows", "similarity"};
 const char* kRows = "selection_rows";  // the only list that is no option of `generate`
 const Keys kRowChoices = {"64", "128", "192"};
@@ -102,7 +102,7 @@ class Expansion {
         add_products(mode, {}, orders_.front());
         continue;
       }
-      for (const Keys& keys : {kHowMany, kHowChosen, Keys{"dense_steps"}}) check(keys);
+      for (const Keys& keys : {kSelectionFields, kHowChosen, Keys{"dense_steps"}}) check(keys);
       for (const Items& order : orders_) add_sparse(order);
     }
     warn();
@@ -226,7 +226,7 @@ class Expansion {
 
   void add_sparse(const Items& order) {
     const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
-    Keys how_many = given_of(lists_, kHowMany);
+    Keys how_many = given_of(lists_, kSelectionFields);
     if (how_many.empty() && untuned) how_many.emplace_back();  // the settings decide
     for (const std::string& key : how_many) {
       Keys keys = kHowChosen;
@@ -255,8 +255,8 @@ class Expansion {
     const models::Request in_sixteen = {.arithmetic = 16};
     const at::Device device = models::resolve_device(base_.text("device", "auto"));
     const models::RunFacts facts = {.request = &in_sixteen, .on_cpu = device.is_cpu()};
-    if (const std::string idle = models::why_idle(Idle::in_fp32, facts); !idle.empty())
-      grid_.warnings.push_back("--arithmetic " + *bits + " has no effect " + idle);
+    if (const std::string no_effect = models::why_no_effect(NoEffect::in_fp32, facts); !no_effect.empty())
+      grid_.warnings.push_back("--arithmetic " + *bits + " has no effect " + no_effect);
   }
 
   const Settings& base_;
@@ -283,7 +283,7 @@ void add_list(const OptionGroup& group, Lists& lists, const std::string& key, co
 
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
   add_list(group, lists, "topk", "fractions of the key blocks computed (default " + topk_default + ")");
-  for (size_t i = 1; i < kHowMany.size(); ++i) add_list(group, lists, kHowMany[i]);
+  for (size_t i = 1; i < kSelectionFields.size(); ++i) add_list(group, lists, kSelectionFields[i]);
   for (const char* key : {"dropped", "select", "cell", "arithmetic"}) add_list(group, lists, key);
 }
 
@@ -292,7 +292,7 @@ bool is_given(const Lists& lists, const std::string& key) {
 }
 
 std::vector<std::string> selections_given(const Lists& lists) {
-  Keys given = given_of(lists, kHowMany);
+  Keys given = given_of(lists, kSelectionFields);
   for (const std::string& key : given_of(lists, kHowChosen)) given.push_back(key);
   for (std::string& key : given) key = option_name(key);
   return given;
@@ -350,7 +350,7 @@ Row fields_of(const Combination& combination) {
 models::Request Combination::selected(models::Request request) const {
   if (!sparse()) return request;
   for (const models::Field& field : models::fields())
-    if (std::ranges::count(field.idle, models::Idle::every_block) > 0) field.copy(request, asked);
+    if (std::ranges::count(field.no_effect, models::NoEffect::every_block) > 0) field.copy(request, asked);
   return request;
 }
 

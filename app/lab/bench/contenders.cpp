@@ -56,7 +56,7 @@ Contender dense(const std::string& kernel, bool causal, std::optional<Backend> b
   contender.run = [kernel, causal, backend](const Inputs& inputs) {
     std::optional<OnlyBackend> only;
     if (backend) only.emplace(*backend);
-    return Outcome{.out = sdpa(inputs, causal), .statistics = {}, .kernel = kernel};
+    return AttentionResult{.out = sdpa(inputs, causal), .statistics = {}, .kernel = kernel};
   };
   return contender;
 }
@@ -82,7 +82,7 @@ Contender ours(Mode mode, const std::optional<attention::Policy>& policy, const 
   Contender contender{.mode = mode, .kernel = "", .policy = policy, .run = {}};
   contender.run = [context, &workspace](const Inputs& inputs) {
     attention::Result result = attention::attend(inputs.q, inputs.k, inputs.v, context, workspace);
-    return Outcome{.out = result.out, .statistics = result.statistics, .kernel = result.kernel};
+    return AttentionResult{.out = result.out, .statistics = result.statistics, .kernel = result.kernel};
   };
   if (device.is_cpu()) return contender;
   context.only_prepass = true;

@@ -14,7 +14,7 @@
 
 namespace sparsereel::app::bench {
 
-struct Outcome {
+struct AttentionResult {
   at::Tensor out;  // [B, N, H, D]
   attention::Statistics statistics;
   std::string kernel;  // the kernel that ran
@@ -25,7 +25,7 @@ struct Contender {
   std::string kernel;                       // the kernel asked for; an outcome says which ran
   std::optional<attention::Policy> policy;  // for mode sparse
   /// Throws Error or c10::Error if it cannot run the case.
-  std::function<Outcome(const Inputs&)> run;
+  std::function<AttentionResult(const Inputs&)> run;
   /// Runs our pre-pass before attention, on a GPU; empty for other contenders.
   std::function<void(const Inputs&)> run_prepass{};
 };

@@ -79,7 +79,7 @@ Grid make_grid(const AttentionOptions& options, const Settings& given, const std
   }
   const bool sparse = std::ranges::find(modes, Mode::sparse) != modes.end();
   const bool chosen =
-      std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) { return is_given(lists, key); });
+      std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return is_given(lists, key); });
   if (sparse && !chosen) lists["topk"] = kDefaultTopk;
   Grid grid = expand(given, lists, {.modes = modes});
   for (const char* key : {"similarity", "pv_threshold"})

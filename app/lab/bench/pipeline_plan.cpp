@@ -27,7 +27,7 @@ Grid contenders(const Settings& settings, const PipelineOptions& options, const 
 }
 
 /// Warns of selection options if no contender drops blocks, and of options of means if none uses means.
-void warn_of_selection(const Settings& settings, std::vector<IdleCause> idle, PipelinePlan& plan) {
+void warn_of_selection(const Settings& settings, std::vector<NoEffectCause> no_effect, PipelinePlan& plan) {
   const std::vector<Combination>& rows = plan.grid.combinations;
   PipelineOptions& options = plan.options;
   plan.warnings = plan.grid.warnings;
@@ -38,12 +38,12 @@ void warn_of_selection(const Settings& settings, std::vector<IdleCause> idle, Pi
       plan.warnings.push_back("--token-order: all but the first have no effect " + why);
     options.heat_map.clear();
     plan.profiles.clear();
-    idle.push_back({Idle::every_block, "modes", why});
-    idle.push_back({Idle::exact, "modes", why});
+    no_effect.push_back({NoEffect::every_block, "modes", why});
+    no_effect.push_back({NoEffect::exact, "modes", why});
   } else if (std::ranges::none_of(rows, &Combination::has_untuned_means)) {
-    idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
+    no_effect.push_back({NoEffect::no_means, "dropped", "without means for dropped blocks"});
   }
-  for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
+  for (std::string& warning : no_effect_warnings(settings, no_effect)) plan.warnings.push_back(std::move(warning));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.decode = !options.no_decode;
   plan.grid = contenders(settings, options, given);
-  warn_of_selection(settings, given.idle, plan);
+  warn_of_selection(settings, given.no_effect, plan);
   return plan;
 }
 

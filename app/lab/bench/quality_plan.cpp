@@ -5,8 +5,8 @@
 
 #include "app/counted.h"
 #include "app/jobs/batch/prompt_set.h"
+#include "app/lab/bench/classifier.h"
 #include "app/lab/bench/comparison.h"
-#include "app/lab/bench/judge.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "attention/policies/profile.h"
@@ -90,11 +90,12 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   return grid;
 }
 
-std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan& plan, std::vector<IdleCause> idle) {
+std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan& plan,
+                                     std::vector<NoEffectCause> no_effect) {
   std::vector<std::string> warnings = plan.grid.warnings;
   if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))
-    idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
-  for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
+    no_effect.push_back({NoEffect::profile, "profile", kBesideProfilesAlone});
+  for (std::string& warning : no_effect_warnings(settings, no_effect)) warnings.push_back(std::move(warning));
   if (plan.times && plan.options.timed_steps) warnings.emplace_back("--timed-steps has no effect with --times");
   if (!plan.times && plan.options.timed_steps == 0 && !plan.options.plot.empty())
     warnings.emplace_back("--plot has no effect with --timed-steps 0: there are no times to draw");
@@ -152,8 +153,8 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   if (!options.times.empty()) plan.times = read_step_times(split(options.times, ','));
   const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
   if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // the settings' own policy
-  plan.warnings = warnings_of(settings, plan, given.idle);
-  if (options.judge.empty()) plan.options.judge = judge_beside(plan.run.model);
+  plan.warnings = warnings_of(settings, plan, given.no_effect);
+  if (options.judge.empty()) plan.options.judge = classifier_beside(plan.run.model);
   if (plan.times) plan.options.timed_steps = 0;
   if (!plan.times && options.timed_steps == 0) plan.options.plot.clear();
   return plan;

@@ -69,8 +69,9 @@ Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& fold
   return all;
 }
 
-QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Judge* judge)
-    : plan_(plan), progress_(progress), judge_(judge), full_(plan.full(), "full"), sides_{{*pipelines.reference}} {
+QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress,
+                         const Classifier* judge)
+    : plan_(plan), progress_(progress), classifier_(judge), full_(plan.full(), "full"), sides_{{*pipelines.reference}} {
   const std::vector<Combination>& rows = plan.grid.combinations;
   const std::vector<std::string> names = names_of(rows);
   for (size_t i = 0; i < rows.size(); ++i) entries_.emplace_back(rows[i], names[i]);
@@ -246,8 +247,8 @@ at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t pro
   models::Run run;
   run.observer = &progress_;
   const at::Tensor frames = sides_.front().pipeline.decode(entry.latents[prompt], plan_.video.vae_tiling, run).frames;
-  if (judge_ != nullptr)
-    entry.row["prompts"][prompt]["judge"] = verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));
+  if (classifier_ != nullptr)
+    entry.row["prompts"][prompt]["judge"] = verdict(traits_of(plan_.prompts[prompt]), classifier_->read(frames));
   if (prompt == 0 && !plan_.options.pictures.empty())
     pictures_.push_back({.name = name, .frames = some_frames(frames)});
   return frames;
@@ -264,7 +265,7 @@ void QualityRuns::compare() {
     for (Entry& entry : entries_) {
       if (entry.failed) continue;
       const at::Tensor frames = decode(entry, combination_name(entry.row), prompt);
-      const Nearness near = nearness(frames, reference, pipeline.device());
+      const Fidelity near = fidelity(frames, reference, pipeline.device());
       entry.row["prompts"][prompt].update({{"psnr", near.psnr}, {"ssim", near.ssim}});
       if (const auto scales = ms_ssim(frames, reference, pipeline.device()))
         entry.row["prompts"][prompt]["ms_ssim"] = *scales;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/lab/bench/judge.h"
+#include "app/lab/bench/classifier.h"
 #include "app/lab/bench/quality_plan.h"
 #include "app/lab/bench/rows.h"
 #include "app/lab/measure/quality.h"
@@ -34,7 +34,7 @@ Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& fold
 class QualityRuns {
  public:
   /// `judge`: the classifier; null if there is none.
-  QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Judge* judge);
+  QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Classifier* judge);
 
   void encode_prompts();
   /// Denoises each prompt by full attention and by every combination, from the same noise. A combination's failure
@@ -86,7 +86,7 @@ class QualityRuns {
 
   const QualityPlan& plan_;
   RunProgress& progress_;
-  const Judge* judge_;
+  const Classifier* classifier_;
   int64_t videos_ = 0;          // videos begun
   Entry full_;                  // the reference's
   std::vector<Entry> entries_;  // one per combination

@@ -62,7 +62,7 @@ struct TimedSteps final : models::RunObserver {
 /// The times of a contender's videos for one count.
 struct Entry {
   Row row;
-  Video video;
+  VideoTask video;
   std::vector<double> steps = {};                        // milliseconds of each step
   std::vector<double> milliseconds = {}, exchange = {};  // of each step; with a cache, the mean of each video
   std::vector<double> decode = {};                       // seconds
@@ -84,7 +84,7 @@ class RankStages {
     model_.run = plan.run;
     model_.request = plan.request;
     for (const Combination& combination : plan.grid.combinations) {
-      Video& video = videos_.emplace_back();
+      VideoTask& video = videos_.emplace_back();
       video.settings = settings;
       video.options.run = plan.run;
       video.options.request = request_of(plan, combination);
@@ -99,7 +99,7 @@ class RankStages {
     for (const GpuCount& count : counts) {
       if (!count.together) continue;
       devices_of(count);
-      for (const Video& video : videos_) pipeline_.check_ranks(video.plan, count.gpus);
+      for (const VideoTask& video : videos_) pipeline_.check_ranks(video.plan, count.gpus);
     }
   }
 
@@ -159,7 +159,7 @@ class RankStages {
     team.after_failure();
   }
 
-  models::Outcome make(Team& team, const Video& video, const models::Run& run) {
+  models::Outcome make(Team& team, const VideoTask& video, const models::Run& run) {
     const models::Inputs inputs = {.conditioning = conditioning_, .decode = plan_.decode, .keep_transformer = true};
     World* const world = team.ready();
     if (world == nullptr) return pipeline_.generate(video.plan, inputs, run);
@@ -253,7 +253,7 @@ class RankStages {
   int64_t warmup_, repetitions_;
   const int threads_ = at::get_num_threads();  // for a single GPU
   GenerateOptions model_;
-  std::vector<Video> videos_;  // one per combination
+  std::vector<VideoTask> videos_;  // one per combination
   models::Conditioning conditioning_;
   models::Outcome full_;  // mode full on the first count
   double text_ms_ = 0;

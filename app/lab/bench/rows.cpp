@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/lab/bench/judge.h"
+#include "app/lab/bench/classifier.h"
 #include "app/lab/bench/sections.h"
 #include "app/lab/measure/timing.h"
 #include "hilbert/error.h"
@@ -36,7 +36,7 @@ constexpr const char* kMeans[] = {"psnr",
                                   "computed_dense_steps",
                                   "kept_share"};
 const std::vector<std::string> kTimes = {"step_ms", "denoise_seconds", "full_step_ms", "full_denoise_seconds"};
-const std::vector<std::string> kNearness = {"psnr", "ssim", "ms_ssim"};
+const std::vector<std::string> kFidelity = {"psnr", "ssim", "ms_ssim"};
 
 std::vector<std::string> with_endings(const std::vector<std::string>& keys, const std::vector<std::string>& endings) {
   std::vector<std::string> all;
@@ -103,7 +103,7 @@ void scale_parts(const Row& parts, Row& row) {
   row.update(part_fields(parts_of(row["ms"], {{.matmul = *matmul, .attention = *attention, .rest = *rest}})));
 }
 
-Row rival_row(const Row& json, const std::string& where) {
+Row baseline_row(const Row& json, const std::string& where) {
   const auto fail = [&](const std::string& field, const std::string& what) {
     return bad_input(where + ": " + field + " " + what,
                      "give each row mode, stage and ms (tests/bench/diffusers_report.py)");
@@ -184,13 +184,13 @@ void compare_with_dense(Rows& rows) {
 }
 
 void split_prepass(Rows& rows) {
-  const auto quantised = std::ranges::find_if(
+  const auto quantized = std::ranges::find_if(
       rows, [](const Row& row) { return text_of(row, "mode") == "quantized" && number_of(row, "prepass_ms"); });
-  if (quantised == rows.end()) return;
+  if (quantized == rows.end()) return;
   for (Row& row : rows)
     if (const auto ms = number_of(row, "prepass_ms");
         ms && text_of(row, "mode") == "sparse" && !row.contains("arithmetic"))
-      row["prediction_ms"] = std::max(0.0, *ms - *number_of(*quantised, "prepass_ms"));
+      row["prediction_ms"] = std::max(0.0, *ms - *number_of(*quantized, "prepass_ms"));
 }
 
 Columns quality_columns() {
@@ -202,14 +202,14 @@ Columns quality_columns() {
       {columns({"preset"}), selection_columns(), columns({"profile"}), mode,
        varying({"selection_rows", "similarity", "dense_steps", "token_order", "cache", "weights", "computed_steps"}),
        in_csv({"computed_dense_steps"})});
-  const Columns nearness = joined({columns({"psnr"}), Columns{to_people("psnr_p5", {})}, columns({"psnr_lowest"}),
+  const Columns fidelity = joined({columns({"psnr"}), Columns{to_people("psnr_p5", {})}, columns({"psnr_lowest"}),
                                    Columns{to_people("psnr_difference", difference_text)},
-                                   in_csv(with_endings(kNearness, {"_difference", "_difference_se"})),
+                                   in_csv(with_endings(kFidelity, {"_difference", "_difference_se"})),
                                    columns({"ssim", "ms_ssim", "rel_l1", "predicted_error", "sparsity"}), means});
-  return joined({head, nearness, columns({"step_ms"}), Columns{quartiles_column("step_ms")},
+  return joined({head, fidelity, columns({"step_ms"}), Columns{quartiles_column("step_ms")},
                  columns({"denoise_seconds"}), in_csv({"full_step_ms", "full_denoise_seconds"}),
                  columns({"speedup", "beaten_by"}), judge, in_csv({"kernel", "name"}), varying({"arithmetic"}),
-                 columns({"note"}), in_csv(with_endings(kNearness, {"_p5", "_sd"})),
+                 columns({"note"}), in_csv(with_endings(kFidelity, {"_p5", "_sd"})),
                  in_csv(with_endings(kTimes, {"_lower_quartile", "_upper_quartile"}))});
 }
 
@@ -219,7 +219,7 @@ Row quality_row(const Combination& combination, const std::string& name) {
   for (const char* unknown : kMeans) row[unknown] = nullptr;
   for (const std::string& unknown : with_endings(kTimes, {"", "_lower_quartile", "_upper_quartile"}))
     row[unknown] = nullptr;
-  for (const std::string& unknown : with_endings(kNearness, {"_p5", "_sd", "_difference", "_difference_se"}))
+  for (const std::string& unknown : with_endings(kFidelity, {"_p5", "_sd", "_difference", "_difference_se"}))
     row[unknown] = nullptr;
   row.update({{"name", name},
               {"preset", combination.preset.empty() ? Row() : Row(combination.preset)},
@@ -238,7 +238,7 @@ void summarise(Row& row, const std::optional<StepTimes>& times, int64_t run_step
   }
   const std::vector<double> psnr = figures(prompts, "psnr");
   if (!psnr.empty()) row["psnr_lowest"] = *std::ranges::min_element(psnr);
-  for (const std::string& key : kNearness) add_spread(prompts, key, row);
+  for (const std::string& key : kFidelity) add_spread(prompts, key, row);
   if (times) times->fill(row, run_steps);
   const auto own = number_of(row, "denoise_seconds"), full = number_of(row, "full_denoise_seconds");
   if (own && full) row["speedup"] = *full / *own;
@@ -321,17 +321,17 @@ std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned) {
          explained(of_contenders, contenders);
 }
 
-Rows read_rival(const std::string& file, const nlohmann::json& settings) {
+Rows read_baseline(const std::string& file, const nlohmann::json& settings) {
   const std::string remedy = "make it with tests/bench/diffusers_report.py";
   const nlohmann::json json = models::read_json(file, remedy);
   const auto rows = json.is_object() ? json.find("rows") : json.end();
   if (rows == json.end() || !rows->is_array() || rows->empty())
     throw bad_file(file, "rows is missing, empty or no array", remedy);
   check_settings(json.value("settings", nlohmann::json()), settings, file);
-  Rows rivals;
+  Rows baselines;
   for (size_t i = 0; i < rows->size(); ++i)
-    rivals.push_back(rival_row((*rows)[i], file + ": rows[" + std::to_string(i) + "]"));
-  return rivals;
+    baselines.push_back(baseline_row((*rows)[i], file + ": rows[" + std::to_string(i) + "]"));
+  return baselines;
 }
 
 }  // namespace sparsereel::app::bench

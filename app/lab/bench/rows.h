@@ -94,6 +94,6 @@ std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned = false
 /// Reads the rows of a baseline's JSON report: an object with `rows` (each with at least mode, stage and ms) and the
 /// `settings` of its measurement. Throws Error naming file, row and field, also if a setting that affects times differs
 /// from `settings`, those of this run.
-Rows read_rival(const std::string& file, const nlohmann::json& settings);
+Rows read_baseline(const std::string& file, const nlohmann::json& settings);
 
 }  // namespace sparsereel::app::bench

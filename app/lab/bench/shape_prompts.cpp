@@ -1,5 +1,5 @@
 // Finds the words of each trait in prompts, for the classifier.
-#include "app/lab/bench/judge.h"
+#include "app/lab/bench/classifier.h"
 
 #include <algorithm>
 #include <cctype>

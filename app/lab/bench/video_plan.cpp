@@ -35,7 +35,7 @@ nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipel
   const models::Plan& video = plan.video;
   nlohmann::json settings = models::recipe_of(video);
   for (const models::Field& field : models::fields())
-    if (field.decides == models::Decides::text) settings.erase(field.name);
+    if (field.decides == models::RunPart::text) settings.erase(field.name);
   add_image_hashes(settings, video, *plan.pictures);
   for (const auto& [key, file] : {std::pair("image", video.image), std::pair("last_image", video.last_image)})
     if (file == models::kMadeUpImage) settings[key] = "made up";
@@ -65,7 +65,7 @@ void add_cache_warning(const Settings& settings, const Combination& combination,
                        VideoPlan& plan) {
   models::Request request = plan.request;
   request.cache = combination.cache;
-  const std::string why = models::why_idle_cache(request, spec);
+  const std::string why = models::why_cache_has_no_effect(request, spec);
   if (why.empty()) return;
   std::string named = "--cache " + models::name(combination.cache);
   if (!combination.preset.empty())

@@ -96,7 +96,7 @@ std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& refere
   return mean_of_luma(frames, reference, device, ms_ssim_of);
 }
 
-Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
+Fidelity fidelity(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
   return {.psnr = std::min(psnr(frames, reference).value_or(kEqualPsnr), kEqualPsnr),
           .ssim = std::min(ssim(frames, reference, device), 1.0)};
 }

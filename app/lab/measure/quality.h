@@ -29,10 +29,10 @@ std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& refere
 constexpr double kEqualPsnr = 100;  // dB; from here on frames count as equal
 
 /// PSNR and SSIM as numbers that can be averaged: kEqualPsnr and 1 for equal frames.
-struct Nearness {
+struct Fidelity {
   double psnr = 0, ssim = 0;
 };
-Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
+Fidelity fidelity(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
 /// Returns sum |a - b| / sum |b|.
 double relative_l1(const at::Tensor& a, const at::Tensor& b);

@@ -30,7 +30,7 @@ void RunProgress::round(int64_t done, int64_t rounds) {
   last_ = now;
 }
 
-void RunProgress::encoded(const models::Pieces& pieces) {
+void RunProgress::encoded(const models::PieceProgress& pieces) {
   stop_if_interrupted();
   progress_.step(pieces.done, pieces.total, 0);
 }
@@ -77,7 +77,7 @@ void report_warnings(const std::vector<std::string>& warnings, RunReport& report
 
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
                         const models::Plan& plan, const models::Pipeline& pipeline) {
-  for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
+  for (std::string& warning : no_effect_warnings(settings, no_effect_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
   warnings.insert(warnings.end(), pipeline.weight_warnings().begin(), pipeline.weight_warnings().end());
   if (std::string slow = pipeline.slow_warning(plan); !slow.empty()) warnings.push_back(std::move(slow));

@@ -31,8 +31,8 @@ class RunProgress : public models::RunObserver {
   }
   /// Call it before each round; `done` rounds are finished.
   void round(int64_t done, int64_t rounds);
-  void encoded(const models::Pieces& pieces) override;
-  void decoded(const models::Pieces& /*pieces*/) override { stop_if_interrupted(); }
+  void encoded(const models::PieceProgress& pieces) override;
+  void decoded(const models::PieceProgress& /*pieces*/) override { stop_if_interrupted(); }
   void clear() { progress_.clear(); }
   /// Throws models::Cancelled.
   void stop_if_interrupted();

@@ -93,7 +93,7 @@ Axes axes_of(const Settings& settings) {
             .dense = first_shares(),
             .caches = usual_caches(),
             .weights = {"auto", "fp8"}};
-  if (std::ranges::any_of(models::kHowManyBlocks, [&](const char* key) { return is_given(settings, key); })) {
+  if (std::ranges::any_of(models::kSelectionNames, [&](const char* key) { return is_given(settings, key); })) {
     axes.topks = {settings.number("topk")};  // if unset, the settings decide
     axes.block_errors.clear();
   }

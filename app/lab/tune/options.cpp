@@ -74,8 +74,9 @@ std::map<std::string, std::string> given_selection(const Settings& settings) {
   std::map<std::string, std::string> given;
   for (const OptionSpec& option : option_table()) {
     const Setting* setting = settings.find(option.key);
-    if (setting != nullptr && setting->source != Source::matched_config && is_idle(option, Idle::every_block) &&
-        option.key != "topk" && option.key != "block_error" && option.key != "dense_steps")
+    if (setting != nullptr && setting->source != Source::matched_config &&
+        has_no_effect(option, NoEffect::every_block) && option.key != "topk" && option.key != "block_error" &&
+        option.key != "dense_steps")
       given[option.key] = setting->value;
   }
   return given;
@@ -129,10 +130,10 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.request.dense_steps.reset();                     // candidates have their own, and their own cache and weights
   plan.request.attention_mode = attention::Mode::full;  // for the samples
   plan.request.policy.reset();                          // set if --config names a profile for `generate`
-  std::vector<IdleCause> idle = given.idle;
+  std::vector<NoEffectCause> no_effect = given.no_effect;
   if (models::dropped_of(plan.request) == attention::Dropped::none)
-    idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
-  plan.warnings = idle_warnings(settings, idle);
+    no_effect.push_back({NoEffect::no_means, "dropped", "without means for dropped blocks"});
+  plan.warnings = no_effect_warnings(settings, no_effect);
   if (!options.prompts.empty() && settings.has("prompt"))
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =

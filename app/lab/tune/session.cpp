@@ -78,7 +78,7 @@ void Session::search_with(const std::string& weights, const bench::StepTimes& ti
   std::erase_if(axes.caches, [&](const models::CacheRule& cache) {
     models::Request request = context_.plan.request;
     request.cache = cache;
-    return cache.on() && !models::why_idle_cache(request, context_.pipelines.at(weights)->spec()).empty();
+    return cache.on() && !models::why_cache_has_no_effect(request, context_.pipelines.at(weights)->spec()).empty();
   });
   if (axes.caches.empty()) axes.caches = {{}};
   search.add(candidates_of(axes, context_.untuned.num_inference_steps), costs);

@@ -189,7 +189,7 @@ Seen VideoRuns::compare(const Candidate& candidate, size_t prompt, const attenti
     denoising->step();
   }
   const models::AttentionRun& run = denoising->attention();
-  const Nearness near = nearness(decode(denoising->latents().to(at::kCPU, at::kFloat).contiguous()), expected,
+  const Fidelity near = fidelity(decode(denoising->latents().to(at::kCPU, at::kFloat).contiguous()), expected,
                                  context_.pipelines.begin()->second->device());
   return {.psnr = near.psnr,
           .ssim = near.ssim,

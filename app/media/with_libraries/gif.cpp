@@ -10,21 +10,21 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr int kPaletteColours =
+constexpr int kPaletteColors =
     255;  // the last of the 256 entries is transparent: the encoder uses it for unchanged pixels
 constexpr int kSamples = 1 << 15;
 constexpr int kLevels = 64;  // levels per channel in the table of nearest colors
 constexpr int kTransparent = 255;
 
-using Colour = cv::Vec3f;
+using Color = cv::Vec3f;
 
 /// The frames of a clip, RGB [H, W, 3]. They are all kept, because the palette depends on the last one too.
 using Frames = std::vector<std::vector<uint8_t>>;
 
-std::vector<Colour> sample_pixels(const Frames& frames) {
+std::vector<Color> sample_pixels(const Frames& frames) {
   const auto pixels_a_frame = static_cast<int64_t>(frames.front().size() / 3);
   const int64_t stride = std::max<int64_t>(1, std::ssize(frames) * pixels_a_frame / kSamples);
-  std::vector<Colour> samples;
+  std::vector<Color> samples;
   int64_t start = 0;
   for (const std::vector<uint8_t>& rgb : frames) {
     // Each frame starts at the next pixel, so that the samples do not lie in columns.
@@ -37,20 +37,20 @@ std::vector<Colour> sample_pixels(const Frames& frames) {
 class Palette {
  public:
   explicit Palette(const Frames& frames) {
-    const std::vector<Colour> samples = sample_pixels(frames);
-    const auto less = [](const Colour& a, const Colour& b) {
+    const std::vector<Color> samples = sample_pixels(frames);
+    const auto less = [](const Color& a, const Color& b) {
       return std::lexicographical_compare(a.val, a.val + 3, b.val, b.val + 3);
     };
-    const std::set<Colour, decltype(less)> distinct(samples.begin(), samples.end(), less);
-    if (distinct.size() <= kPaletteColours) {
-      colours_.assign(distinct.begin(), distinct.end());
+    const std::set<Color, decltype(less)> distinct(samples.begin(), samples.end(), less);
+    if (distinct.size() <= kPaletteColors) {
+      colors_.assign(distinct.begin(), distinct.end());
     } else {
       dithered_ = true;
       cv::theRNG().state = 1;  // equal frames give an equal palette
-      cv::Mat labels, centres;
+      cv::Mat labels, centers;
       const cv::TermCriteria stop(cv::TermCriteria::COUNT + cv::TermCriteria::EPS, 10, 0.5);
-      cv::kmeans(cv::Mat(samples).reshape(1), kPaletteColours, labels, stop, 1, cv::KMEANS_PP_CENTERS, centres);
-      for (int i = 0; i < centres.rows; ++i) colours_.push_back(centres.at<Colour>(i, 0));
+      cv::kmeans(cv::Mat(samples).reshape(1), kPaletteColors, labels, stop, 1, cv::KMEANS_PP_CENTERS, centers);
+      for (int i = 0; i < centers.rows; ++i) colors_.push_back(centers.at<Color>(i, 0));
     }
     fill_nearest();
   }
@@ -71,11 +71,11 @@ class Palette {
   /// Returns the entries as FFmpeg's pal8 wants them: ARGB in native order.
   std::array<uint32_t, 256> argb() const {
     std::array<uint32_t, 256> result{};
-    for (size_t i = 0; i < colours_.size(); ++i) {
-      const auto channel = [&](int c) { return static_cast<uint32_t>(std::lround(colours_[i][c])); };
+    for (size_t i = 0; i < colors_.size(); ++i) {
+      const auto channel = [&](int c) { return static_cast<uint32_t>(std::lround(colors_[i][c])); };
       result[i] = 0xFF000000U | channel(0) << 16U | channel(1) << 8U | channel(2);
     }
-    for (size_t i = colours_.size(); i < kTransparent; ++i) result[i] = 0xFF000000U;
+    for (size_t i = colors_.size(); i < kTransparent; ++i) result[i] = 0xFF000000U;
     result[kTransparent] = 0;
     return result;
   }
@@ -92,11 +92,11 @@ class Palette {
     const float step = 256.0F / kLevels;
     for (size_t i = 0; i < nearest_.size(); ++i) {
       const size_t red = i / (size_t{kLevels} * kLevels), green = i / kLevels % kLevels, blue = i % kLevels;
-      const Colour centre((static_cast<float>(red) + 0.5F) * step, (static_cast<float>(green) + 0.5F) * step,
-                          (static_cast<float>(blue) + 0.5F) * step);
+      const Color center((static_cast<float>(red) + 0.5F) * step, (static_cast<float>(green) + 0.5F) * step,
+                         (static_cast<float>(blue) + 0.5F) * step);
       float best = 1e9F;
-      for (size_t c = 0; c < colours_.size(); ++c) {
-        const Colour difference = colours_[c] - centre;
+      for (size_t c = 0; c < colors_.size(); ++c) {
+        const Color difference = colors_[c] - center;
         const float distance = difference.dot(difference);
         if (distance >= best) continue;
         best = distance;
@@ -105,7 +105,7 @@ class Palette {
     }
   }
 
-  std::vector<Colour> colours_;
+  std::vector<Color> colors_;
   std::vector<uint8_t> nearest_;
   bool dithered_ = false;
 };

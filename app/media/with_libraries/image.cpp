@@ -125,13 +125,13 @@ bool is_plain(const AVFrame& frame, const AVPixFmtDescriptor& format) {
 Image palette_image(const AVFrame& frame) {
   Image image{.height = frame.height, .width = frame.width};
   image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
-  std::array<uint32_t, 256> colours{};
-  std::memcpy(colours.data(), frame.data[1], sizeof colours);
+  std::array<uint32_t, 256> colors{};
+  std::memcpy(colors.data(), frame.data[1], sizeof colors);
   uint8_t* target = image.pixels.data();
   for (int y = 0; y < frame.height; ++y) {
     for (int x = 0; x < frame.width; ++x) {
-      const uint32_t colour = colours[frame.data[0][y * frame.linesize[0] + x]];
-      for (const int shift : {16, 8, 0}) *target++ = static_cast<uint8_t>(colour >> shift);
+      const uint32_t color = colors[frame.data[0][y * frame.linesize[0] + x]];
+      for (const int shift : {16, 8, 0}) *target++ = static_cast<uint8_t>(color >> shift);
     }
   }
   return image;
@@ -141,14 +141,14 @@ Image palette_image(const AVFrame& frame) {
 Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
   Image image{.height = frame.height, .width = frame.width};
   image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
-  const bool colours = format.nb_components >= 3;
+  const bool colors = format.nb_components >= 3;
   const std::array<const uint8_t*, 4> planes = {frame.data[0], frame.data[1], frame.data[2], frame.data[3]};
   const std::array<int, 4> strides = {frame.linesize[0], frame.linesize[1], frame.linesize[2], frame.linesize[3]};
   std::vector<uint16_t> line(static_cast<size_t>(frame.width));
   for (int y = 0; y < frame.height; ++y) {
     uint8_t* row = image.pixels.data() + y * image.width * 3;
     for (int channel = 0; channel < 3; ++channel) {
-      const int component = colours ? channel : 0, depth = format.comp[component].depth;
+      const int component = colors ? channel : 0, depth = format.comp[component].depth;
       auto planes_of_line = planes;
       av_read_image_line2(line.data(), planes_of_line.data(), strides.data(), &format, 0, y, component, frame.width, 0,
                           sizeof(uint16_t));
@@ -163,7 +163,7 @@ Image plain_image(const AVFrame& frame, const AVPixFmtDescriptor& format) {
 }
 
 /// Sets the matrix and range that the picture names, or JPEG's if it names none.
-void set_colours(SwsContext& scaler, const AVFrame& frame) {
+void set_colors(SwsContext& scaler, const AVFrame& frame) {
   const bool full = frame.color_range == AVCOL_RANGE_JPEG || frame.format == AV_PIX_FMT_YUVJ420P ||
                     frame.format == AV_PIX_FMT_YUVJ422P || frame.format == AV_PIX_FMT_YUVJ444P ||
                     frame.format == AV_PIX_FMT_YUVJ440P;
@@ -178,7 +178,7 @@ Image converted_image(const AVFrame& frame, const fs::path& path) {
       sws_getContext(frame.width, frame.height, static_cast<AVPixelFormat>(frame.format), frame.width, frame.height,
                      AV_PIX_FMT_RGB24, SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr));
   if (!scaler) throw unreadable(path, AVERROR(EINVAL));
-  set_colours(*scaler, frame);
+  set_colors(*scaler, frame);
   uint8_t* const target = image.pixels.data();
   const int row_bytes = frame.width * 3;
   require_image(sws_scale(scaler.get(), frame.data, frame.linesize, 0, frame.height, &target, &row_bytes), path);

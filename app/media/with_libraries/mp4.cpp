@@ -67,9 +67,9 @@ void set_quality(AVCodecContext& encoder, int crf) {
     av_opt_set_int(encoder.priv_data, "crf", crf * kWorst / kWorstOfX264, 0);
   } else if (encoder.codec_id == AV_CODEC_ID_MPEG4) {
     // MPEG-4's quantizer doubles every 6 steps of H.264's and is about 2 at crf 17.
-    const double quantiser = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0);
+    const double quantizer = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0);
     encoder.flags |= AV_CODEC_FLAG_QSCALE;
-    encoder.global_quality = static_cast<int>(std::lround(quantiser * FF_QP2LAMBDA));
+    encoder.global_quality = static_cast<int>(std::lround(quantizer * FF_QP2LAMBDA));
   } else {
     // These encoders know only a bit rate: half a bit per pixel at crf 17, doubling every 6 steps.
     const double bits_per_pixel = 0.5 * std::exp2((17 - crf) / 6.0);

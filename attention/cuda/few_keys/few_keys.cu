@@ -26,7 +26,7 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
 
 /// Writes a head's normalized and weighted keys. The queries' weights are multiplied in here too.
 template <typename T, int D>
-__device__ void fill_keys(const Problem& p, const float* moments, int b, int h, int padded_keys, uint32_t to) {
+__device__ void fill_keys(const KernelParams& p, const float* moments, int b, int h, int padded_keys, uint32_t to) {
   const Prologue& prologue = p.prologue;
   const float* of_keys = moments_of(p, moments, false, b);
   for (int i = static_cast<int>(threadIdx.x); i < padded_keys * (D / kLaneElements); i += kThreads) {
@@ -52,7 +52,7 @@ __device__ void fill_keys(const Problem& p, const float* moments, int b, int h, 
 /// Writes values with their channels in such an order that a lane's results of four tiles are eight neighbors. Of 32
 /// channels the one at 8 t + 2 j + e goes to 8 j + 2 t + e.
 template <typename T, int D>
-__device__ void fill_values(const Problem& p, int b, int h, int padded_keys, uint32_t to) {
+__device__ void fill_values(const KernelParams& p, int b, int h, int padded_keys, uint32_t to) {
   for (int i = static_cast<int>(threadIdx.x); i < padded_keys * (D / kLaneElements); i += kThreads) {
     const int key = i / (D / kLaneElements), piece = i % (D / kLaneElements);
     Packed<T> packed{};
@@ -65,7 +65,7 @@ __device__ void fill_values(const Problem& p, int b, int h, int padded_keys, uin
 }
 
 /// Writes the bias in log2 units, -inf past the keys.
-__device__ void fill_bias(const Problem& p, int b, int padded_keys, float* to) {
+__device__ void fill_bias(const KernelParams& p, int b, int padded_keys, float* to) {
   for (int key = static_cast<int>(threadIdx.x); key < padded_keys; key += kThreads) {
     to[key] = key >= p.keys ? -INFINITY : p.key_bias == nullptr ? 0.0F : p.key_bias[b * p.keys + key] * kLog2e;
   }
@@ -73,7 +73,7 @@ __device__ void fill_bias(const Problem& p, int b, int padded_keys, float* to) {
 
 /// Computes the output's scales from all values; each CTA reads those of one key.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ Problem p) {
+__global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ KernelParams p) {
   const int key = static_cast<int>(blockIdx.x), b = static_cast<int>(blockIdx.y), pieces = p.head_dim / kLaneElements;
   float most = 0;
   for (int i = static_cast<int>(threadIdx.x); i < p.heads * pieces; i += kThreads) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant
 /// Divides all rows of all heads evenly among the CTAs. Few CTAs have rows of more than one head.
 template <typename T, int D, int kStepKeys, bool kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
-    few_keys_kernel(const __grid_constant__ Problem p, const float* moments) {
+    few_keys_kernel(const __grid_constant__ KernelParams p, const float* moments) {
   extern __shared__ uint4 shared[];
   const int padded_keys = padded(p.keys, kStepKeys);
   const Layout<D> layout(shared_address(shared), padded_keys);
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <typename T, int D, int kStepKeys, bool kWeights>
-void launch(const Problem& p, const float* moments, Stream stream) {
+void launch(const KernelParams& p, const float* moments, Stream stream) {
   const auto kernel = few_keys_kernel<T, D, kStepKeys, kWeights>;
   const int bytes = shared_bytes<D>(padded(p.keys, kStepKeys));
   allow_shared_bytes(kernel, bytes);
@@ -125,29 +125,29 @@ void launch(const Problem& p, const float* moments, Stream stream) {
 }
 
 template <typename T, int D, bool kWeights>
-void launch_step(const Problem& p, const float* moments, Stream stream) {
+void launch_step(const KernelParams& p, const float* moments, Stream stream) {
   const bool is_short = padded(p.keys, kShortStep) < padded(p.keys, kLongStep);
   is_short ? launch<T, D, kShortStep, kWeights>(p, moments, stream)
            : launch<T, D, kLongStep, kWeights>(p, moments, stream);
 }
 
 template <typename T>
-void launch_out_scale(const Problem& p, Stream stream) {
+void launch_out_scale(const KernelParams& p, Stream stream) {
   if (p.out_scale == nullptr) return;
   note(cudaMemsetAsync(p.out_scale, 0, sizeof(float) * p.batch, stream));
   start(find_out_scale<T>, dim3(static_cast<unsigned>(p.keys), static_cast<unsigned>(p.batch)), kThreads, 0, stream, p);
 }
 
 template <typename T, bool kWeights>
-void launch_type(const Problem& p, const float* moments, Stream stream) {
+void launch_type(const KernelParams& p, const float* moments, Stream stream) {
   if (!kWeights) launch_out_scale<T>(p, stream);
   p.head_dim == 64 ? launch_step<T, 64, kWeights>(p, moments, stream)
                    : launch_step<T, 128, kWeights>(p, moments, stream);
 }
 
 template <bool kWeights>
-const char* launch_all(const Problem& p, float* moments, Stream stream) {
-  if (!p.prologue.normalises_across_heads()) moments = nullptr;
+const char* launch_all(const KernelParams& p, float* moments, Stream stream) {
+  if (!p.prologue.normalizes_across_heads()) moments = nullptr;
   return launched([&] {
     launch_moments(p, moments, stream);
     p.element == Element::fp16 ? launch_type<__half, kWeights>(p, moments, stream)
@@ -162,12 +162,12 @@ bool takes(const Prologue& prologue) {
          prologue.k_bias == nullptr;
 }
 
-bool sees_all(const Problem& p) {
+bool sees_all(const KernelParams& p) {
   return p.group == 1 && !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
 }
 
 /// Returns null, or the reason why p cannot run.
-const char* refusal(const Problem& p, int most_keys) {
+const char* refusal(const KernelParams& p, int most_keys) {
   if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
   if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
     return "few keys come without groups of heads, mask, lse and such a prologue";
@@ -189,12 +189,12 @@ int most_few_keys(int head_dim) {
   return keys;
 }
 
-const char* attend_few_keys(const Problem& p, float* moments, Stream stream) {
+const char* attend_few_keys(const KernelParams& p, float* moments, Stream stream) {
   if (const char* why = few_keys::refusal(p, most_few_keys(p.head_dim))) return why;
   return few_keys::launch_all<false>(p, moments, stream);
 }
 
-const char* weigh_few_keys(const Problem& p, float* moments, Stream stream) {
+const char* weigh_few_keys(const KernelParams& p, float* moments, Stream stream) {
   static_assert(kMostWeighedKeys <= few_keys::kLongStep);
   if (const char* why = few_keys::refusal(p, std::min(kMostWeighedKeys, most_few_keys(p.head_dim)))) return why;
   return few_keys::launch_all<true>(p, moments, stream);

@@ -58,7 +58,7 @@ __device__ inline float inverse_of(const float* moments, int token) {
 template <typename T, int D, int kStepKeys, bool kWeights>
 class Queries {
  public:
-  __device__ Queries(const Problem& p, const float* moments, int b, int h, const Layout<D>& layout)
+  __device__ Queries(const KernelParams& p, const float* moments, int b, int h, const Layout<D>& layout)
       : p_(p),
         moments_(moments_of(p, moments, true, b)),
         b_(b),
@@ -258,7 +258,7 @@ class Queries {
     return reinterpret_cast<const uint32_t&>(two);
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const float* moments_;
   const int b_, h_;
   const Layout<D>& layout_;

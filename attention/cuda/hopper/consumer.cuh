@@ -16,7 +16,7 @@ class Consumer {
   static constexpr int kConsumers = 128 * T::kWarpgroups;
 
  public:
-  __device__ Consumer(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
+  __device__ Consumer(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
       : p_(p),
         sizes_(sizes),
         shared_(shared),
@@ -55,17 +55,19 @@ class Consumer {
             record_offset<D>(row % kRecord + 8 * (u & 1), k * 32 + thread % 4 * 4 + 16 * (u / 2)));
     }
     release(barriers_.query_empty());
-    unmasked_care_ = uniform(care_of(work.largest_score));
-    tile_care_ = uniform(work.plain == 0 ? Care::mixed : unmasked_care_);
-    care_ = tile_care_;
+    unmasked_case_ = uniform(case_of(work.largest_score));
+    tile_case_ = uniform(work.plain == 0 ? SoftmaxCase::mixed : unmasked_case_);
+    case_ = tile_case_;
     softmax_.start();
     output_.start();
     if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + p_.keys - p_.queries + 1;
     if constexpr (kSkips) start_skipping(tile, tile.tile * T::kRows + row);
   }
 
-  __device__ static Care care_of(float largest_score) {
-    return largest_score < kPositiveRange ? Care::usual : largest_score < kWrapRange ? Care::far : Care::masks;
+  __device__ static SoftmaxCase case_of(float largest_score) {
+    return largest_score < kPositiveRange ? SoftmaxCase::usual
+           : largest_score < kWrapRange   ? SoftmaxCase::far
+                                          : SoftmaxCase::masks;
   }
 
   /// P.V of a subtile runs beside Q.K of the next one, then the next one's softmax. The warpgroups drift apart by
@@ -74,7 +76,7 @@ class Consumer {
     ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
     issue_scores<0>(ring_.stage);
     finish_scores();
-    soften<0>(stages > 1);
+    apply_softmax<0>(stages > 1);
 #pragma unroll 1
     for (int left = stages;; --left) {
       const int stage = ring_.stage;
@@ -84,7 +86,7 @@ class Consumer {
       finish_scores();
       release(barriers_.key_empty(stage));
       note_sums();
-      soften<1>(left > 1);
+      apply_softmax<1>(left > 1);
       ring_.advance();
       if (left == 1) {
         issue_values<1>(stage);
@@ -101,7 +103,7 @@ class Consumer {
       finish_scores();
       release(barriers_.value_empty(stage));
       note_sums();
-      soften<0>(left > 2);
+      apply_softmax<0>(left > 2);
     }
   }
 
@@ -126,7 +128,7 @@ class Consumer {
   template <int kSubtile>
   __device__ void issue_values(int stage) {
     if constexpr (kSkips) agree_to_skip<kSubtile>();
-    if (care_ == Care::none) return;
+    if (case_ == SoftmaxCase::none) return;
     const int slot = stage * T::kStageRecords + kSubtile * kRecords;
     const uint64_t values = ptx::descriptor(base_ + T::kValueStages + slot * T::kValueBytes, 512, 2);
     ptx::matrix_fence();
@@ -137,10 +139,10 @@ class Consumer {
   }
 
   __device__ void finish_scores() {
-    if (tile_care_ == Care::mixed) {
-      care_ = uniform(mask_.care(unmasked_care_));
+    if (tile_case_ == SoftmaxCase::mixed) {
+      case_ = uniform(mask_.softmax_case(unmasked_case_));
     } else if (kSkips) {
-      care_ = tile_care_;  // which the subtile before may have overruled
+      case_ = tile_case_;  // which the subtile before may have overruled
     }
     ptx::matrix_wait();
     softmax_.hold_scores();
@@ -158,7 +160,7 @@ class Consumer {
   }
 
   template <int kSubtile>
-  __device__ __forceinline__ void soften(bool may_skip) {
+  __device__ __forceinline__ void apply_softmax(bool may_skip) {
     const bool has_means = kMeans && blocks_left_ < kRecords;
     blocks_left_ -= kRecords;
     if constexpr (kMeans) {
@@ -171,13 +173,13 @@ class Consumer {
     const auto rescale = [&](const float(&alpha)[2]) { output_.scale(alpha); };
     bool live = false;
     if (has_means) {
-      if constexpr (kMeans) live = soften_means(rescale);
-    } else if (care_ == Care::usual) {
-      live = softmax_.template run<Care::usual>(mask_, needed, rescale);
-    } else if (care_ == Care::far) {
-      live = softmax_.template run<Care::far>(mask_, needed, rescale);
-    } else if (care_ == Care::masks) {
-      live = softmax_.template run<Care::masks>(mask_, needed, rescale);
+      if constexpr (kMeans) live = apply_softmax_to_means(rescale);
+    } else if (case_ == SoftmaxCase::usual) {
+      live = softmax_.template run<SoftmaxCase::usual>(mask_, needed, rescale);
+    } else if (case_ == SoftmaxCase::far) {
+      live = softmax_.template run<SoftmaxCase::far>(mask_, needed, rescale);
+    } else if (case_ == SoftmaxCase::masks) {
+      live = softmax_.template run<SoftmaxCase::masks>(mask_, needed, rescale);
     }
     if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
   }
@@ -185,13 +187,14 @@ class Consumer {
   /// A subtile with means. Their P.V is never skipped. Under a causal mask all exponentials go through ex2: two
   /// variants less to compile.
   template <typename Rescale>
-  __device__ __forceinline__ bool soften_means(const Rescale& rescale) {
+  __device__ __forceinline__ bool apply_softmax_to_means(const Rescale& rescale) {
     const auto always = [](const float(&)[2]) { return true; };
-    if (care_ == Care::none) return false;
-    if (kCausal || care_ == Care::masks) return softmax_.template run<Care::masks, true>(mask_, always, rescale);
+    if (case_ == SoftmaxCase::none) return false;
+    if (kCausal || case_ == SoftmaxCase::masks)
+      return softmax_.template run<SoftmaxCase::masks, true>(mask_, always, rescale);
     if constexpr (!kCausal) {
-      if (care_ == Care::far) return softmax_.template run<Care::far, true>(mask_, always, rescale);
-      return softmax_.template run<Care::usual, true>(mask_, always, rescale);
+      if (case_ == SoftmaxCase::far) return softmax_.template run<SoftmaxCase::far, true>(mask_, always, rescale);
+      return softmax_.template run<SoftmaxCase::usual, true>(mask_, always, rescale);
     }
   }
 
@@ -215,8 +218,8 @@ class Consumer {
   __device__ void agree_to_skip() {
     ptx::named_wait(1 + mask_.group, 128);
     const uint32_t votes = *reinterpret_cast<const volatile uint32_t*>(skip_votes(kSubtile));
-    if (__any_sync(~0U, votes != 0) || care_ == Care::none) return;
-    care_ = Care::none;
+    if (__any_sync(~0U, votes != 0) || case_ == SoftmaxCase::none) return;
+    case_ = SoftmaxCase::none;
 #pragma unroll
     for (int r = 0; r < kRecords; ++r) skipped_ += mask_.cover(r) == Cover::none ? 0 : 1;
   }
@@ -242,7 +245,7 @@ class Consumer {
     }
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const Sizes& sizes_;
   uint8_t* const shared_;
   const uint32_t base_;
@@ -253,12 +256,12 @@ class Consumer {
   Mask<T, kCausal> mask_;
   Softmax<T, kCausal> softmax_;
   Output<T> output_;
-  Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
-  Care tile_care_, care_;  // of every subtile, and of the current one
-  int blocks_left_ = 0;    // entries from the current subtile on that are not of means; may be negative
-  float weight_ = 1;       // of a key of the thread's record in the current subtile
-  float skip_below_[2];    // log2 P below which a row does not need a block
-  int skipped_ = 0;        // blocks of this tile
+  SoftmaxCase unmasked_case_;     // of subtiles without masks, by the tile's largest score
+  SoftmaxCase tile_case_, case_;  // of every subtile, and of the current one
+  int blocks_left_ = 0;           // entries from the current subtile on that are not of means; may be negative
+  float weight_ = 1;              // of a key of the thread's record in the current subtile
+  float skip_below_[2];           // log2 P below which a row does not need a block
+  int skipped_ = 0;               // blocks of this tile
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -3,14 +3,14 @@
 
 namespace sparsereel::attention::cuda {
 
-void launch_hopper(const Call& call) {
-  if (call.sizes.D == 64) return hopper::launch_whole<64>(call);
-  call.problem.head_dim <= 96 ? hopper::launch_whole<96>(call) : hopper::launch_whole<128>(call);
+void launch_hopper(const LaunchContext& context) {
+  if (context.sizes.D == 64) return hopper::launch_whole<64>(context);
+  context.params.head_dim <= 96 ? hopper::launch_whole<96>(context) : hopper::launch_whole<128>(context);
 }
 
-void launch_hopper_shared(const Call& call) {
-  if (call.sizes.D == 64) return hopper::launch_shared<64>(call);
-  call.problem.head_dim <= 96 ? hopper::launch_shared<96>(call) : hopper::launch_shared<128>(call);
+void launch_hopper_shared(const LaunchContext& context) {
+  if (context.sizes.D == 64) return hopper::launch_shared<64>(context);
+  context.params.head_dim <= 96 ? hopper::launch_shared<96>(context) : hopper::launch_shared<128>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

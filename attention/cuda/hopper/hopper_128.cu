@@ -3,7 +3,7 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-template void launch_whole<128>(const Call& call);
-template void launch_shared<128>(const Call& call);
+template void launch_whole<128>(const LaunchContext& context);
+template void launch_shared<128>(const LaunchContext& context);
 
 }  // namespace sparsereel::attention::cuda::hopper

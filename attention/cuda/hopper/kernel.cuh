@@ -12,7 +12,7 @@ namespace sparsereel::attention::cuda::hopper {
 /// kMeans: lists may hold means.
 template <int D, bool kCausal, bool kSkips, bool kParts, bool kMeans>
 __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
-    hopper_attention(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    hopper_attention(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = Tile<D>;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
 /// The sum of the parts of a shared tile.
 template <int D>
 __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
-    add_parts(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    add_parts(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
               const __grid_constant__ Buffers buffers) {
   using T = Tile<D>;
   extern __shared__ __align__(1024) uint8_t shared[];
@@ -50,19 +50,20 @@ __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
 }
 
 template <typename Function>
-void run(Function* kernel, int grid, int threads, int bytes, const Call& call) {
+void run(Function* kernel, int grid, int threads, int bytes, const LaunchContext& context) {
   allow_shared_bytes(kernel, bytes);
-  start(kernel, static_cast<unsigned>(grid), threads, bytes, call.stream, call.problem, call.sizes, call.buffers);
+  start(kernel, static_cast<unsigned>(grid), threads, bytes, context.stream, context.params, context.sizes,
+        context.buffers);
 }
 
 template <int D, bool kMeans>
-void launch_whole(const Call& call) {
+void launch_whole(const LaunchContext& context) {
   using T = Tile<D>;
-  if (call.sizes.whole_tiles == 0) return;
-  const int grid = std::min(call.sizes.whole_tiles, call.sizes.shares.processors);
-  const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, call); };
-  const bool skips = call.problem.selection.skips_pv;
-  if (!call.problem.causal) {
+  if (context.sizes.whole_tiles == 0) return;
+  const int grid = std::min(context.sizes.whole_tiles, context.sizes.shares.processors);
+  const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, context); };
+  const bool skips = context.params.selection.skips_pv;
+  if (!context.params.causal) {
     skips ? attend(hopper_attention<D, false, true, false, kMeans>)
           : attend(hopper_attention<D, false, false, false, kMeans>);
   } else if (skips || kMeans) {  // means under a causal mask are no one's usual case
@@ -73,30 +74,32 @@ void launch_whole(const Call& call) {
 }
 
 template <int D, bool kMeans>
-void launch_shared(const Call& call) {
+void launch_shared(const LaunchContext& context) {
   using T = Tile<D>;
-  const auto attend = [&](auto* kernel) { run(kernel, call.sizes.shares.processors, T::kThreads, T::kBytes, call); };
-  call.problem.selection.skips_pv ? attend(hopper_attention<D, false, true, true, kMeans>)
-                                  : attend(hopper_attention<D, false, false, true, kMeans>);
-  run(add_parts<D>, call.sizes.shares.tiles, 128 * T::kWarpgroups, T::kRows * T::kRowBytes, call);
+  const auto attend = [&](auto* kernel) {
+    run(kernel, context.sizes.shares.processors, T::kThreads, T::kBytes, context);
+  };
+  context.params.selection.skips_pv ? attend(hopper_attention<D, false, true, true, kMeans>)
+                                    : attend(hopper_attention<D, false, false, true, kMeans>);
+  run(add_parts<D>, context.sizes.shares.tiles, 128 * T::kWarpgroups, T::kRows * T::kRowBytes, context);
 }
 
 template <int D>
-void launch_whole(const Call& call) {
-  call.sizes.mean_records > 0 ? launch_whole<D, true>(call) : launch_whole<D, false>(call);
+void launch_whole(const LaunchContext& context) {
+  context.sizes.mean_records > 0 ? launch_whole<D, true>(context) : launch_whole<D, false>(context);
 }
 
 template <int D>
-void launch_shared(const Call& call) {
-  call.sizes.mean_records > 0 ? launch_shared<D, true>(call) : launch_shared<D, false>(call);
+void launch_shared(const LaunchContext& context) {
+  context.sizes.mean_records > 0 ? launch_shared<D, true>(context) : launch_shared<D, false>(context);
 }
 
 // Instantiated in hopper_64.cu, hopper_96.cu and hopper_128.cu.
-extern template void launch_whole<64>(const Call& call);
-extern template void launch_shared<64>(const Call& call);
-extern template void launch_whole<96>(const Call& call);
-extern template void launch_shared<96>(const Call& call);
-extern template void launch_whole<128>(const Call& call);
-extern template void launch_shared<128>(const Call& call);
+extern template void launch_whole<64>(const LaunchContext& context);
+extern template void launch_shared<64>(const LaunchContext& context);
+extern template void launch_whole<96>(const LaunchContext& context);
+extern template void launch_shared<96>(const LaunchContext& context);
+extern template void launch_whole<128>(const LaunchContext& context);
+extern template void launch_shared<128>(const LaunchContext& context);
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -23,7 +23,7 @@ class Output {
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile
 
   /// rows: kRowBytes for every row of the tile, in shared memory. What add_means() needs lies behind (Tile).
-  __device__ Output(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* rows)
+  __device__ Output(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* rows)
       : p_(p), sizes_(sizes), buffers_(buffers), rows_(rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;
     my_sums_ = sums_of(thread / 32, row) + my_record(thread) * 4;
@@ -227,15 +227,15 @@ class Output {
                                 int lane, int from) const {
     const int piece = lane % 8, column = from + piece * 8;
     const int64_t channel = static_cast<int64_t>(sizes_.group.of(tile.bh)) * D + column;
-    alignas(16) float scale[8], centre[8];
+    alignas(16) float scale[8], center[8];
     load(buffers_.v_scale + channel, scale);
-    load(buffers_.v_centre + channel, centre);
+    load(buffers_.v_center + channel, center);
     const int b = tile.bh / p_.heads, bytes = p_.out_scale == nullptr ? 2 : 1;
     const float inverse_scale = inverse_out_scale(p_, b);
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       scale[c] *= inverse_scale;
-      centre[c] *= inverse_scale;
+      center[c] *= inverse_scale;
     }
     uint8_t* out = static_cast<uint8_t*>(p_.out.data) +
                    bytes * (b * p_.out.batch_stride + tile.bh % p_.heads * p_.out.head_stride +
@@ -250,7 +250,7 @@ class Output {
         *reinterpret_cast<float4*>(x + 4 * half) =
             *reinterpret_cast<const float4*>(staged + place(r + lane / 8, 2 * piece + half));
 #pragma unroll
-      for (int c = 0; c < 8; ++c) x[c] = fmaf(x[c] * factor, scale[c], factor == 0 ? 0.0F : centre[c]);
+      for (int c = 0; c < 8; ++c) x[c] = fmaf(x[c] * factor, scale[c], factor == 0 ? 0.0F : center[c]);
       if (r < rows) store(out, x);
       out += 4 * bytes * p_.out.token_stride;
     }
@@ -288,7 +288,7 @@ class Output {
     p_.lse[at] = sum > 0 ? kLn2 * (log2f(sum) - shift) + buffers_.q_dot_mean[at] : -INFINITY;
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
   uint8_t* const rows_;

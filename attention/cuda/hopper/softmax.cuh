@@ -34,7 +34,7 @@ constexpr float kPositiveRange = 65;
 constexpr float kWrapRange = 190;
 
 /// The special cases that the softmax of a subtile must handle for a group of 64 rows.
-enum class Care : int {
+enum class SoftmaxCase : int {
   none,   // the group does not use the subtile
   masks,  // records that the group does not use, keys hidden by a causal mask, or scores beyond kWrapRange
   far,    // no masks, but scores beyond kPositiveRange
@@ -81,14 +81,14 @@ struct Mask {
   }
 
   /// Returns the case of the subtile, which is `unmasked` if the group uses all keys.
-  __device__ Care care(Care unmasked) const {
+  __device__ SoftmaxCase softmax_case(SoftmaxCase unmasked) const {
     bool whole = true, covered = false;
 #pragma unroll
     for (int r = 0; r < kRecords; ++r) {
       whole &= cover(r) == Cover::whole;
       covered |= cover(r) != Cover::none;
     }
-    return whole ? unmasked : covered ? Care::masks : Care::none;
+    return whole ? unmasked : covered ? SoftmaxCase::masks : SoftmaxCase::none;
   }
 };
 
@@ -113,9 +113,9 @@ class Softmax {
   /// Turns scores into P. needed(top) says if a subtile is worth its P.V, given the largest log2 P of the thread's
   /// rows. If no thread of the warp needs it, sets P to 0 and returns false. Calls rescale(alpha) when reference maxima
   /// rise.
-  template <Care kCare, bool kMeans = false, typename Needed, typename Rescale>
+  template <SoftmaxCase kCase, bool kMeans = false, typename Needed, typename Rescale>
   __device__ __forceinline__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
-    constexpr bool kMasked = kCare == Care::masks;
+    constexpr bool kMasked = kCase == SoftmaxCase::masks;
     if (kMasked && kCausal) hide(mask);
     if (kMeans && kCausal) hide_means(mask);
     Line line;
@@ -127,7 +127,7 @@ class Softmax {
       return false;
     }
     if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked>(mask, line, rescale);
-    exponentiate<kCare, kMeans>(mask, line);
+    exponentiate<kCase, kMeans>(mask, line);
     return true;
   }
 
@@ -239,7 +239,7 @@ class Softmax {
     rescale(alpha);
   }
 
-  template <Care kCare, bool kMeans>
+  template <SoftmaxCase kCase, bool kMeans>
   __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
     uint32_t bits_scale[2][kRecords];
 #pragma unroll
@@ -250,12 +250,12 @@ class Softmax {
     }
     const auto exponential = [&](int i) {
       const int row = row_of(i), r = record_of(i);
-      if (kCare == Care::masks) {
+      if (kCase == SoftmaxCase::masks) {
         const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
         score[i] = __float_as_int(fast_exp2(mask.hides(i) ? kNever : x));
       } else {
         score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift_[row]);
-        if (kCare == Care::far) score[i] = max(score[i], 0);
+        if (kCase == SoftmaxCase::far) score[i] = max(score[i], 0);
       }
     };
     const auto pack = [&](int chunk) {

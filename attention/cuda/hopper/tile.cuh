@@ -158,7 +158,7 @@ class Producer {
     for (int mine = sizes_.shares.first_tile(share); mine <= sizes_.shares.last_tile(share); ++mine) {
       const TileIndex tile(sizes_, sizes_.whole_tiles + mine);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      const Part part = sizes_.shares.part(share, mine, list.length, T::kStageRecords);
+      const ListRange part = sizes_.shares.part(share, mine, list.length, T::kStageRecords);
       await_consumers();
       const int stages = max(ceil_div(part.end - part.begin, T::kStageRecords), 1);
       announce({tile.bh, tile.tile, Shares::slot(share, mine), stages, list.plain, largest_score(tile),

@@ -3,8 +3,8 @@
 
 namespace sparsereel::attention::cuda {
 
-void launch_ada(const Call& call) {
-  launch_mma<Kernel::ada>(call);
+void launch_ada(const LaunchContext& context) {
+  launch_mma<Kernel::ada>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

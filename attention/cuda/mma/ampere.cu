@@ -3,8 +3,8 @@
 
 namespace sparsereel::attention::cuda {
 
-void launch_ampere(const Call& call) {
-  launch_mma<Kernel::ampere>(call);
+void launch_ampere(const LaunchContext& context) {
+  launch_mma<Kernel::ampere>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

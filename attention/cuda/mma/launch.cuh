@@ -7,23 +7,25 @@
 namespace sparsereel::attention::cuda {
 
 template <Kernel kKernel, int D>
-void launch_mma_dim(const Call& call) {
+void launch_mma_dim(const LaunchContext& context) {
   using Shape = MmaShape<kKernel, D>;
   const auto kernel = attend_mma<kKernel, D>;
   allow_shared_bytes(kernel, Shape::kSharedBytes);
-  const auto tiles = static_cast<unsigned>(call.sizes.batch_heads) * static_cast<unsigned>(call.sizes.query_tiles);
-  start(kernel, tiles, Shape::kThreads, Shape::kSharedBytes, call.stream, call.problem, call.sizes, call.buffers);
+  const auto tiles =
+      static_cast<unsigned>(context.sizes.batch_heads) * static_cast<unsigned>(context.sizes.query_tiles);
+  start(kernel, tiles, Shape::kThreads, Shape::kSharedBytes, context.stream, context.params, context.sizes,
+        context.buffers);
 }
 
 template <Kernel kKernel>
-void launch_mma(const Call& call) {
-  switch (call.sizes.D) {
+void launch_mma(const LaunchContext& context) {
+  switch (context.sizes.D) {
     case 64:
-      return launch_mma_dim<kKernel, 64>(call);
+      return launch_mma_dim<kKernel, 64>(context);
     case 128:
-      return launch_mma_dim<kKernel, 128>(call);
+      return launch_mma_dim<kKernel, 128>(context);
     default:
-      return launch_mma_dim<kKernel, 256>(call);
+      return launch_mma_dim<kKernel, 256>(context);
   }
 }
 

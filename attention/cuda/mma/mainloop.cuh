@@ -31,7 +31,7 @@ class MmaTile {
   using RowPairs = float[kRowTiles][2];  // a value of rows g and g + 8 of each row tile
 
  public:
-  __device__ MmaTile(const Problem& p, const Sizes& sizes, const Buffers& buffers, Stage* stages, int bh, int tile)
+  __device__ MmaTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, Stage* stages, int bh, int tile)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
@@ -371,7 +371,7 @@ class MmaTile {
       }
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
@@ -398,7 +398,7 @@ class MmaTile {
 /// One CTA a tile. The last tiles of a head go first: causal rows are longest there, and so are rows of text.
 template <Kernel kKernel, int D>
 __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKernel, D>::kMinCtas)
-    attend_mma(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    attend_mma(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                const __grid_constant__ Buffers buffers) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
   constexpr bool kSupported = kKernel != Kernel::ada;

@@ -20,7 +20,7 @@ __global__ void store_choices(const __grid_constant__ Choices from, int count, H
   if (head < count) to[head] = from.head[head];
 }
 
-void launch_choices(const Problem& p, HeadChoice* to, Stream stream) {
+void launch_choices(const KernelParams& p, HeadChoice* to, Stream stream) {
   for (int first = 0; first < p.heads; first += kChoices) {
     const int count = p.heads - first < kChoices ? p.heads - first : kChoices;
     Choices some;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) make_rotary_pairs(const float* cosin
   pairs[at] = __floats2half2_rn(cosines[from], sines[from]);
 }
 
-void launch_rotary_pairs(const Problem& p, uint32_t* pairs, Stream stream) {
+void launch_rotary_pairs(const KernelParams& p, uint32_t* pairs, Stream stream) {
   const int half = p.head_dim / 2;
   const int64_t count = static_cast<int64_t>(p.prologue.rotary_tokens) * half;
   if (count == 0) return;
@@ -49,14 +49,14 @@ void launch_rotary_pairs(const Problem& p, uint32_t* pairs, Stream stream) {
 
 }  // namespace
 
-Problem launch_inputs(const Problem& problem, const Buffers& buffers, Stream stream) {
-  Problem on_device = problem;
+KernelParams launch_inputs(const KernelParams& params, const Buffers& buffers, Stream stream) {
+  KernelParams on_device = params;
   if (buffers.choices != nullptr) {
-    launch_choices(problem, buffers.choices, stream);
+    launch_choices(params, buffers.choices, stream);
     on_device.selection.heads = buffers.choices;
   }
   if (buffers.rotary != nullptr) {
-    launch_rotary_pairs(problem, buffers.rotary, stream);
+    launch_rotary_pairs(params, buffers.rotary, stream);
     on_device.prologue.rotary_pairs = buffers.rotary;
   }
   return on_device;

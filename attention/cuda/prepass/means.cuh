@@ -19,7 +19,7 @@ struct MeanWarp {
   int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int blocks;  // number of blocks of the record that have means, from 0 to 16
 
-  __device__ MeanWarp(const Problem& p, const Sizes& sizes) {
+  __device__ MeanWarp(const KernelParams& p, const Sizes& sizes) {
     const int video = video_part(p.keys, p.text_tokens);
     blocks = min(blocks_with_means(key_count(p, bk / sizes.kv_heads), video) - index * kMeanBlocks, kMeanBlocks);
   }

@@ -84,7 +84,7 @@ __device__ void write_means(const float (&mean)[Lanes<D>::kSteps][Lanes<D>::kCol
 
 template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
-    means_of_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    means_of_keys(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using L = Lanes<D>;
   const MeanWarp at(p, sizes);
@@ -136,14 +136,15 @@ __global__ void __launch_bounds__(kMeanThreads)
 
 }  // namespace
 
-void launch_means_of_keys(const Call& call) {
-  if (call.sizes.mean_records == 0) return;
+void launch_means_of_keys(const LaunchContext& context) {
+  if (context.sizes.mean_records == 0) return;
   const auto run = [&](auto* kernel) {
-    start(kernel, mean_grid(call.sizes), kMeanThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(kernel, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params, context.sizes,
+          context.buffers);
   };
-  if (call.sizes.D == 64) run(means_of_keys<64>);
-  if (call.sizes.D == 128) run(means_of_keys<128>);
-  if (call.sizes.D == 256) run(means_of_keys<256>);
+  if (context.sizes.D == 64) run(means_of_keys<64>);
+  if (context.sizes.D == 128) run(means_of_keys<128>);
+  if (context.sizes.D == 256) run(means_of_keys<256>);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -32,7 +32,7 @@ __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
 struct SpreadSum {
   float deviation = 0, far = 0;  // squares
 
-  /// mean: of the block, less V's centre, which is V's mean as far as the sample knows it; variance: within a cell, or
+  /// mean: of the block, less V's center, which is V's mean as far as the sample knows it; variance: within a cell, or
   /// the mean of the cells. All in units of scale.
   __device__ void add(float mean, float variance, float scale) {
     const float unit = scale * scale;
@@ -89,7 +89,7 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Channel rows of 64 means; kLessMean: less their mean, as quantise_values() does, and times kCell (records.h).
+/// Channel rows of 64 means; kLessMean: less their mean, as quantize_values() does, and times kCell (records.h).
 template <int D, bool kLessMean>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
@@ -131,7 +131,7 @@ __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const Mea
 
 template <int D, bool kLessMean>
 __global__ void __launch_bounds__(kMeanThreads)
-    means_of_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    means_of_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
   __shared__ Cells<D> cells;
   const MeanWarp at(p, sizes);
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kMeanThreads)
 /// fp16 records: a lane has pairs of channels of a whole block.
 template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
-    means_of_half_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    means_of_half_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                          const __grid_constant__ Buffers buffers) {
   const MeanWarp at(p, sizes);
   const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
@@ -179,9 +179,10 @@ __global__ void __launch_bounds__(kMeanThreads)
 }
 
 template <int D>
-void launch(const Call& call, Kernel kernel) {
+void launch(const LaunchContext& context, Kernel kernel) {
   const auto run = [&](auto* means) {
-    start(means, mean_grid(call.sizes), kMeanThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(means, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params, context.sizes,
+          context.buffers);
   };
   if (kernel == Kernel::ampere) return run(means_of_half_values<D>);
   if constexpr (D <= 128) {
@@ -192,11 +193,11 @@ void launch(const Call& call, Kernel kernel) {
 
 }  // namespace
 
-void launch_means_of_values(const Call& call, Kernel kernel) {
-  if (call.sizes.mean_records == 0) return;
-  if (call.sizes.D == 64) launch<64>(call, kernel);
-  if (call.sizes.D == 128) launch<128>(call, kernel);
-  if (call.sizes.D == 256) launch<256>(call, kernel);
+void launch_means_of_values(const LaunchContext& context, Kernel kernel) {
+  if (context.sizes.mean_records == 0) return;
+  if (context.sizes.D == 64) launch<64>(context, kernel);
+  if (context.sizes.D == 128) launch<128>(context, kernel);
+  if (context.sizes.D == 256) launch<256>(context, kernel);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant
                    index % p.tokens * p.view.token_stride;
   const float inverse_size = 1.0F / static_cast<float>(p.heads * p.head_dim);
   float mean = 0, square = 0;
-  if (p.centres) {
+  if (p.centers) {
     float sum = 0;
     for_each_element<kPacked>(p, token, [&](float x) { sum += x; });
     mean = warp_sum(sum) * inverse_size;
@@ -75,8 +75,8 @@ const char* find_moments(const MomentRows& rows, Stream stream) {
   return launched([&] { launch_moments(rows, stream); });
 }
 
-void launch_moments(const Problem& p, float* moments, Stream stream) {
-  if (!p.prologue.normalises_across_heads()) return;
+void launch_moments(const KernelParams& p, float* moments, Stream stream) {
+  if (!p.prologue.normalizes_across_heads()) return;
   float* of_keys = moments + int64_t{2} * p.batch * p.queries;
   if (p.prologue.q_moments != nullptr) {
     const auto bytes = [&](int tokens) { return sizeof(float) * 2 * p.batch * tokens; };
@@ -90,7 +90,7 @@ void launch_moments(const Problem& p, float* moments, Stream stream) {
                      .tokens = p.queries,
                      .heads = p.heads,
                      .head_dim = p.head_dim,
-                     .centres = p.prologue.norm == Prologue::Norm::layer,
+                     .centers = p.prologue.norm == Prologue::Norm::layer,
                      .eps = p.prologue.eps,
                      .out = moments};
   launch_moments(rows, stream);

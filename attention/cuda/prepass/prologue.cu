@@ -77,7 +77,7 @@ const char* apply_prologue(const PrologueRows& p, Stream stream) {
                       .tokens = p.tokens,
                       .heads = p.heads,
                       .head_dim = p.head_dim,
-                      .centres = p.prologue.norm == Prologue::Norm::layer,
+                      .centers = p.prologue.norm == Prologue::Norm::layer,
                       .eps = p.prologue.eps,
                       .out = p.moments},
                      stream);

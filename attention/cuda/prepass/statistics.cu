@@ -80,7 +80,7 @@ struct Sampler {
 };
 
 template <typename T, int D, RowSteps kSteps>
-__device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
+__device__ void sample_queries(const KernelParams& p, const Sizes& sizes, const Buffers& buffers) {
   const Sampler<D> sampler;
   const int b = sampler.head / p.heads, h = sampler.head % p.heads;
   const Rows<T> q(p.q, b, h, p.head_dim, sampler.column);
@@ -100,7 +100,7 @@ __device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffe
 }
 
 template <typename T, int D, RowSteps kSteps>
-__device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
+__device__ void sample_keys_and_values(const KernelParams& p, const Sizes& sizes, const Buffers& buffers) {
   const Sampler<D> sampler;
   if (sampler.head >= sizes.batch_kv_heads) return;
   const int b = sampler.head / sizes.kv_heads, h = sampler.head % sizes.kv_heads, column = sampler.column;
@@ -135,7 +135,7 @@ __device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, con
 /// kSteps: by_part, or any for all others.
 template <typename T, int D, RowSteps kSteps>
 __global__ void __launch_bounds__(kThreads, 2)
-    sample(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    sample(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
            const __grid_constant__ Buffers buffers) {
   blockIdx.z == 0 ? sample_keys_and_values<T, D, kSteps>(p, sizes, buffers)
                   : sample_queries<T, D, kSteps>(p, sizes, buffers);
@@ -164,7 +164,7 @@ __device__ float balance_of(float q_square, float k_square) {
 }
 
 template <int D>
-__global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
+__global__ void finish(KernelParams p, Sizes sizes, Buffers buffers) {
   const int bk = blockIdx.x, c = threadIdx.x;
   if (bk == 0 && c == 0) *buffers.next_tile = 0;
   if (bk == 0 && c < kLengthClasses) buffers.class_counts[c] = 0;
@@ -190,8 +190,8 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   // noise. Subtracting it would only add its rounding to outputs, which are averages themselves.
   const float mean = found[kValueSum] * inverse, least = found[kLeastValue], largest = found[kLargestValue];
   const bool real = fabsf(mean) * sqrtf(static_cast<float>(samples)) > 0.6F * (largest - least);
-  const float centre = real || sizes.stat_stride == 1 ? mean : 0.0F;
-  const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
+  const float center = real || sizes.stat_stride == 1 ? mean : 0.0F;
+  const float range = samples == 0 ? 0.0F : fmaxf(largest - center, center - least);
   const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
   const int query_samples = p.group * ceil_div(balanced_queries(p, bk / sizes.kv_heads), sizes.query_stride);
   const float balance = balance_of<D>(found[kQuerySquares] / static_cast<float>(max(query_samples, 1)),
@@ -201,36 +201,37 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   buffers.k_balance[at] = 1.0F / balance;
   buffers.key_mean[at] = key_mean / balance;
   if (c == 0) buffers.v_saturated[bk] = 0;
-  buffers.v_centre[at] = centre;
+  buffers.v_center[at] = center;
   const float headroom = sizes.stat_stride > 1 ? kHeadroom : kHeadroomOfAll;
-  buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre) * kLeastRelativeScale, kLeastScale));
+  buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(center) * kLeastRelativeScale, kLeastScale));
 }
 
 template <typename T, int D>
-auto sampling_of(const Call& call) {
-  return call.problem.prologue.is_by_part() ? sample<T, D, RowSteps::by_part> : sample<T, D, RowSteps::any>;
+auto sampling_of(const LaunchContext& context) {
+  return context.params.prologue.is_by_part() ? sample<T, D, RowSteps::by_part> : sample<T, D, RowSteps::any>;
 }
 
 template <typename T>
-void launch_sample(const Call& call) {
-  const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks, 2);
+void launch_sample(const LaunchContext& context) {
+  const dim3 grid(context.sizes.batch_heads, context.sizes.stat_chunks, 2);
   const auto run = [&](auto* sampling, auto* finishing) {
-    start(sampling, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
-    start(finishing, call.sizes.batch_kv_heads, call.sizes.D, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(sampling, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
+    start(finishing, context.sizes.batch_kv_heads, context.sizes.D, 0, context.stream, context.params, context.sizes,
+          context.buffers);
   };
-  if (call.sizes.D == 64) run(sampling_of<T, 64>(call), finish<64>);
-  if (call.sizes.D == 128) run(sampling_of<T, 128>(call), finish<128>);
-  if (call.sizes.D == 256) run(sampling_of<T, 256>(call), finish<256>);
+  if (context.sizes.D == 64) run(sampling_of<T, 64>(context), finish<64>);
+  if (context.sizes.D == 128) run(sampling_of<T, 128>(context), finish<128>);
+  if (context.sizes.D == 256) run(sampling_of<T, 256>(context), finish<256>);
 }
 
 }  // namespace
 
-void launch_statistics(const Call& call) {
-  switch (call.problem.element) {
+void launch_statistics(const LaunchContext& context) {
+  switch (context.params.element) {
     case Element::fp16:
-      return launch_sample<__half>(call);
+      return launch_sample<__half>(context);
     case Element::bf16:
-      return launch_sample<__nv_bfloat16>(call);
+      return launch_sample<__nv_bfloat16>(context);
     case Element::fp32:
       return;
   }

@@ -1,7 +1,7 @@
 // Finds values of V far beyond the sample that its scale comes from, and makes them exact.
 #pragma once
 
-#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/prepass/quantize.cuh"
 #include "attention/cuda/value_records.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -30,8 +30,8 @@ constexpr uint32_t kSparedCode = 0x42;
 template <typename T, int D>
 class OutlierRow {
  public:
-  __device__ OutlierRow(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread,
-                        int channel, int chunk)
+  __device__ OutlierRow(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                        const RecordThread<D>& thread, int channel, int chunk)
       : rows_(p.v, thread.b, thread.h, p.head_dim, channel / kLaneElements * kLaneElements),
         channel_(channel),
         chunk_(chunk),
@@ -39,7 +39,7 @@ class OutlierRow {
         left_(min(key_count(p, thread.b) - first_, kRecord)) {
     const int64_t at = static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * D + channel;
     inverse_ = fast_inverse(buffers.v_scale[at]);
-    centre_ = buffers.v_centre[at] * inverse_;
+    center_ = buffers.v_center[at] * inverse_;
   }
 
   /// Rewrites the lane's keys and returns the row's mean, less V's center.
@@ -61,7 +61,7 @@ class OutlierRow {
     const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
     e4m3 = make_uint4(four(0), four(4), four(8), four(12));
     const float rest = sum - mean * static_cast<float>(left_);  // exact sum that the e4m3 should have
-    return fp16_range(mean - centre_ - (sum_of_row(e4m3, lanes_) - rest) / static_cast<float>(left_));
+    return fp16_range(mean - center_ - (sum_of_row(e4m3, lanes_) - rest) / static_cast<float>(left_));
   }
 
  private:
@@ -85,16 +85,16 @@ class OutlierRow {
   const Rows<T> rows_;
   const int channel_, chunk_, first_, left_;
   const unsigned lanes_ = 0xFU << (threadIdx.x % 32 & ~3U);
-  float inverse_, centre_;
+  float inverse_, center_;
 };
 
 /// Makes the outliers of a record exact.
 template <typename T, int D>
-__device__ void spare_outliers(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+__device__ void spare_outliers(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                                const RecordThread<D>& thread) {
   const int64_t record = static_cast<int64_t>(thread.b * sizes.kv_heads + thread.h) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
-  for (int item = static_cast<int>(threadIdx.x); item < D * 4; item += kQuantiseThreads) {
+  for (int item = static_cast<int>(threadIdx.x); item < D * 4; item += kQuantizeThreads) {
     const int channel = item / 4, chunk = item % 4;
     auto* const place = reinterpret_cast<uint4*>(out + value_offset(channel, chunk * 16));
     uint4 keys = *place;

@@ -26,7 +26,7 @@ struct PooledQueries {
 };
 
 /// Returns the index of the head's budget or length sum: its batch entry, or the head if heads have their own choices.
-__device__ inline int together(const Problem& p, int bh) {
+__device__ inline int together(const KernelParams& p, int bh) {
   return p.selection.heads == nullptr ? bh / p.heads : bh;
 }
 
@@ -35,7 +35,8 @@ template <int D, int kWarps>
 class CtaTiles {
  public:
   /// shared_keys: memory for the keys of ranked blocks; not used if Buffers::scores holds them.
-  __device__ CtaTiles(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint32_t* shared_keys = nullptr)
+  __device__ CtaTiles(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                      uint32_t* shared_keys = nullptr)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
@@ -136,7 +137,7 @@ class CtaTiles {
     return keys_ + row * sizes_.selectable_keys + block;
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
   const int groups_, bh_, first_tile_;

@@ -19,7 +19,7 @@ __device__ uint32_t lowest_bits(int n) {
 /// One group of 64 query rows. A word holds a bit for each of 32 key blocks; each lane of the warp handles one block.
 class Group {
  public:
-  __device__ Group(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int block)
+  __device__ Group(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh, int block)
       : exists_(block * kRecord < p.queries), key_blocks_(sizes.key_blocks) {
     const int first = block * kRecord, last = min(first + kRecord, p.queries) - 1, count = key_count(p, bh / p.heads);
     visible_ = exists_ ? ceil_div(visible_keys(p, count, last), kRecord) : 0;
@@ -123,7 +123,7 @@ __device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list
 
 /// Writes the list of one query tile; one warp works on it.
 template <int kGroups>
-__device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
+__device__ Found build_list(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto group = [&](int g) { return Group(p, sizes, buffers, bh, tile * kGroups + g); };
   Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
@@ -161,7 +161,7 @@ __device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers&
 
 template <int kGroups>
 __global__ void __launch_bounds__(kThreads)
-    build_lists(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    build_lists(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
   __shared__ Found all;
   if (threadIdx.x == 0) all = {};
@@ -183,15 +183,15 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void launch_lists(const Call& call, int tile_rows) {
+void launch_lists(const LaunchContext& context, int tile_rows) {
   const int64_t tiles =
-      static_cast<int64_t>(call.sizes.batch_heads) * (call.sizes.query_tiles - call.sizes.listed_tiles);
+      static_cast<int64_t>(context.sizes.batch_heads) * (context.sizes.query_tiles - context.sizes.listed_tiles);
   if (tiles == 0) return;
   const unsigned grid = static_cast<unsigned>((tiles * 32 + kThreads - 1) / kThreads);
   if (tile_rows == 3 * kRecord) {
-    start(build_lists<3>, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(build_lists<3>, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
   } else {
-    start(build_lists<2>, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(build_lists<2>, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
   }
 }
 

@@ -84,7 +84,7 @@ class PredictOutputs : CtaTiles<D, kLengthTiles> {
       for (int channel = lane(); channel < D; channel += 32) {
         float output = 0;
         for (int w = 0; w < kWarps; ++w) output += outputs[w][channel];
-        output = output * buffers_.v_scale[head * D + channel] + buffers_.v_centre[head * D + channel];
+        output = output * buffers_.v_scale[head * D + channel] + buffers_.v_center[head * D + channel];
         square = fmaf(output, output, square);
       }
       square = warp_sum(square);

@@ -25,21 +25,21 @@ constexpr int kMassResident = D == 64 ? 3 : 2;  // CTAs per multiprocessor: with
 
 template <int D>
 __global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
-    find_masses(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    find_masses(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
   FindMasses<D>(p, sizes, buffers).run();
 }
 
 template <int D>
 __global__ void __launch_bounds__(32 * kLengthTiles)
-    predict_outputs(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    predict_outputs(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
   PredictOutputs<D>(p, sizes, buffers).run();
 }
 
 template <int D>
 __global__ void __launch_bounds__(kThreads, kResident<D>)
-    select_by_mass(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    select_by_mass(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                    const __grid_constant__ Buffers buffers) {
   extern __shared__ uint32_t shared_keys[];
   SelectByMass<D>(p, sizes, buffers, shared_keys).run();
@@ -47,14 +47,14 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
 
 template <int D>
 __global__ void __launch_bounds__(kThreads, kResident<D>)
-    rank_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    rank_by_error(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   RankByError<D>(p, sizes, buffers).run();
 }
 
 /// Finds the bin in which a budget ends, and counts the bins of that bin. grid: parts of the work, budgets.
 __global__ void __launch_bounds__(kThreads)
-    find_sub_bin(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    find_sub_bin(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                  const __grid_constant__ Buffers buffers) {
   __shared__ BinCounts bins;
   const int heads = p.selection.heads == nullptr ? p.heads : 1, first_head = static_cast<int>(blockIdx.y) * heads;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int D>
 __global__ void __launch_bounds__(kThreads, kResident<D>)
-    choose_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    choose_by_error(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
   ChooseByError<D>(p, sizes, buffers).run();
 }
@@ -95,10 +95,10 @@ int parts_of_budget(const Sizes& sizes, int budgets) {
 
 /// Starts one CTA for every `tiles` tiles.
 template <typename Function>
-void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) {
-  const int groups = ceil_div(call.sizes.selection_tiles, kTiles) * (kTiles / tiles);
-  start(kernel, static_cast<unsigned>(call.sizes.batch_heads) * groups, 32 * tiles, bytes, call.stream, call.problem,
-        call.sizes, call.buffers);
+void run(const LaunchContext& context, Function* kernel, int bytes = 0, int tiles = kTiles) {
+  const int groups = ceil_div(context.sizes.selection_tiles, kTiles) * (kTiles / tiles);
+  start(kernel, static_cast<unsigned>(context.sizes.batch_heads) * groups, 32 * tiles, bytes, context.stream,
+        context.params, context.sizes, context.buffers);
 }
 
 /// Returns the counts of each budget, two in one 64-bit number. No carry passes between the two, because their sums
@@ -111,43 +111,45 @@ Numbers numbers_of(int sums, LengthSum* first) {
 }
 
 template <int D>
-void select(const Call& call, const AddUp& add_up) {
-  if (!call.problem.selection.by_error) {
-    const int bytes =
-        call.buffers.scores == nullptr ? kTiles * call.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t)) : 0;
+void select(const LaunchContext& context, const AddUp& add_up) {
+  if (!context.params.selection.by_error) {
+    const int bytes = context.buffers.scores == nullptr
+                          ? kTiles * context.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t))
+                          : 0;
     allow_shared_bytes(select_by_mass<D>, bytes);
-    return run(call, select_by_mass<D>, bytes);
+    return run(context, select_by_mass<D>, bytes);
   }
-  if (call.buffers.v_block_mean != nullptr) run(call, predict_outputs<D>, 0, kLengthTiles);
-  if (const int sums = call.sizes.length_sums; add_up && sums > 0) add_up(numbers_of(sums, call.buffers.length_sums));
-  run(call, rank_by_error<D>);
-  if (const int budgets = call.sizes.budgets; budgets > 0) {
-    const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
-    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->bins, kBins + 2));  // `wanted` follows the bins
-    start(find_sub_bin, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
-    if (add_up) add_up(numbers_of(budgets, call.buffers.budgets->sub_bins, kBins));
+  if (context.buffers.v_block_mean != nullptr) run(context, predict_outputs<D>, 0, kLengthTiles);
+  if (const int sums = context.sizes.length_sums; add_up && sums > 0)
+    add_up(numbers_of(sums, context.buffers.length_sums));
+  run(context, rank_by_error<D>);
+  if (const int budgets = context.sizes.budgets; budgets > 0) {
+    const dim3 grid(static_cast<unsigned>(parts_of_budget(context.sizes, budgets)), static_cast<unsigned>(budgets));
+    if (add_up) add_up(numbers_of(budgets, context.buffers.budgets->bins, kBins + 2));  // `wanted` follows the bins
+    start(find_sub_bin, grid, kThreads, 0, context.stream, context.params, context.sizes, context.buffers);
+    if (add_up) add_up(numbers_of(budgets, context.buffers.budgets->sub_bins, kBins));
   }
-  run(call, choose_by_error<D>);
+  run(context, choose_by_error<D>);
 }
 
-bool predicts(const Call& call) {
-  return call.buffers.bitmap != nullptr && call.sizes.selection_tiles > 0;
+bool predicts(const LaunchContext& context) {
+  return context.buffers.bitmap != nullptr && context.sizes.selection_tiles > 0;
 }
 
 }  // namespace
 
-void launch_masses(const Call& call) {
-  if (!predicts(call) || !call.problem.selection.by_error) return;
-  if (call.sizes.D == 64) run(call, find_masses<64>, 0, kMassTiles);
-  if (call.sizes.D == 128) run(call, find_masses<128>, 0, kMassTiles);
-  if (call.sizes.D == 256) run(call, find_masses<256>, 0, kMassTiles);
+void launch_masses(const LaunchContext& context) {
+  if (!predicts(context) || !context.params.selection.by_error) return;
+  if (context.sizes.D == 64) run(context, find_masses<64>, 0, kMassTiles);
+  if (context.sizes.D == 128) run(context, find_masses<128>, 0, kMassTiles);
+  if (context.sizes.D == 256) run(context, find_masses<256>, 0, kMassTiles);
 }
 
-void launch_select(const Call& call, const AddUp& add_up) {
-  if (!predicts(call)) return;
-  if (call.sizes.D == 64) select<64>(call, add_up);
-  if (call.sizes.D == 128) select<128>(call, add_up);
-  if (call.sizes.D == 256) select<256>(call, add_up);
+void launch_select(const LaunchContext& context, const AddUp& add_up) {
+  if (!predicts(context)) return;
+  if (context.sizes.D == 64) select<64>(context, add_up);
+  if (context.sizes.D == 128) select<128>(context, add_up);
+  if (context.sizes.D == 256) select<256>(context, add_up);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -37,8 +37,8 @@ class SixteenTile {
   using RowPairs = float[kRowTiles][2];    // one value each for rows g and g + 8 of each row tile
 
  public:
-  __device__ SixteenTile(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared, TileIndex at,
-                         int part)
+  __device__ SixteenTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared,
+                         TileIndex at, int part)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
@@ -390,7 +390,7 @@ class SixteenTile {
       }
   }
 
-  const Problem& p_;
+  const KernelParams& p_;
   const Sizes& sizes_;
   const Buffers& buffers_;
   Stage* const stages_;
@@ -417,7 +417,7 @@ class SixteenTile {
 
 template <typename T, int D, bool kSkips>
 __global__ void __launch_bounds__(SixteenShape<D, kSkips>::kThreads, SixteenShape<D, kSkips>::kMinCtas)
-    attend_sixteen(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    attend_sixteen(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                    const __grid_constant__ Buffers buffers) {
   extern __shared__ __align__(1024) uint8_t shared[];
   const TileIndex at(sizes, tile_at(sizes, buffers, static_cast<int>(blockIdx.x)));
@@ -425,24 +425,26 @@ __global__ void __launch_bounds__(SixteenShape<D, kSkips>::kThreads, SixteenShap
 }
 
 template <typename T, int D, bool kSkips>
-void launch_sixteen_shape(const Call& call) {
+void launch_sixteen_shape(const LaunchContext& context) {
   using Shape = SixteenShape<D, kSkips>;
   const auto kernel = attend_sixteen<T, D, kSkips>;
   allow_shared_bytes(kernel, Shape::kSharedBytes);
-  const dim3 grid(static_cast<unsigned>(call.sizes.whole_tiles), Shape::kParts);
-  start(kernel, grid, Shape::kThreads, Shape::kSharedBytes, call.stream, call.problem, call.sizes, call.buffers);
+  const dim3 grid(static_cast<unsigned>(context.sizes.whole_tiles), Shape::kParts);
+  start(kernel, grid, Shape::kThreads, Shape::kSharedBytes, context.stream, context.params, context.sizes,
+        context.buffers);
 }
 
 template <typename T, int D>
-void launch_sixteen_dim(const Call& call) {
-  call.problem.selection.skips_pv ? launch_sixteen_shape<T, D, true>(call) : launch_sixteen_shape<T, D, false>(call);
+void launch_sixteen_dim(const LaunchContext& context) {
+  context.params.selection.skips_pv ? launch_sixteen_shape<T, D, true>(context)
+                                    : launch_sixteen_shape<T, D, false>(context);
 }
 
 template <typename T>
-void launch_sixteen_type(const Call& call) {
-  if (call.sizes.D == 64) launch_sixteen_dim<T, 64>(call);
-  if (call.sizes.D == 128) launch_sixteen_dim<T, 128>(call);
-  if (call.sizes.D == 256) launch_sixteen_dim<T, 256>(call);
+void launch_sixteen_type(const LaunchContext& context) {
+  if (context.sizes.D == 64) launch_sixteen_dim<T, 64>(context);
+  if (context.sizes.D == 128) launch_sixteen_dim<T, 128>(context);
+  if (context.sizes.D == 256) launch_sixteen_dim<T, 256>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -34,7 +34,7 @@ class SixteenCopy {
   }
   /// Copies this thread's part of kKeys rows, of which `real` exist. The others become zeros, whatever is behind the
   /// last key.
-  __device__ static void copy(const Problem& p, uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) {
+  __device__ static void copy(const KernelParams& p, uint8_t* to, const uint8_t* from, int64_t row_bytes, int real) {
     const uint32_t address = shared_address(to);
     if (real >= kKeys && p.head_dim == D) {
       copy_rows(address, from, row_bytes, [](uint32_t at, const uint8_t* piece, int) { copy_async(at, piece); });
@@ -61,7 +61,7 @@ class SixteenCopy {
 
 /// Writes out[query] = accumulators / sum; 0 for a row without keys.
 template <typename T, int kChannelTiles>
-__device__ inline void store_sixteen(const Problem& p, int bh, int lane, int query, int half,
+__device__ inline void store_sixteen(const KernelParams& p, int bh, int lane, int query, int half,
                                      const float (&accumulators)[kChannelTiles][4], float sum) {
   T* row = static_cast<T*>(p.out.data) + bh / p.heads * p.out.batch_stride + bh % p.heads * p.out.head_stride +
            query * p.out.token_stride;

@@ -3,8 +3,8 @@
 
 namespace sparsereel::attention::cuda {
 
-void launch_sixteen_bf16(const Call& call) {
-  launch_sixteen_type<__nv_bfloat16>(call);
+void launch_sixteen_bf16(const LaunchContext& context) {
+  launch_sixteen_type<__nv_bfloat16>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -3,8 +3,8 @@
 
 namespace sparsereel::attention::cuda {
 
-void launch_sixteen_fp16(const Call& call) {
-  launch_sixteen_type<__half>(call);
+void launch_sixteen_fp16(const LaunchContext& context) {
+  launch_sixteen_type<__half>(context);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -4,7 +4,7 @@
 
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/prepass/means.cuh"
-#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/prepass/quantize.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -64,7 +64,7 @@ struct CellPair {
 };
 
 template <typename T, int D>
-__device__ void write_key_means(const Problem& p, const Sizes& sizes, const MeanWarp& at, uint16_t* record) {
+__device__ void write_key_means(const KernelParams& p, const Sizes& sizes, const MeanWarp& at, uint16_t* record) {
   const T* rows = block_rows<T>(p.k, sizes, at);
 #pragma unroll 1
   for (int channel = 2 * at.lane; channel < p.head_dim; channel += 64) {
@@ -83,7 +83,7 @@ __device__ void store_block_mean(float x, float y, uint16_t* to) {
 
 /// Writes the means of V's cells. It also writes the spread of the block, as prepass/means_values.cu does from records.
 template <typename T, int D>
-__device__ void write_value_means(const Problem& p, const Sizes& sizes, const Buffers& buffers, const MeanWarp& at,
+__device__ void write_value_means(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, const MeanWarp& at,
                                   uint16_t* record) {
   const T* rows = block_rows<T>(p.v, sizes, at);
   const int64_t head = static_cast<int64_t>(at.bk) * D;
@@ -101,8 +101,8 @@ __device__ void write_value_means(const Problem& p, const Sizes& sizes, const Bu
       square = {square.x + squares.x, square.y + squares.y};
     }
     if (buffers.v_spread == nullptr) continue;
-    const float2 centre = *reinterpret_cast<const float2*>(buffers.v_centre + head + channel);
-    const float2 distance = {total.x * (1.0F / kBlockCells) - centre.x, total.y * (1.0F / kBlockCells) - centre.y};
+    const float2 center = *reinterpret_cast<const float2*>(buffers.v_center + head + channel);
+    const float2 distance = {total.x * (1.0F / kBlockCells) - center.x, total.y * (1.0F / kBlockCells) - center.y};
     deviation += (square.x + square.y) * (1.0F / kRecord);
     far = fmaf(distance.x, distance.x, fmaf(distance.y, distance.y, far));
     if (buffers.v_block_mean == nullptr) continue;
@@ -120,7 +120,7 @@ __device__ void write_value_means(const Problem& p, const Sizes& sizes, const Bu
 
 template <typename T, int D>
 __global__ void __launch_bounds__(kMeanThreads)
-    means_in_sixteen(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+    means_in_sixteen(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   const MeanWarp at(p, sizes);
   const int64_t first = (static_cast<int64_t>(at.bk) * sizes.mean_records + at.index) * kRecord * D;
@@ -139,18 +139,18 @@ __global__ void __launch_bounds__(kMeanThreads)
 }
 
 template <typename T, int D>
-void launch(const Call& call) {
-  start(means_in_sixteen<T, D>, mean_grid(call.sizes), kMeanThreads, 0, call.stream, call.problem, call.sizes,
-        call.buffers);
+void launch(const LaunchContext& context) {
+  start(means_in_sixteen<T, D>, mean_grid(context.sizes), kMeanThreads, 0, context.stream, context.params,
+        context.sizes, context.buffers);
 }
 
 /// Returns a view of contiguous [batch, heads, tokens, head_dim].
-View contiguous_heads(const Problem& p, int heads, int tokens, uint16_t* data) {
+View contiguous_heads(const KernelParams& p, int heads, int tokens, uint16_t* data) {
   const int64_t head = int64_t{tokens} * p.head_dim;
   return {.data = data, .batch_stride = heads * head, .token_stride = p.head_dim, .head_stride = head};
 }
 
-PrologueRows rows_of(const Problem& p, const View& in, int heads, int tokens, const View& out) {
+PrologueRows rows_of(const KernelParams& p, const View& in, int heads, int tokens, const View& out) {
   return {.batch = p.batch,
           .tokens = tokens,
           .heads = heads,
@@ -163,34 +163,34 @@ PrologueRows rows_of(const Problem& p, const View& in, int heads, int tokens, co
 
 }  // namespace
 
-Problem launch_rows(const Problem& problem, const Buffers& buffers, Stream stream) {
-  if (buffers.q_rows == nullptr) return problem;
-  Problem ready = problem;
-  const int kv_heads = problem.heads / problem.group;
-  ready.q = contiguous_heads(problem, problem.heads, problem.queries, buffers.q_rows);
-  ready.k = contiguous_heads(problem, kv_heads, problem.keys, buffers.k_rows);
+KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream) {
+  if (buffers.q_rows == nullptr) return params;
+  KernelParams ready = params;
+  const int kv_heads = params.heads / params.group;
+  ready.q = contiguous_heads(params, params.heads, params.queries, buffers.q_rows);
+  ready.k = contiguous_heads(params, kv_heads, params.keys, buffers.k_rows);
   ready.prologue = {};
-  launch_moments(problem, buffers.token_moments, stream);
-  PrologueRows queries = rows_of(problem, problem.q, problem.heads, problem.queries, ready.q);
-  queries.weight = problem.prologue.q_weight;
-  queries.bias = problem.prologue.q_bias;
-  queries.text_weight = problem.prologue.text_q_weight;
-  PrologueRows keys = rows_of(problem, problem.k, kv_heads, problem.keys, ready.k);
-  keys.weight = problem.prologue.k_weight;
-  keys.bias = problem.prologue.k_bias;
-  keys.text_weight = problem.prologue.text_k_weight;
+  launch_moments(params, buffers.token_moments, stream);
+  PrologueRows queries = rows_of(params, params.q, params.heads, params.queries, ready.q);
+  queries.weight = params.prologue.q_weight;
+  queries.bias = params.prologue.q_bias;
+  queries.text_weight = params.prologue.text_q_weight;
+  PrologueRows keys = rows_of(params, params.k, kv_heads, params.keys, ready.k);
+  keys.weight = params.prologue.k_weight;
+  keys.bias = params.prologue.k_bias;
+  keys.text_weight = params.prologue.text_k_weight;
   if (buffers.token_moments != nullptr) {
     queries.moments = buffers.token_moments;
-    keys.moments = buffers.token_moments + 2 * int64_t{problem.batch} * problem.queries;
+    keys.moments = buffers.token_moments + 2 * int64_t{params.batch} * params.queries;
   }
   launch_prologue(queries, stream);
   launch_prologue(keys, stream);
   return ready;
 }
 
-void launch_sixteen_means(const Call& call) {
-  if (call.sizes.mean_records == 0) return;
-  SPARSEREEL_FOR_TYPE(call, launch);
+void launch_sixteen_means(const LaunchContext& context) {
+  if (context.sizes.mean_records == 0) return;
+  SPARSEREEL_FOR_TYPE(context, launch);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -50,9 +50,9 @@ ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   const int64_t pixels = vae.pixels_a_latent(), side = config.patch_size;
   ModelSpec spec;
   spec.variant = variant_of(config);
-  spec.marks = {{"in_channels", std::to_string(config.in_channels)},
-                {"ofs_embed_dim", mark_of(config.ofs_embed_dim)},
-                {"patch_size_t", mark_of(config.patch_size_t)}};
+  spec.fingerprint = {{"in_channels", std::to_string(config.in_channels)},
+                      {"ofs_embed_dim", mark_of(config.ofs_embed_dim)},
+                      {"patch_size_t", mark_of(config.patch_size_t)}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;
@@ -109,7 +109,7 @@ Family cogvideox_family() {
                     t5_tokenizer_part(),
                     cogvideox_transformer_part(),
                     cogvideox_vae_part()},
-          .marks = {"in_channels", "ofs_embed_dim", "patch_size_t"},
+          .fingerprint = {"in_channels", "ofs_embed_dim", "patch_size_t"},
           .lora = {.blocks = "transformer_blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "norm1.linear",
                               "norm2.linear", "ff.net.0.proj", "ff.net.2"}},

@@ -127,9 +127,9 @@ at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_cogvideox_transformer(const Component& component, at::Device device, WeightFormat format,
-                                                     bool offload) {
-  return load_denoiser(std::make_unique<CogVideoX>(component), component, device, format, offload);
+std::unique_ptr<LoadedTransformer> load_cogvideox_transformer(const Component& component, at::Device device,
+                                                              WeightFormat format, bool offload) {
+  return loaded_transformer(std::make_unique<CogVideoX>(component), component, device, format, offload);
 }
 
 }  // namespace sparsereel::models

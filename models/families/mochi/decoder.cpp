@@ -47,8 +47,8 @@ void decode_level(const Decoding& decoding, size_t index, at::Tensor x) {
   in_parts(decoding, std::move(x), [&](at::Tensor part) {
     part = residual_blocks(level.blocks, std::move(part), decoding.history);
     if (level.expansion) return decode_level(decoding, index + 1, expand(*level.expansion, std::move(part)));
-    const at::Tensor colours = linear(at::silu_(part), decoding.decoder.proj_out);
-    decoding.done(colours.narrow(3, 0, decoding.decoder.out_channels));
+    const at::Tensor colors = linear(at::silu_(part), decoding.decoder.proj_out);
+    decoding.done(colors.narrow(3, 0, decoding.decoder.out_channels));
   });
 }
 

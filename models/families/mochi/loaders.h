@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "models/transformer/denoiser.h"
+#include "models/transformer/loaded_transformer.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
 
-/// offload is as in load_denoiser().
-std::unique_ptr<Denoiser> load_mochi_transformer(const Component& component, at::Device device, WeightFormat format,
-                                                 bool offload = false);
+/// offload is as in loaded_transformer().
+std::unique_ptr<LoadedTransformer> load_mochi_transformer(const Component& component, at::Device device,
+                                                          WeightFormat format, bool offload = false);
 
 /// See load_vae() in components.h.
 std::unique_ptr<Vae> load_mochi_vae(const Component& component, at::Device device, at::ScalarType dtype,

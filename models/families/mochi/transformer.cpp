@@ -48,7 +48,7 @@ void add_feed_forward(Residual& tokens, const MochiStream& stream, const StreamM
 }
 
 /// The centers of `count` equal parts of [-length / 2, length / 2].
-at::Tensor centres(int64_t count, double length) {
+at::Tensor centers(int64_t count, double length) {
   const at::Tensor edges = at::linspace(-length / 2, length / 2, count + 1, at::kFloat);
   return (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2;
 }
@@ -58,7 +58,7 @@ at::Tensor positions_of(const hilbert::Grid& grid) {
   const double rows = static_cast<double>(grid.height), columns = static_cast<double>(grid.width);
   const double side = std::sqrt(kPositionsArea / (rows * columns));  // side of a patch
   const std::vector<at::Tensor> axes = at::meshgrid(
-      {at::arange(grid.frames, at::kFloat), centres(grid.height, rows * side), centres(grid.width, columns * side)},
+      {at::arange(grid.frames, at::kFloat), centers(grid.height, rows * side), centers(grid.width, columns * side)},
       "ij");
   return at::constant_pad_nd(at::stack(axes, -1).view({-1, 3}), {0, 1});
 }
@@ -188,9 +188,9 @@ at::Tensor Mochi::head(Tokens& tokens, const TokenPlan& plan) const {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_mochi_transformer(const Component& component, at::Device device, WeightFormat format,
-                                                 bool offload) {
-  return load_denoiser(std::make_unique<Mochi>(component), component, device, format, offload);
+std::unique_ptr<LoadedTransformer> load_mochi_transformer(const Component& component, at::Device device,
+                                                          WeightFormat format, bool offload) {
+  return loaded_transformer(std::make_unique<Mochi>(component), component, device, format, offload);
 }
 
 }  // namespace sparsereel::models

@@ -37,7 +37,7 @@ class MochiVae final : public CoderVae<MochiVaeConfig, MochiDecoder> {
 at::Tensor MochiVae::unscaled(const at::Tensor& latents) const {
   const double factor = 1 / config_.scaling_factor;
   if (config_.latents_mean.empty() || config_.latents_std.empty()) return latents * factor;
-  return denormalised(latents, config_.latents_mean, config_.latents_std, factor);
+  return denormalized(latents, config_.latents_mean, config_.latents_std, factor);
 }
 
 // latents [1, C, F, H, W] -> [1, colors, F', s H, s W], the frames of one latent frame at a time. The first one stands

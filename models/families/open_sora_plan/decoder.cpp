@@ -14,7 +14,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kColours = 3;
+constexpr int64_t kColors = 3;
 
 constexpr ResnetNames kPlanResnetNames = {.shortcut = ".nin_shortcut.conv"};
 
@@ -125,7 +125,7 @@ void OpenSoraPlanDecoder::weights(const Visit& visit, const OpenSoraPlanVaeConfi
     channels = config.hidden_size * config.hidden_size_mult[i];
   }
   list_norms(visit)(norm_out, "decoder.norm_out", channels);
-  conv_out.weights(visit, "decoder.conv_out.conv", kColours, channels);
+  conv_out.weights(visit, "decoder.conv_out.conv", kColors, channels);
 }
 
 void OpenSoraPlanDecoder::finish() {
@@ -147,7 +147,7 @@ at::Tensor decode_frames(const OpenSoraPlanDecoder& decoder, const at::Tensor& l
     if (level.doubles_frames) x = twice_as_many_frames(x);
   }
   x = convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), {}, video_norm_silu, history);
-  return x.narrow(3, 0, kColours);
+  return x.narrow(3, 0, kColors);
 }
 
 }  // namespace sparsereel::models

@@ -115,9 +115,9 @@ at::Tensor OpenSoraPlan::head(Tokens& tokens, const TokenPlan& plan) const {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_open_sora_plan_transformer(const Component& component, at::Device device,
-                                                          WeightFormat format, bool offload) {
-  return load_denoiser(std::make_unique<OpenSoraPlan>(component), component, device, format, offload);
+std::unique_ptr<LoadedTransformer> load_open_sora_plan_transformer(const Component& component, at::Device device,
+                                                                   WeightFormat format, bool offload) {
+  return loaded_transformer(std::make_unique<OpenSoraPlan>(component), component, device, format, offload);
 }
 
 }  // namespace sparsereel::models

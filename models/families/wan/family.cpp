@@ -144,10 +144,10 @@ ModelSpec describe_wan(const Checkpoint& checkpoint) {
   if (spec.experts.size() > 1) check_second(checkpoint, config, file);
   spec.image = read_images(checkpoint, config, vae, file);
   spec.variant = variant_of(spec, vae);
-  spec.marks = {{"boundary_ratio", checkpoint.setting("boundary_ratio").dump()},
-                {"in_channels", std::to_string(config.in_channels)},
-                {"image_dim", mark_of(config.image_dim)},
-                {"pos_embed_seq_len", mark_of(config.pos_embed_seq_len)}};
+  spec.fingerprint = {{"boundary_ratio", checkpoint.setting("boundary_ratio").dump()},
+                      {"in_channels", std::to_string(config.in_channels)},
+                      {"image_dim", mark_of(config.image_dim)},
+                      {"pos_embed_seq_len", mark_of(config.pos_embed_seq_len)}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;
@@ -177,7 +177,7 @@ Family wan_family() {
                     clip_processor_part(),
                     wan_vae_part()},
           .settings = {"boundary_ratio", "expand_timesteps"},
-          .marks = {"boundary_ratio", "in_channels", "image_dim", "pos_embed_seq_len"},
+          .fingerprint = {"boundary_ratio", "in_channels", "image_dim", "pos_embed_seq_len"},
           .prompt = {.cleaned = true, .encodes_padding = false},
           .lora = {.blocks = "blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k",

@@ -194,10 +194,10 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_wan_transformer(const Component& component, at::Device device, WeightFormat format,
-                                               bool offload) {
+std::unique_ptr<LoadedTransformer> load_wan_transformer(const Component& component, at::Device device,
+                                                        WeightFormat format, bool offload) {
   // Published image models may have this tensor, which diffusers does not use.
-  return load_denoiser(std::make_unique<Wan>(component), component, device, format, offload, {".norm_added_q."});
+  return loaded_transformer(std::make_unique<Wan>(component), component, device, format, offload, {".norm_added_q."});
 }
 
 }  // namespace sparsereel::models

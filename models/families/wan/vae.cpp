@@ -57,7 +57,7 @@ class WanVae final : public CoderVae<WanVaeConfig, WanDecoder, WanEncoder> {
   uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const override;
 
  private:
-  at::Tensor normalised(const at::Tensor& latents) const;
+  at::Tensor normalized(const at::Tensor& latents) const;
   void decode_whole(const at::Tensor& latents, const RowSplit* rows, const TakeFrames& take) const;
   at::Tensor encode_whole(const at::Tensor& frames, const std::function<void()>& latent_done) const;
 
@@ -65,7 +65,7 @@ class WanVae final : public CoderVae<WanVaeConfig, WanDecoder, WanEncoder> {
   TilePlan encoder_tiles_;
 };
 
-at::Tensor WanVae::normalised(const at::Tensor& latents) const {
+at::Tensor WanVae::normalized(const at::Tensor& latents) const {
   return (latents.to(at::kFloat) - channel_values(config_.latents_mean, latents))
       .div_(channel_values(config_.latents_std, latents))
       .to(latents.scalar_type());
@@ -84,7 +84,7 @@ void WanVae::decode(const at::Tensor& latents, const DecodeMode& mode, const Tak
   if (!decoder_) refuse_to_decode();
   check_latents(latents, config_.z_dim);
   decode_by_plan(
-      tiles_, denormalised(latents, config_.latents_mean, config_.latents_std), mode, latents.size(2),
+      tiles_, denormalized(latents, config_.latents_mean, config_.latents_std), mode, latents.size(2),
       [&](const at::Tensor& frames) { take(unpatchify(frames, config_.patch_size).clamp_(-1, 1)); }, progress,
       [&](const at::Tensor& tile, const TakeFrames& frame) { decode_whole(tile, mode.rows, frame); });
 }
@@ -113,7 +113,7 @@ LatentDistribution WanVae::encode(const at::Tensor& frames, bool tiled, const Va
   const at::Tensor latents = encode_by_plan(
       encoder_tiles_, frames, tiled, (frames.size(2) - 1) / config_.frames_a_latent() + 1, progress,
       [this](const at::Tensor& tile, const auto& latent_done) { return encode_whole(tile, latent_done); });
-  return {.mean = normalised(latents), .deviation = {}};
+  return {.mean = normalized(latents), .deviation = {}};
 }
 
 // Elements alive at the worst moment. A residual block holds its input, the normalized input after the history, and a

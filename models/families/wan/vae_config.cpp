@@ -39,10 +39,10 @@ void check_levels(const ConfigFields& fields, const WanVaeConfig& config) {
 void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
   if (!fields.optional_numbers("attn_scales", 0, 1).empty())
     fields.unsupported("attn_scales", "with entries, in an encoder", "none");
-  const int64_t colours = 3 * config.patch_size * config.patch_size;
-  if (config.in_channels != colours)
+  const int64_t colors = 3 * config.patch_size * config.patch_size;
+  if (config.in_channels != colors)
     fields.fail("in_channels", "is " + std::to_string(config.in_channels) +
-                                   ", but three colours by patch_size squared are " + std::to_string(colours));
+                                   ", but three colours by patch_size squared are " + std::to_string(colors));
   for (const WanVaeLevel& level : encoder_levels(config)) {
     fields.check_width("base_dim x dim_mult", level.out);
     const int64_t places = level.resized == 0 ? 1 : level.resizes_time ? 8 : 4;

@@ -132,7 +132,7 @@ class Row {
     }
   }
 
-  __device__ void normalise(float eps) {
+  __device__ void normalize(float eps) {
     const float size = static_cast<float>(channels_);
     float sum = 0;
     for_each([&](float x) { sum += x; });
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
       Row<T, kTeam, kChunks, kUpdates> values(p.channels, vectors, team);
       values.load(residual);
       if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
-      values.normalise(p.eps);
+      values.normalize(p.eps);
       if (p.out_scale == nullptr)
         values.write(row_of<T>(p.out, range.batch, row));
       else

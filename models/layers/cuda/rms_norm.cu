@@ -20,7 +20,7 @@ constexpr int kPassElements = kRowThreads * kLaneElements;  // elements of a row
 
 /// This thread's share of a row: kPacks times eight elements.
 template <typename T, int kPacks>
-struct Share {
+struct RowShare {
   Packed<T> x[kPacks];
 
   static __device__ int column(int i) {
@@ -65,10 +65,10 @@ __global__ void __launch_bounds__(kRowThreads) rms_norm_kernel(const __grid_cons
   const int row = static_cast<int>(blockIdx.x), batch = row / p.tokens, token = row % p.tokens;
   RowTeam team;
   T* residual = row_of<T>(p.residual, batch, token);
-  Share<T, kPacks> sum;
+  RowShare<T, kPacks> sum;
   sum.load(residual, p.channels);
   if (p.update.data != nullptr) {
-    Share<T, kPacks> update;
+    RowShare<T, kPacks> update;
     update.load(row_of<T>(p.update, batch, token), p.channels);
     const float inverse = update.inverse(p.channels, p.update_eps, team);
     const float* gate = p.gate.data + batch * p.gate.batch_stride;

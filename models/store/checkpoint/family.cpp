@@ -59,10 +59,10 @@ std::vector<std::string> architecture_keys() {
   return {keys.begin(), keys.end()};
 }
 
-std::vector<std::string> all_marks() {
-  std::set<std::string> marks;
-  for (const Family& family : families()) marks.insert(family.marks.begin(), family.marks.end());
-  return {marks.begin(), marks.end()};
+std::vector<std::string> all_fingerprint_keys() {
+  std::set<std::string> fingerprint;
+  for (const Family& family : families()) fingerprint.insert(family.fingerprint.begin(), family.fingerprint.end());
+  return {fingerprint.begin(), fingerprint.end()};
 }
 
 std::vector<SamplerSpec> all_samplers() {

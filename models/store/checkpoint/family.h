@@ -60,7 +60,7 @@ struct Family {
   std::vector<std::string> other_classes{};  // more classes of the same model; its configs tell the task
   std::vector<Part> parts;                   // by their roles
   std::vector<std::string> settings{};       // scalars of model_index.json that describe() reads
-  std::vector<std::string> marks{};          // the family's keys of ModelSpec::marks
+  std::vector<std::string> fingerprint{};    // the family's keys of ModelSpec::marks
   PromptRules prompt{};
   LoraNames lora{};
   std::vector<SamplerSpec> samplers;  // one for each class of the part "scheduler"
@@ -96,7 +96,7 @@ const Family* find_family(std::string_view pipeline_class);
 std::vector<std::string> architecture_keys();
 
 /// The keys of ModelSpec::marks of all families, each once.
-std::vector<std::string> all_marks();
+std::vector<std::string> all_fingerprint_keys();
 
 /// The samplers of all families, each once.
 std::vector<SamplerSpec> all_samplers();

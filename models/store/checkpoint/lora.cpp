@@ -269,11 +269,11 @@ class Adding {
     }
   }
 
-  struct Place {
+  struct PlacedLayer {
     const std::string& role;
     const PlacedName& layer;
   };
-  void take(const Layers& layers, const Place& place, const TensorEntry* entry, const TensorEntry* down,
+  void take(const Layers& layers, const PlacedLayer& place, const TensorEntry* entry, const TensorEntry* down,
             const char* kind, double strength) {
     if (entry == nullptr) return;
     const std::string tensor = layers.tensor(place.layer.name, kind);

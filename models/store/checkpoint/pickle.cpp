@@ -22,7 +22,7 @@ constexpr size_t kMaxGlobal = 256;  // bytes of a global's name
 constexpr size_t kMostCopied = 4;   // items per byte of the pickle
 
 /// The effect of calling a global.
-enum class Call {
+enum class CallEffect {
   none,        // it is only named, never called: a storage's class, a dtype
   tensor,      // its arguments describe the tensor
   first,       // returns its first argument: a parameter is its tensor
@@ -34,28 +34,28 @@ enum class Call {
 
 struct Global {
   std::string_view name;
-  Call call = Call::none;
+  CallEffect call = CallEffect::none;
   size_t least_arguments = 0;
 };
 constexpr Global kGlobals[] = {
-    {"torch._utils._rebuild_tensor_v2", Call::tensor, 6},
-    {"torch._utils._rebuild_tensor_v3", Call::tensor, 7},
-    {"torch._utils._rebuild_parameter", Call::first, 1},
-    {"torch._utils._rebuild_parameter_with_state", Call::first, 1},
-    {"torch._tensor._rebuild_from_type_v2", Call::function, 3},
-    {"torch._utils._rebuild_sparse_tensor", Call::other},
-    {"torch._utils._rebuild_qtensor", Call::other},
-    {"torch.nn.parameter.Parameter", Call::first, 1},
+    {"torch._utils._rebuild_tensor_v2", CallEffect::tensor, 6},
+    {"torch._utils._rebuild_tensor_v3", CallEffect::tensor, 7},
+    {"torch._utils._rebuild_parameter", CallEffect::first, 1},
+    {"torch._utils._rebuild_parameter_with_state", CallEffect::first, 1},
+    {"torch._tensor._rebuild_from_type_v2", CallEffect::function, 3},
+    {"torch._utils._rebuild_sparse_tensor", CallEffect::other},
+    {"torch._utils._rebuild_qtensor", CallEffect::other},
+    {"torch.nn.parameter.Parameter", CallEffect::first, 1},
     {"torch.Tensor"},
-    {"torch.Size", Call::tuple, 1},
-    {"torch.device", Call::other},
-    {"torch.serialization._get_layout", Call::other},
-    {"collections.OrderedDict", Call::dictionary},
-    {"collections.Counter", Call::other},
-    {"_codecs.encode", Call::other},
-    {"__builtin__.bytearray", Call::other},
-    {"__builtin__.set", Call::other},
-    {"__builtin__.complex", Call::other},
+    {"torch.Size", CallEffect::tuple, 1},
+    {"torch.device", CallEffect::other},
+    {"torch.serialization._get_layout", CallEffect::other},
+    {"collections.OrderedDict", CallEffect::dictionary},
+    {"collections.Counter", CallEffect::other},
+    {"_codecs.encode", CallEffect::other},
+    {"__builtin__.bytearray", CallEffect::other},
+    {"__builtin__.set", CallEffect::other},
+    {"__builtin__.complex", CallEffect::other},
 };
 
 /// True for names such as torch.FloatStorage, torch.storage.UntypedStorage and torch.float32. torch_zip.cpp decides
@@ -299,20 +299,20 @@ class Machine {
     const auto* global = std::ranges::find(kGlobals, name, &Global::name);
     if (global != std::end(kGlobals) && arguments.size() >= global->least_arguments) {
       switch (global->call) {
-        case Call::none:
+        case CallEffect::none:
           break;
-        case Call::tensor:
+        case CallEffect::tensor:
           return kept({.kind = Kind::tensor, .items = arguments});
-        case Call::first:
+        case CallEffect::first:
           return kept(arguments[0]->kind == Kind::tensor ? *arguments[0] : PickleItem{.kind = Kind::other});
-        case Call::function:
+        case CallEffect::function:
           if (within || arguments[0]->kind != Kind::global || arguments[2]->kind != Kind::tuple) break;
           return called(arguments[0]->text, arguments[2]->items, /*within=*/true);
-        case Call::tuple:
+        case CallEffect::tuple:
           return kept({.kind = Kind::tuple, .items = arguments[0]->items});
-        case Call::dictionary:
+        case CallEffect::dictionary:
           return dictionary_of(arguments);
-        case Call::other:
+        case CallEffect::other:
           return kept({.kind = Kind::other});
       }
     }

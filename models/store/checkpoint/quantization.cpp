@@ -25,7 +25,7 @@ constexpr ReadFormat kReadFormats[] = {
     {"float8_e4m3fn", Dtype::f8_e4m3}, {"float8_e5m2", Dtype::f8_e5m2}, {"int8_tensorwise", Dtype::i8}};
 /// Keys of a description that do not change the meaning of the weights. A format's own parameters stand under "params"
 /// or beside it.
-constexpr std::string_view kIdleKeys[] = {"full_precision_matrix_mult", "orig_dtype", "orig_shape", "per_row"};
+constexpr std::string_view kNoEffectKeys[] = {"full_precision_matrix_mult", "orig_dtype", "orig_shape", "per_row"};
 /// The last parts of names that may occur beside a quantized layer's weight.
 constexpr std::string_view kCompanions[] = {"weight",      "bias",        "weight_scale", "scale_weight",
                                             "input_scale", "scale_input", "comfy_quant"};
@@ -43,7 +43,7 @@ bool is_off(const json& value) {
 void check_keys(const TensorFile& file, const std::string& layer, const std::string& format, const json& keys) {
   for (const auto& [key, value] : keys.items()) {
     const bool idle = key == "format" || key == "convrot_groupsize" || (key == "convrot" && is_off(value)) ||
-                      std::ranges::find(kIdleKeys, key) != std::end(kIdleKeys);
+                      std::ranges::find(kNoEffectKeys, key) != std::end(kNoEffectKeys);
     if (key == "params" && value.is_object())
       check_keys(file, layer, format, value);
     else if (!idle && !(key == "params" && value.is_null()))
@@ -73,9 +73,9 @@ std::string layer_of(std::string_view name) {
 }
 
 /// The layers that are in 8 bits or are described so, with the described dtype; nothing if only the weight tells.
-using QuantisedLayers = std::map<std::string, std::optional<Dtype>>;
+using QuantizedLayers = std::map<std::string, std::optional<Dtype>>;
 
-void add_described(QuantisedLayers& layers, const TensorFile& file) {
+void add_described(QuantizedLayers& layers, const TensorFile& file) {
   const auto described = file.metadata().find(kQuantMetadata);
   if (described != file.metadata().end()) {
     const json all = parsed_description(file, described->second, kQuantMetadata);
@@ -97,7 +97,7 @@ bool is_of_8_bits(Dtype dtype) {
   return dtype == Dtype::i8 || dtype == Dtype::u8 || dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2;
 }
 
-void check_companions(const QuantisedLayers& layers, const TensorFile& file) {
+void check_companions(const QuantizedLayers& layers, const TensorFile& file) {
   for (const TensorEntry& entry : file.entries()) {
     const auto found = layers.find(layer_of(entry.name));
     if (found == layers.end() || found->first == entry.name) continue;  // a name without a dot belongs to no layer
@@ -113,7 +113,7 @@ void check_companions(const QuantisedLayers& layers, const TensorFile& file) {
 }  // namespace
 
 void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files) {
-  QuantisedLayers layers;
+  QuantizedLayers layers;
   for (const auto& file : files) {
     for (const TensorEntry& entry : file->entries()) {
       if (entry.name.ends_with(kSecondScale)) refuse(*file, entry.name, "nvfp4");

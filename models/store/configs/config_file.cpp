@@ -123,7 +123,7 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   for (const auto& entry : node)
     if (entry.first.Scalar() != "published") require_map(entry.second, file, entry.first.Scalar());
   std::vector<std::string> keys = {"class", "layers", "heads"};
-  for (const std::string& mark : all_marks()) keys.push_back(mark);
+  for (const std::string& mark : all_fingerprint_keys()) keys.push_back(mark);
   if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + list_of(keys));
   check_keys(node["match"], file, "match.", keys, "match has " + list_of(keys));
   for (const auto& entry : node["match"])
@@ -149,7 +149,7 @@ ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
 }
 
 bool fits(const std::map<std::string, std::string>& match, const ModelSpec& model) {
-  std::map<std::string, std::string> actual = model.marks;
+  std::map<std::string, std::string> actual = model.fingerprint;
   actual["class"] = model.transformer_class;
   actual["layers"] = std::to_string(model.layers);
   actual["heads"] = std::to_string(model.heads);

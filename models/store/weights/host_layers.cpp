@@ -31,7 +31,7 @@ Packing::Packing(const std::vector<at::Tensor*>& tensors) {
 }
 
 at::Tensor Packing::view(const at::Tensor& memory, size_t index) const {
-  const Place& place = places_[index];
+  const TensorSlot& place = places_[index];
   return memory.narrow(0, place.offset, place.bytes).view(place.dtype).view(place.sizes);
 }
 

@@ -22,13 +22,13 @@ class Packing {
   at::Tensor view(const at::Tensor& memory, size_t index) const;
 
  private:
-  struct Place {
+  struct TensorSlot {
     int64_t offset, bytes;
     std::vector<int64_t> sizes;
     at::ScalarType dtype;
   };
 
-  std::vector<Place> places_;
+  std::vector<TensorSlot> places_;
   int64_t bytes_ = 0;
 };
 

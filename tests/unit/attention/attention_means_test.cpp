@@ -18,7 +18,7 @@ using ::testing::Not;
 
 constexpr int64_t kHeads = 3;
 
-/// Tokens that resemble their neighbours, as those of a video in Hilbert order do, in some blocks more than in others.
+/// Tokens that resemble their neighbors, as those of a video in Hilbert order do, in some blocks more than in others.
 struct GroupedInputs : Projection {
   explicit GroupedInputs(int64_t tokens, at::ScalarType dtype = at::kFloat, int64_t head_dim = 64)
       : Projection(alike(tokens, head_dim).to(dtype)) {}

@@ -302,7 +302,7 @@ TEST(Attend, FullModeObeysMapsOverSharedHeads) {
   }
 }
 
-TEST(Prologue, NormalisesTheHeadsThatKeysHave) {
+TEST(Prologue, NormalizesTheHeadsThatKeysHave) {
   for (const bool across : {false, true}) {
     const Inputs x = with_fewer(Inputs(200, 64, at::kFloat, 6), 2);
     Context context;
@@ -364,7 +364,7 @@ at::Tensor prologue_by_hand(const Prologue& p, at::Tensor x, const at::Tensor& w
   return x.to(at::kFloat);
 }
 
-TEST(Prologue, NormalisesAndRotatesAsWrittenOut) {
+TEST(Prologue, NormalizesAndRotatesAsWrittenOut) {
   const Inputs x(90, 40);
   const int64_t text = 12;
   for (const auto norm : {Prologue::Norm::none, Prologue::Norm::layer, Prologue::Norm::rms})

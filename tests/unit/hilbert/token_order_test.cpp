@@ -63,7 +63,7 @@ TEST(HilbertOrder, HasTheNonUnitStepsOfTheReferenceCurve) {
   EXPECT_EQ(hilbert_jumps(80, 45, 21), 360);
 }
 
-TEST(HilbertOrder, StepsToANeighbourEverywhereInEvenBoxes) {
+TEST(HilbertOrder, StepsToANeighborEverywhereInEvenBoxes) {
   for (const auto& [w, h, t] :
        {Cell{8, 8, 8}, {16, 16, 16}, {4, 4, 4}, {2, 2, 2}, {64, 1, 1}, {16, 16, 1}, {20, 12, 2}})
     EXPECT_EQ(hilbert_jumps(w, h, t), 0) << w << "x" << h << "x" << t;

@@ -19,16 +19,16 @@ using ::testing::Not;
 class Heard : public JobUser, private models::RunObserver {
  public:
   models::RunObserver& observer() override { return *this; }
-  void warn(const Video& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
-  void written(const Video& video, const Made&) override { made.push_back(video.index); }
-  void failed(const Video& video) override { ADD_FAILURE() << video.failure->what(); }
+  void warn(const VideoTask& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
+  void written(const VideoTask& video, const Made&) override { made.push_back(video.index); }
+  void failed(const VideoTask& video) override { ADD_FAILURE() << video.failure->what(); }
 
   std::vector<std::string> warnings, told;
   std::vector<int64_t> made;
 
  private:
   void stage(const std::string& name) override { told.push_back(name); }
-  void encoded(const models::Pieces& pieces) override {
+  void encoded(const models::PieceProgress& pieces) override {
     told.push_back("encoded " + std::to_string(pieces.done) + " of " + std::to_string(pieces.total));
   }
 };
@@ -47,7 +47,7 @@ class JobTest : public ::testing::Test {
     videos_.resize(prompts.size());
     LoadedFiles files;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      Video& video = videos_[i];
+      VideoTask& video = videos_[i];
       video.index = static_cast<int64_t>(i);
       video.settings.add(Source::command_line, {{"model", model_},
                                                 {"prompt", prompts[i]},
@@ -67,10 +67,10 @@ class JobTest : public ::testing::Test {
   std::vector<size_t> parts(TextLimit limit) {
     Job job(heard_, never, of_a_set(limit));
     std::vector<size_t> counts;
-    for (std::span<Video* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
+    for (std::span<VideoTask* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
       counts.push_back(job.load(left, *pipeline_));
       uint64_t waiting = 0;
-      for (const Video* row : rows_) waiting += row->conditioning.nbytes();
+      for (const VideoTask* row : rows_) waiting += row->conditioning.nbytes();
       most_waiting_ = std::max(most_waiting_, waiting);
       job.run(left.first(counts.back()), *pipeline_);
     }
@@ -82,8 +82,8 @@ class JobTest : public ::testing::Test {
   test::TemporaryFolder folder_;
   std::string model_ = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
   std::shared_ptr<models::Pipeline> pipeline_ = models::Pipeline::open(model_, "cpu", "fp32");
-  std::vector<Video> videos_;
-  std::vector<Video*> rows_;
+  std::vector<VideoTask> videos_;
+  std::vector<VideoTask*> rows_;
   Heard heard_;
   uint64_t most_waiting_ = 0;
 };
@@ -99,7 +99,7 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
   EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;
-  for (const Video& other : videos_) {
+  for (const VideoTask& other : videos_) {
     EXPECT_TRUE(other.conditioning.latents.is_same(first.latents));
     EXPECT_TRUE(other.conditioning.mask.is_same(first.mask));
   }

@@ -10,7 +10,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Three frames of one colour each; the image is the first one, darker by 5 of 255.
+/// Three frames of one color each; the image is the first one, darker by 5 of 255.
 models::Outcome fading() {
   models::Outcome result;
   const at::Tensor frames = at::full({3, 2, 2, 3}, 0.5);
@@ -23,7 +23,7 @@ models::Outcome fading() {
   return result;
 }
 
-TEST(ImageReport, SaysHowFarTheFirstFrameIsFromTheImageAndHowColoursDrift) {
+TEST(ImageReport, SaysHowFarTheFirstFrameIsFromTheImageAndHowColorsDrift) {
   const nlohmann::json report = image_report(fading());
   EXPECT_NEAR(report["first_frame_psnr"], -20 * std::log10(5.0 / 255), 1e-3);
   EXPECT_NEAR(report["first_frame_difference"], 5, 1e-4);

@@ -21,7 +21,7 @@ namespace sparsereel::app {
 using test::names_in;
 using test::TemporaryFolder;
 
-/// A coloured disc with a soft edge moving over a gradient: half-resolution chroma can hold it.
+/// A colored disc with a soft edge moving over a gradient: half-resolution chroma can hold it.
 struct Clip {
   std::vector<float> values;
   FramesView view;
@@ -32,11 +32,11 @@ inline Clip make_clip(int64_t frames, int64_t height, int64_t width) {
   clip.values.resize(static_cast<size_t>(frames * height * width * 3));
   size_t i = 0;
   for (int64_t f = 0; f < frames; ++f) {
-    const double centre =
+    const double center =
         static_cast<double>(width) * (0.25 + 0.5 * static_cast<double>(f) / static_cast<double>(frames));
     for (int64_t y = 0; y < height; ++y) {
       for (int64_t x = 0; x < width; ++x) {
-        const double dx = static_cast<double>(x) - centre,
+        const double dx = static_cast<double>(x) - center,
                      dy = static_cast<double>(y) - static_cast<double>(height) / 2;
         const double inside = 1 / (1 + std::exp(std::hypot(dx, dy) - static_cast<double>(height) / 4));
         const auto blend = [&](double disc, double ground) {

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 const fs::path kPictures = SPARSEREEL_TEST_DATA "/images";
 
-/// Most that a value is away from Pillow's, of what loses something or is made of other colours.
+/// Most that a value is away from Pillow's, of what loses something or is made of other colors.
 const std::map<std::string, int> kTolerances = {
     {"turned1.avif", 3},    {"turned2.avif", 3}, {"turned3.avif", 3}, {"turned4.avif", 3}, {"turned5.avif", 3},
     {"turned6.avif", 3},    {"turned7.avif", 3}, {"turned8.avif", 3}, {"turned.jpg", 3},   {"half-colour.jpg", 6},
@@ -127,7 +127,7 @@ std::string little(uint32_t number, int bytes) {
   return text;
 }
 
-/// A BMP of one colour.
+/// A BMP of one color.
 std::string bmp(int width, int height, const std::string& bgr) {
   std::string pixels;
   for (int i = 0; i < width * height; ++i) pixels += bgr;

@@ -26,7 +26,7 @@ class Writers : public ::testing::Test {
   Clip clip = make_clip(5, 48, 64);
 };
 
-TEST_F(Writers, GifHasEveryFrameInGoodColours) {
+TEST_F(Writers, GifHasEveryFrameInGoodColors) {
   const auto path = folder / "clip.gif";
   const WrittenVideo written = write_video(path, clip.view, {.fps = 8});
   const Decoded decoded = decode_video(path);
@@ -38,7 +38,7 @@ TEST_F(Writers, GifHasEveryFrameInGoodColours) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.gif"));
 }
 
-TEST_F(Writers, GifOfFewColoursIsExactWithinTheTable) {
+TEST_F(Writers, GifOfFewColorsIsExactWithinTheTable) {
   for (float& value : clip.values) value = std::round(value);
   const auto path = folder / "flat.gif";
   write_video(path, clip.view, {});

@@ -92,12 +92,12 @@ std::vector<std::string> lines_of_contradictions() {
   return lines;
 }
 
-std::vector<std::string> lines_of_idle_options() {
+std::vector<std::string> lines_of_options_without_effect() {
   std::vector<std::string> lines;
   for (const auto& [cause, when] : models::causes_in_the_manual()) {
     std::string keys;
     for (const OptionSpec& option : option_table())
-      if (is_idle(option, cause)) keys += (keys.empty() ? "" : ", ") + in_yaml(option.key, "");
+      if (has_no_effect(option, cause)) keys += (keys.empty() ? "" : ", ") + in_yaml(option.key, "");
     EXPECT_THAT(keys, Not(IsEmpty())) << when;
     lines.push_back("| " + when + " | " + keys + " |\n");
   }
@@ -123,7 +123,7 @@ TEST(OptionTable, ManualsExamplesCanBeRead) {
 TEST(OptionTable, ManualListsWhatIsRefusedAndWhatIsWarnedOf) {
   const std::string manual = read_manual();
   size_t rows = 0;
-  for (const auto& lines : {lines_of_contradictions(), lines_of_idle_options()}) {
+  for (const auto& lines : {lines_of_contradictions(), lines_of_options_without_effect()}) {
     for (const std::string& line : lines) EXPECT_THAT(manual, HasSubstr(line));
     rows += lines.size();
   }

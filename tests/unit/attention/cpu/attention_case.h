@@ -28,7 +28,8 @@ inline void serial(int64_t count, const std::function<void(int64_t, int64_t)>& b
   body(0, count);
 }
 
-/// Owns the inputs of a Problem: q, k, v are views of [batch, tokens, 3, heads, head_dim] when queries = keys allow it.
+/// Owns the inputs of a KernelParams: q, k, v are views of [batch, tokens, 3, heads, head_dim] when queries = keys
+/// allow it.
 class Case {
  public:
   explicit Case(const Sizes& sizes, unsigned seed = 1) : sizes_(sizes) {
@@ -43,15 +44,15 @@ class Case {
                                .token_stride = 3 * row,
                                .head_stride = sizes.head_dim};
     };
-    problem.batch = sizes.batch;
-    problem.heads = sizes.heads;
-    problem.queries = sizes.queries;
-    problem.keys = sizes.keys;
-    problem.head_dim = sizes.head_dim;
-    problem.q = view(0);
-    problem.k = view(1);
-    problem.v = view(2);
-    problem.scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
+    params.batch = sizes.batch;
+    params.heads = sizes.heads;
+    params.queries = sizes.queries;
+    params.keys = sizes.keys;
+    params.head_dim = sizes.head_dim;
+    params.q = view(0);
+    params.k = view(1);
+    params.v = view(2);
+    params.scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
   }
 
   struct Output {
@@ -65,7 +66,7 @@ class Case {
 
   Output reference(const BlockMap& map, double threshold = kNeverSkip, Arithmetic arithmetic = Arithmetic::exact) {
     return run(
-        [&](const Problem& p, const std::vector<double>& thresholds) {
+        [&](const KernelParams& p, const std::vector<double>& thresholds) {
           return reference_attention(p, map, thresholds, arithmetic, serial);
         },
         threshold);
@@ -73,9 +74,9 @@ class Case {
 
   Output fast(const BlockMap& map, const TileKernel& kernel, double threshold = kNeverSkip,
               Arithmetic arithmetic = Arithmetic::exact) {
-    std::vector<float> memory(static_cast<size_t>(block_sparse_scratch_floats(problem, arithmetic)), NAN);
+    std::vector<float> memory(static_cast<size_t>(block_sparse_scratch_floats(params, arithmetic)), NAN);
     return run(
-        [&](const Problem& p, const std::vector<double>& thresholds) {
+        [&](const KernelParams& p, const std::vector<double>& thresholds) {
           return block_sparse_attention(p, map, thresholds, arithmetic, kernel, memory.data(), serial);
         },
         threshold);
@@ -84,7 +85,7 @@ class Case {
   /// softmax over the visible keys of the kept blocks, all at once, in double.
   Output naive(const BlockMap& map) {
     return run(
-        [&](const Problem& p, const std::vector<double>&) {
+        [&](const KernelParams& p, const std::vector<double>&) {
           for (int64_t b = 0; b < p.batch; ++b)
             for (int64_t h = 0; h < p.heads; ++h)
               for (int64_t i = 0; i < p.queries; ++i) naive_row(p, map.row(b, h, i / kBlock), b, h, i);
@@ -93,7 +94,7 @@ class Case {
         0);
   }
 
-  Problem problem;
+  KernelParams params;
   std::vector<float> inputs;
 
  private:
@@ -102,7 +103,7 @@ class Case {
     Output output;
     output.out.assign(static_cast<size_t>(sizes_.batch * sizes_.queries * sizes_.heads * sizes_.head_dim), NAN);
     output.lse.assign(static_cast<size_t>(sizes_.batch * sizes_.queries * sizes_.heads), NAN);
-    Problem p = problem;
+    KernelParams p = params;
     p.out = {.data = output.out.data(),
              .batch_stride = sizes_.queries * sizes_.heads * sizes_.head_dim,
              .token_stride = sizes_.heads * sizes_.head_dim,
@@ -112,7 +113,7 @@ class Case {
     return output;
   }
 
-  static void naive_row(const Problem& p, const uint8_t* kept, int64_t b, int64_t h, int64_t i) {
+  static void naive_row(const KernelParams& p, const uint8_t* kept, int64_t b, int64_t h, int64_t i) {
     const float* q = p.q.row(b, i, h);
     std::vector<double> score, out(static_cast<size_t>(p.head_dim), 0.0);
     std::vector<int64_t> key;
@@ -144,7 +145,7 @@ struct GroupedCase {
 
   explicit GroupedCase(const Sizes& sizes)
       : repeated({.queries = sizes.queries, .keys = sizes.keys, .head_dim = sizes.head_dim, .heads = kHeads}) {
-    const Problem& p = repeated.problem;
+    const KernelParams& p = repeated.params;
     for (const View<const float>& view : {p.k, p.v})
       for (int64_t b = 0; b < p.batch; ++b)
         for (int64_t t = 0; t < p.keys; ++t)
@@ -155,8 +156,8 @@ struct GroupedCase {
   /// repeated's inputs and masks as they are now, without the repetitions.
   Case fewer() const {
     Case c = repeated;
-    c.problem.group = kGroup;
-    for (View<const float>* view : {&c.problem.k, &c.problem.v}) view->head_stride *= kGroup;
+    c.params.group = kGroup;
+    for (View<const float>* view : {&c.params.k, &c.params.v}) view->head_stride *= kGroup;
     return c;
   }
 
@@ -188,11 +189,11 @@ inline double relative_l1(const std::vector<float>& actual, const std::vector<fl
 }
 
 /// About half of the blocks, seeded.
-inline BlockMap random_map(const Problem& problem, unsigned seed = 7) {
-  BlockMap map(problem.batch, problem.heads, problem.query_blocks(), problem.key_blocks(), false);
+inline BlockMap random_map(const KernelParams& params, unsigned seed = 7) {
+  BlockMap map(params.batch, params.heads, params.query_blocks(), params.key_blocks(), false);
   std::mt19937 generator(seed);
   for (uint8_t& bit : map.bits) bit = generator() % 2;
-  keep_visible(problem, map);
+  keep_visible(params, map);
   return map;
 }
 
@@ -200,7 +201,7 @@ constexpr double kTolerance = 1e-5;  // of near(), for the fast path beside the 
 
 /// Every third key block louder than the others, so that some P.V are worth skipping.
 inline void make_loud_and_quiet(Case& c) {
-  const Problem& p = c.problem;
+  const KernelParams& p = c.params;
   for (int64_t t = 0; t < p.keys; ++t)
     for (int64_t b = 0; b < p.batch; ++b)
       for (int64_t h = 0; h < p.heads; ++h)
@@ -210,7 +211,7 @@ inline void make_loud_and_quiet(Case& c) {
 /// Four channels, two pairs, that hold most of K's energy and have no mean: k was +-30 in them, the same in every
 /// token, and q a third as large as elsewhere, before a rotary embedding.
 inline void make_loud_channels(Case& c) {
-  const Problem& p = c.problem;
+  const KernelParams& p = c.params;
   const auto turn = [&](const View<const float>& view, int64_t tokens, double mean, double gain) {
     for (int64_t b = 0; b < p.batch; ++b)
       for (int64_t t = 0; t < tokens; ++t)

@@ -8,9 +8,9 @@ namespace {
 
 /// The same bits wherever nothing is rounded: all the same products and sums.
 void expect_same(Case fewer, Case repeated) {
-  for (const BlockMap& map : {visible_blocks(fewer.problem), random_map(fewer.problem)}) {
+  for (const BlockMap& map : {visible_blocks(fewer.params), random_map(fewer.params)}) {
     const Case::Output naive = repeated.naive(map), reference = fewer.reference(map);
-    if (fewer.problem.mean_cell == 0) {
+    if (fewer.params.mean_cell == 0) {
       EXPECT_TRUE(near(reference.out, naive.out, 1e-6));
     }
     EXPECT_EQ(reference.out, repeated.reference(map).out);
@@ -28,7 +28,7 @@ TEST(Groups, GiveWhatRepeatedKeysAndValuesGive) {
   for (const int64_t head_dim : {16, 64, 100}) {
     GroupedCase groups({.queries = 130, .keys = 200, .head_dim = head_dim});
     expect_same(groups.fewer(), groups.repeated);
-    groups.repeated.problem.mean_cell = 16;
+    groups.repeated.params.mean_cell = 16;
     expect_same(groups.fewer(), groups.repeated);
   }
 }
@@ -36,17 +36,17 @@ TEST(Groups, GiveWhatRepeatedKeysAndValuesGive) {
 TEST(Groups, ObeyMasks) {
   const int64_t lengths[] = {65, 190};
   GroupedCase groups({.queries = 190, .keys = 190, .head_dim = 32});
-  groups.repeated.problem.causal = true;
+  groups.repeated.params.causal = true;
   expect_same(groups.fewer(), groups.repeated);
-  groups.repeated.problem.key_lengths = lengths;
-  groups.repeated.problem.mean_cell = 16;
+  groups.repeated.params.key_lengths = lengths;
+  groups.repeated.params.mean_cell = 16;
   expect_same(groups.fewer(), groups.repeated);
 }
 
 TEST(Groups, ChooseTheBlocksThatRepeatedKeysAndValuesChoose) {
   GroupedCase groups({.queries = 700, .keys = 700, .head_dim = 32});
-  groups.repeated.problem.mean_cell = 16;
-  groups.repeated.problem.text_tokens = 30;
+  groups.repeated.params.mean_cell = 16;
+  groups.repeated.params.text_tokens = 30;
   std::vector<HeadPolicy> policies(GroupedCase::kHeads, {.topk = 0.3});
   for (const bool differ : {false, true}) {
     policies[1].topk = differ ? 0.6 : 0.3;
@@ -54,11 +54,11 @@ TEST(Groups, ChooseTheBlocksThatRepeatedKeysAndValuesChoose) {
     for (const Ranking ranking : {Ranking::error, Ranking::mass}) {
       const Selector selector{.heads = policies, .rows = 128, .ranking = ranking};
       const Case fewer = groups.fewer();
-      const Prediction got = predict_blocks(fewer.problem, selector, serial),
-                       expected = predict_blocks(groups.repeated.problem, selector, serial);
+      const Prediction got = predict_blocks(fewer.params, selector, serial),
+                       expected = predict_blocks(groups.repeated.params, selector, serial);
       EXPECT_EQ(got.map.bits, expected.map.bits);
       EXPECT_EQ(got.sum_error, expected.sum_error);
-      EXPECT_LT(count_blocks(got.map), count_blocks(visible_blocks(fewer.problem)));
+      EXPECT_LT(count_blocks(got.map), count_blocks(visible_blocks(fewer.params)));
     }
   }
 }
@@ -66,7 +66,7 @@ TEST(Groups, ChooseTheBlocksThatRepeatedKeysAndValuesChoose) {
 /// In 8 bits the fast kernels compute what the reference does, as near to exact attention as with k and v repeated.
 void expect_near_exact(const GroupedCase& groups, double bound) {
   Case fewer = groups.fewer(), repeated = groups.repeated;
-  const BlockMap map = random_map(fewer.problem);
+  const BlockMap map = random_map(fewer.params);
   const Case::Output exact = repeated.reference(map);
   const Case::Output reference = fewer.reference(map, kNeverSkip, Arithmetic::int8),
                      usual = repeated.reference(map, kNeverSkip, Arithmetic::int8);
@@ -83,7 +83,7 @@ void expect_near_exact(const GroupedCase& groups, double bound) {
 TEST(Groups, StayNearExactInEightBits) {
   GroupedCase groups({.queries = 130, .keys = 200});
   expect_near_exact(groups, 0.05);
-  groups.repeated.problem.mean_cell = 16;
+  groups.repeated.params.mean_cell = 16;
   expect_near_exact(groups, 0.06);
 }
 
@@ -97,8 +97,8 @@ TEST(Groups, BalanceChannelsForAllTheirHeads) {
 TEST(Groups, KeepKeysAndValuesOnce) {
   const GroupedCase groups({.queries = 100, .keys = 500});
   for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::int8})
-    EXPECT_EQ(GroupedCase::kGroup * block_sparse_scratch_floats(groups.fewer().problem, arithmetic),
-              block_sparse_scratch_floats(groups.repeated.problem, arithmetic));
+    EXPECT_EQ(GroupedCase::kGroup * block_sparse_scratch_floats(groups.fewer().params, arithmetic),
+              block_sparse_scratch_floats(groups.repeated.params, arithmetic));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Whether every key of a block is a real key of video that all queries of a query block see.
-bool has_means(const Problem& p, int64_t b, int64_t query_block, int64_t key_block) {
+bool has_means(const KernelParams& p, int64_t b, int64_t query_block, int64_t key_block) {
   const int64_t first = query_block * kBlock, end = std::min(first + kBlock, p.queries);
   for (int64_t key = key_block * kBlock; key < (key_block + 1) * kBlock; ++key) {
     if (key >= p.key_length(b) || key >= video_part(p.keys, p.text_tokens)) return false;
@@ -26,7 +26,7 @@ bool has_means(const Problem& p, int64_t b, int64_t query_block, int64_t key_blo
 /// Softmax of one row over everything at once.
 class RowByHand {
  public:
-  RowByHand(const Problem& p, int64_t b, int64_t h, int64_t query)
+  RowByHand(const KernelParams& p, int64_t b, int64_t h, int64_t query)
       : p_(p), b_(b), h_(h), q_(p.q.row(b, query, h)), visible_(p.visible_keys(b, query)) {}
 
   /// The mean of `count` tokens from `first` on.
@@ -64,7 +64,7 @@ class RowByHand {
   }
 
  private:
-  const Problem& p_;
+  const KernelParams& p_;
   const int64_t b_, h_;
   const float* q_;
   const int64_t visible_;
@@ -73,7 +73,7 @@ class RowByHand {
 };
 
 Case::Output by_hand(const Case& c, const BlockMap& map) {
-  const Problem& p = c.problem;
+  const KernelParams& p = c.params;
   Case::Output output;
   output.out.resize(static_cast<size_t>(p.batch * p.queries * p.heads * p.head_dim));
   output.lse.resize(static_cast<size_t>(p.batch * p.heads * p.queries));
@@ -101,19 +101,19 @@ int64_t mean_blocks_by_hand(const Case& c, const BlockMap& map) {
       for (int64_t i = 0; i < map.query_blocks; ++i) {
         int64_t cells = 0;
         for (int64_t j = 0; j < map.key_blocks; ++j)
-          if (map.row(b, h, i)[j] == 0 && has_means(c.problem, b, i, j)) cells += kBlock / c.problem.mean_cell;
+          if (map.row(b, h, i)[j] == 0 && has_means(c.params, b, i, j)) cells += kBlock / c.params.mean_cell;
         blocks += (cells + 63) / 64;
       }
   return blocks;
 }
 
-BlockMap no_blocks(const Problem& p) {
+BlockMap no_blocks(const KernelParams& p) {
   return {p.batch, p.heads, p.query_blocks(), p.key_blocks(), false};
 }
 
 /// Some blocks, none, all: by hand, in the reference and in every fast kernel.
 void expect_all_agree_on_means(Case& c) {
-  for (const BlockMap& map : {random_map(c.problem), no_blocks(c.problem), visible_blocks(c.problem)}) {
+  for (const BlockMap& map : {random_map(c.params), no_blocks(c.params), visible_blocks(c.params)}) {
     const Case::Output expected = by_hand(c, map), reference = c.reference(map);
     EXPECT_TRUE(near(reference.out, expected.out, 1e-6));
     EXPECT_TRUE(near(reference.lse, expected.lse, 1e-6));
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(All, Cells, ::testing::Values(16, 32, 64));
 TEST_P(Cells, AgreeAtEveryHeadDim) {
   for (const int64_t head_dim : {16, 17, 40, 64, 96, 128, 192, 256}) {
     Case c({.queries = 70, .keys = 460, .head_dim = head_dim, .heads = 1, .batch = 1});
-    c.problem.mean_cell = GetParam();
+    c.params.mean_cell = GetParam();
     expect_all_agree_on_means(c);
   }
 }
@@ -144,7 +144,7 @@ TEST_P(Cells, AgreeAtEveryLength) {
   for (const int64_t queries : {1, 64, 65, 130})
     for (const int64_t keys : {1, 63, 64, 65, 128, 300, 1100}) {
       Case c({.queries = queries, .keys = keys, .head_dim = 24, .heads = 1});
-      c.problem.mean_cell = GetParam();
+      c.params.mean_cell = GetParam();
       expect_all_agree_on_means(c);
     }
 }
@@ -152,23 +152,23 @@ TEST_P(Cells, AgreeAtEveryLength) {
 TEST_P(Cells, StandForVideoOnly) {
   for (const int64_t text : {1, 64, 74, 300}) {
     Case c({.queries = 300, .keys = 300, .head_dim = 32});
-    c.problem.mean_cell = GetParam();
-    c.problem.text_tokens = text;
+    c.params.mean_cell = GetParam();
+    c.params.text_tokens = text;
     expect_all_agree_on_means(c);
   }
 }
 
 TEST_P(Cells, StandForRealKeysOnly) {
   Case c({.queries = 100, .keys = 400, .batch = 5});
-  c.problem.mean_cell = GetParam();
+  c.params.mean_cell = GetParam();
   const int64_t lengths[] = {0, 63, 64, 200, 399};
-  c.problem.key_lengths = lengths;
+  c.params.key_lengths = lengths;
   for (int64_t token = 200; token < 400; ++token)  // padding may hold anything
     for (int64_t b = 0; b < 4; ++b)
-      for (int64_t d = 0; d < 64; ++d) c.row(c.problem.v, b, token, 0)[d] = c.row(c.problem.k, b, token, 1)[d] = NAN;
+      for (int64_t d = 0; d < 64; ++d) c.row(c.params.v, b, token, 0)[d] = c.row(c.params.k, b, token, 1)[d] = NAN;
   expect_all_agree_on_means(c);
-  c.problem.causal = true;
-  c.problem.text_tokens = 70;
+  c.params.causal = true;
+  c.params.text_tokens = 70;
   expect_all_agree_on_means(c);
 }
 
@@ -176,8 +176,8 @@ TEST_P(Cells, StandForThePastOnlyUnderACausalMask) {
   for (const int64_t queries : {260, 100, 330})
     for (const int64_t keys : {260, 330}) {
       Case c({.queries = queries, .keys = keys, .head_dim = 32});
-      c.problem.mean_cell = GetParam();
-      c.problem.causal = true;
+      c.params.mean_cell = GetParam();
+      c.params.causal = true;
       expect_all_agree_on_means(c);
     }
 }
@@ -187,10 +187,10 @@ TEST_P(Cells, AreExactWhereTheirKeysAreEqual) {
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t h = 0; h < 2; ++h)
       for (int64_t t = 0; t < 384; ++t)
-        std::copy_n(c.row(c.problem.k, b, t / GetParam() * GetParam(), h), 32, c.row(c.problem.k, b, t, h));
-  const Case::Output full = c.naive(visible_blocks(c.problem));
-  c.problem.mean_cell = GetParam();
-  for (const BlockMap& map : {random_map(c.problem), no_blocks(c.problem)})
+        std::copy_n(c.row(c.params.k, b, t / GetParam() * GetParam(), h), 32, c.row(c.params.k, b, t, h));
+  const Case::Output full = c.naive(visible_blocks(c.params));
+  c.params.mean_cell = GetParam();
+  for (const BlockMap& map : {random_map(c.params), no_blocks(c.params)})
     for (const TileKernel& kernel : tile_kernels()) {
       EXPECT_TRUE(near(c.fast(map, kernel).out, full.out, kTolerance)) << kernel.name;
       EXPECT_TRUE(near(c.fast(map, kernel).lse, full.lse, kTolerance)) << kernel.name;
@@ -200,8 +200,8 @@ TEST_P(Cells, AreExactWhereTheirKeysAreEqual) {
 TEST_P(Cells, SurviveHugeValues) {
   Case c({.queries = 100, .keys = 390});
   for (float& x : c.inputs) x *= 1e4F;
-  c.problem.mean_cell = GetParam();
-  const BlockMap map = random_map(c.problem);
+  c.params.mean_cell = GetParam();
+  const BlockMap map = random_map(c.params);
   const Case::Output expected = by_hand(c, map);
   for (const TileKernel& kernel : tile_kernels())
     EXPECT_TRUE(near(c.fast(map, kernel).out, expected.out, kTolerance)) << kernel.name;
@@ -209,10 +209,10 @@ TEST_P(Cells, SurviveHugeValues) {
 
 TEST_P(Cells, PassNanOn) {
   Case c({.queries = 70, .keys = 256});
-  c.row(c.problem.v, 0, 70, 1)[5] = NAN;
-  c.problem.mean_cell = GetParam();
+  c.row(c.params.v, 0, 70, 1)[5] = NAN;
+  c.params.mean_cell = GetParam();
   for (const TileKernel& kernel : tile_kernels()) {
-    const Case::Output fast = c.fast(no_blocks(c.problem), kernel);
+    const Case::Output fast = c.fast(no_blocks(c.params), kernel);
     EXPECT_TRUE(std::isnan(fast.out[(3 * 2 + 1) * 64 + 5])) << kernel.name;
     EXPECT_FALSE(std::isnan(fast.out[(3 * 2 + 1) * 64 + 4])) << kernel.name;
     EXPECT_FALSE(std::isnan(fast.out[3 * 2 * 64 + 5])) << kernel.name;
@@ -223,26 +223,26 @@ TEST_P(Cells, PassNanOn) {
 Case loud_and_quiet(int64_t cell) {
   Case c({.queries = 200, .keys = 2000, .batch = 1});
   make_loud_and_quiet(c);
-  c.problem.mean_cell = cell;
+  c.params.mean_cell = cell;
   return c;
 }
 
 TEST_P(Cells, AreNeverSkippedButCountInTheRunningMaximum) {
   Case c = loud_and_quiet(GetParam());
-  expect_same_skips(c, random_map(c.problem));
+  expect_same_skips(c, random_map(c.params));
   for (const TileKernel& kernel : tile_kernels())
-    EXPECT_TRUE(near(c.fast(no_blocks(c.problem), kernel, 0).out, by_hand(c, no_blocks(c.problem)).out, kTolerance));
+    EXPECT_TRUE(near(c.fast(no_blocks(c.params), kernel, 0).out, by_hand(c, no_blocks(c.params)).out, kTolerance));
 }
 
 TEST_P(Cells, GiveTheSameBitsOnAnyThreads) {
   Case c = loud_and_quiet(GetParam());
-  const BlockMap map = random_map(c.problem);
+  const BlockMap map = random_map(c.params);
   const TileKernel& kernel = tile_kernels().front();
   for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::int8}) {
     const Case::Output once = c.fast(map, kernel, kNeverSkip, arithmetic);
-    std::vector<float> memory(static_cast<size_t>(block_sparse_scratch_floats(c.problem, arithmetic)), NAN);
+    std::vector<float> memory(static_cast<size_t>(block_sparse_scratch_floats(c.params, arithmetic)), NAN);
     std::vector<float> out(once.out.size(), NAN);
-    Problem p = c.problem;
+    KernelParams p = c.params;
     p.out = {.data = out.data(), .batch_stride = 200 * 128, .token_stride = 128, .head_stride = 64};
     const ParallelFor threads = [](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
       std::thread other(body, 0, count / 2);
@@ -271,13 +271,13 @@ void expect_same_int8(Case& c, const BlockMap& map, double error_limit) {
 TEST_P(Cells, AreRoundedAlikeByTheInt8Emulations) {
   for (const int64_t head_dim : {16, 64, 128}) {
     Case c({.queries = 130, .keys = 2200, .head_dim = head_dim, .batch = 1});
-    c.problem.mean_cell = GetParam();
-    expect_same_int8(c, random_map(c.problem), 0.06);
-    c.problem.causal = true;
-    c.problem.text_tokens = 100;
+    c.params.mean_cell = GetParam();
+    expect_same_int8(c, random_map(c.params), 0.06);
+    c.params.causal = true;
+    c.params.text_tokens = 100;
     const int64_t length = 2000;
-    c.problem.key_lengths = &length;
-    expect_same_int8(c, random_map(c.problem), 0.06);
+    c.params.key_lengths = &length;
+    expect_same_int8(c, random_map(c.params), 0.06);
   }
 }
 
@@ -286,9 +286,9 @@ TEST(Means, WeighAsMuchAsTheirTokensInEightBitsToo) {
   Case c({.queries = 70, .keys = 384, .head_dim = 32});
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t h = 0; h < 2; ++h)
-      for (int64_t t = 1; t < 384; ++t) std::copy_n(c.row(c.problem.k, b, 0, h), 32, c.row(c.problem.k, b, t, h));
-  c.problem.mean_cell = 16;
-  const BlockMap map = random_map(c.problem);
+      for (int64_t t = 1; t < 384; ++t) std::copy_n(c.row(c.params.k, b, 0, h), 32, c.row(c.params.k, b, t, h));
+  c.params.mean_cell = 16;
+  const BlockMap map = random_map(c.params);
   const Case::Output exact = c.reference(map), int8 = c.reference(map, kNeverSkip, Arithmetic::int8);
   EXPECT_TRUE(near(int8.lse, exact.lse, 1e-5));
   for (const float lse : exact.lse) EXPECT_NEAR(lse, exact.lse[0], 12) << "all finite";

@@ -12,7 +12,7 @@ namespace {
 
 /// Reference against naive, every fast kernel against the reference, with every block and with a random half of them.
 void expect_all_agree(Case& c) {
-  for (const BlockMap& map : {visible_blocks(c.problem), random_map(c.problem)}) {
+  for (const BlockMap& map : {visible_blocks(c.params), random_map(c.params)}) {
     const Case::Output naive = c.naive(map), reference = c.reference(map);
     EXPECT_TRUE(near(reference.out, naive.out, 1e-6));
     EXPECT_TRUE(near(reference.lse, naive.lse, 1e-6));
@@ -38,7 +38,7 @@ TEST_P(Lengths, AgreeWithTheReference) {
 TEST_P(Lengths, AgreeUnderACausalMask) {
   const auto [queries, keys] = GetParam();
   Case c({.queries = queries, .keys = keys, .head_dim = 16});
-  c.problem.causal = true;
+  c.params.causal = true;
   expect_all_agree(c);
 }
 
@@ -58,12 +58,12 @@ INSTANTIATE_TEST_SUITE_P(All, HeadDims, ::testing::Values(16, 17, 24, 40, 64, 80
 TEST(BlockSparse, ObeysKeyLengths) {
   Case c({.queries = 100, .keys = 200, .batch = 4});
   const int64_t lengths[] = {0, 1, 64, 150};
-  c.problem.key_lengths = lengths;
+  c.params.key_lengths = lengths;
   for (int64_t token = 150; token < 200; ++token)  // padding may hold anything
     for (int64_t b = 0; b < 4; ++b)
-      for (int64_t d = 0; d < 64; ++d) c.row(c.problem.v, b, token, 0)[d] = c.row(c.problem.k, b, token, 1)[d] = NAN;
+      for (int64_t d = 0; d < 64; ++d) c.row(c.params.v, b, token, 0)[d] = c.row(c.params.k, b, token, 1)[d] = NAN;
   expect_all_agree(c);
-  c.problem.causal = true;
+  c.params.causal = true;
   expect_all_agree(c);
 }
 
@@ -83,9 +83,9 @@ TEST(BlockSparse, GivesZerosForRowsWithoutKeys) {
 
 TEST(BlockSparse, GivesZerosForCausalRowsBeforeTheFirstKey) {
   Case c({.queries = 200, .keys = 70, .head_dim = 16});
-  c.problem.causal = true;
+  c.params.causal = true;
   expect_all_agree(c);
-  const Case::Output fast = c.fast(visible_blocks(c.problem), tile_kernels().front());
+  const Case::Output fast = c.fast(visible_blocks(c.params), tile_kernels().front());
   EXPECT_EQ(fast.lse[129], -std::numeric_limits<float>::infinity());  // sees keys up to 129 + 70 - 200 = -1
   EXPECT_TRUE(std::isfinite(fast.lse[130]));
 }
@@ -93,7 +93,7 @@ TEST(BlockSparse, GivesZerosForCausalRowsBeforeTheFirstKey) {
 TEST(BlockSparse, SurvivesHugeValues) {
   Case c({.queries = 100, .keys = 190});
   for (float& x : c.inputs) x *= 1e4F;
-  for (const BlockMap& map : {visible_blocks(c.problem), random_map(c.problem)}) {
+  for (const BlockMap& map : {visible_blocks(c.params), random_map(c.params)}) {
     const Case::Output naive = c.naive(map);
     for (const TileKernel& kernel : tile_kernels()) {
       // Scores reach 1e9, where one fp32 step is 64: softmax is one-hot and must pick the same key.
@@ -106,15 +106,15 @@ TEST(BlockSparse, AveragesValuesWhenAllKeysAreEqual) {
   Case c({.queries = 70, .keys = 300});
   for (int64_t b = 0; b < 2; ++b)
     for (int64_t h = 0; h < 2; ++h)
-      for (int64_t t = 1; t < 300; ++t) std::copy_n(c.row(c.problem.k, b, 0, h), 64, c.row(c.problem.k, b, t, h));
+      for (int64_t t = 1; t < 300; ++t) std::copy_n(c.row(c.params.k, b, 0, h), 64, c.row(c.params.k, b, t, h));
   expect_all_agree(c);
 }
 
 TEST(BlockSparse, PassesNanOn) {
   Case c({.queries = 70, .keys = 130});
-  c.row(c.problem.q, 0, 3, 1)[5] = NAN;
+  c.row(c.params.q, 0, 3, 1)[5] = NAN;
   for (const TileKernel& kernel : tile_kernels()) {
-    const Case::Output fast = c.fast(visible_blocks(c.problem), kernel);
+    const Case::Output fast = c.fast(visible_blocks(c.params), kernel);
     EXPECT_TRUE(std::isnan(fast.out[(3 * 2 + 1) * 64])) << kernel.name;
     EXPECT_FALSE(std::isnan(fast.out[(4 * 2 + 1) * 64])) << kernel.name;
   }
@@ -123,18 +123,18 @@ TEST(BlockSparse, PassesNanOn) {
 /// One query direction; keys of block j give scores of about level[j] log2 units.
 Case stairs(const std::vector<double>& levels) {
   Case c({.queries = 64, .keys = static_cast<int64_t>(levels.size()) * kBlock, .head_dim = 16, .heads = 1, .batch = 1});
-  c.problem.scale = std::numbers::ln2;
-  for (int64_t t = 0; t < c.problem.keys; ++t)
+  c.params.scale = std::numbers::ln2;
+  for (int64_t t = 0; t < c.params.keys; ++t)
     for (int64_t d = 0; d < 16; ++d) {
-      if (t < 64) c.row(c.problem.q, 0, t, 0)[d] = d == 0 ? 1.0F : 0.0F;
-      c.row(c.problem.k, 0, t, 0)[d] = d == 0 ? static_cast<float>(levels[static_cast<size_t>(t / kBlock)]) : 0.0F;
+      if (t < 64) c.row(c.params.q, 0, t, 0)[d] = d == 0 ? 1.0F : 0.0F;
+      c.row(c.params.k, 0, t, 0)[d] = d == 0 ? static_cast<float>(levels[static_cast<size_t>(t / kBlock)]) : 0.0F;
     }
   return c;
 }
 
 TEST(PvSkip, LeavesOutBlocksFarBelowTheRunningMaximum) {
   Case c = stairs({0, -14, -16, 3, -11, -13, -40});
-  const BlockMap map = visible_blocks(c.problem);
+  const BlockMap map = visible_blocks(c.params);
   const auto expect_skips = [&](double threshold, int64_t skips) {
     const Case::Output reference = c.reference(map, threshold);
     EXPECT_EQ(reference.counts.skipped_pv_blocks, skips);
@@ -153,20 +153,20 @@ TEST(PvSkip, LeavesOutBlocksFarBelowTheRunningMaximum) {
 
 TEST(PvSkip, LeavesTheSkippedMassOutOfTheSum) {
   Case c = stairs({0, -16, -40});
-  const Case::Output with_skip = c.reference(visible_blocks(c.problem), 10);
+  const Case::Output with_skip = c.reference(visible_blocks(c.params), 10);
   EXPECT_EQ(with_skip.counts.skipped_pv_blocks, 1);
   EXPECT_NEAR(with_skip.lse[0], std::log(64 * (1 + std::exp2(-40))), 1e-6);
 }
 
 TEST(PvSkip, NeverLosesTheOnlyBlock) {
   Case c = stairs({-50});
-  EXPECT_EQ(c.reference(visible_blocks(c.problem), 0).counts.skipped_pv_blocks, 0);
+  EXPECT_EQ(c.reference(visible_blocks(c.params), 0).counts.skipped_pv_blocks, 0);
 }
 
 TEST(PvSkip, CountsTheSameOnRandomData) {
   Case c({.queries = 300, .keys = 520});
   make_loud_and_quiet(c);
-  expect_same_skips(c, random_map(c.problem));
+  expect_same_skips(c, random_map(c.params));
 }
 
 TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
@@ -185,7 +185,7 @@ TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
 
 TEST(BlockSparse, GivesTheSameResultTwice) {
   Case c({.queries = 500, .keys = 500});
-  const BlockMap map = random_map(c.problem);
+  const BlockMap map = random_map(c.params);
   const Case::Output once = c.fast(map, tile_kernels().front()), again = c.fast(map, tile_kernels().front());
   EXPECT_EQ(once.out, again.out);
 }

@@ -209,7 +209,7 @@ struct Entry {
   int64_t wanted = 0;
   std::vector<Candidate> candidates;  // best first
 
-  Entry(const Problem& p, double topk, int64_t rows, int64_t b) {
+  Entry(const KernelParams& p, double topk, int64_t rows, int64_t b) {
     const int64_t queries = video_part(p.queries, p.text_tokens);
     for (int64_t h = 0; h < p.heads; ++h) {
       const ByHand hand = predict_by_hand(p, rows, b, h);
@@ -233,7 +233,7 @@ struct Entry {
 /// Each batch entry keeps every tile's best candidate, the best others, as many as its own tiles are granted, and all
 /// else that is visible.
 void expect_budgets(const Case& c, double topk, int64_t rows) {
-  const Problem& p = c.problem;
+  const KernelParams& p = c.params;
   const BlockMap map = choose(c, keep(topk), rows).prediction.map;
   BlockMap expected = visible_blocks(p);
   for (int64_t b = 0; b < p.batch; ++b) {
@@ -262,8 +262,8 @@ TEST(BudgetOfABatchEntry, MovesBlocksBetweenHeadsAndBetweenTiles) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
     for (int64_t d = 0; d < 32; ++d) {
-      c.row(c.problem.v, 0, t, 1)[d] *= 1.3F;                // head 1's means err more,
-      if (t >= 320) c.row(c.problem.q, 0, t, 0)[d] *= 0.1F;  // those of head 0 less for its later queries
+      c.row(c.params.v, 0, t, 1)[d] *= 1.3F;                // head 1's means err more,
+      if (t >= 320) c.row(c.params.q, 0, t, 0)[d] *= 0.1F;  // those of head 0 less for its later queries
     }
   expect_budgets(c, 0.3, 64);
   const BlockMap map = choose(c, keep(0.3), 64).prediction.map;
@@ -281,17 +281,17 @@ TEST(BudgetOfABatchEntry, HoldsForRaggedTilesCellsAndBlocks) {
 
 TEST(BudgetOfABatchEntry, LeavesTextAndTheDiagonalAlone) {
   Case c = uneven_case({.queries = 600, .keys = 600, .head_dim = 32});
-  c.problem.text_tokens = 70;
+  c.params.text_tokens = 70;
   expect_budgets(c, 0.3, 128);
-  c.problem.text_tokens = 0;
-  c.problem.causal = true;
+  c.params.text_tokens = 0;
+  c.params.causal = true;
   expect_budgets(c, 0.3, 128);
 }
 
 TEST(BudgetOfABatchEntry, IsItsOwnWhateverTheOtherEntriesLengths) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 3});
   const int64_t lengths[] = {640, 200, 0};
-  c.problem.key_lengths = lengths;
+  c.params.key_lengths = lengths;
   expect_budgets(c, 0.3, 64);
   expect_budgets(c, 0.01, 192);
 }
@@ -304,7 +304,7 @@ HeadPolicy bounded(double bound) {
 }
 
 /// Of the heads [first, end) of a batch entry.
-double mean_length(const Problem& p, int64_t rows, int64_t b, int64_t first, int64_t end) {
+double mean_length(const KernelParams& p, int64_t rows, int64_t b, int64_t first, int64_t end) {
   LengthSum sum;
   for (int64_t h = first; h < end; ++h) {
     const Vector lengths = predict_by_hand(p, rows, b, h).lengths;
@@ -317,7 +317,7 @@ double mean_length(const Problem& p, int64_t rows, int64_t b, int64_t first, int
 /// Written for Case: no similarity, no mask.
 template <typename F>
 void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t rows, const F& length) {
-  const Problem& p = c.problem;
+  const KernelParams& p = c.params;
   int64_t kept = 0, candidates = 0;
   for (int64_t b = 0; b < p.batch; ++b) {
     const int64_t end = p.video_keys(b) / kBlock;  // whole blocks
@@ -346,18 +346,18 @@ TEST(BlockBoundOfABatchEntry, KeepsWhatErrsByMoreOfTheMeanLength) {
   Case c = uneven_case({.queries = 700, .keys = 640, .head_dim = 32, .heads = 3});
   for (int64_t t = 0; t < 640; ++t)  // entries have lengths of their own
     for (int64_t h = 0; h < 3; ++h)
-      for (int64_t d = 0; d < 32; ++d) c.row(c.problem.v, 1, t, h)[d] *= 1000;
+      for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 1, t, h)[d] *= 1000;
   for (const int64_t rows : {64, 192}) {
     const BlockMap map = choose(c, bounded(0.05), rows).prediction.map;
-    expect_bounded(c, map, 0.05, rows, [&](int64_t b, int64_t) { return mean_length(c.problem, rows, b, 0, 3); });
+    expect_bounded(c, map, 0.05, rows, [&](int64_t b, int64_t) { return mean_length(c.params, rows, b, 0, 3); });
   }
 }
 
 TEST(BlockBoundOfABatchEntry, LeavesTextAlone) {
   Case c = uneven_case({.queries = 600, .keys = 600, .head_dim = 32});
-  c.problem.text_tokens = 70;
+  c.params.text_tokens = 70;
   const BlockMap map = choose(c, bounded(0.05), 64).prediction.map;
-  expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t) { return mean_length(c.problem, 64, b, 0, 2); });
+  expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t) { return mean_length(c.params, 64, b, 0, 2); });
   for (int64_t i = 0; i < 10; ++i)
     for (int64_t j = i >= 8 ? 0 : 8; j < 10; ++j) EXPECT_EQ(map.row(1, 1, i)[j], 1);
 }
@@ -365,20 +365,20 @@ TEST(BlockBoundOfABatchEntry, LeavesTextAlone) {
 TEST(BlockBoundOfAHead, IsOfItsOwnLengthWhereHeadsHavePoliciesOfTheirOwn) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
-    for (int64_t d = 0; d < 32; ++d) c.row(c.problem.v, 0, t, 0)[d] *= 10;
+    for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 0, t, 0)[d] *= 10;
   std::vector<HeadPolicy> heads(3, bounded(0.05));
   heads[1].pv_threshold = 20;
-  const BlockMap map = predict_blocks(c.problem, {.heads = heads, .rows = 64, .ranking = Ranking::error}, serial).map;
-  expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t h) { return mean_length(c.problem, 64, b, h, h + 1); });
+  const BlockMap map = predict_blocks(c.params, {.heads = heads, .rows = 64, .ranking = Ranking::error}, serial).map;
+  expect_bounded(c, map, 0.05, 64, [&](int64_t b, int64_t h) { return mean_length(c.params, 64, b, h, h + 1); });
 }
 
 TEST(BudgetOfAHead, IsItsOwnWhereHeadsHavePoliciesOfTheirOwn) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
-    for (int64_t d = 0; d < 32; ++d) c.row(c.problem.v, 0, t, 0)[d] *= 10;
+    for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 0, t, 0)[d] *= 10;
   std::vector<HeadPolicy> heads = {keep(0.2), keep(0.5), keep(0.2)};
   const auto counts = [&] {
-    const BlockMap map = predict_blocks(c.problem, {.heads = heads, .rows = 64, .ranking = Ranking::error}, serial).map;
+    const BlockMap map = predict_blocks(c.params, {.heads = heads, .rows = 64, .ranking = Ranking::error}, serial).map;
     std::vector<int64_t> result;
     for (int64_t h = 0; h < 3; ++h) result.push_back(std::count(map.row(0, h, 0), map.row(0, h, 9) + 10, 1));
     return result;
@@ -393,7 +393,7 @@ TEST(BudgetOfAHead, IsItsOwnWhereHeadsHavePoliciesOfTheirOwn) {
 TEST(BudgetOfABatchEntry, SharesEquallyAmongTilesOfConstants) {
   Case c({.queries = 576, .keys = 640, .head_dim = 16});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.5F);
-  c.problem.mean_cell = 16;
+  c.params.mean_cell = 16;
   const BlockMap map = choose(c, keep(0.35), 192).prediction.map;
   for (int64_t row = 0; row < 2 * 2 * 9; ++row)
     EXPECT_THAT(std::vector<int>(map.bits.begin() + row * 10, map.bits.begin() + (row + 1) * 10),
@@ -404,8 +404,8 @@ TEST(BudgetOfABatchEntry, LeavesOutTilesThatKeepEveryBlock) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)  // the queries of block 3 are unlike each other, all others and the keys are alike
     for (int64_t d = 0; d < 32; ++d) {
-      if (t / kBlock != 3) c.row(c.problem.q, 0, t, 0)[d] += 10;
-      c.row(c.problem.k, 0, t, 0)[d] += t / kBlock % 2 == 0 ? 20.0F : -20.0F;
+      if (t / kBlock != 3) c.row(c.params.q, 0, t, 0)[d] += 10;
+      c.row(c.params.k, 0, t, 0)[d] += t / kBlock % 2 == 0 ? 20.0F : -20.0F;
     }
   HeadPolicy policy = keep(0.2);
   policy.similarity = 0.5;
@@ -422,7 +422,7 @@ TEST(BudgetOfABatchEntry, IsSpentAlikeByAnyNumberOfThreads) {
   };
   const Choice choice = choose(c, keep(0.3), 64);
   const Prediction other =
-      predict_blocks(c.problem, {.heads = choice.heads, .rows = 64, .ranking = Ranking::error}, threads);
+      predict_blocks(c.params, {.heads = choice.heads, .rows = 64, .ranking = Ranking::error}, threads);
   EXPECT_EQ(other.map.bits, choice.prediction.map.bits);
   EXPECT_EQ(other.sum_error, choice.prediction.sum_error);
   EXPECT_EQ(other.tiles, choice.prediction.tiles);

@@ -22,7 +22,7 @@ TEST(MeanErrors, AreWhatTheFormulasSay) {
   for (const int64_t head_dim : {16, 40, 64, 128, 256}) {
     for (const int64_t cell : {16, 32, 64}) {
       Case c = uneven_case({.queries = 200, .keys = 330, .head_dim = head_dim}, cell);  // ragged tile, cells and block
-      const Problem& p = c.problem;
+      const KernelParams& p = c.params;
       const ByHand hand = predict_by_hand(p, 192, 1, 1);
       const auto group = [&](const View<const float>& view, int64_t tokens, int64_t size) {
         return Grouped{.view = view, .b = 1, .h = 1, .tokens = tokens, .group = size, .head_dim = head_dim};
@@ -48,22 +48,22 @@ TEST(MeanErrors, AreNoneWhereTokensAreAlikeWithinCells) {
   Case c = uneven_case({.queries = 64, .keys = 320, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 320; ++t)
     for (int64_t d = 0; d < 16; ++d)
-      c.row(c.problem.k, 0, t, 0)[d] = c.row(c.problem.v, 0, t, 0)[d] = static_cast<float>((t / 16 * 7 + d) % 5);
+      c.row(c.params.k, 0, t, 0)[d] = c.row(c.params.v, 0, t, 0)[d] = static_cast<float>((t / 16 * 7 + d) % 5);
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e-6;
   EXPECT_EQ(count_blocks(choose(c, policy, 64).prediction.map), 0);
-  c.problem.mean_cell = 32;
+  c.params.mean_cell = 32;
   EXPECT_EQ(count_blocks(choose(c, policy, 64).prediction.map), 5);
 }
 
 TEST(MeanErrors, StayFiniteWhereAMassUnderflows) {
   Case c = uneven_case({.queries = 64, .keys = 128, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 128; ++t) {
-    c.row(c.problem.q, 0, t, 0)[0] = 1000;
-    c.row(c.problem.k, 0, t, 0)[0] = t < 64 ? 10.0F : -10.0F;
+    c.row(c.params.q, 0, t, 0)[0] = 1000;
+    c.row(c.params.k, 0, t, 0)[0] = t < 64 ? 10.0F : -10.0F;
   }
-  const RankedHead head = rank_head(c.problem, {.heads = std::vector<HeadPolicy>(1), .ranking = Ranking::error}, 0, 0);
+  const RankedHead head = rank_head(c.params, {.heads = std::vector<HeadPolicy>(1), .ranking = Ranking::error}, 0, 0);
   EXPECT_EQ(head.error[1], 0);
   EXPECT_TRUE(head.is_candidate(0, 1));
   EXPECT_TRUE(std::isfinite(head.rank.score[1]));
@@ -75,7 +75,7 @@ TEST(RankingByError, ChoosesOtherBlocksThanMass) {
   HeadPolicy policy;
   policy.topk = 0.4;
   const Choice choice = choose(c, policy, 64);
-  const Prediction by_mass = predict_blocks(c.problem, {.heads = choice.heads, .rows = 64}, serial);
+  const Prediction by_mass = predict_blocks(c.params, {.heads = choice.heads, .rows = 64}, serial);
   EXPECT_EQ(count_blocks(by_mass.map), count_blocks(choice.prediction.map));
   EXPECT_NE(by_mass.map.bits, choice.prediction.map.bits);
   EXPECT_EQ(by_mass.tiles, 0);
@@ -143,7 +143,7 @@ TEST(SelectionUpToAnError, KeepsNoMoreBlocksForALargerBound) {
 
 TEST(SelectionUpToAnError, KeepsBlocksThatHoldNan) {
   Case c = uneven_case({.queries = 128, .keys = 640, .head_dim = 32});
-  c.row(c.problem.k, 0, 200, 0)[3] = NAN;
+  c.row(c.params.k, 0, 200, 0)[3] = NAN;
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
@@ -155,9 +155,9 @@ TEST(Means, KeepRaggedBlocksOfVideo) {
   for (const Ranking ranking : {Ranking::mass, Ranking::error}) {
     Case c = uneven_case({.queries = 192, .keys = 300, .head_dim = 32});
     const int64_t lengths[] = {300, 170};  // of the second entry, block 2 is ragged and the others are padding
-    c.problem.key_lengths = lengths;
+    c.params.key_lengths = lengths;
     const std::vector<HeadPolicy> heads(2, HeadPolicy{.topk = 0.01});
-    const BlockMap map = predict_blocks(c.problem, {.heads = heads, .rows = 64, .ranking = ranking}, serial).map;
+    const BlockMap map = predict_blocks(c.params, {.heads = heads, .rows = 64, .ranking = ranking}, serial).map;
     int64_t kept[2] = {};
     for (int64_t h = 0; h < 2; ++h)
       for (int64_t i = 0; i < 3; ++i) {
@@ -171,15 +171,15 @@ TEST(Means, KeepRaggedBlocksOfVideo) {
 
 TEST(RankingByError, KeepsTextAndTheDiagonal) {
   Case c = uneven_case({.queries = 400, .keys = 400, .head_dim = 32});
-  c.problem.text_tokens = 70;  // video counts as 5 blocks
+  c.params.text_tokens = 70;  // video counts as 5 blocks
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
   BlockMap map = choose(c, policy, 64).prediction.map;
   for (int64_t i = 0; i < 7; ++i)
     for (int64_t j = 0; j < 7; ++j) EXPECT_EQ(map.row(1, 1, i)[j], i >= 5 || j >= 5 ? 1 : 0);
-  c.problem.text_tokens = 0;
-  c.problem.causal = true;
+  c.params.text_tokens = 0;
+  c.params.causal = true;
   map = choose(c, policy, 64).prediction.map;
   for (int64_t i = 0; i < 7; ++i)
     for (int64_t j = 0; j < 7; ++j) EXPECT_EQ(map.row(1, 1, i)[j], i == j ? 1 : 0) << i << " " << j;

@@ -44,11 +44,11 @@ inline double length(const Vector& x) {
   return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0));
 }
 
-inline ByHand predict_by_hand(const Problem& p, int64_t rows, int64_t b, int64_t h) {
+inline ByHand predict_by_hand(const KernelParams& p, int64_t rows, int64_t b, int64_t h) {
   const int64_t keys = p.video_keys(b), blocks = blocks_of(keys), queries = video_part(p.queries, p.text_tokens);
   const auto zero = Vector(static_cast<size_t>(p.head_dim));
   std::vector<Vector> k_mean, k_var, v_mean;
-  Vector v_deviation, centre = zero;
+  Vector v_deviation, center = zero;
   for (int64_t j = 0; j < blocks; ++j) {
     const int64_t first = j * kBlock, count = std::min(kBlock, keys - first);
     k_mean.push_back(mean_of(p.k, b, h, first, count, p.head_dim));
@@ -56,7 +56,7 @@ inline ByHand predict_by_hand(const Problem& p, int64_t rows, int64_t b, int64_t
     v_mean.push_back(mean_of(p.v, b, h, first, count, p.head_dim));
     const Vector v_var = spread_in_cells(p.v, b, h, first, count, p.mean_cell, p.head_dim);
     v_deviation.push_back(std::sqrt(std::accumulate(v_var.begin(), v_var.end(), 0.0)));
-    for (size_t d = 0; d < centre.size(); ++d) centre[d] += v_mean.back()[d] / static_cast<double>(blocks);
+    for (size_t d = 0; d < center.size(); ++d) center[d] += v_mean.back()[d] / static_cast<double>(blocks);
   }
   ByHand result;
   const int64_t tiles = (queries + rows - 1) / rows;
@@ -78,7 +78,7 @@ inline ByHand predict_by_hand(const Problem& p, int64_t rows, int64_t b, int64_t
     Vector rank, error, out = zero;
     for (size_t j = 0; j < mass.size(); ++j) {
       Vector away = v_mean[j];
-      for (size_t d = 0; d < away.size(); ++d) away[d] -= centre[d];
+      for (size_t d = 0; d < away.size(); ++d) away[d] -= center[d];
       const double var = p.scale * p.scale * std::inner_product(q2.begin(), q2.end(), k_var[j].begin(), 0.0);
       const double weight = std::sqrt(var) * v_deviation[j] + 0.5 * var * length(away);
       rank.push_back(std::log(mass[j]) + std::log(weight + 1e-30));
@@ -101,12 +101,12 @@ inline Case uneven_case(const Sizes& sizes, int64_t cell = 16) {
       for (int64_t h = 0; h < sizes.heads; ++h)
         for (int64_t d = 0; d < sizes.head_dim; ++d) {
           const int64_t block = t / kBlock;
-          float& k = c.row(c.problem.k, b, t, h)[d];
-          float& v = c.row(c.problem.v, b, t, h)[d];
+          float& k = c.row(c.params.k, b, t, h)[d];
+          float& v = c.row(c.params.v, b, t, h)[d];
           k = k * (0.3F + 0.2F * static_cast<float>(block % 5)) + std::sin(static_cast<float>(block * (d + 3)));
           v = v * (0.5F + 0.1F * static_cast<float>(block % 7)) + std::cos(static_cast<float>(block * (d + 1)));
         }
-  c.problem.mean_cell = cell;
+  c.params.mean_cell = cell;
   return c;
 }
 
@@ -116,18 +116,18 @@ struct Choice {
 };
 
 inline Choice choose(const Case& c, const HeadPolicy& policy, int64_t rows) {
-  Choice choice{.prediction = {}, .heads = std::vector<HeadPolicy>(static_cast<size_t>(c.problem.heads), policy)};
+  Choice choice{.prediction = {}, .heads = std::vector<HeadPolicy>(static_cast<size_t>(c.params.heads), policy)};
   choice.prediction =
-      predict_blocks(c.problem, {.heads = choice.heads, .rows = rows, .ranking = Ranking::error}, serial);
+      predict_blocks(c.params, {.heads = choice.heads, .rows = rows, .ranking = Ranking::error}, serial);
   return choice;
 }
 
 /// Calls f(by hand, tile, the tile's row of the map) for every tile of every head.
 template <typename F>
 void for_tiles(const Case& c, const BlockMap& map, int64_t rows, const F& f) {
-  for (int64_t b = 0; b < c.problem.batch; ++b)
-    for (int64_t h = 0; h < c.problem.heads; ++h) {
-      const ByHand hand = predict_by_hand(c.problem, rows, b, h);
+  for (int64_t b = 0; b < c.params.batch; ++b)
+    for (int64_t h = 0; h < c.params.heads; ++h) {
+      const ByHand hand = predict_by_hand(c.params, rows, b, h);
       for (size_t i = 0; i < hand.rank.size(); ++i) f(hand, i, map.row(b, h, static_cast<int64_t>(i) * rows / kBlock));
     }
 }

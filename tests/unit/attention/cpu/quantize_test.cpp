@@ -56,7 +56,7 @@ TEST(Int8, SharesAScaleAmongTheKeysOfOneThread) {
 constexpr double kSameArithmetic = 1e-3;
 
 void expect_same_arithmetic(Case& c, double error_limit) {
-  const BlockMap map = visible_blocks(c.problem);
+  const BlockMap map = visible_blocks(c.params);
   const Case::Output exact = c.reference(map);
   const Case::Output reference = c.reference(map, kNeverSkip, Arithmetic::int8);
   EXPECT_LT(relative_l1(reference.out, exact.out), error_limit);
@@ -87,10 +87,10 @@ TEST(Quantized, SmoothingTakesLargeMeansOfKeysAndValuesOut) {
     for (int64_t t = 0; t < 130; ++t)
       for (int64_t h = 0; h < 2; ++h)
         for (int64_t d = 0; d < 64; ++d) {
-          c.row(c.problem.k, b, t, h)[d] += 20.0F * static_cast<float>(d % 3);
-          c.row(c.problem.v, b, t, h)[d] += 20.0F;
+          c.row(c.params.k, b, t, h)[d] += 20.0F * static_cast<float>(d % 3);
+          c.row(c.params.v, b, t, h)[d] += 20.0F;
         }
-  const BlockMap map = visible_blocks(c.problem);
+  const BlockMap map = visible_blocks(c.params);
   const Case::Output exact = c.reference(map);
   EXPECT_LT(relative_l1(c.fast(map, tile_kernels().front(), kNeverSkip, Arithmetic::int8).out, exact.out), 1e-3);
 }
@@ -106,8 +106,8 @@ TEST(Quantized, LoudChannelsOfKeysTakeNoBitsFromTheOthers) {
 TEST(Quantized, LoudChannelsOfMeansTakeNoBitsFromTheOthers) {
   Case c({.queries = 128, .keys = 1500, .heads = 1, .batch = 1});
   make_loud_channels(c);
-  c.problem.mean_cell = 16;
-  const BlockMap map = random_map(c.problem);
+  c.params.mean_cell = 16;
+  const BlockMap map = random_map(c.params);
   const Case::Output exact = c.reference(map), reference = c.reference(map, kNeverSkip, Arithmetic::int8);
   EXPECT_LT(relative_l1(reference.out, exact.out), 0.046);
   EXPECT_LT(relative_l1(c.fast(map, tile_kernels().front(), kNeverSkip, Arithmetic::int8).out, reference.out),
@@ -139,9 +139,9 @@ TEST(Balance, StaysFiniteForChannelsOfZeros) {
 TEST(Quantized, ObeysMapsMasksAndLengths) {
   Case c({.queries = 150, .keys = 190});
   const int64_t lengths[] = {190, 70};
-  c.problem.key_lengths = lengths;
-  c.problem.causal = true;
-  const BlockMap map = random_map(c.problem);
+  c.params.key_lengths = lengths;
+  c.params.causal = true;
+  const BlockMap map = random_map(c.params);
   const Case::Output reference = c.reference(map, kNeverSkip, Arithmetic::int8);
   for (const TileKernel& kernel : tile_kernels()) {
     const Case::Output fast = c.fast(map, kernel, kNeverSkip, Arithmetic::int8);
@@ -154,11 +154,11 @@ TEST(Quantized, PaddingOfQueriesChangesNoOtherRow) {
   constexpr int64_t kTokens = 150, kReal = 100;
   const int64_t lengths[] = {kReal, kTokens};
   Case usual({.queries = kTokens, .keys = kTokens}), padded({.queries = kTokens, .keys = kTokens});
-  for (Case* c : {&usual, &padded}) c->problem.key_lengths = lengths;
+  for (Case* c : {&usual, &padded}) c->params.key_lengths = lengths;
   for (int64_t h = 0; h < 2; ++h)
     for (int64_t token = kReal; token < kTokens; ++token)
-      std::fill_n(padded.row(padded.problem.q, 0, token, h), 32, 100.0F);  // loud in half of the channels
-  const BlockMap map = visible_blocks(usual.problem);
+      std::fill_n(padded.row(padded.params.q, 0, token, h), 32, 100.0F);  // loud in half of the channels
+  const BlockMap map = visible_blocks(usual.params);
   const auto real_rows = [](std::vector<float> out) {
     constexpr int64_t kRow = 2 * 64;
     out.erase(out.begin() + kReal * kRow, out.begin() + kTokens * kRow);
@@ -175,7 +175,7 @@ TEST(Quantized, PaddingOfQueriesChangesNoOtherRow) {
 TEST(Quantized, HandlesConstantInputs) {
   Case c({.queries = 70, .keys = 100, .head_dim = 32});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // K and V less their means are zero
-  const BlockMap map = visible_blocks(c.problem);
+  const BlockMap map = visible_blocks(c.params);
   for (const TileKernel& kernel : tile_kernels())
     EXPECT_TRUE(near(c.fast(map, kernel, kNeverSkip, Arithmetic::int8).out, c.reference(map).out, 1e-6));
 }

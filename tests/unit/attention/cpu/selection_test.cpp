@@ -20,17 +20,17 @@ class Levels {
            .head_dim = 16,
            .heads = 1,
            .batch = 1}) {
-    c.problem.scale = 1;
-    c.problem.text_tokens = text_tokens;
+    c.params.scale = 1;
+    c.params.text_tokens = text_tokens;
     std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
-    for (int64_t t = 0; t < c.problem.keys; ++t) {
-      c.row(c.problem.q, 0, t, 0)[0] = 1;
-      c.row(c.problem.k, 0, t, 0)[0] = static_cast<float>(levels[static_cast<size_t>(t / kBlock)]);
+    for (int64_t t = 0; t < c.params.keys; ++t) {
+      c.row(c.params.q, 0, t, 0)[0] = 1;
+      c.row(c.params.k, 0, t, 0)[0] = static_cast<float>(levels[static_cast<size_t>(t / kBlock)]);
     }
   }
 
   std::vector<int> row(int64_t query_block, int64_t selection_rows = 128) {
-    const BlockMap map = predict_blocks(c.problem, {.heads = {&policy, 1}, .rows = selection_rows}, serial).map;
+    const BlockMap map = predict_blocks(c.params, {.heads = {&policy, 1}, .rows = selection_rows}, serial).map;
     const uint8_t* bits = map.row(0, 0, query_block);
     return {bits, bits + map.key_blocks};
   }
@@ -93,14 +93,14 @@ TEST(Selection, TakesTheMeanOfRealTokensOnly) {
   // The last block has 8 real keys of level 4; dividing by 64 would rank it below level 1.
   Case c({.queries = 64, .keys = 2 * kBlock + 8, .head_dim = 16, .heads = 1, .batch = 1});
   std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
-  c.problem.scale = 1;
-  for (int64_t t = 0; t < c.problem.keys; ++t) {
-    if (t < 64) c.row(c.problem.q, 0, t, 0)[0] = 1;
-    c.row(c.problem.k, 0, t, 0)[0] = t < 64 ? 1.0F : t < 128 ? 0.5F : 4.0F;
+  c.params.scale = 1;
+  for (int64_t t = 0; t < c.params.keys; ++t) {
+    if (t < 64) c.row(c.params.q, 0, t, 0)[0] = 1;
+    c.row(c.params.k, 0, t, 0)[0] = t < 64 ? 1.0F : t < 128 ? 0.5F : 4.0F;
   }
   HeadPolicy policy;
   policy.topk = 0.34;
-  const BlockMap map = predict_blocks(c.problem, {.heads = {&policy, 1}, .rows = 128}, serial).map;
+  const BlockMap map = predict_blocks(c.params, {.heads = {&policy, 1}, .rows = 128}, serial).map;
   EXPECT_THAT(std::vector<int>(map.bits.begin(), map.bits.end()), ElementsAre(0, 0, 1));
 }
 
@@ -108,10 +108,10 @@ TEST(Selection, SharesOneChoiceAmongSelectionRows) {
   // Queries of block 0 like key block 0, of blocks 1 and 2 like key block 1, of block 3 like key block 3.
   Levels x({0, 0, 0, 0});
   const int64_t likes[] = {0, 1, 1, 3};
-  for (int64_t t = 0; t < x.c.problem.keys; ++t) {
-    x.c.row(x.c.problem.q, 0, t, 0)[0] = 0;
-    x.c.row(x.c.problem.q, 0, t, 0)[likes[t / kBlock]] = t / kBlock == 1 ? 3.0F : 1.0F;
-    x.c.row(x.c.problem.k, 0, t, 0)[t / kBlock] = 1;
+  for (int64_t t = 0; t < x.c.params.keys; ++t) {
+    x.c.row(x.c.params.q, 0, t, 0)[0] = 0;
+    x.c.row(x.c.params.q, 0, t, 0)[likes[t / kBlock]] = t / kBlock == 1 ? 3.0F : 1.0F;
+    x.c.row(x.c.params.k, 0, t, 0)[t / kBlock] = 1;
   }
   x.policy.topk = 0.25;
   const auto chosen = [&](int64_t rows) {
@@ -133,10 +133,10 @@ TEST(Similarity, ForcesDiverseKeyBlocksAndQueryTiles) {
   x.policy.topk = 0.25;
   x.policy.similarity = 0.5;
   // Key block 2 gets tokens of alternating sign: its mean says nothing about them.
-  for (int64_t t = 128; t < 192; ++t) x.c.row(x.c.problem.k, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
+  for (int64_t t = 128; t < 192; ++t) x.c.row(x.c.params.k, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   // So do the queries of tile 1 (blocks 2 and 3).
-  for (int64_t t = 128; t < 256; ++t) x.c.row(x.c.problem.q, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
+  for (int64_t t = 128; t < 256; ++t) x.c.row(x.c.params.q, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(x.row(2), ElementsAre(1, 1, 1, 1));
   EXPECT_THAT(x.row(3), ElementsAre(1, 1, 1, 1));
@@ -149,7 +149,7 @@ TEST(Selection, KeepsEverythingForDenseHeads) {
   HeadPolicy policies[2];
   policies[0].topk = 0.5;
   policies[1].dense = true;
-  const BlockMap map = predict_blocks(c.problem, {.heads = policies, .rows = 64}, serial).map;
+  const BlockMap map = predict_blocks(c.params, {.heads = policies, .rows = 64}, serial).map;
   for (int64_t i = 0; i < 4; ++i) {
     EXPECT_EQ(std::count(map.row(0, 0, i), map.row(0, 0, i) + 4, 1), 2);
     EXPECT_EQ(std::count(map.row(0, 1, i), map.row(0, 1, i) + 4, 1), 4);
@@ -158,7 +158,7 @@ TEST(Selection, KeepsEverythingForDenseHeads) {
 
 TEST(Selection, KeepsTheDiagonalUnderACausalMask) {
   Levels x({9, 5, 2, 1, 1, 1});
-  x.c.problem.causal = true;
+  x.c.params.causal = true;
   x.policy.topk = 0.25;
   EXPECT_THAT(x.row(0, 64), ElementsAre(1, 0, 0, 0, 0, 0));
   EXPECT_THAT(x.row(1, 64), ElementsAre(1, 1, 0, 0, 0, 0));  // the best of 2 visible blocks, and its own
@@ -169,19 +169,19 @@ TEST(Selection, KeepsTheDiagonalUnderACausalMask) {
 TEST(Selection, NeverPicksPadding) {
   Levels x({1, 5, 2, 9});
   const int64_t length = 130;
-  x.c.problem.key_lengths = &length;
+  x.c.params.key_lengths = &length;
   x.policy.topk = 0.99;  // of the 3 blocks with keys
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   const int64_t none = 0;
-  x.c.problem.key_lengths = &none;
+  x.c.params.key_lengths = &none;
   EXPECT_THAT(x.row(0), ElementsAre(0, 0, 0, 0));
 }
 
 TEST(VisibleBlocks, FollowTheMasks) {
   Case c({.queries = 130, .keys = 200, .heads = 1, .batch = 1});
-  EXPECT_EQ(count_blocks(visible_blocks(c.problem)), 3 * 4);
-  c.problem.causal = true;  // query i sees keys up to i + 70
-  const BlockMap map = visible_blocks(c.problem);
+  EXPECT_EQ(count_blocks(visible_blocks(c.params)), 3 * 4);
+  c.params.causal = true;  // query i sees keys up to i + 70
+  const BlockMap map = visible_blocks(c.params);
   EXPECT_THAT(std::vector<int>(map.bits.begin(), map.bits.end()), ElementsAre(1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1));
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 struct Piece {
   int slot;
-  Part part;
+  ListRange part;
 };
 
 /// What all shares compute, by tile.
@@ -71,7 +71,7 @@ TEST(Shares, AreEqualUpToAStageAndTouchTwoTilesAtMost) {
       ASSERT_LE(shares.last_tile(share) - shares.first_tile(share), 1);
       int entries = 0;
       for (int tile = shares.first_tile(share); tile <= shares.last_tile(share); ++tile) {
-        const Part part = shares.part(share, tile, kLength, kStage);
+        const ListRange part = shares.part(share, tile, kLength, kStage);
         entries += part.end - part.begin;
       }
       least = std::min(least, entries);

@@ -27,7 +27,7 @@ TEST(AttentionLibrary, ComputesExactAttentionWithEveryBlock) {
     Caller caller(c);
     keep_all(caller.call);
     caller.run();
-    const Case::Output expected = c.naive(cpu::visible_blocks(c.problem));
+    const Case::Output expected = c.naive(cpu::visible_blocks(c.params));
     EXPECT_TRUE(near(caller.out, expected.out, kTolerance)) << head_dim;
     EXPECT_TRUE(near(caller.lse, expected.lse, kTolerance)) << head_dim;
   }
@@ -46,19 +46,19 @@ TEST(AttentionLibrary, BitsOfAGpuChangeNothingHere) {
 TEST(AttentionLibrary, ObeysMasksAndScale) {
   const std::vector<int64_t> lengths = {70, 150};
   Case c({.queries = 100, .keys = 150});
-  c.problem.causal = true;
-  c.problem.key_lengths = lengths.data();
-  c.problem.scale = 0.3;
+  c.params.causal = true;
+  c.params.key_lengths = lengths.data();
+  c.params.scale = 0.3;
   Caller caller(c);
   caller.call.scale = 0.3;
   keep_all(caller.call);
   caller.run();
-  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.params)).out, kTolerance));
 }
 
 TEST(AttentionLibrary, SelectsAsThePolicySays) {
   Case c({.queries = 700, .keys = 700});
-  c.problem.text_tokens = 30;
+  c.params.text_tokens = 30;
   struct Policy {
     sparsereel_selection selection;
     sparsereel_ranking ranking;
@@ -73,7 +73,7 @@ TEST(AttentionLibrary, SelectsAsThePolicySays) {
                SPARSEREEL_BY_ERROR,
                {.selection = Selection::block_error, .error = 0.6, .block_error = 0.6}}}) {
     const bool by_error = policy.ranking == SPARSEREEL_BY_ERROR;
-    c.problem.mean_cell = by_error ? 16 : 0;
+    c.params.mean_cell = by_error ? 16 : 0;
     Caller caller(c);
     caller.call.policy.all.selection = policy.selection;
     caller.call.policy.all.topk = policy.head.topk;
@@ -84,7 +84,7 @@ TEST(AttentionLibrary, SelectsAsThePolicySays) {
     caller.run();
     const std::vector<HeadPolicy> heads(2, policy.head);
     const cpu::Prediction blocks =
-        cpu::predict_blocks(c.problem, selector_of(heads, by_error ? Ranking::error : Ranking::mass), cpu::serial);
+        cpu::predict_blocks(c.params, selector_of(heads, by_error ? Ranking::error : Ranking::mass), cpu::serial);
     const Case::Output expected = c.reference(blocks.map);
     EXPECT_TRUE(near(caller.out, expected.out, kTolerance)) << policy.selection << policy.ranking;
     EXPECT_EQ(static_cast<int64_t>(caller.counts[SPARSEREEL_COUNT_KEPT]), expected.counts.kept_blocks);
@@ -143,15 +143,15 @@ TEST(AttentionLibrary, LetsHeadsDiffer) {
   heads[1].topk = 0.1;
   caller.call.policy.heads = heads;
   caller.run();
-  c.problem.mean_cell = 16;
+  c.params.mean_cell = 16;
   const std::vector<HeadPolicy> policies = {HeadPolicy{.dense = true}, HeadPolicy{.topk = 0.1}};
-  const cpu::Prediction blocks = cpu::predict_blocks(c.problem, selector_of(policies, Ranking::error), cpu::serial);
+  const cpu::Prediction blocks = cpu::predict_blocks(c.params, selector_of(policies, Ranking::error), cpu::serial);
   EXPECT_TRUE(near(caller.out, c.reference(blocks.map).out, kTolerance));
 }
 
 TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
   Case c({.queries = 300, .keys = 300});
-  const BlockMap tall = cpu::random_map(c.problem);  // of 64 queries; only every second row becomes part of the other
+  const BlockMap tall = cpu::random_map(c.params);  // of 64 queries; only every second row becomes part of the other
   std::vector<uint8_t> given;
   BlockMap wide = tall;
   for (int64_t b = 0; b < 2; ++b)
@@ -171,7 +171,7 @@ TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
   EXPECT_TRUE(near(caller.run(), c.naive(wide).out, kTolerance));
   caller.call.policy.dropped = SPARSEREEL_MEANS;
   caller.run();
-  c.problem.mean_cell = 16;
+  c.params.mean_cell = 16;
   EXPECT_TRUE(near(caller.out, c.reference(wide).out, kTolerance));
 }
 
@@ -180,9 +180,9 @@ TEST(AttentionLibrary, Emulates8BitsWhereItIsQuantized) {
   Caller caller(c);
   caller.call.quantized = 1;
   caller.run();
-  const Case::Output expected = c.reference(cpu::visible_blocks(c.problem), cpu::kNeverSkip, cpu::Arithmetic::int8);
+  const Case::Output expected = c.reference(cpu::visible_blocks(c.params), cpu::kNeverSkip, cpu::Arithmetic::int8);
   EXPECT_LT(cpu::relative_l1(caller.out, expected.out), 1e-3);
-  EXPECT_GT(cpu::relative_l1(caller.out, c.naive(cpu::visible_blocks(c.problem)).out), 1e-3);
+  EXPECT_GT(cpu::relative_l1(caller.out, c.naive(cpu::visible_blocks(c.params)).out), 1e-3);
 }
 
 TEST(AttentionLibrary, WritesToAnyOrderOfBatchTokensAndHeads) {
@@ -201,10 +201,10 @@ TEST(AttentionLibrary, WritesToAnyOrderOfBatchTokensAndHeads) {
 /// The case's tensors as 16-bit ones, contiguous.
 std::vector<uint16_t> narrowed(const cpu::View<const float>& view, const Case& c, uint16_t (*convert)(float)) {
   std::vector<uint16_t> all;
-  for (int64_t b = 0; b < c.problem.batch; ++b)
-    for (int64_t i = 0; i < c.problem.queries; ++i)
-      for (int64_t h = 0; h < c.problem.heads; ++h)
-        for (int64_t d = 0; d < c.problem.head_dim; ++d) all.push_back(convert(view.row(b, i, h)[d]));
+  for (int64_t b = 0; b < c.params.batch; ++b)
+    for (int64_t i = 0; i < c.params.queries; ++i)
+      for (int64_t h = 0; h < c.params.heads; ++h)
+        for (int64_t d = 0; d < c.params.head_dim; ++d) all.push_back(convert(view.row(b, i, h)[d]));
   return all;
 }
 
@@ -218,8 +218,8 @@ TEST(AttentionLibrary, RoundsTheResultOfWidened16BitTensors) {
   for (const auto& [element, to, from] : {Element{SPARSEREEL_FP16, fp16_of_float, float_of_half},
                                           Element{SPARSEREEL_BF16, bf16_of_float, float_of_bf16}}) {
     Caller caller(c);
-    std::vector<uint16_t> q = narrowed(c.problem.q, c, to), k = narrowed(c.problem.k, c, to),
-                          v = narrowed(c.problem.v, c, to), out(q.size());
+    std::vector<uint16_t> q = narrowed(c.params.q, c, to), k = narrowed(c.params.k, c, to),
+                          v = narrowed(c.params.v, c, to), out(q.size());
     std::vector<float> wide[3];
     for (const auto& [narrow, copy] : {std::pair(&q, &wide[0]), std::pair(&k, &wide[1]), std::pair(&v, &wide[2])})
       std::transform(narrow->begin(), narrow->end(), std::back_inserter(*copy), from);
@@ -278,9 +278,9 @@ TEST(AttentionLibrary, AppliesThePrologueFirst) {
         }
       }
   };
-  apply(c.problem.q, true);
-  apply(c.problem.k, false);
-  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+  apply(c.params.q, true);
+  apply(c.params.k, false);
+  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.params)).out, kTolerance));
 }
 
 TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
@@ -329,9 +329,9 @@ TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
           if (t < video) turn(x, t, h);
         }
   };
-  apply(c.problem.q, true);
-  apply(c.problem.k, false);
-  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+  apply(c.params.q, true);
+  apply(c.params.k, false);
+  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.params)).out, kTolerance));
 }
 
 TEST(AttentionLibrary, GivesTheSameBitsWithAnyThreads) {

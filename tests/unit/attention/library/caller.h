@@ -18,7 +18,7 @@ inline sparsereel_tensor tensor_of(const cpu::View<const float>& view) {
 /// A call about a case, and memory for what comes of it.
 struct Caller {
   explicit Caller(const cpu::Case& c, int device = SPARSEREEL_CPU) : library(device) {
-    const cpu::Problem& p = c.problem;
+    const cpu::KernelParams& p = c.params;
     call.batch = p.batch;
     call.heads = p.heads;
     if (p.group > 1) call.kv_heads = p.kv_heads();

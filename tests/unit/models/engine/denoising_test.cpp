@@ -1,5 +1,5 @@
-// The guard of the denoising steps, with a denoiser that fails on purpose: what is redone, what is committed, what is
-// counted.
+// The guard of the denoising steps, with a transformer that fails on purpose: what is redone, what is committed, what
+// is counted.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -27,7 +27,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 /// Predicts the same whatever the attention, but for the step at which a value becomes NaN or Inf.
-class FaultyDenoiser final : public Denoiser {
+class FaultyDenoiser final : public LoadedTransformer {
  public:
   FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
       : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
@@ -52,7 +52,7 @@ class FaultyDenoiser final : public Denoiser {
 };
 
 /// Counts on the device as GPU kernels do, and fails once in the middle of a step.
-class BreakingDenoiser final : public Denoiser {
+class BreakingDenoiser final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
@@ -74,7 +74,7 @@ class BreakingDenoiser final : public Denoiser {
 };
 
 /// Predicts what no sampler can use, once, in the middle of a run: the sampler's step throws.
-class MisshapenDenoiser final : public Denoiser {
+class MisshapenDenoiser final : public LoadedTransformer {
  public:
   explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
 
@@ -95,7 +95,7 @@ class MisshapenDenoiser final : public Denoiser {
 
 /// Its second layer is left out wherever the cache allows that; a step goes wrong there, once: it gives NaN, which the
 /// cache gets to see, or throws with the cache changed.
-class CachingDenoiser final : public Denoiser {
+class CachingDenoiser final : public LoadedTransformer {
  public:
   enum class Fault { none, nan, exception };
   CachingDenoiser(Fault fault, int64_t faulty_step) : fault_(fault), faulty_step_(faulty_step) {}
@@ -129,9 +129,9 @@ class CachingDenoiser final : public Denoiser {
   bool broken_ = false;
 };
 
-std::shared_ptr<Experts> one_expert(const std::shared_ptr<Denoiser>& denoiser) {
+std::shared_ptr<Experts> one_expert(const std::shared_ptr<LoadedTransformer>& transformer) {
   return std::make_shared<Experts>(
-      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      ModelSpec{}, at::kCPU, [transformer](const std::string&) { return transformer; },
       [](const std::string&) { return true; });
 }
 
@@ -153,9 +153,9 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind s
       DenoisingStart{.conditioning = std::move(conditioning), .latents = latents, .generator = generator});
 }
 
-std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
+std::unique_ptr<Denoising> start(const std::shared_ptr<LoadedTransformer>& transformer, SamplerKind scheduler,
                                  Mode mode = Mode::sparse, CacheRule cache = {}) {
-  return start(one_expert(denoiser), scheduler, mode, cache);
+  return start(one_expert(transformer), scheduler, mode, cache);
 }
 
 at::Tensor finish(Denoising& denoising) {
@@ -181,7 +181,7 @@ TEST(Denoising, KnownLatentsStayAsTheyAre) {
 }
 
 /// Predicts from all channels of what it is given, as many as the noise has.
-class WideDenoiser final : public Denoiser {
+class WideDenoiser final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
@@ -211,7 +211,7 @@ TEST(Denoising, LatentsWithoutAMaskGoBesideTheNoise) {
 }
 
 /// Keeps a key of the context in each forward, where there is none yet.
-class KeepingDenoiser final : public Denoiser {
+class KeepingDenoiser final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
@@ -412,11 +412,11 @@ TEST_P(Cached, IsForgottenBeforeAnotherExpertIsLoaded) {
   ModelSpec spec;
   spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
   for (const bool loads_by_itself : {true, false}) {
-    const auto denoiser = std::make_shared<CachingDenoiser>(Fault::none, -1);
+    const auto transformer = std::make_shared<CachingDenoiser>(Fault::none, -1);
     std::vector<size_t> holders;
     const auto load = [&](const std::string&) {
-      holders.push_back(denoiser->others_that_hold_it());
-      return denoiser;
+      holders.push_back(transformer->others_that_hold_it());
+      return transformer;
     };
     const auto experts = std::make_shared<Experts>(spec, at::kCPU, load, [](const std::string&) { return true; });
     const auto denoising = start(experts, GetParam(), Mode::sparse, {.threshold = 0.5});
@@ -424,7 +424,7 @@ TEST_P(Cached, IsForgottenBeforeAnotherExpertIsLoaded) {
       if (!loads_by_itself) denoising->load_expert();
       denoising->step();
       if (holders.size() == 1) {
-        EXPECT_GT(denoiser->others_that_hold_it(), 0U);
+        EXPECT_GT(transformer->others_that_hold_it(), 0U);
       }
     }
     EXPECT_THAT(holders, ElementsAre(0, 0));

@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::Optional;
 
 /// Predicts `value` for the negative prompt and twice that for the prompt.
-class Constant final : public Denoiser {
+class Constant final : public LoadedTransformer {
  public:
   explicit Constant(double value) : value_(value) {}
   at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun&,

@@ -53,7 +53,7 @@ TEST(FrameDelivery, HandsOnWhatTheWholeVideoShows) {
     EXPECT_EQ(facts.shape.width, 6);
     EXPECT_EQ(facts.largest, shown_frames(video).max().item<float>());
     EXPECT_TRUE(facts.first.equal(shown_frames(video).narrow(0, 0, 1)));
-    EXPECT_TRUE(at::allclose(facts.colours, shown_frames(video).mean({1, 2})));
+    EXPECT_TRUE(at::allclose(facts.colors, shown_frames(video).mean({1, 2})));
   }
 }
 

@@ -48,11 +48,11 @@ struct Beside : ::testing::Test {
 
   ModelSpec spec;
   Plan plan;
-  static std::shared_ptr<const Picture> of_one_colour(int64_t height, int64_t width, uint8_t colour) {
-    const std::vector<uint8_t> pixels(static_cast<size_t>(height * width * 3), colour);
+  static std::shared_ptr<const Picture> of_one_color(int64_t height, int64_t width, uint8_t color) {
+    const std::vector<uint8_t> pixels(static_cast<size_t>(height * width * 3), color);
     return std::make_shared<const Picture>(Picture{.height = height, .width = width, .pixels = pixels});
   }
-  const std::shared_ptr<const Picture> white = of_one_colour(3, 5, 255), black = of_one_colour(8, 8, 0);
+  const std::shared_ptr<const Picture> white = of_one_color(3, 5, 255), black = of_one_color(8, 8, 0);
 };
 
 TEST_F(Beside, FramesAreTheFirstImageOrAWholeVideoGreyBetweenTheImages) {

@@ -139,7 +139,7 @@ void watch(test::HeardRun& heard, const std::string& file, const std::function<v
       if (step.step == 1) cut();
     };
   else
-    heard.on_decoded = [cut](const Pieces&) { cut(); };
+    heard.on_decoded = [cut](const PieceProgress&) { cut(); };
 }
 
 /// A CPU computes with the file's own memory where the dtype is the file's.
@@ -243,7 +243,7 @@ TEST(Pipeline, AStopIsHeardWithinAPieceOfADecode) {
   const at::Tensor latents = pipeline->generate(Request{.num_inference_steps = 1}, {.decode = false}).latents;
   int64_t asked = 0, pieces = 0;
   test::HeardRun heard;
-  heard.on_decoded = [&](const Pieces&) { ++pieces; };
+  heard.on_decoded = [&](const PieceProgress&) { ++pieces; };
   models::Run run;
   run.cancelled = [&] { return ++asked > 5; };
   run.observer = &heard;
@@ -281,14 +281,16 @@ TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
   const auto wide = open_in_fp8(/*head_dim=*/32);
   EXPECT_TRUE(wide->fp8_weights());
   EXPECT_TRUE(wide->fp8_text_weights());
-  EXPECT_EQ(wide->why_idle_weights() + wide->why_idle_text_weights(), "");
+  EXPECT_EQ(wide->why_weights_have_no_effect() + wide->why_text_weights_have_no_effect(), "");
   const auto narrow = open_in_fp8(/*head_dim=*/24);
   EXPECT_FALSE(narrow->fp8_weights());
   EXPECT_FALSE(narrow->fp8_text_weights());
-  EXPECT_EQ(narrow->why_idle_weights(), "for a transformer without a block layer whose sizes are multiples of 16");
-  EXPECT_EQ(narrow->why_idle_text_weights(), "for a text encoder without a layer whose sizes are multiples of 16");
+  EXPECT_EQ(narrow->why_weights_have_no_effect(),
+            "for a transformer without a block layer whose sizes are multiples of 16");
+  EXPECT_EQ(narrow->why_text_weights_have_no_effect(),
+            "for a text encoder without a layer whose sizes are multiples of 16");
   const auto usual = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
-  EXPECT_EQ(usual->why_idle_weights() + usual->why_idle_text_weights(), "");
+  EXPECT_EQ(usual->why_weights_have_no_effect() + usual->why_text_weights_have_no_effect(), "");
 }
 
 TEST(Pipeline, CountsWeightsInTheFormatOfTheRun) {

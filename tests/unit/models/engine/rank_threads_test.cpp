@@ -84,7 +84,8 @@ TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
       if (stage == "denoise") throw Cancelled{};
     };
   });
-  const Heard at_piece([](test::HeardRun& heard) { heard.on_decoded = [](const Pieces&) { throw Cancelled{}; }; });
+  const Heard at_piece(
+      [](test::HeardRun& heard) { heard.on_decoded = [](const PieceProgress&) { throw Cancelled{}; }; });
   for (const Heard* each : {&at_stage, &at_piece}) {
     EXPECT_THROW(ranks.generate(request, plan, {}, each->run), Cancelled);
     EXPECT_TRUE(ranks.generate(request, plan, {}, {}).frames.equal(first));

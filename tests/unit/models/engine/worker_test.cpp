@@ -53,7 +53,7 @@ TEST(Worker, RefusesWhatItDoesNotKnow) {
 
 TEST(Worker, RefusesToMakeAnotherVideoThanRank0) {
   const auto other_recipe = [](Rank& leader) {
-    tell_model(leader, nlohmann::json::object());
+    send_model(leader, nlohmann::json::object());
     Request request;
     request.prompt = "a red circle";
     tell(leader.control(), {{"what", "video"},

@@ -44,7 +44,7 @@ TEST(Resize, EveryByteIsPillows) {
       return of_bytes(golden[name_of(kind, height, width)]).pixels;
     };
     EXPECT_EQ(made(ResampleFilter::lanczos, whole(image)), expected("lanczos.stretch")) << height << "x" << width;
-    EXPECT_EQ(made(ResampleFilter::lanczos, centre(image, height, width)), expected("lanczos.cover"))
+    EXPECT_EQ(made(ResampleFilter::lanczos, center(image, height, width)), expected("lanczos.cover"))
         << height << "x" << width;
     EXPECT_EQ(made(ResampleFilter::bicubic, whole(image)), expected("bicubic.stretch")) << height << "x" << width;
   }

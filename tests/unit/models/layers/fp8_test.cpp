@@ -105,7 +105,7 @@ TEST_F(Fp8, ProductsAreInTheRunsDtype) {
   EXPECT_TRUE(linear(quantize_rows(x), layer).equal(y));
 }
 
-TEST_F(Fp8, FeedForwardQuantisesWhatGeluGives) {
+TEST_F(Fp8, FeedForwardQuantizesWhatGeluGives) {
   const Linear in = random_layer(128, 32), out = random_layer(48, 128), in8 = in_fp8(in), out8 = in_fp8(out);
   const at::Tensor x = at::randn({2, 9, 32});
   EXPECT_TRUE(feed_forward_gelu_tanh(x, in8, out8).equal(linear(at::gelu(linear(x, in8), "tanh"), out8)));

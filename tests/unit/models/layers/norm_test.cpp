@@ -89,7 +89,7 @@ TEST_P(NormLayer, AddsEachPartThroughItsOwnGate) {
   }
 }
 
-TEST_P(NormLayer, AddsAndNormalisesInOnePassAsInTwo) {
+TEST_P(NormLayer, AddsAndNormalizesInOnePassAsInTwo) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto options = at::TensorOptions().dtype(dtype);

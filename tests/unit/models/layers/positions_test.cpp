@@ -25,7 +25,7 @@ TEST(AxisPositions, AtTheBaseSizeAreTheIndices) {
   EXPECT_TRUE(close_to(positions.w, floats({0, 1, 2, 3, 4, 5}), 1e-6));
 }
 
-TEST(AxisPositions, OfAWiderGridLieInACropCentredInTheHeight) {
+TEST(AxisPositions, OfAWiderGridLieInACropCenteredInTheHeight) {
   // 4 x 16 into 30 x 45: resized to 11 x 45 (45 / 16 * 4 = 11.25), from row round(19 / 2) = 10 (ties to even), 45 / 16
   // columns apart.
   const AxisPositions positions = cropped_axis_positions({1, 4, 16}, 30, 45);
@@ -35,7 +35,7 @@ TEST(AxisPositions, OfAWiderGridLieInACropCentredInTheHeight) {
   EXPECT_FLOAT_EQ(positions.w[15].item<float>(), 45.0F * 15 / 16);
 }
 
-TEST(AxisPositions, OfATallerGridLieInACropCentredInTheWidth) {
+TEST(AxisPositions, OfATallerGridLieInACropCenteredInTheWidth) {
   // 20 x 10 into 30 x 45: resized to 30 x 15, from column 15.
   const AxisPositions positions = cropped_axis_positions({1, 20, 10}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 0);

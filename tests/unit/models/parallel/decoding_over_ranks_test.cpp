@@ -71,7 +71,7 @@ class DecodingOverRanks : public ::testing::TestWithParam<test::ParityCase> {
 
 TEST_P(DecodingOverRanks, GivesTheFramesOfOneRank) {
   const auto vae = load();
-  ASSERT_TRUE(vae->decodes_pieces());
+  ASSERT_TRUE(vae->decodes_in_pieces());
   const double tolerance = GetParam().family->vae_tolerance;
   expect_frames_of_one(*vae, latents(2, 2, 2), 1, tolerance);
   expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // of uneven rows
@@ -120,7 +120,7 @@ TEST_P(DecodingOverRanks, NeedsTheMemoryOfAPiece) {
     const double peak = peak_of_decoding(*vae, given, &rows);
     if (group.rank() == 1) shared = peak;
   });
-  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // with a neighbour's row
+  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // with a neighbor's row
   EXPECT_LT(shared, 0.7 * alone);
 }
 
@@ -144,7 +144,7 @@ void on_pieces(const at::Tensor& x, int64_t ranks, const auto& body) {
   });
 }
 
-TEST(RowsOfSeveralRanks, StandBetweenTheirNeighbours) {
+TEST(RowsOfSeveralRanks, StandBetweenTheirNeighbors) {
   const at::Tensor x = at::randn({2, 14, 3, 4});
   for (const auto outside : {RowSplit::Outside::zeros, RowSplit::Outside::its_edge}) {
     const at::Tensor first = x.narrow(1, 0, 1), last = x.narrow(1, 13, 1);

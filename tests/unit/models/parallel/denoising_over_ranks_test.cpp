@@ -37,14 +37,14 @@ struct How {
 };
 
 /// The toy of 5 heads, whose prediction becomes NaN once where that is asked for.
-class FaultyToy final : public Denoiser {
+class FaultyToy final : public LoadedTransformer {
  public:
   explicit FaultyToy(int64_t faulty_step) : faulty_step_(faulty_step) {
     test::ToyConfig config;
     config.heads = 5;
     Component component;
     component.random_seed = 5;
-    toy_ = load_denoiser(std::make_unique<test::ToyTransformer>(config), component, at::kCPU, at::kFloat);
+    toy_ = loaded_transformer(std::make_unique<test::ToyTransformer>(config), component, at::kCPU, at::kFloat);
   }
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                      AttentionRun& run, StepCache* cache) override {
@@ -57,7 +57,7 @@ class FaultyToy final : public Denoiser {
 
  private:
   int64_t faulty_step_;
-  std::unique_ptr<Denoiser> toy_;
+  std::unique_ptr<LoadedTransformer> toy_;
 };
 
 constexpr int64_t kSteps = 6;
@@ -75,9 +75,9 @@ std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_st
   plan.latent.frames = 3;
   SchedulerConfig config;
   config.kind = SamplerKind::unipc;
-  const auto denoiser = std::make_shared<FaultyToy>(faulty_step);
+  const auto transformer = std::make_shared<FaultyToy>(faulty_step);
   auto experts = std::make_shared<Experts>(
-      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      ModelSpec{}, at::kCPU, [transformer](const std::string&) { return transformer; },
       [](const std::string&) { return true; });
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const auto draw = [&](at::IntArrayRef shape) {

@@ -21,16 +21,16 @@ TEST(Messages, ArriveAsTheyWereTold) {
   std::thread other([&] {
     const auto group = SocketGroup::connect(1, links[1], "second");
     EXPECT_EQ(hear(*group), message);
-    EXPECT_TRUE(at::equal(hear_tensor(*group), half));
-    EXPECT_FALSE(hear_tensor(*group).defined());
-    EXPECT_EQ(hear_tensor(*group).sizes(), at::IntArrayRef({0, 4}));
+    EXPECT_TRUE(at::equal(receive_tensor(*group), half));
+    EXPECT_FALSE(receive_tensor(*group).defined());
+    EXPECT_EQ(receive_tensor(*group).sizes(), at::IntArrayRef({0, 4}));
   });
   {
     const auto group = SocketGroup::connect(0, links[0], "first");
     tell(*group, message);
-    tell_tensor(*group, half);
-    tell_tensor(*group, {});
-    tell_tensor(*group, at::empty({0, 4}));
+    send_tensor(*group, half);
+    send_tensor(*group, {});
+    send_tensor(*group, at::empty({0, 4}));
     other.join();
   }
 }
@@ -65,7 +65,7 @@ TEST(Messages, ThatAreNoneOfOursAreRefused) {
     const bool throws = test::throws_error(
         [&] {
           if (is_tensor)
-            hear_tensor(*group);
+            receive_tensor(*group);
           else
             hear(*group);
         },

@@ -114,25 +114,25 @@ TEST(ThreadGroup, RanksPutIntoEachOthersWindows) {
   }
 }
 
-TEST(Share, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
+TEST(SplitGroups, PassesHaveRanksOfTheirOwnWhereTheRanksAreEven) {
   run_in_threads(4, [](Group& group) {
-    const Share share = share_of(&group, 2);
+    const SplitGroups share = share_of(&group, 2);
     EXPECT_EQ(share.passes->rank(), group.rank() / 2);
     EXPECT_EQ(share.tokens->rank(), group.rank() % 2);
     EXPECT_EQ(share.tokens->size(), 2);
-    const Share unguided = share_of(&group, 1);
+    const SplitGroups unguided = share_of(&group, 1);
     EXPECT_EQ(unguided.passes, nullptr);
     EXPECT_EQ(unguided.tokens->size(), 4);
   });
   run_in_threads(2, [](Group& group) {
-    const Share share = share_of(&group, 2);
+    const SplitGroups share = share_of(&group, 2);
     EXPECT_EQ(share.tokens, nullptr);
     EXPECT_EQ(share.passes->size(), 2);
   });
   run_in_threads(3, [](Group& group) { EXPECT_EQ(share_of(&group, 2).tokens->size(), 3); });
 }
 
-TEST(Share, SplitsAreKnownBeforehand) {
+TEST(SplitGroups, SplitsAreKnownBeforehand) {
   EXPECT_EQ(splits_of_shares(4, 2), (std::vector<std::vector<int64_t>>{{0, 0, 1, 1}, {0, 1, 0, 1}}));
   EXPECT_TRUE(splits_of_shares(2, 2).empty());
   EXPECT_TRUE(splits_of_shares(3, 2).empty());
@@ -157,12 +157,12 @@ class BrokenOff final : public Group {
   void check() const override { throw run_failure("rank 1 is gone", "start it again"); }
 };
 
-TEST(Share, WhatABrokenOffCallLeftIsNoAnswer) {
+TEST(SplitGroups, WhatABrokenOffCallLeftIsNoAnswer) {
   BrokenOff group;
   EXPECT_TRUE(test::throws_error([&] { any_rank(true, &group, at::kCPU); }, {"rank 1 is gone"}));
 }
 
-TEST(Share, SlicesCoverEverythingAndDifferByOne) {
+TEST(SplitGroups, SlicesCoverEverythingAndDifferByOne) {
   for (const int64_t count : {3, 7, 30, 1001}) {
     for (const int64_t ranks : {1, 2, 3}) {
       int64_t next = 0;
@@ -177,7 +177,7 @@ TEST(Share, SlicesCoverEverythingAndDifferByOne) {
   }
 }
 
-TEST(Share, SlicesAreGatheredInTheOrderOfTheRanks) {
+TEST(SplitGroups, SlicesAreGatheredInTheOrderOfTheRanks) {
   run_in_threads(3, [](Group& group) {
     const at::Tensor all = at::arange(2 * 7 * 3).view({2, 7, 3});
     const Slice own = slice_of(7, &group);
@@ -185,7 +185,7 @@ TEST(Share, SlicesAreGatheredInTheOrderOfTheRanks) {
   });
 }
 
-TEST(Share, MoreRanksThanHeadsAreRefused) {
+TEST(SplitGroups, MoreRanksThanHeadsAreRefused) {
   check_ranks(30, 1, 30, 1000);
   check_ranks(60, 2, 30, 1000);  // 30 a pass
   check_ranks(8, 2, 30, 1000);   // 4 a pass: 7 heads or 8
@@ -194,7 +194,7 @@ TEST(Share, MoreRanksThanHeadsAreRefused) {
   EXPECT_TRUE(test::throws_error([] { check_ranks(6, 2, 12, 2); }, {"3 of them share a pass, of 2 tokens"}));
 }
 
-TEST(Share, MoreRanksThanHeadsAreToldHowManyThereMayBe) {
+TEST(SplitGroups, MoreRanksThanHeadsAreToldHowManyThereMayBe) {
   const auto remedy = [](int64_t ranks, int64_t passes) -> std::string {
     try {
       check_ranks(ranks, passes, 2, 1000);

@@ -54,9 +54,9 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     at::set_num_threads(1);  // of this one: ranks are threads already
     AttentionRun run = how;
     run.tokens = group;
-    const auto denoiser = load_transformer(component(), at::kCPU, dtype);
+    const auto transformer = load_transformer(component(), at::kCPU, dtype);
     const test::TransformerForward input = given(dtype);
-    const at::Tensor prediction = denoiser->forward(input.latents, input.conditioning, input.timesteps, run);
+    const at::Tensor prediction = transformer->forward(input.latents, input.conditioning, input.timesteps, run);
     return {prediction, run.statistics};
   }
   Forward over(int64_t ranks, const AttentionRun& how, at::ScalarType dtype = at::kFloat) const {

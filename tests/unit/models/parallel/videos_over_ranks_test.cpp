@@ -127,7 +127,7 @@ TEST_P(FirstVideosOverRanks, AreDecodedByAllForTheFirst) {
       request.vae_tiling = tiling;
       inputs.decode = true;
       const size_t rank = run.group == nullptr ? 0 : static_cast<size_t>(run.group->rank());
-      heard.on_decoded = [&, rank](const Pieces&) { ++pieces[rank]; };
+      heard.on_decoded = [&, rank](const PieceProgress&) { ++pieces[rank]; };
       heard.on_alone = [&, rank] { ++alone[rank]; };
     };
   };
@@ -175,7 +175,7 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
     const auto one_wants_no_more = [&](Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard) {
       request.vae_tiling = VaeTiling::off;
       inputs.decode = true;
-      heard.on_decoded = [&](const Pieces&) { decodes = true; };
+      heard.on_decoded = [&](const PieceProgress&) { decodes = true; };
       run.cancelled = [&] { return group.rank() == 1 && decodes; };
     };
     EXPECT_THROW(make(&group, one_wants_no_more), Cancelled);

@@ -9,64 +9,65 @@
 namespace sparsereel::app {
 namespace {
 
-using models::idle_warnings;
-using models::IdleCause;
+using models::no_effect_warnings;
+using models::NoEffectCause;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-const IdleCause kFull = {Idle::every_block, "attention", "with --attention full"};
-const IdleCause kNoGuidance = {Idle::no_guidance, "cfg_scale", "without guidance"};
+const NoEffectCause kFull = {NoEffect::every_block, "attention", "with --attention full"};
+const NoEffectCause kNoGuidance = {NoEffect::no_guidance, "cfg_scale", "without guidance"};
 
-TEST(IdleWarnings, NameTheOptionsAndTheirPlaces) {
+TEST(NoEffectWarnings, NameTheOptionsAndTheirPlaces) {
   Settings settings;
   settings.add(Source::command_line, {{"attention", "full"}, {"topk", "0.3"}, {"steps", "3"}});
-  EXPECT_THAT(idle_warnings(settings, {kFull, kNoGuidance}),
+  EXPECT_THAT(no_effect_warnings(settings, {kFull, kNoGuidance}),
               ElementsAre("--topk 0.3 has no effect with --attention full"));
-  EXPECT_THAT(idle_warnings(settings, {}), IsEmpty());
-  EXPECT_THAT(idle_warnings(settings, {{Idle::every_block, "attention", ""}}), IsEmpty());
+  EXPECT_THAT(no_effect_warnings(settings, {}), IsEmpty());
+  EXPECT_THAT(no_effect_warnings(settings, {{NoEffect::every_block, "attention", ""}}), IsEmpty());
   Settings file;
   file.add(Source::config_file, {{"attention", "full"}, {"cell", "32"}}, "my.yaml", {{"cell", {{2, 1}, {2, 7}}}});
-  EXPECT_THAT(idle_warnings(file, {kFull}), ElementsAre("my.yaml:2:7: cell 32 has no effect with --attention full"));
+  EXPECT_THAT(no_effect_warnings(file, {kFull}),
+              ElementsAre("my.yaml:2:7: cell 32 has no effect with --attention full"));
 }
 
-TEST(IdleWarnings, ComeOnceForAnOption) {
+TEST(NoEffectWarnings, ComeOnceForAnOption) {
   Settings settings;
   settings.add(Source::command_line, {{"cell", "32"}});
-  const IdleCause no_means = {Idle::no_means, "dropped", "without means"};
-  EXPECT_THAT(idle_warnings(settings, {no_means, kFull}), ElementsAre("--cell 32 has no effect without means"));
+  const NoEffectCause no_means = {NoEffect::no_means, "dropped", "without means"};
+  EXPECT_THAT(no_effect_warnings(settings, {no_means, kFull}), ElementsAre("--cell 32 has no effect without means"));
 }
 
-TEST(IdleWarnings, AreSilentWhereAStrongerSourceChose) {
+TEST(NoEffectWarnings, AreSilentWhereAStrongerSourceChose) {
   for (const auto& [weak, warned] : {std::pair{Source::matched_config, false}, std::pair{Source::recipe, false},
                                      std::pair{Source::config_file, false}, std::pair{Source::command_line, true}}) {
     Settings settings;
     settings.add(weak, {{"topk", "0.3"}}, "a file");
     settings.add(Source::command_line, {{"attention", "full"}});
-    EXPECT_EQ(!idle_warnings(settings, {kFull}).empty(), warned);
+    EXPECT_EQ(!no_effect_warnings(settings, {kFull}).empty(), warned);
   }
 }
 
-TEST(IdleWarnings, KnowThatConfigsAndRecipesKnowNoRun) {
+TEST(NoEffectWarnings, KnowThatConfigsAndRecipesKnowNoRun) {
   for (const auto& [source, warned] : {std::pair{Source::matched_config, false}, std::pair{Source::recipe, false},
                                        std::pair{Source::config_file, true}, std::pair{Source::row, true}}) {
     Settings settings;
     settings.add(source, {{"topk", "0.3"}}, "a file");
-    EXPECT_EQ(!idle_warnings(settings, {kFull}).empty(), warned);  // the mode is the device's default
+    EXPECT_EQ(!no_effect_warnings(settings, {kFull}).empty(), warned);  // the mode is the device's default
   }
 }
 
-TEST(IdleWarnings, AreNotForWhatAsksForNothing) {
+TEST(NoEffectWarnings, AreNotForWhatAsksForNothing) {
   Settings settings;
   settings.add(Source::command_line, {{"dynamic_cfg", "false"}, {"negative_prompt", ""}, {"cfg_scale", "1"}});
-  EXPECT_THAT(idle_warnings(settings, {kNoGuidance}), IsEmpty());
+  EXPECT_THAT(no_effect_warnings(settings, {kNoGuidance}), IsEmpty());
 }
 
 TEST(IdleOptions, AreAllThatTheCausesLeaveWithoutEffect) {
-  EXPECT_THAT(models::idle_options(program_options(), {kFull}), Contains("dense_layers"));
-  EXPECT_THAT(models::idle_options(program_options(), {kFull}), Not(Contains("attention")));
-  EXPECT_THAT(models::idle_options(program_options(), {{Idle::no_guidance, "cfg_scale", ""}}), IsEmpty());
+  EXPECT_THAT(models::options_without_effect(program_options(), {kFull}), Contains("dense_layers"));
+  EXPECT_THAT(models::options_without_effect(program_options(), {kFull}), Not(Contains("attention")));
+  EXPECT_THAT(models::options_without_effect(program_options(), {{NoEffect::no_guidance, "cfg_scale", ""}}), IsEmpty());
 }
 
 }  // namespace

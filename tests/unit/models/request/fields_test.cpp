@@ -118,7 +118,7 @@ TEST(Fields, KeysTellPipelinesAndTextsApart) {
   const Request usual;
   for (const Field& field : fields()) {
     const Request other = read_request({{field.name, some_value(field)}});
-    EXPECT_EQ(pipeline_key(other) != pipeline_key(usual), field.decides == Decides::pipeline) << field.name;
+    EXPECT_EQ(pipeline_key(other) != pipeline_key(usual), field.decides == RunPart::pipeline) << field.name;
   }
   Plan plan, other;
   plan.guidance_scale = other.guidance_scale = 6;
@@ -168,9 +168,9 @@ TEST(Fields, ARecipeSaysWhatCounts) {
   plan.guidance_scale = 1;
   plan.num_inference_steps = 4;
   nlohmann::json recipe = recipe_of(plan);
-  for (const char* idle :
+  for (const char* no_effect :
        {"topk", "dropped", "dense_steps", "negative_prompt", "cfg_scale_2", "cache", "sigmas", "weights"})
-    EXPECT_FALSE(recipe.contains(idle)) << idle;
+    EXPECT_FALSE(recipe.contains(no_effect)) << no_effect;
   EXPECT_EQ(recipe["steps"], 4);
   EXPECT_FALSE(recipe.contains("resize"));
   plan.image = "some/where/picture.png";

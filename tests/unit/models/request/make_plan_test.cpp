@@ -123,9 +123,9 @@ TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
   EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
   EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
   request.cache = {.kind = CacheKind::steps, .steps = 3};
-  EXPECT_EQ(why_idle_cache(request, spec), "");
+  EXPECT_EQ(why_cache_has_no_effect(request, spec), "");
   request.scheduler = "a";
-  EXPECT_THAT(why_idle_cache(request, spec), ::testing::HasSubstr("with 3 steps"));
+  EXPECT_THAT(why_cache_has_no_effect(request, spec), ::testing::HasSubstr("with 3 steps"));
 }
 
 TEST(Request, NoiseLevelsFall) {

@@ -15,7 +15,7 @@ inline std::string u32(uint32_t value) {
   return bytes;
 }
 
-/// A normaliser's table: a trie's units, then the replacements (see models/text/charsmap.h).
+/// A normalizer's table: a trie's units, then the replacements (see models/text/charsmap.h).
 inline std::string charsmap_of(const std::vector<uint32_t>& units, const std::string& replacements) {
   std::string bytes = u32(static_cast<uint32_t>(4 * units.size()));
   for (const uint32_t unit : units) bytes += u32(unit);
@@ -45,12 +45,12 @@ class SpieceBytes {
     bytes_ += field(2, std::string("\x18") + static_cast<char>(type));
     return *this;
   }
-  /// A normaliser's table that replaces the letter a, whose replacement starts at `place` of `replacements`.
+  /// A normalizer's table that replaces the letter a, whose replacement starts at `place` of `replacements`.
   SpieceBytes& replace_a(const std::string& replacements, uint32_t place = 0) {
     bytes_ += field(3, field(2, charsmap_of(units_that_replace_a(place), replacements)));
     return *this;
   }
-  /// Of the normaliser: a flag's field number, and its value.
+  /// Of the normalizer: a flag's field number, and its value.
   SpieceBytes& normalizer_flag(int number, bool value) {
     bytes_ += field(3, {static_cast<char>(number << 3), static_cast<char>(value)});
     return *this;

@@ -62,7 +62,7 @@ TEST(Spiece, RandomDamageNeverReadsOutOfBounds) {
   int refused = 0;
   for (int i = 0; i < 60; ++i) {
     std::string damaged = whole;
-    // Most bytes belong to the normaliser's trie, so that it gets damaged too.
+    // Most bytes belong to the normalizer's trie, so that it gets damaged too.
     for (int k = 0; k < 200; ++k) damaged[random() % damaged.size()] = static_cast<char>(random());
     try {
       const SpieceModel model = parse_spiece(damaged, "spiece.model");
@@ -118,7 +118,7 @@ TEST(Spiece, WhatSentencePieceGetsSaysTheSame) {
   EXPECT_TRUE(again.treat_whitespace_as_suffix && again.byte_fallback);
 }
 
-TEST(Spiece, DenormaliserAndSelfTestNeverReachSentencePiece) {
+TEST(Spiece, DenormalizerAndSelfTestNeverReachSentencePiece) {
   const std::string self_test = "\x22\x06\x0A\x04\x0A\x02-!", denormalizer = "\x2A\x04\x12\x02-!";
   const std::string trusted = trusted_spiece(parse_spiece(small_model() + self_test + denormalizer, "a"), "a");
   EXPECT_EQ(trusted.find("-!"), std::string::npos);

@@ -163,7 +163,7 @@ TEST_F(TokenizerTest, ByteFallbackSpellsUnknownCharacters) {
   EXPECT_THAT(Tokenizer::load(folder_).encode("\u00e9", 4).ids, ElementsAre(259, 3 + 0xC3, 3 + 0xA9, 1));
 }
 
-TEST_F(TokenizerTest, NormaliserAppliesAsTheModelSays) {
+TEST_F(TokenizerTest, NormalizerAppliesAsTheModelSays) {
   const SpieceBytes pieces =
       SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).piece("\u2581", -2).piece("b", -3);
   write("spiece.model", SpieceBytes(pieces).replace_a(std::string("bb\0", 3)).bytes());

@@ -15,7 +15,7 @@
 
 #include "hilbert/error.h"
 #include "models/request/attention_run.h"
-#include "models/transformer/denoiser.h"
+#include "models/transformer/loaded_transformer.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/toy/toy_transformer.h"
@@ -323,7 +323,7 @@ class CachedLoop : public ::testing::Test {
   at::Tensor forward(const at::Tensor& latents, double time, StepCache* cache) {
     run_ = {};
     if (cache != nullptr) cache->begin_step();
-    return denoiser_->forward(latents, {text_}, at::full({2}, time), run_, cache);
+    return transformer_->forward(latents, {text_}, at::full({2}, time), run_, cache);
   }
   std::vector<int64_t> calls() const {
     std::vector<int64_t> counts;
@@ -332,8 +332,8 @@ class CachedLoop : public ::testing::Test {
   }
 
   c10::InferenceMode inference_;
-  std::unique_ptr<Denoiser> denoiser_ =
-      load_denoiser(std::make_unique<test::ToyTransformer>(), random_component(), at::kCPU, at::kFloat);
+  std::unique_ptr<LoadedTransformer> transformer_ =
+      loaded_transformer(std::make_unique<test::ToyTransformer>(), random_component(), at::kCPU, at::kFloat);
   at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8});
   AttentionRun run_;
 };

@@ -10,10 +10,10 @@ namespace {
 TEST(CoderVae, UndoesTheScaleOfEachChannelInFp32) {
   const at::Tensor latents = at::tensor({1.0, 2.0, 3.0, 4.0}, at::kFloat).to(at::kBFloat16).view({1, 2, 2, 1, 1});
   const at::Tensor expected = at::tensor({7.0, 13.0, 3.5, 5.0}, at::kFloat).view({1, 2, 2, 1, 1});
-  const at::Tensor scaled = denormalised(latents, {1, -1}, {2, 0.5}, 3);
+  const at::Tensor scaled = denormalized(latents, {1, -1}, {2, 0.5}, 3);
   EXPECT_EQ(scaled.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(scaled.to(at::kFloat).equal(expected));
-  EXPECT_TRUE(denormalised(latents, {0, 0}, {1, 1}).equal(latents));
+  EXPECT_TRUE(denormalized(latents, {0, 0}, {1, 1}).equal(latents));
 }
 
 TEST(CoderVae, LaysConvolutionsOutChannelsLast) {

@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-TEST(GroupNormSilu, NormalisesEachFrameByItself) {
+TEST(GroupNormSilu, NormalizesEachFrameByItself) {
   const c10::InferenceMode inference;
   for (const int64_t groups : {1, 4, 12}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -29,7 +29,7 @@ TEST(GroupNormSilu, NormalisesEachFrameByItself) {
   }
 }
 
-TEST(VideoNormSilu, NormalisesAllFramesTogether) {
+TEST(VideoNormSilu, NormalizesAllFramesTogether) {
   const c10::InferenceMode inference;
   for (const int64_t groups : {1, 4, 12}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {

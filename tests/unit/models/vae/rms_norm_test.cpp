@@ -1,4 +1,4 @@
-// RMS normalisation of pixels against its formula.
+// RMS normalization of pixels against its formula.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>

@@ -113,11 +113,11 @@ TEST(Markdown, LeavesOutWhatNoRowHas) {
   EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("| causal, 226 text |"));
 }
 
-TEST(Prepass, OfSparseRowsIsQuantisingAndPrediction) {
-  Row quantised = dense_row(5), lighter = sparse_row(5), heavier = sparse_row(5), untimed = sparse_row(5);
-  quantised.update({{"mode", "quantized"}, {"prepass_ms", 0.5}});
+TEST(Prepass, OfSparseRowsIsQuantizingAndPrediction) {
+  Row quantized = dense_row(5), lighter = sparse_row(5), heavier = sparse_row(5), untimed = sparse_row(5);
+  quantized.update({{"mode", "quantized"}, {"prepass_ms", 0.5}});
   lighter["prepass_ms"] = 0.75, heavier["prepass_ms"] = 0.45;
-  Rows alone = {lighter}, rows = {quantised, lighter, heavier, untimed};
+  Rows alone = {lighter}, rows = {quantized, lighter, heavier, untimed};
   split_prepass(alone);
   EXPECT_FALSE(alone[0].contains("prediction_ms"));
   split_prepass(rows);

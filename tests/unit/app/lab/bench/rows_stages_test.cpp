@@ -134,13 +134,13 @@ nlohmann::json settings() {
           {"dtype", "bf16"}, {"width", 720}, {"height", 480},  {"frames", 49},    {"seed", 42}};
 }
 
-TEST(Rival, RowsComeWithTheirTimes) {
+TEST(Baseline, RowsComeWithTheirTimes) {
   const TemporaryFolder folder;
   write_text(folder / "rival.json", R"({"settings": )" + settings().dump() + R"(, "rows": [
     {"mode": "diffusers eager", "stage": "decode", "ms": 3000}, {"mode": "diffusers eager", "stage": "text", "ms": 1000},
     {"mode": "diffusers compiled", "stage": "step", "ms": 900, "ms_min": 890, "matmul_ms": 1, "attention_ms": 2, "rest_ms": 3, "peak_gib": 12.5}]})");
   Rows all = rows();
-  for (const Row& row : read_rival((folder / "rival.json").string(), settings())) all.push_back(row);
+  for (const Row& row : read_baseline((folder / "rival.json").string(), settings())) all.push_back(row);
   compare_steps(all, 50);
   const Row& compiled = all.back();
   EXPECT_EQ(compiled["mode"], "diffusers compiled");
@@ -183,7 +183,7 @@ TEST(StageParts, AddUpToTheStepWhereverTheyAreShown) {
   EXPECT_NEAR(std::accumulate(drawn.parts.begin(), drawn.parts.end(), 0.0), drawn.total, 1e-9);
 }
 
-TEST(Rival, WrongReportsAreNamed) {
+TEST(Baseline, WrongReportsAreNamed) {
   const TemporaryFolder folder;
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "rows"},
@@ -198,17 +198,18 @@ TEST(Rival, WrongReportsAreNamed) {
     nlohmann::json report = nlohmann::json::parse(text);
     if (report.is_object()) report["settings"] = settings();
     write_text(folder / "rival.json", report.dump());
-    EXPECT_TRUE(throws_error([&] { read_rival((folder / "rival.json").string(), settings()); }, {"rival.json", word}))
+    EXPECT_TRUE(
+        throws_error([&] { read_baseline((folder / "rival.json").string(), settings()); }, {"rival.json", word}))
         << text;
   }
 }
 
-TEST(Rival, AnotherConfigurationIsRefusedByItsField) {
+TEST(Baseline, AnotherConfigurationIsRefusedByItsField) {
   const TemporaryFolder folder;
   const nlohmann::json rows = {{{"mode", "a"}, {"stage", "step"}, {"ms", 1}}};
   const auto refused = [&](const nlohmann::json& theirs, const std::string& what) {
     write_text(folder / "rival.json", nlohmann::json{{"rows", rows}, {"settings", theirs}}.dump());
-    return throws_error([&] { read_rival((folder / "rival.json").string(), settings()); }, {"rival.json", what});
+    return throws_error([&] { read_baseline((folder / "rival.json").string(), settings()); }, {"rival.json", what});
   };
   for (const char* field :
        {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "width", "height", "frames"}) {

@@ -17,7 +17,7 @@ void wait(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // what is measured takes this long
 }
 
-/// What a denoiser's attention does: the watcher, the call, `attended`.
+/// What a transformer's attention does: the watcher, the call, `attended`.
 void attend(const models::AttentionRun& run, const std::function<void()>& call) {
   const at::Tensor none;
   const attention::Context context;

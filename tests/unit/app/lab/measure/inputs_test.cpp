@@ -56,7 +56,7 @@ TEST(StructuredInputs, HaveLargeMeansInK) {
   EXPECT_GT(of_means, around * 0.5);
 }
 
-TEST(SmoothInputs, HaveValuesThatHardlyDifferBetweenNeighbours) {
+TEST(SmoothInputs, HaveValuesThatHardlyDifferBetweenNeighbors) {
   const Shape shape{.batch = 1, .heads = 2, .tokens = 1024, .head_dim = 64};
   const auto step = [&](DataKind data) {
     const at::Tensor v = one_input(data, at::kFloat, shape).v;

@@ -1,4 +1,4 @@
-// An MP4 is decoded again: frames, colours, tags, index in front, recipe, and the encoders that can be asked for.
+// An MP4 is decoded again: frames, colors, tags, index in front, recipe, and the encoders that can be asked for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST_F(Mp4, DecodesToTheFramesThatWereWritten) {
   EXPECT_EQ(written.bytes, std::filesystem::file_size(path));
 }
 
-TEST_F(Mp4, IsH264Yuv420pWithAllFourColourTags) {
+TEST_F(Mp4, IsH264Yuv420pWithAllFourColorTags) {
   const WrittenVideo written = write_video(path, clip.view, {});
   if (written.encoder != "libx264") GTEST_SKIP() << "this FFmpeg encodes with " << written.encoder;
   const Decoded decoded = decode_video(path);

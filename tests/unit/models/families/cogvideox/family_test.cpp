@@ -32,7 +32,7 @@ std::string refused(const ModelSpec& spec, const Request& request) {
 TEST(CogVideoXImages, TextToVideoTakesNone) {
   const ModelSpec spec = spec_of("pipeline");
   EXPECT_FALSE(spec.image.any());
-  EXPECT_THAT(spec.marks, Contains(Pair("in_channels", "4")));
+  EXPECT_THAT(spec.fingerprint, Contains(Pair("in_channels", "4")));
   EXPECT_EQ(refused(spec, {.image = "a.png"}), "image");
 }
 
@@ -43,7 +43,7 @@ TEST(CogVideoXImages, GoBesideTheNoiseAndAreDrawn) {
     EXPECT_TRUE(spec.image.needed && spec.image.drawn) << folder;
     EXPECT_FALSE(spec.image.takes_last || spec.image.encodes_video || spec.image.has_context) << folder;
     EXPECT_EQ(spec.latent_channels, 4) << folder;  // of the transformer's 8
-    EXPECT_THAT(spec.marks, Contains(Pair("in_channels", "8"))) << folder;
+    EXPECT_THAT(spec.fingerprint, Contains(Pair("in_channels", "8"))) << folder;
     EXPECT_EQ(refused(spec, {}), "image") << folder;
     EXPECT_EQ(refused(spec, {.image = "a.png", .last_image = "b.png"}), "last_image") << folder;
     EXPECT_EQ(refused(spec, {.width = 64, .height = 64, .image = "a.png"}), "none") << folder;
@@ -51,8 +51,8 @@ TEST(CogVideoXImages, GoBesideTheNoiseAndAreDrawn) {
 }
 
 TEST(CogVideoXImages, OnlyTheConstantTellsTheNewerModel) {
-  EXPECT_THAT(spec_of("cogvideox_i2v/pipeline").marks, Contains(Pair("ofs_embed_dim", "null")));
-  EXPECT_THAT(spec_of("cogvideox_i2v/pipeline_1.5").marks, Contains(Pair("ofs_embed_dim", "16")));
+  EXPECT_THAT(spec_of("cogvideox_i2v/pipeline").fingerprint, Contains(Pair("ofs_embed_dim", "null")));
+  EXPECT_THAT(spec_of("cogvideox_i2v/pipeline_1.5").fingerprint, Contains(Pair("ofs_embed_dim", "16")));
 }
 
 TEST(CogVideoXImages, TheNewerModelsPositionsEnd) {

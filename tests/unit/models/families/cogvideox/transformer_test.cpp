@@ -36,7 +36,7 @@ class CogVideoXForward : public ::testing::Test {
   }
 
   c10::InferenceMode inference_;
-  std::unique_ptr<Denoiser> transformer_;
+  std::unique_ptr<LoadedTransformer> transformer_;
   AttentionRun run_;
   at::Tensor times_ = at::tensor(std::vector<int64_t>{500, 500});
 };

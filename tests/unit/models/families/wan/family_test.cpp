@@ -50,7 +50,7 @@ TEST_F(WanFamily, OneTransformerIsOneExpert) {
   EXPECT_EQ(model.noise, Precision::fp32);
   EXPECT_EQ(model.text_length, 512);
   EXPECT_EQ(token_count(model, latent_size(model, 9, 64, 48), 512), 3 * 4 * 3) << "text is no part of the sequence";
-  EXPECT_EQ(model.marks.at("boundary_ratio"), "null");
+  EXPECT_EQ(model.fingerprint.at("boundary_ratio"), "null");
   EXPECT_EQ(model.defaults.width, 832);
   EXPECT_TRUE(model.prompt.cleaned);
   EXPECT_FALSE(model.prompt.encodes_padding);
@@ -64,7 +64,7 @@ TEST_F(WanFamily, TwoTransformersShareTheTimestepsAtTheBoundary) {
   EXPECT_EQ(model.experts[0].from_share, 0.75);
   EXPECT_EQ(model.experts[1].role, "transformer_2");
   EXPECT_EQ(model.experts[1].from_share, 0);
-  EXPECT_EQ(model.marks.at("boundary_ratio"), "0.75");
+  EXPECT_EQ(model.fingerprint.at("boundary_ratio"), "0.75");
 }
 
 TEST_F(WanFamily, LatentsOf16PixelsAreAnotherLayout) {
@@ -84,7 +84,7 @@ TEST_F(WanFamily, ExpandedTimestepsKeepAFirstFrame) {
   const ModelSpec model = spec();
   EXPECT_EQ(model.image.latents, ImageSpec::Latents::first_frame_stays);
   EXPECT_FALSE(model.image.needed || model.image.takes_last || model.image.encodes_video || model.image.has_context);
-  EXPECT_EQ(model.marks.at("image_dim"), "null");
+  EXPECT_EQ(model.fingerprint.at("image_dim"), "null");
 }
 
 TEST_F(WanFamily, MoreChannelsAreThoseOfImages) {
@@ -94,9 +94,9 @@ TEST_F(WanFamily, MoreChannelsAreThoseOfImages) {
   EXPECT_EQ(model.image.latents, ImageSpec::Latents::beside_noise);
   EXPECT_TRUE(model.image.needed && model.image.encodes_video && model.image.tells_frames && model.image.has_context);
   EXPECT_FALSE(model.image.takes_last || model.image.needs_last || model.image.drawn);
-  EXPECT_EQ(model.marks.at("in_channels"), "12");
-  EXPECT_EQ(model.marks.at("image_dim"), "32");
-  EXPECT_EQ(model.marks.at("pos_embed_seq_len"), "null");
+  EXPECT_EQ(model.fingerprint.at("in_channels"), "12");
+  EXPECT_EQ(model.fingerprint.at("image_dim"), "32");
+  EXPECT_EQ(model.fingerprint.at("pos_embed_seq_len"), "null");
   ASSERT_TRUE(model.defaults.shift_above);
   EXPECT_EQ(model.defaults.shift_above->pixels, 832 * 480);
   EXPECT_EQ(model.defaults.shift_above->shift, 5);
@@ -106,7 +106,7 @@ TEST_F(WanFamily, PositionsOfTwoImagesNeedBoth) {
   take("pipeline_two_images", "wan_i2v");
   const ModelSpec model = spec();
   EXPECT_TRUE(model.image.needed && model.image.takes_last && model.image.needs_last && model.image.has_context);
-  EXPECT_EQ(model.marks.at("pos_embed_seq_len"), "34");
+  EXPECT_EQ(model.fingerprint.at("pos_embed_seq_len"), "34");
   EXPECT_FALSE(model.defaults.shift_above);
 }
 

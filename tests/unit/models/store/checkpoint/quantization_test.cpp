@@ -1,4 +1,4 @@
-// Files of quantised weights are taken or refused by what they say of themselves.
+// Files of quantized weights are taken or refused by what they say of themselves.
 #include "models/store/checkpoint/quantization.h"
 
 #include <memory>

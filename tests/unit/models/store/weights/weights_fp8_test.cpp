@@ -174,7 +174,7 @@ TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
   }
 }
 
-/// Expanded, added to, and quantised for 8-bit products; beside the deltas for all others.
+/// Expanded, added to, and quantized for 8-bit products; beside the deltas for all others.
 TEST_F(Fp8Weights, ThatALoraChangesAreMadeAnewForEightBitProductsAlone) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
   EXPECT_FALSE(rounds_again(kFp8));

@@ -520,9 +520,9 @@ TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
   EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // where nothing unpacks it later
 
   Linear eight_bits;
-  Parameter quantised = parameter;
-  quantised.scale = &eight_bits.scale, quantised.rows = &eight_bits.rows;
-  WeightReader(component, at::kCPU, {at::kFloat, /*in_fp8=*/true}).load(eight_bits.weight, quantised);
+  Parameter quantized = parameter;
+  quantized.scale = &eight_bits.scale, quantized.rows = &eight_bits.rows;
+  WeightReader(component, at::kCPU, {at::kFloat, /*in_fp8=*/true}).load(eight_bits.weight, quantized);
   EXPECT_TRUE(eight_bits.is_fp8());
   EXPECT_TRUE(eight_bits.weight.view(at::kByte).equal(quantize_rows(both).values.view(at::kByte)));
 }

@@ -26,10 +26,10 @@ size_t trait_values(size_t trait);
 /// Returns the traits that the prompt describes, by the words of shapes.py (evaluate.py's labels()).
 Traits traits_of(const std::string& prompt);
 
-class Judge {
+class Classifier {
  public:
   /// Throws Error naming the file and a tensor that is missing, misshaped or unexpected.
-  explicit Judge(const std::filesystem::path& file);
+  explicit Classifier(const std::filesystem::path& file);
 
   /// Returns the traits of `frames` (fp32, CPU, [F, H, W, 3] in 0..1, any length and size). It looks at nine frames of
   /// 64 x 64.
@@ -42,7 +42,7 @@ class Judge {
 };
 
 /// Returns the classifier beside a model, in the folder of its name with "-training"; empty if none.
-std::filesystem::path judge_beside(const std::filesystem::path& model);
+std::filesystem::path classifier_beside(const std::filesystem::path& model);
 
 /// Compares traits that the prompt describes with those in its video: {"shape": true, "colour": false}.
 nlohmann::json verdict(const Traits& told, const Traits& seen);

@@ -11,9 +11,9 @@
 
 namespace sparsereel::attention::cuda {
 
-constexpr int kQuantiseThreads = 128;
-constexpr int kQuantiseWarps = kQuantiseThreads / 32;
-constexpr int kWarpRows = kRecord / kQuantiseWarps;  // rows of a record per warp
+constexpr int kQuantizeThreads = 128;
+constexpr int kQuantizeWarps = kQuantizeThreads / 32;
+constexpr int kWarpRows = kRecord / kQuantizeWarps;  // rows of a record per warp
 
 /// The place of a thread in the record of this CTA. grid: heads (so that neighbors read neighboring memory), blocks,
 /// batch.
@@ -109,7 +109,7 @@ __device__ inline int square_of(uint2 int8) {
 /// call it together.
 template <int D>
 __device__ inline void note_longest(float square, float* longest) {
-  __shared__ float shared[kQuantiseWarps];
+  __shared__ float shared[kQuantizeWarps];
 #pragma unroll
   for (int lanes = D / kLaneElements; lanes < 32; lanes *= 2)
     square = fmaxf(square, __shfl_xor_sync(~0U, square, lanes));
@@ -142,7 +142,7 @@ class Pool {
   /// Calls put(c, factor * the sum of column c). All threads of the CTA call it together.
   template <typename Put>
   __device__ void write(float factor, const Put& put) {
-    __shared__ float shared[kQuantiseWarps][D];
+    __shared__ float shared[kQuantizeWarps][D];
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
@@ -157,7 +157,7 @@ class Pool {
             make_float4(sum_[i], sum_[i + 1], sum_[i + 2], sum_[i + 3]);
     }
     __syncthreads();
-    for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads)
+    for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantizeThreads)
       put(c, (shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c]) * factor);
     __syncthreads();
   }
@@ -197,11 +197,11 @@ class CellSums {
   /// together.
   __device__ void write_means(int real, uint16_t* out) const {
     __syncthreads();
-    for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantiseThreads) {
+    for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantizeThreads) {
       const int cell = at / D, column = at % D;
       float2 sum{};
 #pragma unroll
-      for (int warp = 0; warp < kQuantiseWarps; ++warp)
+      for (int warp = 0; warp < kQuantizeWarps; ++warp)
         sum = {sum.x + part_[warp][cell][column], sum.y + part_[warp][cell][column + 1]};
       const float share = 1.0F / static_cast<float>(max(1, min(kCell, real - cell * kCell)));
       *reinterpret_cast<__nv_bfloat162*>(out + at) = __floats2bfloat162_rn(sum.x * share, sum.y * share);
@@ -209,16 +209,16 @@ class CellSums {
   }
 
  private:
-  float part_[kQuantiseWarps][kBlockCells][D];
+  float part_[kQuantizeWarps][kBlockCells][D];
 };
 
 /// Calls f with kernel<T, D> for the element type and padded head_dim of the call.
-#define SPARSEREEL_FOR_TYPE(call, f)                                                      \
-  do {                                                                                    \
-    const bool half = (call).problem.element == Element::fp16;                            \
-    if ((call).sizes.D == 64) half ? f<__half, 64>(call) : f<__nv_bfloat16, 64>(call);    \
-    if ((call).sizes.D == 128) half ? f<__half, 128>(call) : f<__nv_bfloat16, 128>(call); \
-    if ((call).sizes.D == 256) half ? f<__half, 256>(call) : f<__nv_bfloat16, 256>(call); \
+#define SPARSEREEL_FOR_TYPE(context, f)                                                            \
+  do {                                                                                             \
+    const bool half = (context).params.element == Element::fp16;                                   \
+    if ((context).sizes.D == 64) half ? f<__half, 64>(context) : f<__nv_bfloat16, 64>(context);    \
+    if ((context).sizes.D == 128) half ? f<__half, 128>(context) : f<__nv_bfloat16, 128>(context); \
+    if ((context).sizes.D == 256) half ? f<__half, 256>(context) : f<__nv_bfloat16, 256>(context); \
   } while (false)
 
 }  // namespace sparsereel::attention::cuda

@@ -1,6 +1,6 @@
-// The loop behind every denoiser, run with the tests' own family: another layout of latents, text in a width of its
+// The loop behind every transformer, run with the tests' own family: another layout of latents, text in a width of its
 // own, layers of differing shapes.
-#include "models/transformer/denoiser.h"
+#include "models/transformer/loaded_transformer.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -25,12 +25,12 @@ class Loop : public ::testing::Test {
     component.random_seed = 5;
     return component;
   }
-  at::Tensor forward(const at::Tensor& latents) { return denoiser_->forward(latents, {text_}, times_, run_); }
+  at::Tensor forward(const at::Tensor& latents) { return transformer_->forward(latents, {text_}, times_, run_); }
 
   c10::InferenceMode inference_;
   Component component_ = random_component();
-  std::unique_ptr<Denoiser> denoiser_ =
-      load_denoiser(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);
+  std::unique_ptr<LoadedTransformer> transformer_ =
+      loaded_transformer(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);
   at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8}), times_ = at::tensor({0.25F, 0.5F});
   AttentionRun run_;
 };
@@ -58,7 +58,7 @@ TEST_F(Loop, TextBehindItsLengthChangesNothing) {
   padded.text[0].slice(0, 1).fill_(7);
   padded.text[1].slice(0, 3).fill_(-9);
   const auto predict = [&](const Conditioning& conditioning) {
-    return denoiser_->forward(latents_, conditioning, times_, run_);
+    return transformer_->forward(latents_, conditioning, times_, run_);
   };
   for (const auto mode : {attention::Mode::full, attention::Mode::sparse}) {
     run_.mode = mode;
@@ -67,8 +67,8 @@ TEST_F(Loop, TextBehindItsLengthChangesNothing) {
     EXPECT_FALSE(test::close_to(predict(padded), predict(text), 1e-3));
     padded.text_lengths = text.text_lengths;
     // Each entry is that of its text alone.
-    const at::Tensor alone = denoiser_->forward(latents_.narrow(0, 0, 1), {text.text.narrow(0, 0, 1).narrow(1, 0, 1)},
-                                                times_.narrow(0, 0, 1), run_);
+    const at::Tensor alone = transformer_->forward(
+        latents_.narrow(0, 0, 1), {text.text.narrow(0, 0, 1).narrow(1, 0, 1)}, times_.narrow(0, 0, 1), run_);
     EXPECT_TRUE(test::close_to(predict(text).narrow(0, 0, 1), alone, 1e-5));
   }
 }
@@ -78,7 +78,7 @@ TEST_F(Loop, KnownTokensHaveATimestepOfTheirOwn) {
   known.mask = at::ones({1, 1, 2, 1, 1});
   known.latents = at::zeros({1, 4, 2, 4, 3});
   const auto predict = [&](const Conditioning& conditioning) {
-    return denoiser_->forward(latents_, conditioning, times_, run_);
+    return transformer_->forward(latents_, conditioning, times_, run_);
   };
   EXPECT_TRUE(predict(known).equal(predict({text_}))) << "none is";
   known.mask.zero_();
@@ -116,7 +116,7 @@ TEST_F(Loop, WhatTheFamilyRefusesRunsNothing) {
 TEST_F(Loop, ListsEveryWeightThatIsMissing) {
   component_.random_seed.reset();
   try {
-    load_denoiser(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);
+    loaded_transformer(std::make_unique<test::ToyTransformer>(), component_, at::kCPU, at::kFloat);
     FAIL() << "loaded";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("32 missing: \"embed.weight\" [32, 4]"));

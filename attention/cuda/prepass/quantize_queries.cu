@@ -1,7 +1,7 @@
 // Writes Q, with balanced channels, as int8 records with a scale per query. It also writes the means of 16 queries for
 // the block selection.
 #include "attention/cuda/launched.cuh"
-#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/prepass/quantize.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -40,8 +40,8 @@ __device__ float dot_with(const float (&x)[kLaneElements], const float* mean) {
 }
 
 template <typename T, int D, RowSteps kSteps, bool kMore>
-__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
-    quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+__global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kSteps))
+    quantize_queries(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
   const Thread thread;
@@ -102,20 +102,20 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
 }
 
 template <typename T, int D>
-void launch(const Call& call) {
-  for_row_steps(call.problem.prologue, [&](auto steps) {
+void launch(const LaunchContext& context) {
+  for_row_steps(context.params.prologue, [&](auto steps) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel =
-        asks_for_more(call.buffers) ? quantise_queries<T, D, kSteps, true> : quantise_queries<T, D, kSteps, false>;
-    start(kernel, record_grid(call.problem.heads, call.sizes.query_blocks, call.problem.batch), kQuantiseThreads, 0,
-          call.stream, call.problem, call.sizes, call.buffers);
+        asks_for_more(context.buffers) ? quantize_queries<T, D, kSteps, true> : quantize_queries<T, D, kSteps, false>;
+    start(kernel, record_grid(context.params.heads, context.sizes.query_blocks, context.params.batch), kQuantizeThreads,
+          0, context.stream, context.params, context.sizes, context.buffers);
   });
 }
 
 }  // namespace
 
-void launch_quantise_queries(const Call& call) {
-  SPARSEREEL_FOR_TYPE(call, launch);
+void launch_quantize_queries(const LaunchContext& context) {
+  SPARSEREEL_FOR_TYPE(context, launch);
 }
 
 }  // namespace sparsereel::attention::cuda

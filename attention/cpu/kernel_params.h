@@ -28,7 +28,7 @@ inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
 }
 
 /// out = softmax(q k^T * scale) v over the keys that each query may see.
-struct Problem {
+struct KernelParams {
   int64_t batch = 0;
   int64_t heads = 0;  // of q
   int64_t group = 1;  // neighboring heads that share a head of k and v

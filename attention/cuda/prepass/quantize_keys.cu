@@ -1,7 +1,7 @@
 // Writes K, less its mean and with balanced channels, as int8 records with four scales. For the block selection it also
 // writes the mean and self-similarity of each 64 keys.
 #include "attention/cuda/launched.cuh"
-#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/prepass/quantize.cuh"
 #include "attention/cuda/warp.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -17,8 +17,8 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
 
 /// kSimilarity: true if the similarity is needed, which is rare.
 template <typename T, int D, RowSteps kSteps, bool kSimilarity>
-__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
-    quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+__global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kSteps))
+    quantize_keys(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
   const Thread thread;
@@ -110,20 +110,20 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
 }
 
 template <typename T, int D>
-void launch(const Call& call) {
-  for_row_steps(call.problem.prologue, [&](auto steps) {
+void launch(const LaunchContext& context) {
+  for_row_steps(context.params.prologue, [&](auto steps) {
     constexpr RowSteps kSteps = decltype(steps)::value;
-    const auto kernel =
-        call.buffers.k_similarity != nullptr ? quantise_keys<T, D, kSteps, true> : quantise_keys<T, D, kSteps, false>;
-    start(kernel, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch), kQuantiseThreads, 0,
-          call.stream, call.problem, call.sizes, call.buffers);
+    const auto kernel = context.buffers.k_similarity != nullptr ? quantize_keys<T, D, kSteps, true>
+                                                                : quantize_keys<T, D, kSteps, false>;
+    start(kernel, record_grid(context.sizes.kv_heads, context.sizes.key_blocks, context.params.batch), kQuantizeThreads,
+          0, context.stream, context.params, context.sizes, context.buffers);
   });
 }
 
 }  // namespace
 
-void launch_quantise_keys(const Call& call) {
-  SPARSEREEL_FOR_TYPE(call, launch);
+void launch_quantize_keys(const LaunchContext& context) {
+  SPARSEREEL_FOR_TYPE(context, launch);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -1,6 +1,6 @@
-// bench_denoiser FOLDER INPUTS OUTPUT MODE TOKEN_ORDER TOPK COUNT THREADS: times COUNT forwards of a checkpoint's
-// denoiser on the latents, text and timesteps in INPUTS (safetensors), writes the last prediction to OUTPUT and prints
-// one JSON object. compare_denoiser.py calls it.
+// bench_transformer FOLDER INPUTS OUTPUT MODE TOKEN_ORDER TOPK COUNT THREADS: times COUNT forwards of a checkpoint's
+// transformer on the latents, text and timesteps in INPUTS (safetensors), writes the last prediction to OUTPUT and
+// prints one JSON object. compare_transformer.py calls it.
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 

@@ -6,7 +6,7 @@
 
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/output_scale.cuh"
-#include "attention/cuda/prepass/quantise.cuh"
+#include "attention/cuda/prepass/quantize.cuh"
 #include "attention/cuda/prepass/value_outliers.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -38,7 +38,7 @@ __device__ void load_scaling(const Buffers& buffers, int bk, int column, float (
                              float (&shift)[kLaneElements]) {
   const int64_t at = static_cast<int64_t>(bk) * D + column;
   load_row(buffers.v_scale + at, inverse);
-  load_row(buffers.v_centre + at, shift);
+  load_row(buffers.v_center + at, shift);
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) {
     inverse[i] = __fdividef(1.0F, inverse[i]);
@@ -48,7 +48,8 @@ __device__ void load_scaling(const Buffers& buffers, int bk, int column, float (
 
 /// Writes channel rows of 64 keys, then the rows of ones.
 template <typename T, int D>
-__device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
+__device__ void make_e4m3(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                          const RecordThread<D>& thread) {
   constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
   __shared__ Transpose<D> transpose;
   const int bk = thread.b * sizes.kv_heads + thread.h, column = thread.column;
@@ -57,7 +58,7 @@ __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& b
   float inverse[kLaneElements], shift[kLaneElements];  // scaled value is v * inverse + shift
   load_scaling<D>(buffers, bk, column, inverse, shift);
 #pragma unroll 1
-  for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
+  for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantizeThreads / kRowLanes) {
     float x[4][kLaneElements];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -74,7 +75,7 @@ __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& b
   }
   __syncthreads();
   uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
-  for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantiseThreads) {
+  for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantizeThreads) {
     const int row = item / 4, chunk = item % 4;
     const uint4 keys = row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
@@ -104,9 +105,9 @@ __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
 /// rounding adds to the sum of the record's keys, so the error cancels if all keys weigh the same. Also notes if the
 /// record has outliers.
 template <typename T, int D>
-__device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+__device__ void make_e4m3_less_mean(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                                     const RecordThread<D>& thread) {
-  constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantiseThreads / kRowLanes;
+  constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantizeThreads / kRowLanes;
   constexpr int kRounds = Transpose<D>::kWords / kTogether;
   __shared__ Transpose<D> transpose;
   alignas(16) __shared__ float raw_mean[D];
@@ -126,9 +127,9 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
     }
   if (p.out_scale != nullptr) raise_out_scale(largest_of(kept), p.out_scale + thread.b);
   const int64_t at = static_cast<int64_t>(bk) * D + column;
-  float mean[kLaneElements], inverse[kLaneElements], centre[kLaneElements];
+  float mean[kLaneElements], inverse[kLaneElements], center[kLaneElements];
   load_row(buffers.v_scale + at, inverse);
-  load_row(buffers.v_centre + at, centre);
+  load_row(buffers.v_center + at, center);
   Pool<D> pool;
 #pragma unroll
   for (int round = 0; round < kRounds; ++round)
@@ -145,7 +146,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
 #pragma unroll
   for (int c = 0; c < kLaneElements; ++c) {
     inverse[c] = fast_inverse(inverse[c]);
-    if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - centre[c]) * inverse[c];
+    if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - center[c]) * inverse[c];
     mean[c] *= inverse[c];
   }
 #pragma unroll
@@ -170,8 +171,8 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   uint16_t* means = buffers.v_mean + record * D;
 #pragma unroll
-  for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
-    const unsigned item = threadIdx.x + i * kQuantiseThreads;
+  for (int i = 0; i < D * 4 / kQuantizeThreads; ++i) {
+    const unsigned item = threadIdx.x + i * kQuantizeThreads;
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
     const uint4 keys = transpose.get(row, chunk);
     if (sizes.stat_stride > 1 && reaches<kOutlierCode>(keys)) {  // a sample of all values already includes the outliers
@@ -182,21 +183,22 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
     const float its_mean = fp16_range(record_mean[row] - sum_of_row(keys) * share);
     if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
-  for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
+  for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantizeThreads)
     *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
         ones<D, false>(item / 4, item % 4, left);
 }
 
 /// Writes rows of keys.
 template <typename T, int D>
-__device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
+__device__ void make_half(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
+                          const RecordThread<D>& thread) {
   const int bk = thread.b * sizes.kv_heads + thread.h;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  float scale[kLaneElements], centre[kLaneElements], most = 0;
+  float scale[kLaneElements], center[kLaneElements], most = 0;
   const int64_t at = static_cast<int64_t>(bk) * D + thread.column;
   load_row(buffers.v_scale + at, scale);
-  load_row(buffers.v_centre + at, centre);
+  load_row(buffers.v_center + at, center);
   uint8_t* out = buffers.v + (static_cast<int64_t>(bk) * sizes.key_records + thread.block) * sizes.value_record_bytes;
 #pragma unroll 4
   for (int round = 0; round < RecordThread<D>::kRounds; ++round) {
@@ -206,7 +208,7 @@ __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& b
     Packed<__half> packed;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
-      const float value = row < left ? __fdividef(x[i] - centre[i], scale[i]) : 0.0F;
+      const float value = row < left ? __fdividef(x[i] - center[i], scale[i]) : 0.0F;
       most = fmaxf(most, fabsf(value));
       packed.element[i] = __float2half_rn(value);
     }
@@ -219,7 +221,7 @@ enum class Format { e4m3, e4m3_less_mean, half };
 
 /// Makes the record of `thread`. All threads of the CTA call it together.
 template <typename T, int D, Format kFormat>
-__device__ void make_record(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+__device__ void make_record(const KernelParams& p, const Sizes& sizes, const Buffers& buffers,
                             const RecordThread<D>& thread) {
   if constexpr (kFormat == Format::e4m3) make_e4m3<T, D>(p, sizes, buffers, thread);
   if constexpr (kFormat == Format::e4m3_less_mean) make_e4m3_less_mean<T, D>(p, sizes, buffers, thread);
@@ -231,8 +233,8 @@ constexpr int ctas_per_multiprocessor(int D, Format format) {
 }
 
 template <typename T, int D, Format kFormat>
-__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kFormat))
-    quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+__global__ void __launch_bounds__(kQuantizeThreads, ctas_per_multiprocessor(D, kFormat))
+    quantize_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
   const RecordThread<D> thread;
   if (kFormat == Format::e4m3_less_mean && threadIdx.x == 0)
@@ -243,24 +245,24 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
 
 /// Computes V's scales of a head from all of its values if the sample's are too small. A lane has eight channels.
 template <typename T, int D>
-__device__ void widen_scales(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int bk) {
-  constexpr int kRowLanes = D / kLaneElements, kRows = kQuantiseThreads / kRowLanes;
+__device__ void widen_scales(const KernelParams& p, const Buffers& buffers, const RecordThread<D>& thread, int bk) {
+  constexpr int kRowLanes = D / kLaneElements, kRows = kQuantizeThreads / kRowLanes;
   __shared__ float shared[kRows][D];
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int64_t at = static_cast<int64_t>(bk) * D;
   const int count = key_count(p, thread.b), row = static_cast<int>(threadIdx.x) / kRowLanes;
-  float centre[kLaneElements], most[kLaneElements] = {};
-  load_row(buffers.v_centre + at + thread.column, centre);
+  float center[kLaneElements], most[kLaneElements] = {};
+  load_row(buffers.v_center + at + thread.column, center);
   for (int token = row; token < count; token += kRows) {
     float x[kLaneElements];
     unpack(rows.load(token), x);
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) most[i] = fmaxf(most[i], fabsf(x[i] - centre[i]));
+    for (int i = 0; i < kLaneElements; ++i) most[i] = fmaxf(most[i], fabsf(x[i] - center[i]));
   }
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) shared[row][thread.column + i] = most[i];
   __syncthreads();
-  for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads) {
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantizeThreads) {
     float largest = 0;
     for (int r = 0; r < kRows; ++r) largest = fmaxf(largest, shared[r][c]);
     // A value less the mean of its record may be twice as large.
@@ -274,8 +276,8 @@ constexpr int kMended = 8;  // blocks that a CTA checks
 /// Makes records with outliers again, or all records of a head if a value exceeds its scale. In the latter case one CTA
 /// does all the work, because this is rare.
 template <typename T, int D, Format kFormat>
-__global__ void __launch_bounds__(kQuantiseThreads)
-    mend_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+__global__ void __launch_bounds__(kQuantizeThreads)
+    mend_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
   const int bk = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * kMended;
   const bool whole = buffers.v_saturated[bk] != 0;
@@ -298,37 +300,39 @@ __global__ void __launch_bounds__(kQuantiseThreads)
 }
 
 template <typename T, int D, Format kFormat>
-void launch_format(const Call& call) {
+void launch_format(const LaunchContext& context) {
   const auto run = [&](auto* kernel, dim3 grid) {
-    start(kernel, grid, kQuantiseThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(kernel, grid, kQuantizeThreads, 0, context.stream, context.params, context.sizes, context.buffers);
   };
-  run(quantise_values<T, D, kFormat>, record_grid(call.sizes.kv_heads, call.sizes.key_blocks, call.problem.batch));
-  if (call.sizes.stat_stride == 1) return;  // the scales come from all values
-  const int parts = ceil_div(call.sizes.key_blocks, kMended);
-  run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
+  run(quantize_values<T, D, kFormat>,
+      record_grid(context.sizes.kv_heads, context.sizes.key_blocks, context.params.batch));
+  if (context.sizes.stat_stride == 1) return;  // the scales come from all values
+  const int parts = ceil_div(context.sizes.key_blocks, kMended);
+  run(mend_values<T, D, kFormat>,
+      dim3(static_cast<unsigned>(context.sizes.batch_kv_heads), static_cast<unsigned>(parts)));
 }
 
 template <typename T, int D>
-void launch(const Call& call) {
+void launch(const LaunchContext& context) {
   if constexpr (D <= 128) {
-    if (call.buffers.v_mean != nullptr) return launch_format<T, D, Format::e4m3_less_mean>(call);
+    if (context.buffers.v_mean != nullptr) return launch_format<T, D, Format::e4m3_less_mean>(context);
   }
-  launch_format<T, D, Format::e4m3>(call);
+  launch_format<T, D, Format::e4m3>(context);
 }
 
 template <typename T, int D>
-void launch_half(const Call& call) {
-  launch_format<T, D, Format::half>(call);
+void launch_half(const LaunchContext& context) {
+  launch_format<T, D, Format::half>(context);
 }
 
 }  // namespace
 
-void launch_quantise_values(const Call& call) {
-  SPARSEREEL_FOR_TYPE(call, launch);
+void launch_quantize_values(const LaunchContext& context) {
+  SPARSEREEL_FOR_TYPE(context, launch);
 }
 
-void launch_half_values(const Call& call) {
-  SPARSEREEL_FOR_TYPE(call, launch_half);
+void launch_half_values(const LaunchContext& context) {
+  SPARSEREEL_FOR_TYPE(context, launch_half);
 }
 
 }  // namespace sparsereel::attention::cuda

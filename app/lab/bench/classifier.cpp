@@ -1,5 +1,5 @@
 // Runs the classifier: convolutions over nine frames, then a linear head for each trait.
-#include "app/lab/bench/judge.h"
+#include "app/lab/bench/classifier.h"
 
 #include <ATen/ATen.h>
 
@@ -61,7 +61,7 @@ at::Tensor view(const at::Tensor& frames) {
 
 }  // namespace
 
-Judge::Judge(const fs::path& file) {
+Classifier::Classifier(const fs::path& file) {
   const models::TensorFile weights(file);
   const auto fail = [&](const std::string& what) {
     return bad_file(file, what, "name a file that assets/tiny-training/judge.py wrote");
@@ -78,7 +78,7 @@ Judge::Judge(const fs::path& file) {
     if (!expected.contains(entry.name)) throw fail("a judge has no tensor " + entry.name);
 }
 
-Traits Judge::read(const at::Tensor& frames) const {
+Traits Classifier::read(const at::Tensor& frames) const {
   at::Tensor x = view(frames);
   for (const Convolution& convolution : convolutions()) {
     const int i = convolution.index;
@@ -96,7 +96,7 @@ Traits Judge::read(const at::Tensor& frames) const {
   return seen;
 }
 
-fs::path judge_beside(const fs::path& model) {
+fs::path classifier_beside(const fs::path& model) {
   std::error_code unknown;
   fs::path folder = fs::canonical(model, unknown);
   if (unknown) return {};

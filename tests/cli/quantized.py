@@ -1,4 +1,4 @@
-"""Weights as quantised files hold them: each function gives dtype and bytes of a tensor, and the numbers that they stand for."""
+"""Weights as quantized files hold them: each function gives dtype and bytes of a tensor, and the numbers that they stand for."""
 import bisect
 import struct
 import sys

@@ -19,9 +19,9 @@ namespace sparsereel::models {
 
 class Transformer;
 
-class Denoiser {
+class LoadedTransformer {
  public:
-  virtual ~Denoiser() = default;
+  virtual ~LoadedTransformer() = default;
 
   /// Predicts for latents [B, ..], a conditioning of B passes, and timesteps [B], whole or fractional. If the model
   /// takes conditioning latents as channels, they follow the latents' channels and are not in the conditioning. Returns
@@ -40,8 +40,9 @@ class Denoiser {
 /// Loads the weights that `transformer` lists from the component, and runs it: embed, blocks, head. With `offload`,
 /// blocks stay in page-locked host memory, and two at a time are on the GPU. Tensors whose names contain a text of
 /// `unused` may be present without being read.
-std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Transformer> transformer, const Component& component,
-                                        at::Device device, WeightFormat format, bool offload = false,
-                                        const std::vector<std::string>& unused = {});
+std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transformer> transformer,
+                                                      const Component& component, at::Device device,
+                                                      WeightFormat format, bool offload = false,
+                                                      const std::vector<std::string>& unused = {});
 
 }  // namespace sparsereel::models

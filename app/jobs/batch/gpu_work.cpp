@@ -1,5 +1,5 @@
 // A GPU's process: takes rows from the queue's process and renders them.
-#include "app/jobs/batch/card_work.h"
+#include "app/jobs/batch/gpu_work.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "app/jobs/batch/card_line.h"
-#include "app/jobs/batch/cards.h"
+#include "app/jobs/batch/gpu_processes.h"
 #include "app/jobs/batch/render.h"
 #include "app/ranks/asked_ranks.h"
 #include "app/ranks/team.h"
@@ -31,10 +31,10 @@ std::chrono::milliseconds heartbeat_of(const models::GroupLimits& limits) {
 }
 
 /// The GPU process's end of the connection.
-class CardWork {
+class GpuWork {
  public:
-  CardWork(const StartedRank& card, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
-      : device_(card.device), line_(line), team_(team), plan_(plan), progress_(/*wanted=*/false), manifest_(manifest) {
+  GpuWork(const StartedRank& gpu, LineSocket& line, Team& team, SetPlan& plan, ManifestWriter& manifest, int64_t rows)
+      : device_(gpu.device), line_(line), team_(team), plan_(plan), progress_(/*wanted=*/false), manifest_(manifest) {
     tally_.rows = rows;
     tally_.share = rows;
   }
@@ -44,7 +44,7 @@ class CardWork {
       line_.send({{"ready", true}});
       const nlohmann::json message = line_.receive();
       if (message.is_null() || message.contains("stop")) return;
-      std::vector<Video*> rows;
+      std::vector<VideoTask*> rows;
       for (const int64_t row : message.at("rows").get<std::vector<int64_t>>())
         rows.push_back(&plan_.rows.at(static_cast<size_t>(row)));
       try {
@@ -57,13 +57,13 @@ class CardWork {
   }
 
  private:
-  void render(std::vector<Video*> rows) {
-    for (Video* row : rows) {
+  void render(std::vector<VideoTask*> rows) {
+    for (VideoTask* row : rows) {
       const std::string device = row->settings.text("device", "auto");
       if (device == "auto" || device == "cuda") row->options.request.device = device_;
     }
     Renderer renderer(
-        manifest_, progress_, tally_, [this] { return line_.is_ready(); }, [this] { check_card(); },
+        manifest_, progress_, tally_, [this] { return line_.is_ready(); }, [this] { check_gpu(); },
         [this] { return team_.ready(); });
     const std::string key = pipeline_key(*rows.front());
     if (key != key_ || !pipeline_) {
@@ -77,17 +77,17 @@ class CardWork {
       if (!opened) return;
       key_ = key;
     }
-    for (Video* row : rows) {
+    for (VideoTask* row : rows) {
       resolve_row(*row, *pipeline_, files_, team_.size());
       check_ranks(*row);
       if (row->failure) renderer.failed(*row);
     }
-    std::erase_if(rows, [](const Video* row) { return row->failure.has_value(); });
+    std::erase_if(rows, [](const VideoTask* row) { return row->failure.has_value(); });
     if (!rows.empty()) renderer.render(rows, *pipeline_);
   }
 
   /// Checks the row before the other ranks begin with it.
-  void check_ranks(Video& row) const {
+  void check_ranks(VideoTask& row) const {
     if (row.failure) return;
     const auto failure = failure_of_part([&] {
       if (team_.size() > 1 && row.options.request.device != device_)
@@ -100,7 +100,7 @@ class CardWork {
   }
 
   /// Throws if the GPU or another rank is broken. The failed row then belongs to another GPU's process.
-  void check_card() const {
+  void check_gpu() const {
     team_.after_failure();
     if (pipeline_) models::synchronize(pipeline_->device());
   }
@@ -118,21 +118,21 @@ class CardWork {
 
 }  // namespace
 
-void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
-                    const StartedRank& card) {
-  for (const int link : {card.links.front().data, card.links.front().control})
+void render_on_this_gpu(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
+                        const StartedRank& gpu) {
+  for (const int link : {gpu.links.front().data, gpu.links.front().control})
     fcntl(link, F_SETFD, FD_CLOEXEC);  // the other end notices by the closed socket that this process is gone
-  LineSocket line(card.links.front().data);
+  LineSocket line(gpu.links.front().data);
   const Heartbeat heartbeat(line, heartbeat_of(find_group_limits(process_environment)));
-  const std::vector<CardsOfAVideo> cards = cards_of_videos(set.merged, options);
+  const std::vector<GpusOfAVideo> gpus = gpus_of_videos(set.merged, options);
   if (const auto threads = set.merged.whole("threads"))
     models::set_threads(static_cast<int>(*threads));
-  else if (card.device == "cpu")
-    models::set_threads(threads_of_each(std::ssize(cards) * options.gpus_per_video));
-  Team team(cards.at(static_cast<size_t>(card.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
+  else if (gpu.device == "cpu")
+    models::set_threads(threads_of_each(std::ssize(gpus) * options.gpus_per_video));
+  Team team(gpus.at(static_cast<size_t>(gpu.rank - 1)), at::get_num_threads(), options.gpus_per_video > 1);
   SetPlan plan = plan_rows(rows, set, options, {});
-  ManifestWriter manifest(options.folder, card.rank);
-  CardWork(card, line, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
+  ManifestWriter manifest(options.folder, gpu.rank);
+  GpuWork(gpu, line, team, plan, manifest, static_cast<int64_t>(rows.size())).run();
   team.finish();
 }
 

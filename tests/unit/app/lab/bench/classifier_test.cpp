@@ -1,5 +1,5 @@
 // The tiny model's judge, on clips drawn here and on files that are no judge; and the words of its prompts.
-#include "app/lab/bench/judge.h"
+#include "app/lab/bench/classifier.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -18,11 +18,11 @@ using ::testing::ElementsAre;
 
 const std::string kFolder = std::string(SPARSEREEL_SOURCE_DIR) + "/assets/tiny-training";
 
-at::Tensor colour(float r, float g, float b) {
+at::Tensor color(float r, float g, float b) {
   return at::tensor({r, g, b});
 }
 
-/// A square of half side 30 whose centre goes from `from` to `to` over 33 frames of 256 x 256.
+/// A square of half side 30 whose center goes from `from` to `to` over 33 frames of 256 x 256.
 at::Tensor square(const at::Tensor& paint, const at::Tensor& ground, std::array<double, 2> from,
                   std::array<double, 2> to) {
   constexpr int64_t frames = 33, side = 256;
@@ -35,28 +35,28 @@ at::Tensor square(const at::Tensor& paint, const at::Tensor& ground, std::array<
   return at::where(inside, paint, ground).contiguous();
 }
 
-TEST(Judge, ReadsShapeColourBackgroundAndMotionOffAClip) {
-  const Judge judge(kFolder + "/judge.safetensors");
-  const at::Tensor red = colour(0.9F, 0.1F, 0.12F), blue = colour(0.08F, 0.18F, 0.88F);
-  const at::Tensor white = colour(0.93F, 0.93F, 0.94F), gray = colour(0.52F, 0.53F, 0.55F);
+TEST(Classifier, ReadsShapeColorBackgroundAndMotionOffAClip) {
+  const Classifier judge(kFolder + "/judge.safetensors");
+  const at::Tensor red = color(0.9F, 0.1F, 0.12F), blue = color(0.08F, 0.18F, 0.88F);
+  const at::Tensor white = color(0.93F, 0.93F, 0.94F), gray = color(0.52F, 0.53F, 0.55F);
   EXPECT_EQ(judge.read(square(red, white, {70, 128}, {190, 128})),
             traits_of("a red square moving to the right on a white background"));
   EXPECT_EQ(judge.read(square(blue, gray, {128, 190}, {128, 70})), traits_of("a blue box rising on a gray background"));
   EXPECT_EQ(judge.read(square(red, gray, {128, 128}, {128, 128})), traits_of("a red square resting on gray"));
 }
 
-TEST(Judge, TakesClipsOfAnyLengthAndSize) {
-  const Judge judge(kFolder + "/judge.safetensors");
-  const at::Tensor clip = square(colour(0.9F, 0.1F, 0.12F), colour(0.93F, 0.93F, 0.94F), {70, 128}, {190, 128});
+TEST(Classifier, TakesClipsOfAnyLengthAndSize) {
+  const Classifier judge(kFolder + "/judge.safetensors");
+  const at::Tensor clip = square(color(0.9F, 0.1F, 0.12F), color(0.93F, 0.93F, 0.94F), {70, 128}, {190, 128});
   const at::Tensor shorter = clip.slice(0, 0, 33, 2).slice(1, 0, 256, 2).slice(2, 0, 256, 2);
   EXPECT_EQ(judge.read(shorter), judge.read(clip));
 }
 
-TEST(Judge, NamesWhatIsWrongWithItsFile) {
+TEST(Classifier, NamesWhatIsWrongWithItsFile) {
   const TemporaryFolder folder;
   const at::Tensor ones = at::ones({24}, at::kHalf);
   models::write_safetensors(folder / "a.safetensors", {view_of("body.0.bias", ones)});
-  EXPECT_TRUE(throws_error([&] { const Judge judge(folder / "a.safetensors"); }, {"a.safetensors", "is missing"}));
+  EXPECT_TRUE(throws_error([&] { const Classifier judge(folder / "a.safetensors"); }, {"a.safetensors", "is missing"}));
   const models::TensorFile good(kFolder + "/judge.safetensors");
   std::vector<at::Tensor> kept;
   std::vector<models::TensorView> views;
@@ -66,29 +66,31 @@ TEST(Judge, NamesWhatIsWrongWithItsFile) {
   }
   views.push_back(view_of("more", ones));
   models::write_safetensors(folder / "b.safetensors", views);
-  EXPECT_TRUE(throws_error([&] { const Judge judge(folder / "b.safetensors"); }, {"b.safetensors", "no tensor more"}));
+  EXPECT_TRUE(
+      throws_error([&] { const Classifier judge(folder / "b.safetensors"); }, {"b.safetensors", "no tensor more"}));
   views.back() = view_of("body.13.bias", ones);
   std::erase_if(views, [&, first = true](const models::TensorView& view) mutable {
     return view.name == "body.13.bias" && std::exchange(first, false);
   });
   models::write_safetensors(folder / "c.safetensors", views);
-  EXPECT_TRUE(throws_error([&] { const Judge judge(folder / "c.safetensors"); }, {"c.safetensors", "body.13.bias"}));
-  EXPECT_TRUE(throws_error([&] { const Judge judge(folder / "none.safetensors"); }, {"none.safetensors"}));
+  EXPECT_TRUE(
+      throws_error([&] { const Classifier judge(folder / "c.safetensors"); }, {"c.safetensors", "body.13.bias"}));
+  EXPECT_TRUE(throws_error([&] { const Classifier judge(folder / "none.safetensors"); }, {"none.safetensors"}));
 }
 
-TEST(Judge, LiesBesideItsModel) {
+TEST(Classifier, LiesBesideItsModel) {
   const TemporaryFolder folder;
   const std::filesystem::path model = folder / "model";
   std::filesystem::create_directory(model);
-  EXPECT_TRUE(judge_beside(model).empty());
-  EXPECT_TRUE(judge_beside(folder / "none").empty());
+  EXPECT_TRUE(classifier_beside(model).empty());
+  EXPECT_TRUE(classifier_beside(folder / "none").empty());
   test::write_text(folder / "model-training/judge.safetensors", "");
-  EXPECT_EQ(judge_beside(model).filename(), "judge.safetensors");
-  EXPECT_EQ(judge_beside(model.string() + "/"), judge_beside(model));
+  EXPECT_EQ(classifier_beside(model).filename(), "judge.safetensors");
+  EXPECT_EQ(classifier_beside(model.string() + "/"), classifier_beside(model));
 }
 
 TEST(Traits, AreReadOffPromptsInAllTheirForms) {
-  // shape circle square triangle ring star; colour red orange yellow green blue purple white black; background white
+  // shape circle square triangle ring star; color red orange yellow green blue purple white black; background white
   // black gray blue green yellow; motion right left up down grow shrink spin still
   EXPECT_THAT(traits_of("a red circle moving to the right on a blue background"), ElementsAre(0, 0, 3, 0));
   EXPECT_THAT(traits_of("the blue triangle slides to the right in front of a white wall"), ElementsAre(2, 4, 0, 0));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""python tests/bench/compare_denoiser.py BENCH_DENOISER CHECKPOINT: one denoiser forward on a CPU, diffusers and ours in turns (A B A B), fp32, same
+"""python tests/bench/compare_transformer.py BENCH_TRANSFORMER CHECKPOINT: one transformer forward on a CPU, diffusers and ours in turns (A B A B), fp32, same
 inputs; prints medians, the ratio and how far the predictions are apart. Needs torch, diffusers, safetensors."""
 import argparse
 import json
@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("bench", help="the built bench_denoiser")
+    parser.add_argument("bench", help="the built bench_transformer")
     parser.add_argument("checkpoint", type=pathlib.Path, help="pipeline folder")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each side")
     parser.add_argument("--forwards", type=int, default=3, help="timed forwards a turn, after one that warms up")

@@ -1,5 +1,5 @@
 // The loop that runs every family's transformer: it streams, watches, counts and skips blocks.
-#include "models/transformer/denoiser.h"
+#include "models/transformer/loaded_transformer.h"
 
 #include <ATen/ATen.h>
 
@@ -18,7 +18,7 @@
 namespace sparsereel::models {
 namespace {
 
-class BlockLoop final : public Denoiser {
+class BlockLoop final : public LoadedTransformer {
  public:
   BlockLoop(std::unique_ptr<Transformer> transformer, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes,
             bool rounds_again, const at::TensorOptions& options)
@@ -104,9 +104,10 @@ void BlockLoop::collect(AttentionRun& run) {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Transformer> transformer, const Component& component,
-                                        at::Device device, WeightFormat format, bool offload,
-                                        const std::vector<std::string>& unused) {
+std::unique_ptr<LoadedTransformer> loaded_transformer(std::unique_ptr<Transformer> transformer,
+                                                      const Component& component, at::Device device,
+                                                      WeightFormat format, bool offload,
+                                                      const std::vector<std::string>& unused) {
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
   for (const auto& tensor : component.tensors) {

@@ -1,5 +1,5 @@
 // The queue's process: starts the GPUs' processes, hands out rows and collects the results from their manifests.
-#include "app/jobs/batch/cards.h"
+#include "app/jobs/batch/gpu_processes.h"
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -41,7 +41,7 @@ std::vector<std::string> command_line() {
   return words;
 }
 
-std::vector<std::vector<models::Link>> links_of_cards(size_t count) {
+std::vector<std::vector<models::Link>> links_of_gpus(size_t count) {
   std::vector<std::vector<models::Link>> links(count + 1, std::vector<models::Link>(count + 1));
   for (size_t i = 1; i <= count; ++i) {
     const auto pair = models::local_links(2);
@@ -69,22 +69,22 @@ void keep_standard_input() {
   kept_input() = kept;
 }
 
-std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const BatchOptions& options) {
+std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, const BatchOptions& options) {
   const int64_t count = settings.whole("gpus").value_or(1), each = options.gpus_per_video;
   if (each < 1 || count % each != 0)
     throw bad_input("--gpus-per-video " + std::to_string(each) + " does not divide --gpus " + std::to_string(count),
                     "give numbers that do, as --gpus 4 --gpus-per-video 2");
   const std::vector<std::string> devices = devices_of_ranks_here(count, settings.text("device", "auto"));
-  std::vector<CardsOfAVideo> cards;
-  for (auto first = devices.begin(); first != devices.end(); first += each) cards.emplace_back(first, first + each);
-  return cards;
+  std::vector<GpusOfAVideo> gpus;
+  for (auto first = devices.begin(); first != devices.end(); first += each) gpus.emplace_back(first, first + each);
+  return gpus;
 }
 
-Cards::Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options)
-    : options_(options), ends_(cards.size()) {
-  const auto links = links_of_cards(cards.size());
+GpuProcesses::GpuProcesses(const std::vector<GpusOfAVideo>& gpus, const BatchOptions& options)
+    : options_(options), ends_(gpus.size()) {
+  const auto links = links_of_gpus(gpus.size());
   std::vector<std::string> devices_from_one = {""};
-  for (const CardsOfAVideo& each : cards) {
+  for (const GpusOfAVideo& each : gpus) {
     devices_from_one.push_back(each.front());
     names_.push_back(each.front());
     for (size_t i = 1; i < each.size(); ++i) names_.back() += "+" + each[i];
@@ -98,23 +98,23 @@ Cards::Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& option
   });
 }
 
-Cards::~Cards() {
+GpuProcesses::~GpuProcesses() {
   models::close_links(links_);  // processes that wait for rows then end
   children_.reset();
 }
 
 /// One rendering of rows by the GPUs' processes.
-class Cards::Run {
+class GpuProcesses::Run {
  public:
-  Run(Cards& cards, const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally)
-      : cards_(cards), manifest_(manifest), progress_(progress), tally_(tally), queue_(queued(groups)) {
-    for (size_t i = 0; i < cards_.links_.size(); ++i)
-      cards_of_run_.push_back(
-          {.socket = LineSocket(cards_.links_[i].data),
-           .manifest = ManifestReader(manifest_path(cards_.options_.folder, static_cast<int64_t>(i) + 1)),
+  Run(GpuProcesses& gpus, const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally)
+      : processes_(gpus), manifest_(manifest), progress_(progress), tally_(tally), queue_(queued(groups)) {
+    for (size_t i = 0; i < processes_.links_.size(); ++i)
+      processes_of_run_.push_back(
+          {.socket = LineSocket(processes_.links_[i].data),
+           .manifest = ManifestReader(manifest_path(processes_.options_.folder, static_cast<int64_t>(i) + 1)),
            .patience = models::Patience(limits_.start)});
-    for (const std::vector<Video*>& group : groups)
-      for (Video* row : group) rows_[row->index] = row;
+    for (const std::vector<VideoTask*>& group : groups)
+      for (VideoTask* row : group) rows_[row->index] = row;
   }
 
   void run() {
@@ -127,61 +127,61 @@ class Cards::Run {
       if (fatal_) break;
     }
     if (fatal_) stop(std::make_exception_ptr(Error(*fatal_)));
-    for (Card& card : cards_of_run_)
-      if (card.lives) card.socket.send({{"stop", true}});
+    for (GpuProcess& gpu : processes_of_run_)
+      if (gpu.lives) gpu.socket.send({{"stop", true}});
     tally_.seconds["render"] += std::chrono::duration<double>(Clock::now() - start_).count();
   }
 
  private:
-  struct Card {
+  struct GpuProcess {
     LineSocket socket;
     ManifestReader manifest;
     models::Patience patience;  // time left to hear from it
-    bool lives = true, idle = false;
+    bool lives = true, no_effect = false;
     Identities made = {};  // its finished rows, by their videos
   };
 
   static std::vector<QueuedRow> queued(const RowGroups& groups) {
     std::vector<QueuedRow> rows;
     for (size_t i = 0; i < groups.size(); ++i)
-      for (const Video* row : groups[i]) rows.push_back({row->index, i});
+      for (const VideoTask* row : groups[i]) rows.push_back({row->index, i});
     return rows;
   }
 
-  int64_t living() const { return std::ranges::count(cards_of_run_, true, &Card::lives); }
+  int64_t living() const { return std::ranges::count(processes_of_run_, true, &GpuProcess::lives); }
 
   /// Waits until a process sends a message, or 200 ms.
   void wait() {
     std::vector<pollfd> sockets;
-    for (const Card& card : cards_of_run_)
-      sockets.push_back({.fd = card.lives ? card.socket.number() : -1, .events = POLLIN, .revents = 0});
+    for (const GpuProcess& gpu : processes_of_run_)
+      sockets.push_back({.fd = gpu.lives ? gpu.socket.number() : -1, .events = POLLIN, .revents = 0});
     poll(sockets.data(), sockets.size(), 200);
     for (size_t i = 0; i < sockets.size(); ++i) {
       try {
         hear_all(i, sockets[i].revents != 0);
       } catch (const Error& error) {  // it sent something that is no message
-        cards_.children_->kill(static_cast<int64_t>(i) + 1);
+        processes_.children_->kill(static_cast<int64_t>(i) + 1);
         bury(i, error.what());
       }
       read_manifest(i);
     }
-    for (size_t i = 0; i < cards_of_run_.size(); ++i) give_rows(i);
+    for (size_t i = 0; i < processes_of_run_.size(); ++i) give_rows(i);
   }
 
   void hear_all(size_t i, bool is_ready) {
-    Card& card = cards_of_run_[i];
-    if (is_ready) hear(i, card.socket.receive());
-    while (card.lives) {
-      const auto message = card.socket.take();
+    GpuProcess& gpu = processes_of_run_[i];
+    if (is_ready) hear(i, gpu.socket.receive());
+    while (gpu.lives) {
+      const auto message = gpu.socket.take();
       if (!message) return;
       hear(i, *message);
     }
   }
 
   void hear(size_t i, const nlohmann::json& message) {
-    Card& card = cards_of_run_[i];
+    GpuProcess& gpu = processes_of_run_[i];
     if (message.is_null()) return bury(i);
-    card.patience = models::Patience(limits_.call);
+    gpu.patience = models::Patience(limits_.call);
     if (message.contains("ready")) take_back(i);
     if (const auto failed = message.find("failed"); failed != message.end())
       fatal_ = run_failure(text_of(*failed, "cause"), text_of(*failed, "remedy"));
@@ -189,56 +189,56 @@ class Cards::Run {
 
   /// Called when a process has done its rows. Its manifest must have a line for each; a missing one is fatal.
   void take_back(size_t i) {
-    Card& card = cards_of_run_[i];
-    card.idle = true;
+    GpuProcess& gpu = processes_of_run_[i];
+    gpu.no_effect = true;
     try {
-      card.manifest.begin();
+      gpu.manifest.begin();
     } catch (const Error& error) {
       fatal_ = error;
     }
     read_manifest(i);
     if (const std::vector<int64_t> rows = queue_.rows_of(static_cast<int64_t>(i)); !rows.empty() && !fatal_)
-      fatal_ = card.manifest.changed("lost the line of " + rows_.at(rows.front())->place);
+      fatal_ = gpu.manifest.changed("lost the line of " + rows_.at(rows.front())->place);
   }
 
   /// Ends processes that are silent too long: a process that is stopped or hangs in the system does not end by itself.
   void end_the_silent() {
-    for (size_t i = 0; i < cards_of_run_.size(); ++i) {
-      Card& card = cards_of_run_[i];
-      if (!card.lives || card.patience.step().count() > 0) continue;
-      cards_.children_->kill(static_cast<int64_t>(i) + 1);
-      const auto seconds = std::chrono::duration<double>(card.patience.limit()).count();
+    for (size_t i = 0; i < processes_of_run_.size(); ++i) {
+      GpuProcess& gpu = processes_of_run_[i];
+      if (!gpu.lives || gpu.patience.step().count() > 0) continue;
+      processes_.children_->kill(static_cast<int64_t>(i) + 1);
+      const auto seconds = std::chrono::duration<double>(gpu.patience.limit()).count();
       bury(i, "did not answer within " + seconds_text(seconds));
     }
   }
 
   void give_rows(size_t i) {
-    Card& card = cards_of_run_[i];
-    if (!card.lives || !card.idle || fatal_) return;
+    GpuProcess& gpu = processes_of_run_[i];
+    if (!gpu.lives || !gpu.no_effect || fatal_) return;
     const std::vector<int64_t> rows = queue_.take(static_cast<int64_t>(i), living());
     if (rows.empty()) return;
-    card.idle = false;
-    card.socket.send({{"rows", rows}});
+    gpu.no_effect = false;
+    gpu.socket.send({{"rows", rows}});
   }
 
   /// Gives a dead process's rows to the others, except those in its manifest. `why`: empty if the way it ended is the
   /// reason.
   void bury(size_t i, const std::string& why = {}) {
-    Card& card = cards_of_run_[i];
-    card.lives = false;
+    GpuProcess& gpu = processes_of_run_[i];
+    gpu.lives = false;
     read_manifest(i);
-    remove_checkpoints(card.made);  // it may have ended right after the manifest's line
+    remove_checkpoints(gpu.made);  // it may have ended right after the manifest's line
     std::string how;
     for (int attempt = 0; attempt < 50 && how.empty(); ++attempt) {
       {
-        const std::lock_guard lock(cards_.mutex_);
-        how = cards_.ends_[i];
+        const std::lock_guard lock(processes_.mutex_);
+        how = processes_.ends_[i];
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     remove_half_written();  // the process is gone and uses no file any more
     if (!why.empty()) how = why;
-    last_end_ = cards_.names_[i] + " " + (how.empty() ? "ended" : how);
+    last_end_ = processes_.names_[i] + " " + (how.empty() ? "ended" : how);
     tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));
   }
@@ -252,7 +252,7 @@ class Cards::Run {
     models::remove_leftovers(targets);
   }
 
-  void give_up(Video& row) {
+  void give_up(VideoTask& row) {
     row.fail(run_failure("two cards ended while they made it, the last: " + last_end_,
                          "render it alone, to see what happens"));
     tally_.failed.push_back(&row);
@@ -271,7 +271,7 @@ class Cards::Run {
 
   /// Counts the new lines of its manifest.
   void read_manifest(size_t i) {
-    ManifestReader& manifest = cards_of_run_[i].manifest;
+    ManifestReader& manifest = processes_of_run_[i].manifest;
     try {
       const std::string text = manifest.new_lines();
       for (const ManifestEntry& entry : parse_manifest(text, manifest.path().string(), tally_.warnings))
@@ -281,17 +281,17 @@ class Cards::Run {
     }
   }
 
-  void count(size_t card, const ManifestEntry& entry) {
+  void count(size_t gpu, const ManifestEntry& entry) {
     const auto found = rows_.find(entry.row);
     if (found == rows_.end()) return;
-    Video& row = *found->second;
-    queue_.finished(static_cast<int64_t>(card), entry.row);
+    VideoTask& row = *found->second;
+    queue_.finished(static_cast<int64_t>(gpu), entry.row);
     if (entry.state == "failed") {
       row.failure = run_failure(entry.cause, text_of(entry.line, "remedy"));
       tally_.failed.push_back(&row);
     } else {
       ++tally_.rendered;
-      cards_of_run_[card].made[row.options.run.output] = row.identity;
+      processes_of_run_[gpu].made[row.options.run.output] = row.identity;
       for (const auto& [stage, seconds] : entry.seconds) tally_.seconds[stage] += seconds;
       const auto cache = entry.line.find("cache");
       const bool cached = cache != entry.line.end() && cache->contains("computed_steps");
@@ -301,11 +301,11 @@ class Cards::Run {
     const auto here = tally_.rendered + static_cast<int64_t>(tally_.failed.size());
     progress_.set("set", tally_.skipped + here, tally_.share, here,
                   std::chrono::duration<double>(Clock::now() - start_).count());
-    progress_.stage(cards_.names_[card]);
+    progress_.stage(processes_.names_[gpu]);
   }
 
   /// Adds the row's warnings, except those that were told before the work.
-  void tell_warnings(const Video& row, const ManifestEntry& entry) {
+  void tell_warnings(const VideoTask& row, const ManifestEntry& entry) {
     for (const auto& warning : entry.line.value("warnings", nlohmann::json::array()))
       if (warning.is_string() && std::ranges::find(row.told, warning.get<std::string>()) == row.told.end())
         tally_.warnings.push_back(row.place + ": " + warning.get<std::string>());
@@ -313,15 +313,15 @@ class Cards::Run {
 
   /// Asks all processes to stop as a single process would, then throws `why`.
   [[noreturn]] void stop(const std::exception_ptr& why) {
-    for (Card& card : cards_of_run_)
-      if (card.lives) card.socket.send({{"stop", true}});
+    for (GpuProcess& gpu : processes_of_run_)
+      if (gpu.lives) gpu.socket.send({{"stop", true}});
     const auto end = Clock::now() + std::chrono::seconds(30);
-    for (Card& card : cards_of_run_)
-      while (card.lives && Clock::now() < end) {
-        pollfd ready = {.fd = card.socket.number(), .events = POLLIN, .revents = 0};
-        if (poll(&ready, 1, 200) > 0 && card.socket.receive().is_null()) card.lives = false;
+    for (GpuProcess& gpu : processes_of_run_)
+      while (gpu.lives && Clock::now() < end) {
+        pollfd ready = {.fd = gpu.socket.number(), .events = POLLIN, .revents = 0};
+        if (poll(&ready, 1, 200) > 0 && gpu.socket.receive().is_null()) gpu.lives = false;
       }
-    for (size_t i = 0; i < cards_of_run_.size(); ++i) read_manifest(i);
+    for (size_t i = 0; i < processes_of_run_.size(); ++i) read_manifest(i);
     std::rethrow_exception(why);
   }
 
@@ -331,20 +331,20 @@ class Cards::Run {
     return text.str();
   }
 
-  Cards& cards_;
+  GpuProcesses& processes_;
   const models::GroupLimits limits_ = find_group_limits(process_environment);
   ManifestWriter& manifest_;
   Progress& progress_;
   Tally& tally_;
   RowQueue queue_;
-  std::vector<Card> cards_of_run_;
-  std::map<int64_t, Video*> rows_;
+  std::vector<GpuProcess> processes_of_run_;
+  std::map<int64_t, VideoTask*> rows_;
   Clock::time_point start_ = Clock::now();
   std::string last_end_;
   std::optional<Error> fatal_;  // an error that would hit all rows
 };
 
-void Cards::render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally) {
+void GpuProcesses::render(const RowGroups& groups, ManifestWriter& manifest, Progress& progress, Tally& tally) {
   Run(*this, groups, manifest, progress, tally).run();
 }
 

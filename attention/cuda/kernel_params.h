@@ -61,7 +61,7 @@ constexpr int kMeanCell = 16;                 // tokens that share a mean
 constexpr int kMostMeanKeys = 512 * 64 * 16;  // limit for calls with means
 
 /// Computes softmax(q k^T scale + key_bias) v.
-struct Problem {
+struct KernelParams {
   int batch = 0;
   int heads = 0;  // of q
   int group = 1;  // neighboring heads of q that share one of k and v; a divisor of heads
@@ -116,7 +116,7 @@ struct MomentRows {
   View view{};
   Element element = Element::bf16;
   int batch = 0, tokens = 0, heads = 0, head_dim = 0;
-  bool centres = false;  // subtracts the mean, as layer norm does and RMS norm does not
+  bool centers = false;  // subtracts the mean, as layer norm does and RMS norm does not
   float eps = 0;
   float* out = nullptr;  // [batch][tokens][2]: mean or 0, and 1 / deviation
 };

@@ -15,23 +15,23 @@
 namespace sparsereel::app::sets {
 
 /// Resolved rows that are left to render, one group per pipeline.
-using RowGroups = std::vector<std::vector<Video*>>;
+using RowGroups = std::vector<std::vector<VideoTask*>>;
 
 /// The devices that make a video together.
-using CardsOfAVideo = std::vector<std::string>;
+using GpusOfAVideo = std::vector<std::string>;
 
 /// Returns the devices of each concurrent video, from --gpus and --gpus-per-video. Throws Error if the second does not
 /// divide the first, and like devices_of_ranks_here().
-std::vector<CardsOfAVideo> cards_of_videos(const Settings& settings, const BatchOptions& options);
+std::vector<GpusOfAVideo> gpus_of_videos(const Settings& settings, const BatchOptions& options);
 
 /// The GPUs' processes. They are started early, because starting takes a while; they wait for rows.
-class Cards {
+class GpuProcesses {
  public:
   /// Starts a process for each concurrent video, with this process's command line and set.
-  Cards(const std::vector<CardsOfAVideo>& cards, const BatchOptions& options);
-  ~Cards();
-  Cards(const Cards&) = delete;
-  Cards& operator=(const Cards&) = delete;
+  GpuProcesses(const std::vector<GpusOfAVideo>& gpus, const BatchOptions& options);
+  ~GpuProcesses();
+  GpuProcesses(const GpuProcesses&) = delete;
+  GpuProcesses& operator=(const GpuProcesses&) = delete;
 
   /// Renders the rows and adds their outcome to the tally. Throws Error if no process is left or the disk takes no
   /// more, and models::Cancelled.

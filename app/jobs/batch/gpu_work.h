@@ -1,4 +1,4 @@
-// The work of one GPU's process in a set: it renders the rows that cards.h hands out.
+// The work of one GPU's process in a set: it renders the rows that gpu_processes.h hands out.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 namespace sparsereel::app::sets {
 
 /// Runs in a GPU's process: plans the set as the queue's process did, and renders the rows that it is given.
-void render_as_card(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
-                    const StartedRank& card);
+void render_on_this_gpu(const SetSettings& set, const BatchOptions& options, const std::vector<PromptRow>& rows,
+                        const StartedRank& gpu);
 
 }  // namespace sparsereel::app::sets
