@@ -1,4 +1,4 @@
-# Finds nvcc (on the PATH, in /usr/local/cuda, or from PyPI in .venv) and sets SPARSEREEL_HAS_CUDA. Without one the build is CPU only.
+# Finds nvcc (on the PATH, in /usr/local/cuda, or from PyPI in .venv) and sets SPARSEREEL_HAS_CUDA. Without nvcc the build is for CPUs only.
 set(SPARSEREEL_HAS_CUDA OFF)
 if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
   if(NOT CMAKE_CUDA_COMPILER)
@@ -7,7 +7,7 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
     if(SPARSEREEL_NVCC)
       set(CMAKE_CUDA_COMPILER ${SPARSEREEL_NVCC})
       if(SPARSEREEL_NVCC STREQUAL "${wheel}/bin/nvcc")
-        # nvcc looks for its libraries in lib64, the wheels have lib: without this its first test program does not link.
+        # nvcc looks for its libraries in lib64, but the wheels have lib. Without this flag nvcc's first test program does not link.
         set(CMAKE_CUDA_FLAGS_INIT -L${wheel}/lib)
       endif()
     endif()
@@ -17,7 +17,7 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
     set(CMAKE_CUDA_ARCHITECTURES 80-real 86-real 89 90a-real)
     execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET)
     string(REGEX MATCH "release ([0-9.]+)" nvcc_release "${nvcc_says}")
-    if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.8)  # older ones do not know 120
+    if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.8)  # older releases do not know 120
       list(APPEND CMAKE_CUDA_ARCHITECTURES 120-real)
     endif()
   endif()
@@ -33,13 +33,13 @@ if(SPARSEREEL_CUDA OR SPARSEREEL_CUDA STREQUAL "AUTO")
 endif()
 message(STATUS "CUDA kernels: ${SPARSEREEL_HAS_CUDA}")
 
-# Everything that only a build for GPUs compiles. Each folder's CMakeLists.txt takes its part: the kernels, and the C++ that hands libtorch's tensors to them.
+# Sources that only a build for GPUs compiles: the kernels, and the C++ that passes libtorch's tensors to them. Each folder's CMakeLists.txt takes its part.
 file(GLOB SPARSEREEL_ATTENTION_KERNELS CONFIGURE_DEPENDS attention/cuda/*.cu attention/cuda/*/*.cu attention/cuda/*.cpp)
 file(GLOB SPARSEREEL_MODEL_KERNELS CONFIGURE_DEPENDS models/layers/cuda/*.cu models/parallel/cuda/*.cu models/vae/cuda/*.cu)
 file(GLOB SPARSEREEL_KERNEL_TESTS CONFIGURE_DEPENDS tests/gpu/*.cu)
 file(GLOB SPARSEREEL_KERNEL_CALLS CONFIGURE_DEPENDS attention/cuda_call.cpp attention/prologue_call.cpp models/layers/copy_call.cpp models/layers/cuda_call.cpp models/layers/unpack_call.cpp models/parallel/peer_windows.cpp models/vae/cuda_call.cpp)
 
-# sparsereel_sources_with_gpu(variable): the C++ that a build for GPUs compiles otherwise, or that only it compiles.
+# sparsereel_sources_with_gpu(variable): lists the C++ sources that a build for GPUs compiles differently, or that no other build compiles.
 function(sparsereel_sources_with_gpu variable)
   file(GLOB_RECURSE candidates CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/attention/*.cpp ${CMAKE_SOURCE_DIR}/models/*.cpp ${CMAKE_SOURCE_DIR}/app/*.cpp)
   foreach(source ${candidates})

@@ -1,10 +1,11 @@
-# cmake --install: the program and its data, libsparsereel, and the attention library, which alone is component "attention". All are in one CMake package.
-# Program and libsparsereel find libtorch where this build found it (their run path); -DCMAKE_INSTALL_RPATH=/path/to/torch/lib names another place.
+# cmake --install installs the program and its data, libsparsereel, and the attention library. Component "attention" is the attention library alone.
+# All of them are in one CMake package. The program and libsparsereel find libtorch where this build found it (their run path).
+# -DCMAKE_INSTALL_RPATH=/path/to/torch/lib names another place.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparsereel)
 
-# sparsereel_build_missing(component targets...): app/quickstart builds the program alone; what else is installed is made when it is first asked for.
+# sparsereel_build_missing(component targets...): builds missing targets at installation, because app/quickstart builds only the program.
 function(sparsereel_build_missing component)
   list(TRANSFORM ARGN REPLACE "(.+)" "NOT EXISTS \"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE missing)
   list(JOIN missing " OR " missing)
@@ -36,7 +37,7 @@ sparsereel_build_missing(Unspecified sparsereel sparsereel_library)
 install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
-# The manual and the shells' completions are printed by the program itself.
+# The program itself prints the manual and the shells' completions.
 install(CODE "set(program \"${CMAKE_BINARY_DIR}/sparsereel\")
 set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")
 install(CODE [=[

@@ -1,4 +1,4 @@
-# libtorch out of the torch wheel (or any unpacked libtorch), found without torch's own CMake package: that one refuses
+# Finds libtorch in the torch wheel (or any unpacked libtorch) without torch's own CMake package. That package refuses
 # to configure a CUDA build of torch on a machine without the CUDA toolkit.
 #   SPARSEREEL_TORCH_DIR   folder that holds include/ and lib/ (default: .venv of this tree, then python3's torch)
 set(SPARSEREEL_TORCH_DIR "" CACHE PATH "Folder of libtorch (include/ and lib/)")
@@ -21,13 +21,13 @@ string(REGEX MATCHALL "[0-9]+" version_numbers "${version_lines}")
 list(JOIN version_numbers . SPARSEREEL_TORCH_VERSION)
 message(STATUS "libtorch ${SPARSEREEL_TORCH_VERSION} in ${SPARSEREEL_TORCH_DIR}")
 
-# libtorch_cuda.so is not linked: the program loads it only when a GPU is asked for (models/store/weights/device.cpp), so that one
-# build serves machines with and without CUDA's libraries and a CPU run does not pay for loading them.
+# libtorch_cuda.so is not linked. The program loads it only when a GPU is asked for (models/store/weights/device.cpp). One build
+# therefore serves machines with and without CUDA's libraries, and a CPU run does not spend time on loading them.
 add_library(libtorch INTERFACE)
 target_include_directories(libtorch SYSTEM INTERFACE ${SPARSEREEL_TORCH_DIR}/include
                                                      ${SPARSEREEL_TORCH_DIR}/include/torch/csrc/api/include)
-# at::parallel_for is a header: without -fopenmp it runs on one thread. One OpenMP runtime serves our code and libtorch's: two would fight for the cores.
-# GCC's code uses the one that comes with libtorch. Clang's needs LLVM's, which also answers libtorch's calls because it is linked before libtorch.
+# at::parallel_for is defined in a header: without -fopenmp it runs on one thread. Our code and libtorch must share one OpenMP runtime, because two would fight
+# for the cores. GCC's code uses the one that comes with libtorch. Clang's code needs LLVM's, which also answers libtorch's calls because it is linked first.
 file(GLOB libtorch_openmp ${SPARSEREEL_TORCH_DIR}/lib/libgomp*.so*)
 if(libtorch_openmp AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
@@ -42,7 +42,7 @@ endif()
 target_link_libraries(libtorch INTERFACE ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so ${SPARSEREEL_TORCH_DIR}/lib/libc10.so ${libtorch_openmp})
 target_link_options(libtorch INTERFACE -Wl,-rpath,${SPARSEREEL_TORCH_DIR}/lib)
 
-# ATen's header costs 6-8 s a file. It is compiled once for each level of optimisation, with JSON's, and every torch file of ours reuses it.
+# ATen's header costs 6 to 8 s per file. It is compiled once for each optimization level, together with JSON's, and every torch file of ours reuses it.
 # GCC 13 and later refuse a precompiled header of another level.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled headers that the torch targets reuse.\n")
 foreach(host sparsereel_pch_host sparsereel_pch_host_no_hot_loops)

@@ -13,7 +13,7 @@ root = pathlib.Path(__file__).resolve().parent.parent
 
 
 def of_one_source():
-    """The build's commands, a source each: a joined file's stands for each source that it joins."""
+    """Yields the build's compile commands, one per source. The command of a joined file is yielded once for each source that it joins."""
     for entry in json.loads((root / sys.argv[1] / "compile_commands.json").read_text()):
         joined = re.findall(r'#include "(.*)"', pathlib.Path(entry["file"]).read_text()) if "/Unity/" in entry["file"] else []
         for source in joined or [entry["file"]]:
@@ -34,7 +34,7 @@ for entry in of_one_source():
     for word in words[next(i for i, w in enumerate(words) if w.endswith(("c++", "g++"))):]:
         if skip:
             skip = False
-        elif word == "-include":  # the precompiled header of another compiler
+        elif word == "-include":  # GCC's precompiled header, which clang cannot read
             skip = True
         elif word not in ("-fpch-preprocess", "-Winvalid-pch", "-fopenmp", "-Wno-restrict", "-Wno-stringop-overflow", "-Wno-array-bounds", "-Wno-subobject-linkage", "-Wno-dangling-reference"):
             kept.append(word)

@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def labels(prompt):
-    """The four attributes that a prompt tells, as indices; -1 for what it does not."""
+    """Returns the four attributes that a prompt names, as indices, with -1 for an attribute that it does not name."""
     text = ' ' + re.sub(r'[.,]', ' ', prompt.lower()) + ' '
     text = re.sub(r' +', ' ', text)
     found = dict.fromkeys(shapes.ATTRIBUTES, -1)
@@ -42,7 +42,7 @@ def labels(prompt):
 
 
 def sheet(videos, path, tile=160):
-    """Contact sheet: a row of five frames for each clip [3, F, H, W] in -1..1."""
+    """Saves a contact sheet: a row of five frames for each clip [3, F, H, W] in -1..1."""
     rows = []
     for video in videos:
         frames = video[:, torch.linspace(0, video.shape[1] - 1, 5).round().long()].transpose(0, 1)
@@ -52,7 +52,7 @@ def sheet(videos, path, tile=160):
 
 
 def generate(args, prompts):
-    """Clips of a pipeline folder, [3, F, H, W] in -1..1, one by one."""
+    """Yields the clips of a pipeline folder one by one, [3, F, H, W] in -1..1."""
     from diffusers import CogVideoXPipeline
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     dtype = getattr(torch, args.dtype)

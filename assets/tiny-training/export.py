@@ -1,4 +1,4 @@
-"""Writes the trained parts as a diffusers CogVideoXPipeline folder: fp16, the denoiser in two shards. python export.py WORK OUT"""
+"""Writes the trained parts as a diffusers CogVideoXPipeline folder in fp16, with the transformer in two shards. python export.py WORK OUT"""
 import json
 import os
 import shutil

@@ -12,7 +12,7 @@ import shapes
 
 
 class Judge(nn.Module):
-    """Nine evenly spaced frames of 64 x 64 in, one row of scores for each attribute out."""
+    """Scores nine evenly spaced frames of 64 x 64. Returns one row of scores for each attribute."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class Judge(nn.Module):
 
 
 def view(video):
-    """[n, 3, F, H, W] in -1..1 of any length and size -> what the judge looks at."""
+    """Returns the classifier's input for a video [n, 3, F, H, W] in -1..1 of any length and size."""
     index = torch.linspace(0, video.shape[2] - 1, 9).round().long()
     frames = video[:, :, index.to(video.device)].float()
     n, _, t, h, w = frames.shape
@@ -46,13 +46,13 @@ def load_judge(path, device='cpu'):
 
 @torch.no_grad()
 def read(judge, video):
-    """The attributes' indices that the judge sees: name -> [n] tensor on the CPU."""
+    """Returns the indices of the attributes that the classifier sees: name -> [n] tensor on the CPU."""
     return {name: s.argmax(1).cpu() for name, s in judge(view(video)).items()}
 
 
 @torch.no_grad()
 def accuracy(judge, device, clips=2048, size=256, seed=990001):
-    """Share of held-out rendered clips read right, by attribute."""
+    """Returns, for each attribute, the share of held-out rendered clips that the classifier reads correctly."""
     right = {name: 0 for name in shapes.ATTRIBUTES}
     scenes = shapes.sample(seed, clips)
     for i in range(0, clips, 32):
@@ -81,7 +81,7 @@ def main():
     length = max(1.0, args.seconds - (begun - start))
     while (done := (time.time() - begun) / length) < 1:
         some = shapes.take(scenes, torch.randint(0, args.batch * 1000, (args.batch,)).tolist())
-        with torch.no_grad():                                               # soft and noisy, as a decoder's pictures can be
+        with torch.no_grad():                                               # blurred and noisy, as a decoder's frames can be
             x = view(shapes.render(some, device, 128, frames))
             soft = F.avg_pool3d(x, (1, 3, 3), 1, (0, 1, 1), count_include_pad=False)
             n = len(x)

@@ -1,4 +1,4 @@
-"""The tiny pipeline's parts: tokenizer, text encoder, denoiser, VAE, scheduler, rotary tables, and a batched sampler."""
+"""The tiny pipeline's parts: tokenizer, text encoder, transformer, VAE, scheduler, rotary tables, and a batched sampler."""
 import os
 
 import torch
@@ -17,10 +17,10 @@ TEXT_TOKENS, LATENT_CHANNELS, SIDE = 32, 8, 256
 
 
 def train_tokenizer(path):
-    """A unigram SentencePiece model over the captions' words and all of printable ASCII."""
+    """Trains a unigram SentencePiece model on the captions' words and on all of printable ASCII."""
     captions = shapes.sample(100, 12000)['caption']
     words = sorted({w.strip('.,') for line in captions for w in line.split()})
-    # A piece must occur beside several different neighbours to be kept whole.
+    # SentencePiece keeps a piece whole only if it occurs beside several different neighbors.
     extra = [' '.join(w + end for end in ('', ',', '.', '!', '?', ';', ':')) for w in words] * 20
     corpus = path + '.txt'
     with open(corpus, 'w') as f:
@@ -46,7 +46,7 @@ def tokenize(tokenizer, texts):
 
 
 def make_vae(scaling_factor=1.0):
-    # 192 x 160: sizes at which the tiled decode of diffusers is exact.
+    # At 192 x 160 the tiled decode of diffusers is exact.
     return AutoencoderKLCogVideoX(
         in_channels=3, out_channels=3, block_out_channels=(16, 24, 48, 64), layers_per_block=1, latent_channels=LATENT_CHANNELS,
         norm_num_groups=8, sample_height=192, sample_width=160, scaling_factor=scaling_factor, temporal_compression_ratio=4)
@@ -87,7 +87,7 @@ def make_scheduler():
 
 
 def rotary(device, half=False):
-    """The pipeline's rotary table at full size; half: that of half-size clips of every second frame, stretched over the same range."""
+    """Returns the pipeline's rotary table at full size. half: the table of half-size clips of every second frame, stretched over the same range."""
     grid = torch.arange(SIDE // 16, dtype=torch.float32)
     time = torch.arange(1 + (shapes.FRAMES - 1) // 4, dtype=torch.float32)
     if half:
@@ -108,7 +108,7 @@ def latent_shape(half=False):
 
 @torch.no_grad()
 def sample_latents(denoiser, text_encoder, ids, empty, half, guidance=6.0, steps=25, seed=1, batch=50):
-    """DDIM with guidance for many prompts: scaled latents [n, T, C, H, W]."""
+    """Runs DDIM with guidance for many prompts. Returns scaled latents [n, T, C, H, W]."""
     device, dtype = empty.device, next(denoiser.parameters()).dtype
     table, scheduler, out = rotary(device, half), make_scheduler(), []
     generator = torch.Generator().manual_seed(seed)
@@ -129,7 +129,7 @@ def sample_latents(denoiser, text_encoder, ids, empty, half, guidance=6.0, steps
 
 @torch.no_grad()
 def decode(vae, latents, scaling_factor, batch=4):
-    """Scaled latents [n, T, C, H, W] -> pictures [n, 3, F, H, W] in -1..1, a few clips at a time."""
+    """Decodes scaled latents [n, T, C, H, W], a few clips at a time. Yields videos [n, 3, F, H, W] in -1..1."""
     dtype = next(vae.parameters()).dtype
     for first in range(0, len(latents), batch):
         z = latents[first:first + batch].transpose(1, 2) / scaling_factor

@@ -1,11 +1,11 @@
-"""Training of bfloat16 models on float32 master weights: AdamW, Muon for chosen matrices, and a moving average."""
+"""Trains bfloat16 models on float32 master weights: AdamW, Muon for chosen matrices, and a moving average."""
 import math
 
 import torch
 
 
 def orthogonal(g, steps=5):
-    """Newton-Schulz iteration: the nearest matrices with orthogonal rows or columns, for a stack of matrices."""
+    """Returns the nearest matrices with orthogonal rows or columns, for a stack of matrices, by Newton-Schulz iteration."""
     x = g.to(torch.bfloat16)
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     tall = x.shape[-2] > x.shape[-1]
@@ -18,9 +18,9 @@ def orthogonal(g, steps=5):
 
 
 class Trainer:
-    """Masters, optimizer state and moving average of named parameters (a dict name -> parameter).
+    """The master weights, optimizer state and moving average of named parameters (a dict name -> parameter).
 
-    muon: names of the matrices that Muon updates; AdamW updates the rest."""
+    muon: names of the matrices that Muon updates. AdamW updates the rest."""
 
     def __init__(self, named, muon=(), beta2=0.99, decay=0.01, ema=0.999):
         self.names, self.params = list(named), list(named.values())
@@ -37,7 +37,7 @@ class Trainer:
 
     @torch.no_grad()
     def step(self, lr, lr_muon=None, clip=1.0):
-        """One update from the parameters' gradients, which are clipped to the given norm and cleared. Returns the norm."""
+        """Updates the weights once from the parameters' gradients, after clipping these to the given norm. Clears the gradients and returns their norm."""
         self.steps += 1
         self.ema_steps += 1
         grads = [(torch.zeros_like(p) if p.grad is None else p.grad).float() for p in self.params]

@@ -1,10 +1,10 @@
-"""Captioned clips of one flat shape on a plain background: seeded scenes, their captions and a renderer (any device)."""
+"""Captioned clips of one flat shape on a plain background: seeded scenes, their captions and a renderer for any device."""
 import math
 import random
 
 import torch
 
-FRAMES = 33                         # a full clip; positions are pixels of a 256x256 picture
+FRAMES = 33                         # frames of a full clip; positions are in pixels of a 256x256 picture
 SHAPES = {
     'circle': ['circle', 'circle', 'circle', 'ball', 'disc'], 'square': ['square', 'square', 'square', 'box', 'block'],
     'triangle': ['triangle'], 'ring': ['ring', 'ring', 'ring', 'hoop', 'donut'], 'star': ['star'],
@@ -35,7 +35,7 @@ ATTRIBUTES = {'shape': SHAPE_NAMES, 'colour': COLOUR_NAMES, 'background': BACKGR
 
 
 def _caption(rng, shape, colour, background, motion, size, complete):
-    """One of many phrasings. Not complete: now and then the background or the motion goes unsaid."""
+    """Returns one of many phrasings. Unless complete is set, it sometimes leaves out the background or the motion."""
     article = rng.choice(['a', 'a', 'a', 'a', 'the', 'one'])
     words = [w for w in (rng.choice(SIZES[size][1]), colour, rng.choice(SHAPES[shape])) if w]
     if article == 'a' and words[0][0] in 'aeiou':
@@ -71,7 +71,7 @@ def _caption(rng, shape, colour, background, motion, size, complete):
 
 
 def sample(seed, n, complete=False):
-    """n random scenes: label indices, caption, and cx, cy, radius, travel, turn (all on the CPU)."""
+    """Returns n random scenes: label indices, caption, and cx, cy, radius, travel, turn (all on the CPU)."""
     rng = random.Random(seed)
     labels = {name: [] for name in ATTRIBUTES}
     captions, params = [], []
@@ -101,13 +101,13 @@ def sample(seed, n, complete=False):
 
 
 def take(scenes, index):
-    """The scenes at the given indices (a list or a slice)."""
+    """Returns the scenes at the given indices (a list or a slice)."""
     rows = range(*index.indices(len(scenes['caption']))) if isinstance(index, slice) else index
     return {k: [v[i] for i in rows] if k == 'caption' else v[index] for k, v in scenes.items()}
 
 
 def tracks(scenes, times):
-    """x, y, radius, angle of every scene's shape at the given times (0..1): four [n, F] tensors."""
+    """Returns x, y, radius and angle of every scene's shape at the given times (0..1): four [n, F] tensors."""
     cx, cy, radius, travel, turn = (v.unsqueeze(1) for v in scenes['params'].unbind(1))
     u = times.unsqueeze(0)
     is_ = lambda name: (scenes['motion'] == MOTION_NAMES.index(name)).float().unsqueeze(1)
@@ -119,7 +119,7 @@ def tracks(scenes, times):
 
 
 def _distance(name, x, y):
-    """Signed distance to the unit shape (x to the right, y down)."""
+    """Returns the signed distance to the unit shape (x to the right, y down)."""
     if name == 'circle':
         return torch.sqrt(x * x + y * y + 1e-9) - 0.95
     if name == 'ring':
@@ -130,7 +130,7 @@ def _distance(name, x, y):
         h = math.sqrt(3) / 2
         y = y - 0.14
         return torch.maximum(y, torch.maximum(h * x - 0.5 * y, -h * x - 0.5 * y)) - 0.60
-    angle = torch.atan2(x, -y)                                              # star: fold into half a point
+    angle = torch.atan2(x, -y)                                              # a star: fold the plane into half a point of it
     r = torch.sqrt(x * x + y * y + 1e-9)
     angle = torch.remainder(angle + math.pi / 5, 2 * math.pi / 5) - math.pi / 5
     px, py = r * torch.cos(angle), r * torch.sin(angle).abs()
@@ -141,7 +141,7 @@ def _distance(name, x, y):
 
 
 def render(scenes, device='cpu', size=256, frames=None):
-    """[n, 3, F, size, size] in -1..1; frames: indices of the 33 (default all). Edges are two pixels soft."""
+    """Renders scenes as [n, 3, F, size, size] in -1..1. frames: indices of the 33 (default all). Edges are two pixels soft."""
     n = len(scenes['shape'])
     frames = torch.arange(FRAMES) if frames is None else torch.as_tensor(frames)
     x, y, radius, angle = (t.to(device, non_blocking=True)[..., None, None] for t in tracks(scenes, frames / (FRAMES - 1)))
@@ -165,7 +165,7 @@ def render(scenes, device='cpu', size=256, frames=None):
     return torch.lerp(ground, paint, mask)
 
 
-if __name__ == '__main__':          # a sheet of examples: python shapes.py OUT.png
+if __name__ == '__main__':          # writes a sheet of examples: python shapes.py OUT.png
     import sys
     from PIL import Image
     some = sample(7, 16)

@@ -13,7 +13,7 @@ from optim import Trainer
 
 
 def make_latents(vae, tokenizer, half, clips, seconds, seed, device):
-    """Renders and encodes as many clips as the time allows: latents [n, T, C, H, W] on the device, token ids."""
+    """Renders and encodes as many clips as the time allows. Returns latents [n, T, C, H, W] on the device, and token ids."""
     start, dtype = time.time(), next(vae.parameters()).dtype
     scenes = shapes.sample(seed, clips)
     ids = models.tokenize(tokenizer, scenes['caption'])
@@ -33,7 +33,7 @@ def make_latents(vae, tokenizer, half, clips, seconds, seed, device):
 
 
 def pick_attention(batch, tokens, device):
-    """Times the attention kernels forward and backward, keeps the fastest."""
+    """Times the attention kernels forward and backward, and keeps the fastest."""
     q = torch.randn(batch, 4, tokens, 64, device=device, dtype=torch.bfloat16, requires_grad=True)
     times = {}
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
@@ -136,7 +136,7 @@ def main():
             os.replace(state + '.part', state)
 
     def score(tag):
-        """The judge's reading of fresh prompts' clips, and a sheet of the first twelve."""
+        """Prints what the classifier reads in clips of fresh prompts, and saves a sheet of the first twelve."""
         from PIL import Image
         begun = time.time()
         trainer.push(trainer.ema)

@@ -12,13 +12,13 @@ from optim import Trainer
 
 
 def psnr(a, b):
-    """Per clip, in dB, of pictures in -1..1."""
+    """Returns the PSNR of each clip in dB, for values in -1..1."""
     return 10 * torch.log10(4 / ((a.float().clamp(-1, 1) - b.float()) ** 2).flatten(1).mean(1))
 
 
 @torch.no_grad()
 def evaluate(vae, device, clips, seed=990002):
-    """Mean PSNR of held-out 33x256x256 clips, and their latents' standard deviation."""
+    """Returns the mean PSNR of held-out 33x256x256 clips, and the standard deviation of their latents."""
     dtype = next(vae.parameters()).dtype
     values, spread, scenes = [], [], shapes.sample(seed, clips)
     for i in range(0, clips, 2):
@@ -100,7 +100,7 @@ def main():
     step, sums, begun, mark, clips = 0, torch.zeros(4, device=device), time.time(), time.time(), [0, 0]
     length = max(1.0, args.seconds - (begun - start) - (4 + args.test_clips * 0.15 if device == 'cuda' else 1))
     while (done := (time.time() - begun) / length) < 1:
-        if not frozen and done >= args.joint:                               # keep the latents from here on
+        if not frozen and done >= args.joint:                               # the encoder and its latents stay fixed from here on
             trainer.push(trainer.ema)
             full.update({n: v.clone() for n, v in trainer.averaged().items()})
             vae.encoder.requires_grad_(False)

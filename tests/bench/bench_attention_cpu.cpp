@@ -1,7 +1,7 @@
-// bench_attention_cpu [REPETITIONS [TOKENS...]]: attend() in mode sparse against torch's scaled_dot_product_attention
-// on this CPU, 4 heads of 64, fp32 normal data, no text. Contenders alternate (A B A B ...); medians. Selection and
-// packing are included. Prints a Markdown table. SPARSEREEL_ATTENTION_KERNEL=avx2 and ATEN_CPU_CAPABILITY=avx2 leave
-// AVX-512 out of either side.
+// bench_attention_cpu [REPETITIONS [TOKENS...]]: compares attend() in mode sparse with torch's
+// scaled_dot_product_attention on this CPU. It uses 4 heads of 64, fp32 normal data and no text. Contenders alternate
+// (A B A B ...); the Markdown table that it prints shows medians. Selection and packing are included.
+// SPARSEREEL_ATTENTION_KERNEL=avx2 and ATEN_CPU_CAPABILITY=avx2 turn AVX-512 off on either side.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -32,7 +32,7 @@ using sparsereel::attention::cpu::chosen_tile_kernel;
 
 constexpr int64_t kHeads = 4, kHeadDim = 64;
 
-/// Ten independent chains of fused multiply-adds on registers alone: the rate that no kernel can pass.
+/// Runs ten independent chains of fused multiply-adds on registers alone. No kernel can exceed their rate.
 __attribute__((target("avx512f"))) void fma_avx512(int64_t rounds) {
   using Vec = float __attribute__((vector_size(64)));
   Vec a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, i{}, j{};

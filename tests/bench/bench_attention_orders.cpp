@@ -1,18 +1,19 @@
-// bench_attention_orders FILE: blocks needed and error of sparse attention in each token order, on what
-// capture_attention saved. bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: the same on structured data (see
-// app/lab/measure/inputs.cpp) as it comes and shuffled; default 4 4096 64.
+// bench_attention_orders FILE: prints the blocks needed and the error of sparse attention in each token order, for
+// calls that capture_attention saved.
+// bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: the same for structured data (see
+// app/lab/measure/inputs.cpp) in its own order and shuffled. Default: 4 4096 64.
 //
-// Tables in Markdown, means over calls, batch entries and heads:
-//   - the fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries;
-//   - relative L1 of sparse attention against full at equal topk, by how many queries share a selection. On Hopper
-//     three selections of 64 rows, or parts of two of 128, share a CTA's list: `computed` is the share of blocks in the
-//     union of the selections in each tile of 192 rows, which is what time goes with there. `L1 of the union` is the
-//     error were that union not masked to what each row selected;
-//   - relative L1 at equal topk, a selection for 192 queries, by what stands for dropped blocks: nothing, or means of
-//     64 or 16 tokens, with blocks chosen by mass or by the error of these means; over all heads of a call, as reports
-//     have it;
-//   - that error at equal `computed`, linear between the two nearest topk; first order only.
-// Blocks are computed exactly, PV skip off.
+// The tables are in Markdown and show means over calls, batch entries and heads:
+//   - The fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries.
+//   - Relative L1 of sparse attention against full at equal topk, by how many queries share a selection. On Hopper,
+//     three selections of 64 rows, or parts of two of 128, share a CTA's list. `computed` is the share of blocks in the
+//     union of the selections in each tile of 192 rows, which decides the time there. `L1 of the union` is the error
+//     if that union were not masked to the selection of each row.
+//   - Relative L1 at equal topk, with one selection for 192 queries, by the replacement of dropped blocks: nothing, or
+//     means of 64 or 16 tokens. Blocks are chosen by mass or by the error of these means, over all heads of a call, as
+//     in reports.
+//   - That error at equal `computed`, linear between the two nearest topk, for the first order only.
+// Blocks are computed exactly, with the PV skip off.
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ constexpr std::array<double, 4> kMeansTopk{0.5, 0.3, 0.15, 0.07};
 constexpr std::array<double, 3> kMasses{0.9, 0.95, 0.98};
 constexpr int64_t kListBlocks = 3;  // blocks of queries that share a list on a Hopper GPU
 
-/// One call with its exact result, [B, N, H, D].
+/// One call with its exact result, all tensors [B, N, H, D].
 struct TimedCall {
   at::Tensor q, k, v, full;
 };
@@ -62,7 +63,7 @@ attention::Context context_of(const Data& data) {
   return context;
 }
 
-/// The data with its video tokens in another order.
+/// Returns the data with its video tokens in another order.
 Data in_order(const app::Capture& capture, TokenOrder order) {
   const at::Tensor places = app::places_in(order, capture);
   const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(at::kFloat); };
@@ -75,7 +76,8 @@ Data in_order(const app::Capture& capture, TokenOrder order) {
   return data;
 }
 
-/// Softmax mass [tiles, key blocks] of one head's video queries, q and k [N, D]; a tile's sum is its number of queries.
+/// Returns the softmax mass [tiles, key blocks] of one head's video queries, for q and k [N, D]. A tile's sum is its
+/// number of queries.
 at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, int64_t tile) {
   const auto sum_groups = [](const at::Tensor& x, int64_t dim, int64_t group) {
     const int64_t size = x.size(dim), groups = (size + group - 1) / group;
@@ -83,7 +85,7 @@ at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, i
     pad.back() = groups * group - size;
     return at::constant_pad_nd(x, pad).unflatten(dim, {groups, group}).sum(dim + 1);
   };
-  std::vector<at::Tensor> parts;  // tile by tile: the whole matrix may not fit
+  std::vector<at::Tensor> parts;  // one tile at a time, because the whole matrix may not fit
   for (int64_t first = 0; first < video; first += tile) {
     const at::Tensor queries = q.narrow(0, first, std::min(tile, video - first));
     const at::Tensor p = at::softmax(at::matmul(queries, k.t()) / std::sqrt(static_cast<double>(q.size(1))), 1);
@@ -92,7 +94,7 @@ at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, i
   return at::stack(parts);
 }
 
-/// Mean share of the key blocks that each of kMasses needs in a tile.
+/// Returns the mean share of the key blocks that a tile needs for each of kMasses.
 std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   std::array<double, 3> shares{};
   int64_t heads = 0;
@@ -111,7 +113,7 @@ std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
   return shares;
 }
 
-/// What a selection costs and loses; shares of all blocks, text's included.
+/// The cost and the error of a selection. Shares are of all blocks, text blocks included.
 struct Cost {
   double selected = 0, computed = 0;
   double l1 = 0, union_l1 = 0;
@@ -142,7 +144,7 @@ attention::BlockMap predict(const TimedCall& call, const Data& data, double topk
   return attention::cpu::predict_blocks(params, {.heads = heads, .rows = rows}, attention::parallel_for).map;
 }
 
-/// Every row of blocks gets what any row of its list has.
+/// Returns a map in which every row of blocks has the blocks of all rows of its list.
 attention::BlockMap list_union(const attention::BlockMap& map) {
   attention::BlockMap all = map;
   for (int64_t head = 0; head < map.batch * map.heads; ++head) {
@@ -162,7 +164,7 @@ double share(const attention::BlockMap& map) {
   return static_cast<double>(attention::cpu::count_blocks(map)) / static_cast<double>(map.bits.size());
 }
 
-/// Relative L1 of attention under a map, mean over batch entries and heads.
+/// Returns the relative L1 of attention under a map, the mean over batch entries and heads.
 double error(const TimedCall& call, const Data& data, const attention::BlockMap& map) {
   attention::Context context = context_of(data);
   context.policy.dropped = attention::Dropped::none;
@@ -186,7 +188,7 @@ Cost cost(const Data& data, double topk, int64_t rows) {
   return mean;
 }
 
-/// What becomes of the blocks that are not computed.
+/// How blocks are chosen, and what replaces those that are not computed.
 struct Variant {
   attention::Dropped dropped;
   attention::Ranking ranking;
@@ -201,7 +203,7 @@ constexpr std::array<Variant, 5> kVariants{{
     {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::error, .cell = 16},
 }};
 
-/// Relative L1 against full attention, mean over the calls.
+/// Returns the relative L1 against full attention, the mean over the calls.
 double error(const Data& data, double topk, const Variant& variant) {
   attention::Context context = context_of(data);
   context.policy.defaults.topk = topk;
@@ -217,7 +219,8 @@ double error(const Data& data, double topk, const Variant& variant) {
   return sum / static_cast<double>(data.calls.size());
 }
 
-/// The cost of a selection whose `computed` is given, between the two nearest counts of blocks that topk can ask for.
+/// Returns the cost of a selection with the given `computed`, between the two nearest counts of blocks that topk can
+/// ask for.
 Cost cost_at(const Data& data, double computed, int64_t rows) {
   const int64_t blocks = attention::blocks_of(data.calls[0].k.size(1));
   const auto at_count = [&](int64_t count) {

@@ -1,7 +1,7 @@
-// bench_decode VAE DTYPE CUDNN_BENCHMARK REPETITIONS: the decode of a family's usual video by a published VAE (random
-// weights) on a GPU, whole and in tiles, and the pieces of the whole one: milliseconds, TFLOPS and GB/s. VAE is one of
-// those in published_vaes.h. CUDNN_BENCHMARK 1 lets cuDNN try its algorithms instead of guessing; the first decode then
-// shows what that costs.
+// bench_decode VAE DTYPE CUDNN_BENCHMARK REPETITIONS: times the decode of a family's usual video by a published VAE
+// (random weights) on a GPU. It decodes whole and in tiles, and times the pieces of the whole decode. Prints
+// milliseconds, TFLOPS and GB/s. VAE is one of those in published_vaes.h. With CUDNN_BENCHMARK 1 cuDNN tries its
+// algorithms instead of guessing. The first decode then shows the cost of these trials.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -45,7 +45,7 @@ void time_decodes(const models::Component& component, at::IntArrayRef latents_sh
   allocator->emptyCache();
 }
 
-/// One kind of work of one stage: times it on one batch of frames, of which a decode has `batches`, and prints its row.
+/// The pieces of one stage. Times each on one batch of frames and prints its row. A decode has `batches` such batches.
 class Pieces {
  public:
   Pieces(const at::TensorOptions& options, int64_t repetitions, double batches)
@@ -64,7 +64,7 @@ class Pieces {
     convolution("conv2d", weight, random({frames, height, width, in}).permute({0, 3, 1, 2}), frames, calls);
   }
 
-  /// What could stand in for a conv3d, for comparison: other memory order; the three frames as channels of a conv2d.
+  /// Times possible replacements of a conv3d: another memory order, and the three frames as channels of a conv2d.
   void alternatives(int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width) {
     convolution("conv3d, channels first", random({out, in, 3, 3, 3}), random({1, in, 2 + frames, height, width}),
                 frames, 0);

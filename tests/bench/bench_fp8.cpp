@@ -1,7 +1,8 @@
-// bench_fp8 MODEL REPETITIONS: the linear layers of one block of a model at its own size in bf16 and in 8 bits, random
-// weights and activations, on a GPU: the products alone, what makes 8 bits of activations, and all of a block but
-// attention, in turns; and, of Wan, what comes before attention and attention to texts that are long and short. MODEL
-// `sums` in place of that: how much fast accumulation loses.
+// bench_fp8 MODEL REPETITIONS: times the linear layers of one transformer block at the model's own size in bf16 and in
+// 8 bits, on a GPU, with random weights and activations. It alternates the products alone, the quantization of
+// activations, and the whole block except attention. For Wan it also times the work before attention, and attention to
+// long and short texts.
+// bench_fp8 sums REPETITIONS: measures the loss of fast accumulation instead.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -25,7 +26,7 @@ using namespace sparsereel;
 using models::Activation;
 using models::Linear;
 
-/// What a block of a model multiplies.
+/// The sizes of the products in a model's transformer block.
 struct Shape {
   int64_t batch, tokens, text, channels, hidden;
   bool cross;  // attention to the text, too, in heads of 128
@@ -81,7 +82,7 @@ struct Contender {
   std::function<void()> call;
 };
 
-/// A block's linear layers and norms as the models call them. attended: what attention gives back.
+/// Runs a block's linear layers and norms as the models call them. attended: the output of attention.
 void run_block(const Shape& s, const Block& block, const Vectors& v, models::Residual& hidden,
                const Activation& attended) {
   Activation x = hidden.norm_modulate({}, 1e-6, v.modulation, block.qkv);
@@ -139,7 +140,7 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       {"block without attention, fp8", block(fp8, narrow8)}};
 }
 
-/// Wan's.
+/// Returns Wan's prologue.
 attention::Prologue norm_across_heads(const Shape& s) {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
@@ -148,7 +149,7 @@ attention::Prologue norm_across_heads(const Shape& s) {
   return prologue;
 }
 
-/// All of sparse attention, at topk 0.15 with means, that comes before attention itself.
+/// Returns a contender that runs what comes before attention itself in sparse attention, at topk 0.15 with means.
 Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue) {
   attention::Context context{.mode = attention::Mode::sparse, .only_prepass = true};
   context.policy.defaults.topk = 0.15;
@@ -164,7 +165,8 @@ Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue)
           }};
 }
 
-/// With its norm across heads and to 8 bits: of a text's own tokens and what its padding is folded into, or of all 512.
+/// Returns a contender for attention to text with its norm across heads and an 8-bit result. The keys are the text's
+/// own tokens and one that its padding is folded into, or all 512.
 Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
   const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
   attention::Context context{.takes_e4m3 = true};
@@ -204,8 +206,8 @@ int time_model(const Shape& s, int64_t repetitions) {
   return 0;
 }
 
-/// Relative L1 and relative mean error (of sums that lose their last bits) against fp64 of the same 8-bit numbers, and
-/// relative L1 against fp64 of what they stand for.
+/// Prints the relative L1 and the relative mean error (of sums that lose their last bits) against fp64 products of the
+/// same 8-bit numbers. Also prints the relative L1 against fp64 products of the unrounded numbers.
 void print_sums(const char* name, const at::Tensor& x, const at::Tensor& weight) {
   const Activation a = models::quantize_rows(x), w = models::quantize_rows(weight);
   const auto wide = [](const Activation& rows) { return rows.values.to(at::kDouble) * rows.scale; };

@@ -1,5 +1,5 @@
-// bench_image_encoder DEVICE DTYPE IMAGES REPETITIONS: so many pictures at a time through CLIP's ViT-H (random
-// weights), as Wan 2.1's image to video has it: milliseconds, median.
+// bench_image_encoder DEVICE DTYPE IMAGES REPETITIONS: runs IMAGES pictures at a time through CLIP's ViT-H (random
+// weights), as Wan 2.1's image to video uses it. Prints the median in milliseconds.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 

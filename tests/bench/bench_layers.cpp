@@ -1,6 +1,6 @@
-// bench_layers HEADS LAYERS ROTARY DTYPE REPETITIONS: the pieces of one CogVideoX forward at 49 x 480 x 720 with
-// guidance (2 x 17776 tokens), random weights, on a GPU: milliseconds and GB/s of each elementwise kernel next to a
-// plain copy, milliseconds and TFLOPS of each matmul, and what they add up to. 30 30 0 is the 2b, 48 42 1 the 5b.
+// bench_layers HEADS LAYERS ROTARY DTYPE REPETITIONS: times the pieces of one CogVideoX forward at 49 x 480 x 720 with
+// guidance (2 x 17776 tokens), with random weights on a GPU. Prints milliseconds and GB/s of each elementwise kernel
+// next to a plain copy, milliseconds and TFLOPS of each matmul, and their sum. 30 30 0 is the 2b model, 48 42 1 the 5b.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -25,7 +25,7 @@ using models::Norm;
 
 constexpr int64_t kBatch = 2, kVideo = 13 * 30 * 45, kText = 226, kHeadDim = 64, kTime = 512;
 constexpr int64_t kTokens = kVideo + kText;
-constexpr int64_t kWeightCopies = 8;  // of the few-row projections' weights, so that they do not stay in the L2 cache
+constexpr int64_t kWeightCopies = 8;  // copies of the few-row projections' weights, which keep them out of the L2 cache
 
 struct Sizes {
   int64_t heads, layers, channels;
@@ -44,9 +44,9 @@ struct Sizes {
 struct Piece {
   std::string name;
   app::TimedCall call;
-  double bytes = 0;   // that must move, for an elementwise kernel
-  double flops = 0;   // of a matmul
-  int64_t calls = 0;  // a forward; 0: only for comparison
+  double bytes = 0;   // bytes that an elementwise kernel must move
+  double flops = 0;   // operations of a matmul
+  int64_t calls = 0;  // calls in a forward, or 0 if only for comparison
   bool is_matmul = false;
 };
 
@@ -154,7 +154,8 @@ attention::Prologue prologue_of(const Sizes& s, const Activations& a) {
   return p;
 }
 
-/// q/k norm and rotary as mode full applies them, and within what the other modes do before attention.
+/// Returns q/k norm and rotary as mode full applies them, and the work of the other modes before attention, which
+/// includes them.
 std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspace& workspace) {
   const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
   attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText, .only_prepass = true};
@@ -215,7 +216,8 @@ void print(const std::vector<Piece>& pieces, const std::vector<app::Measurement>
   std::printf("\na forward: elementwise %.2f ms, matmul %.2f ms\n", other, matmul);
 }
 
-/// How far the host runs ahead: time to enqueue a forward's launches without attention, against the time they take.
+/// Shows how far the host runs ahead: the time to enqueue a forward's launches without attention, and the time that the
+/// launches take.
 void print_host_time(const Sizes& s, const Block& block, Activations& a) {
   const auto forward = [&] {
     models::Residual hidden(a.x, kVideo);

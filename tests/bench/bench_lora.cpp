@@ -1,8 +1,9 @@
 // bench_lora MODEL LAYERS RANK DEVICE WEIGHTS REPETITIONS: loads a published transformer (its names and shapes, all
-// zeros) of LAYERS blocks without and with a LoRA of random numbers on each linear layer of its blocks, in turns, and
-// prints the seconds. The LoRA is a file beside the system's other temporary ones. WEIGHTS: bf16 or fp8; or q8_0, q4_k
-// or q6_k: how long the packed matrices of LAYERS blocks are unpacked, which every forward does, without and with it,
-// each before a product, behind which a GPU's host has the time to enqueue the next ones.
+// zeros) of LAYERS blocks without a LoRA and with one, in turns, and prints the seconds. The LoRA has random numbers
+// for each linear layer of the blocks, in a file in the system's temporary folder.
+// WEIGHTS is bf16 or fp8; or q8_0, q4_k or q6_k. For these it times how long the packed matrices of LAYERS blocks take
+// to unpack, as in every forward, without and with a LoRA. A product follows each matrix, so that a GPU's host has time
+// to enqueue the next ones.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -35,7 +36,7 @@ const std::map<std::string, Model> kModels = {
     {"wan-1.3b", {"wan/dit_names.json", "2.1 1.3b", "WanTransformer3DModel", "blocks"}},
     {"wan-14b", {"wan/dit_names.json", "2.1 14b", "WanTransformer3DModel", "blocks"}}};
 
-/// Deltas for every matrix of the blocks, from a file that is written to the folder.
+/// Writes deltas for every matrix of the blocks to a file at this path, and returns them.
 models::WeightDeltas write_lora(const models::Component& component, const std::string& blocks, int64_t rank,
                                 const fs::path& path) {
   std::vector<models::TensorView> views;
@@ -62,7 +63,7 @@ models::WeightDeltas write_lora(const models::Component& component, const std::s
   return deltas;
 }
 
-/// A block's matrices: random bytes, with a LoRA in this dtype or none.
+/// Returns a block's matrices: random bytes, with a LoRA in dtype of_lora if that is given.
 std::vector<models::Linear> packed_block(const nlohmann::json& block, models::Dtype packed, at::Device device,
                                          int64_t rank, std::optional<at::ScalarType> of_lora) {
   std::vector<models::Linear> layers;

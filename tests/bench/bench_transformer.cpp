@@ -1,5 +1,5 @@
 // bench_transformer FOLDER INPUTS OUTPUT MODE TOKEN_ORDER TOPK COUNT THREADS: times COUNT forwards of a checkpoint's
-// transformer on the latents, text and timesteps in INPUTS (safetensors), writes the last prediction to OUTPUT and
+// transformer on the latents, text and timesteps in INPUTS (safetensors). Writes the last prediction to OUTPUT and
 // prints one JSON object. compare_transformer.py calls it.
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>

@@ -1,7 +1,7 @@
-// capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]: q, k and v of a real run, full
-// attention and seed 42, after norm and rotary embedding, video tokens in native order (see
-// app/lab/measure/captured.h). LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the
-// last. SIZE: pixels of a side; default: the model's.
+// capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]: saves q, k and v of a real run with
+// full attention and seed 42. They are taken after norm and rotary embedding, with the video tokens in native order
+// (see app/lab/measure/captured.h). LAYERS and AT_STEPS are comma-separated lists that count from 0. Default: the
+// first, the middle and the last. SIZE is the pixels of a side. Default: the model's.
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace sparsereel;
 
-/// "" gives the first, the middle and the last of `count`.
+/// Parses a list of numbers below `count`. "" gives the first, the middle and the last.
 std::vector<int64_t> parse_list(const std::string& text, int64_t count, const std::string& what) {
   std::vector<int64_t> numbers;
   std::istringstream parts(text);

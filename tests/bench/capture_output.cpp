@@ -1,7 +1,7 @@
-// capture_output COMPONENT FOLDER INPUTS OUTPUT DEVICE DTYPE: runs the transformer (on `latents`, `text`, `timesteps`
-// of INPUTS, full attention) or the vae (on `latents`, untiled) of a checkpoint once and writes its result as fp32
-// tensor `output`. DTYPE fp8 is bf16 with the transformer's weights in 8 bits. tests/parity/compare_precision.py calls
-// it.
+// capture_output COMPONENT FOLDER INPUTS OUTPUT DEVICE DTYPE: runs a component of a checkpoint once and writes its
+// result as the fp32 tensor `output`. COMPONENT is transformer (on `latents`, `text` and `timesteps` of INPUTS, with
+// full attention) or vae (on `latents`, untiled). DTYPE fp8 is bf16 with the transformer's weights in 8 bits.
+// tests/parity/compare_precision.py calls it.
 #include <c10/core/InferenceMode.h>
 
 #include "models/engine/components.h"
@@ -31,7 +31,7 @@ int run(const std::vector<std::string>& arguments) {
   const bool fp8 = arguments[5] == "fp8";
   const models::WeightFormat format(models::resolve_dtype(fp8 ? "bf16" : arguments[5], device, at::kFloat), fp8);
   models::Component component = models::Checkpoint::open(arguments[1]).component(arguments[0]);
-  component.config["scaling_factor"] = 1;  // the VAE's: the input is what diffusers' decode() takes
+  component.config["scaling_factor"] = 1;  // for the VAE, whose input is already scaled for diffusers' decode()
   const at::Tensor output = run_component(arguments[0], component, models::TensorFile(arguments[2]), device, format);
   bench::write_tensor(arguments[3], "output", output.to(at::kCPU, at::kFloat));
   return 0;

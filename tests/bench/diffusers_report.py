@@ -45,7 +45,7 @@ class Bench:
         self.rows = []
 
     def build(self, make):
-        """A model with random weights, made on the device."""
+        """Returns a model with random weights, made on the device."""
         torch.manual_seed(0)
         torch.set_default_dtype(self.dtype)
         with self.device:
@@ -70,7 +70,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def times(self, call, warmup=2):
-        """Milliseconds of each repetition, and the peak of memory in GiB."""
+        """Returns the milliseconds of each repetition, and the peak of memory in GiB."""
         for _ in range(warmup):
             call()
         if self.device.type == "cuda":
@@ -115,7 +115,7 @@ class Bench:
         return torch.randn(shape, device=self.device, dtype=self.dtype)
 
     def step(self, transformer, latents):
-        """A call that does what one denoising step of diffusers' CogVideoXPipeline does."""
+        """Returns a call that does the work of one denoising step of diffusers' CogVideoXPipeline."""
         scheduler = self.scheduler()
         scheduler.set_timesteps(50, device=self.device)
         batch = self.settings["batch"]
@@ -138,13 +138,13 @@ class Bench:
         return call
 
     def small_vae(self):
-        """The pipeline asks its VAE for the scale factors alone."""
+        """Returns a VAE from which the pipeline reads only the scale factors."""
         config = {**self.architecture["vae"], "layers_per_block": 1}
         with torch.device("meta"):
             return diffusers.AutoencoderKLCogVideoX.from_config(config)
 
     def split(self, call):
-        """Of one call, by torch's profiler: device milliseconds under matrix products, attention, and the rest."""
+        """Profiles one call with torch's profiler. Returns the device milliseconds of matrix products, attention, and the rest."""
         activities = [torch.profiler.ProfilerActivity.CPU] + ([torch.profiler.ProfilerActivity.CUDA] if self.device.type == "cuda" else [])
         with torch.profiler.profile(activities=activities) as profile:
             call()
@@ -181,7 +181,7 @@ class Bench:
         more = {}
         if mode == "compiled":
             name = "diffusers torch.compile"
-            # A block that repeats is compiled once, as diffusers advises; a whole model of 40 takes minutes.
+            # Compiles a repeated block once, as diffusers advises. Compiling a whole model of 40 blocks takes minutes.
             transformer.compile_repeated_blocks() if transformer._repeated_blocks else transformer.compile()
         call = self.step(transformer, latents)
         start = time.perf_counter()
@@ -213,7 +213,7 @@ class Bench:
         return diffusers.CogVideoXPipeline(tokenizer=None, text_encoder=None, vae=self.vae(), transformer=self.transformer(), scheduler=self.scheduler())
 
     def video(self, path):
-        """By diffusers' own pipeline: what a step is, how passes of guidance run and how frames are made is its choice."""
+        """Makes a video with diffusers' own pipeline, which decides on steps, guidance passes and the decoding of frames."""
         ids = torch.randint(self.architecture["text_encoder"]["vocab_size"], (2, self.settings["text_tokens"]), device=self.device)
         prompt, negative = self.text_encoder()(ids)[0].split(1)
         self.free()
@@ -225,7 +225,7 @@ class Bench:
         path.write_bytes((frames * 255).round().astype("uint8").tobytes())
 
     def masks(self, prompt):
-        """What the pipeline takes beside embedded prompts."""
+        """Returns the pipeline's arguments besides the embedded prompts."""
         return {}
 
     tokenizer_folder = "pipeline/tokenizer"
@@ -250,7 +250,7 @@ class Bench:
 
 
 class WanBench(Bench):
-    """diffusers runs Wan's passes of guidance one after the other, each by itself."""
+    """Wan, whose guidance passes diffusers runs one after the other."""
     tokenizer_folder = "wan/pipeline/tokenizer"
     index = {"_class_name": "WanPipeline", "text_encoder": ["transformers", "UMT5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
              "transformer": ["diffusers", "WanTransformer3DModel"], "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]}
@@ -281,7 +281,7 @@ class WanBench(Bench):
             passes = [transformer(hidden_states=latents.to(self.dtype), encoder_hidden_states=text[i : i + 1], timestep=timestep.expand(1), return_dict=False)[0]
                       for i in range(batch)]
             noise = passes[0] if batch == 1 else passes[0] + self.settings["cfg_scale"] * (passes[1] - passes[0])
-            scheduler._step_index, scheduler.model_outputs, scheduler.lower_order_nums, scheduler.last_sample = None, [None] * 2, 0, None  # the first step again
+            scheduler._step_index, scheduler.model_outputs, scheduler.lower_order_nums, scheduler.last_sample = None, [None] * 2, 0, None  # restart
             return scheduler.step(noise, timestep, latents, return_dict=False)[0]
         return call
 
@@ -295,7 +295,7 @@ class WanBench(Bench):
                                      expand_timesteps=self.architecture.get("expand_timesteps", False))
 
     def save(self, folder):
-        """Of two experts the second is the first one's files: a disk holds one of them where it would not hold both."""
+        """Links the second expert's folder to the first one's, so that the disk needs to hold only one of them."""
         boundary = self.architecture.get("boundary_ratio")
         self.index = {**self.index, "boundary_ratio": boundary, "expand_timesteps": self.architecture.get("expand_timesteps", False)}
         if boundary is not None:
@@ -306,7 +306,7 @@ class WanBench(Bench):
 
 
 class MochiBench(Bench):
-    """diffusers runs Mochi's passes of guidance together; text beside them is masked, here none."""
+    """Mochi, whose guidance passes diffusers runs together. Its mask over padded text hides nothing here."""
     tokenizer_folder = "mochi/pipeline/tokenizer"
     index = {"_class_name": "MochiPipeline", "force_zeros_for_empty_prompt": True, "text_encoder": ["transformers", "T5EncoderModel"],
              "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "MochiTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLMochi"]}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A picture of presets side by side: a row for each prompt, a column for each preset, one frame of each video.
+"""Makes a picture of presets side by side: a row for each prompt, a column for each preset, one frame of each video.
 
 tests/bench/preset_sheet.py PROGRAM PROMPTS SHEET.png [options of `batch`], such as assets/prompts/tiny.txt --device cuda --size 512x512 --steps 50
 """
@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 PRESETS = ('exact', 'near', 'balanced', 'fast')
-WHICH = 2 / 3  # of the video: by then what moves has moved
+WHICH = 2 / 3  # of the video; by then moving things have moved
 SIDE, GAP = 160, 4  # pixels
 
 
 def frame_of(path):
-    """RGB uint8 [height, width, 3] of a .y4m as `batch` writes it: three planes of the frame's size, BT.601 in limited range."""
+    """Returns a frame as RGB uint8 [height, width, 3] from a .y4m that `batch` wrote: three planes of the frame's size, BT.601 in limited range."""
     head, _, body = path.read_bytes().partition(b'\n')
     fields = {word[:1]: word[1:] for word in head.split()[1:]}
     shape, mark = (3, int(fields[b'H']), int(fields[b'W'])), b'FRAME\n'

@@ -1,4 +1,4 @@
-// What the benchmark programs share: the frame of their main(), the tensors of a comparison, and the timed loop.
+// Code that the benchmark programs share: the frame of their main(), the tensors of a comparison, and the timed loop.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@
 
 namespace sparsereel::bench {
 
-/// Runs a program's body; an exception becomes a message and the exit code.
+/// Runs a program's body. Turns an exception into a message and an exit code.
 inline int guarded(const std::function<int()>& body) {
   try {
     return body();
@@ -31,7 +31,7 @@ inline int guarded(const std::function<int()>& body) {
   }
 }
 
-/// A program that takes exactly the arguments named in `usage` and prints one JSON object.
+/// Runs a program that takes exactly the arguments named in `usage` and prints one JSON object. Returns the exit code.
 inline int print_json(std::span<char*> arguments, const std::vector<std::string>& usage,
                       const std::function<nlohmann::json(const std::vector<std::string>&)>& run) {
   if (arguments.size() != usage.size() + 1) {
@@ -59,7 +59,7 @@ inline void write_tensor(const std::string& path, const std::string& name, const
   models::write_safetensors(path, {{name, models::Dtype::f32, values.sizes().vec(), std::as_bytes(data)}});
 }
 
-/// Seconds of each of `count` runs.
+/// Returns the seconds of each of `count` runs.
 inline std::vector<double> timed(int count, const std::function<void()>& run) {
   std::vector<double> seconds;
   for (int i = 0; i < count; ++i) {

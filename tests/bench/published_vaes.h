@@ -11,9 +11,9 @@ namespace sparsereel::bench {
 
 struct PublishedVae {
   std::string name;
-  std::string names_file, model;  // below tests/parity/data, and which one there
+  std::string names_file, model;  // a file below tests/parity/data, and the model's name in it
   std::string vae_class;
-  std::vector<int64_t> latents;  // of its usual video
+  std::vector<int64_t> latents;  // shape of its usual video's latents
 };
 
 inline const PublishedVae& published_vae(const std::string& name) {

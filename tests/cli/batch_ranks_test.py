@@ -1,4 +1,4 @@
-"""`batch` with --gpus on CPUs: processes that make a set side by side, alone or in teams; what happens when one of them fails."""
+"""`batch` with --gpus on CPUs: processes make a set side by side, alone or in teams. Some of them fail."""
 import json
 import math
 import os
@@ -42,7 +42,7 @@ class Cards(CommandLineTest):
         wait_until(lambda: len(self.rows(folder)) >= count, process, seconds=120)
 
     def signal_a_card(self, folder, number, process):
-        """Sends the signal to one card of the set once a row is done. Returns what the set wrote to standard error, and its cards."""
+        """Sends the signal to one worker of the set once a row is done. Returns what the set wrote to standard error, and its workers."""
         self.wait_for_rows(folder, 1, process)
         children = children_of(process)
         if not children:
@@ -99,7 +99,7 @@ class Cards(CommandLineTest):
         process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
-        with self.assertRaises(BrokenPipeError):  # nobody reads on
+        with self.assertRaises(BrokenPipeError):  # the reader has ended
             for _ in range(160):
                 process.stdin.write(b'x\n' * (1 << 19))
         errors = process.stderr.read().decode()
@@ -143,7 +143,7 @@ class Cards(CommandLineTest):
         result = self.succeed(self.run_program(*self.arguments('teams', '--gpus', 4, '--gpus-per-video', 2)))
         self.assertEqual(result.stderr, '')
         self.assertEqual(self.rows('teams'), list(range(5)))
-        self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # of both, and of the set
+        self.assertEqual(len(list((self.folder / 'teams').glob('manifest.*.jsonl'))), 3)  # two teams and the set itself
         self.assert_videos_of_one('teams')
 
     def test_row_that_fails_on_cards_together_fails_alone(self):
@@ -156,7 +156,7 @@ class Cards(CommandLineTest):
         self.assertEqual(self.rows('team'), [0, 2])
 
     def start_team(self, text, *more, program=PROGRAM, **options):
-        """A set on one card, that is a team of two."""
+        """Starts a set on one team of two ranks."""
         (self.folder / 'set.csv').write_text(text)
         arguments = self.arguments('team', '--gpus', 2, '--gpus-per-video', 2, *more)
         arguments[1] = 'set.csv'
@@ -181,7 +181,7 @@ class Cards(CommandLineTest):
         pages = int(Path(f'/proc/{follower}/statm').read_text().split()[0])
         resource.prlimit(follower, resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
         errors = self.end_of_team(process, 1)
-        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second is oneDNN's word for it
+        self.assertRegex(errors, r'set.csv:3: rank 1 \(cpu\): (.*memory|could not create a primitive)')  # the second is oneDNN's message
         self.assertIn('1 row failed', errors)
         self.assertNotIn('its rows went', errors)
         self.assertEqual(self.rows('team'), [0, 2])
@@ -190,13 +190,13 @@ class Cards(CommandLineTest):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         name = FAMILY.decoders_last
-        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # as is known once all are looked at
+        weights.write_bytes(weights.read_bytes().replace(name.encode(), name[:-1].encode() + b'x'))  # the fault shows only when all tensors are looked at
         process = self.start_team(f'prompt,model\na,{MODEL}\nb,{model}\nc,{MODEL}\n')
         errors = self.end_of_team(process, 1)
         self.assertIn('set.csv:3', errors)
         self.assertIn('1 row failed', errors)
         self.assertNotIn('its rows went', errors)
-        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # by the card, before the other ranks look
+        self.assertIn('"failed"', (self.folder / 'team' / 'manifest.1.jsonl').read_text())  # written by rank 0 before the other ranks look
         self.assertEqual(self.rows('team'), [0, 2])
 
     def test_row_of_another_device_fails_alone(self):
@@ -206,7 +206,7 @@ class Cards(CommandLineTest):
         self.assertEqual(self.rows('team'), [0, 2])
 
     def three_models(self):
-        """The second one's videos are NaN, as is known once they are decoded."""
+        """Returns three models. The second one's videos are NaN, which shows only after decoding."""
         return MODEL, self.model_whose_videos_are(math.nan), shutil.copytree(MODEL, self.folder / 'other')
 
     def test_card_whose_others_cannot_come_again_ends(self):

@@ -1,4 +1,4 @@
-"""Sets and videos that were cut short: what a second run does, and what it leaves alone."""
+"""Sets and videos that were cut short: what a second run does, and what it does not touch."""
 import hashlib
 import json
 import os
@@ -56,9 +56,9 @@ class Resuming(BatchTest):
         for text, rendered, skipped, status in ((good + other, 2, 0, (2, 2, 0, 0)),
                                                 (bad + other, 0, 1, (2, 1, 1, 0)),
                                                 (good + other, 0, 2, (2, 2, 0, 0)),  # edited back
-                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # in front
+                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # a new row in front
                                                 (good + other, 0, 2, (2, 2, 0, 0)),
-                                                (good, 0, 1, (1, 1, 0, 0))):  # shorter
+                                                (good, 0, 1, (1, 1, 0, 0))):  # a shorter set
             result = self.batch(self.write('set.jsonl', text), 'out', '--steps', '2', '--json')
             report = json.loads(result.stdout)['set']
             self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
@@ -78,7 +78,7 @@ class Resuming(BatchTest):
         self.assertEqual((self.manifest(), self.videos()), (manifest, videos))
 
     def lines(self, *lines, options=('--steps', 2)):
-        """The report of a .txt with these prompts, and what (row, seed) each of its videos is."""
+        """Returns the report of a .txt with these prompts, and (row, seed) of each of its videos."""
         report = self.set_report(self.write('set.txt', ''.join(f'{line}\n' for line in lines)), 'out', *options)
         last = {line['row']: line for line in self.manifest()}
         for row, prompt in enumerate(lines):
@@ -90,20 +90,20 @@ class Resuming(BatchTest):
         _, first = self.lines('a', 'b', 'c')
         self.assertEqual(first, [('0000-a.mp4', 42), ('0001-b.mp4', 43), ('0002-c.mp4', 44)])
         for lines, rendered, moved, videos in (
-                (('new', 'a', 'b', 'c'), 1, 3, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),  # on top
+                (('new', 'a', 'b', 'c'), 1, 3, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),  # a new line on top
                 (('new', 'a', 'b', 'c'), 0, 0, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),
-                (('a', 'b', 'c'), 0, 3, first),  # removed again
-                (('b', 'c', 'a'), 0, 3, [('0000-b.mp4', 43), ('0001-c.mp4', 44), ('0002-a.mp4', 42)])):  # in another order
+                (('a', 'b', 'c'), 0, 3, first),  # the line removed again
+                (('b', 'c', 'a'), 0, 3, [('0000-b.mp4', 43), ('0001-c.mp4', 44), ('0002-a.mp4', 42)])):  # another order
             report, now = self.lines(*lines)
             self.assertEqual((report['rendered'], report['moved'], now), (rendered, moved, videos), lines)
             old = set(self.videos()) - {name for name, _ in now}
             self.assertEqual(report['left_over'], sorted(old))
         self.assertEqual(old, {'0000-new.mp4'})
         self.assertIn(', of no row any more: 0000-new.mp4', self.succeed(self.batch('set.txt', 'out', '--steps', 2)).stdout)
-        self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # others were asked for
+        self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # other seeds were asked for
 
     def test_videos_move_through_each_others_names(self):
-        """Names hold a prompt's beginning: these differ in their numbers alone."""
+        """File names hold the beginning of a prompt. These differ only in their numbers."""
         usual = ('--steps', 2, '--format', 'y4m')
         new, one, two, three = (f'{PROMPT} {word}' for word in ('again', 'circle', 'square', 'star'))
         self.lines(one, two, three, options=usual)
@@ -117,7 +117,7 @@ class Resuming(BatchTest):
         for (name, seed), prompt in zip(now, (one, two, three)):
             recipe = json.loads((self.folder / 'out' / f'{name}.json').read_text())
             self.assertEqual((recipe['seed'], recipe['prompt']), (seed, prompt))
-        report, _ = self.lines(two, one, three, options=usual)  # each where the other one is
+        report, _ = self.lines(two, one, three, options=usual)  # each takes the other's place
         self.assertEqual((report['rendered'], report['skipped']), (2, 1))
 
     def test_a_moved_video_replaces_no_file_that_a_rendered_one_would_leave(self):
@@ -142,7 +142,7 @@ class Resuming(BatchTest):
         usual = ('--steps', 2, '--format', 'y4m')
         self.lines('a', 'b', options=usual)
         out = self.folder / 'out'
-        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # of a video that stood there; the one moved alone
+        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # the recipe of a video that was there before; the video moved alone
             (out / '0002-b.y4m.json').write_text(recipe or (out / '0001-b.y4m.json').read_text())
             (out / '0001-b.y4m.json').unlink()
             self.lines('new', 'a', 'b', options=usual)
@@ -194,7 +194,7 @@ class Resuming(BatchTest):
         share = ('--steps', 2, '--share', '0/2')
         self.assertEqual(self.set_report(self.folder / 'set.txt', 'out', *share)['skipped'], 2)
         report = self.set_report(self.write('set.txt', 'first\nnew\na\nb\n'), 'out', *share)
-        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # another share's row may want them
+        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # the row of another share may need them
 
     def test_half_a_manifest_line_counts_for_nothing(self):
         file = self.prompts(2)
@@ -229,14 +229,14 @@ class Resuming(BatchTest):
     def test_interrupted_set_keeps_its_videos_and_goes_on(self):
         file = self.prompts(3)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # not what is tried out before the first step
+        wait_until(lambda: list((self.folder / 'out').glob('[!.]*.mp4')))  # but not the file that is tried before the first step
         process.send_signal(signal.SIGINT)
         _, text = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130, text)
         self.assertIn('goes on where this run stopped', text)
         finished = len(self.manifest())
         self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), finished)
-        kept = len(list((self.folder / 'out').glob('*.checkpoint.safetensors')))  # of the video that was cut short, unless it had no step
+        kept = len(list((self.folder / 'out').glob('*.checkpoint.safetensors')))  # the checkpoint of the video that was cut short, unless it had no step
         report = self.set_report(file, 'out', '--steps', '60')
         self.assertEqual(len([line for line in self.manifest() if line.get('resumed_at_step', 0) > 0]), kept)
         self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
@@ -258,7 +258,7 @@ class Resuming(BatchTest):
 
 
 class Checkpoints(BatchTest):
-    """A killed `generate` goes on from its last checkpoint, to the same bits."""
+    """A killed `generate` resumes from its last checkpoint and makes the same bits."""
 
     def test_killed_run_goes_on_to_the_same_video(self):
         for scheduler in FAMILY.samplers:
@@ -292,13 +292,13 @@ class Checkpoints(BatchTest):
         self.assertEqual(checkpoint.read_bytes(), before)
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
-        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # that of the other one is gone already
+        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # the other checkpoint is gone already
         self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
 
     def test_files_that_are_no_checkpoint_stay(self):
-        """An output that is called as a checkpoint would be, too."""
+        """Tests an output that has the name of a checkpoint."""
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
         (self.folder / 'out').mkdir()
         theirs = self.folder / 'out' / '0000-a.mp4.checkpoint.safetensors'
@@ -308,7 +308,7 @@ class Checkpoints(BatchTest):
             before = checkpoint.read_bytes()
             result = self.succeed(self.generate('--frames', '1', '--checkpoint-every', '1', '-o', 'clip.mp4'))
             self.assertIn('clip.mp4.checkpoint.safetensors is not used', result.stderr)
-            for _ in range(2):  # it is rendered, then finished
+            for _ in range(2):  # renders it first, then finds it finished
                 self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--frames', '1', '--steps', '2'))
             self.assertEqual((checkpoint.read_bytes(), theirs.read_bytes()), (before, before))
             self.assertEqual(self.names(), ['clip.mp4', checkpoint.name, 'out', 'set.txt'])
@@ -335,13 +335,13 @@ class Checkpoints(BatchTest):
 
     def test_checkpoint_that_cannot_be_written_is_a_warning(self):
         options = ['--checkpoint-every', '1', '--steps', '3', '--size', '16x16', '--frames', '1', '--crf', '51']
-        smaller = limited(5000)  # than the state of the generator of noise, but not than so small a video
+        smaller = limited(5000)  # smaller than the state of the noise generator, but larger than this small video
         for result in (self.generate(*options, '-o', 'clip.mp4', **smaller), self.batch(self.write('set.txt', 'a\n'), 'out', *options, **smaller)):
             self.succeed(result)
             self.assertEqual(result.stderr.count('the denoising is not kept: '), 1, result.stderr)
 
     def test_checkpoint_without_what_its_cache_needs_is_not_used(self):
-        """As one by a build whose forecasts kept a change."""
+        """Resumes a checkpoint like those of builds whose forecasts kept a change."""
         options = ['--steps', '300', '--threads', '1', '--cache', 'forecast:0.01']
         self.succeed(self.generate(*options, '-o', 'whole.mp4'))
         self.run_to_step(10, '--checkpoint-every', '5', *options)

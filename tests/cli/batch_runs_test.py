@@ -1,4 +1,4 @@
-"""`batch` over several processes and killed ones: no row twice, none missing, nothing that is finished is ever lost.
+"""`batch` over several processes, some of them killed: no row is made twice, none is missing, and no finished video is lost.
 
 The long form of the killed runs, as tests/bench/README.md reports it:
   SPARSEREEL_BATCH_ROWS=24 SPARSEREEL_BATCH_KILLS=10 SPARSEREEL_TEST_MODEL=assets/tiny SPARSEREEL_BATCH_OPTIONS='--size 64x64 --frames 5 --steps 4' \\
@@ -18,7 +18,7 @@ from pathlib import Path
 from batch_support import KILLS, OPTIONS, ROWS, BatchTest
 from support import PROGRAM, wait_until, write_checkpoint
 
-# A launcher's rank, of which number 2 is killed once it has made a video.
+# A launcher's rank. Rank 2 is killed once it has made a video.
 KILLER = """
 import os, subprocess, sys
 from pathlib import Path
@@ -98,11 +98,11 @@ class Shares(BatchTest):
 
 class KilledRuns(BatchTest):
     def checkpoints(self):
-        """What changes whenever a checkpoint is written."""
+        """Returns a value that changes whenever a checkpoint is written."""
         return {(path.name, path.stat().st_ino) for path in (self.folder / 'out').glob('[!.]*.checkpoint.safetensors') if path.exists()}
 
     def run_and_kill(self, file, lines, delay):
-        """Kills a run so many seconds after it wrote as many manifest lines, then a checkpoint; whether it still ran."""
+        """Starts a run and waits until it has written this number of manifest lines, then a checkpoint. Kills it after the delay. Returns true if it still ran."""
         lines += len(self.manifest()) if (self.folder / 'out').exists() else 0
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
                                    stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

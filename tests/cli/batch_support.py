@@ -1,4 +1,4 @@
-"""What the tests of `batch` share: sets, runs, manifests and the hashes of videos."""
+"""Helpers that the tests of `batch` share: sets, runs, manifests and the hashes of videos."""
 import hashlib
 import json
 import os
@@ -19,7 +19,7 @@ class BatchTest(CommandLineTest):
         return path
 
     def prompts(self, count=ROWS):
-        """A set of `count` rows; some repeat a prompt, one has a seed of its own."""
+        """Writes a set of `count` rows. Some rows repeat a prompt, and the last one has a seed of its own."""
         rows = [{'prompt': f'a {COLORS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
         rows[-1]['seed'] = 1234
         return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
@@ -34,7 +34,7 @@ class BatchTest(CommandLineTest):
         return json.loads(self.succeed(self.batch(*arguments, '--json', **options)).stdout)['set']
 
     def manifest(self, folder='out'):
-        """Every line of every manifest; each has to be whole."""
+        """Returns the lines of all manifests, each of which must be whole."""
         lines = []
         for path in sorted((self.folder / folder).glob('manifest.*.jsonl')):
             text = path.read_text()
@@ -47,7 +47,7 @@ class BatchTest(CommandLineTest):
                 for path in (self.folder / folder).iterdir() if not path.name.startswith('manifest.')}
 
     def check_consistent(self, rows, folder='out'):
-        """One video a row, nothing else in the folder, and the last line of each row names it by its hash."""
+        """Checks that there is one video per row and nothing else in the folder, and that the last line of each row names it by its hash."""
         videos, last = self.videos(folder), {}
         for line in self.manifest(folder):
             last[line['row']] = line

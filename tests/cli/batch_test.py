@@ -1,4 +1,4 @@
-"""`batch`: prompt sets, rows that fail alone, and what is told on the way."""
+"""`batch`: prompt sets, rows that fail alone, and what the program says meanwhile."""
 import json
 import os
 import pty
@@ -194,7 +194,7 @@ class PromptSets(BatchTest):
         file = self.write('set.csv', 'prompt,attention,steps,topk\na,,,\nb,full,,\nc,,4,\nd,,,0.7\ne,,,\n')
         tiny = ['batch', file, '-o', 'out', '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet']
         lines = self.succeed(self.run_program(*tiny, '--verbose', '--report', 'r.json')).stdout.splitlines()
-        self.assertRegex(lines[0], r'^out: 5 rows, 5 rendered, in [0-9.]+ s \([0-9.]+ s a video\)$')  # of several presets
+        self.assertRegex(lines[0], r'^out: 5 rows, 5 rendered, in [0-9.]+ s \([0-9.]+ s a video\)$')  # no preset line, because there are several presets
         self.assertEqual(json.loads((self.folder / 'r.json').read_text())['preset'], lines[1:])
         self.assertEqual([line.split(';')[0] for line in lines[1:]],
                          ['2 videos: preset balanced: 2 of 10 steps with every block, then topk 0.5', '1 video: preset exact: full attention',
@@ -204,7 +204,7 @@ class PromptSets(BatchTest):
         self.assertEqual([(made[i]['preset']['name'], made[i]['recipe'].get('topk'), made[i]['recipe'].get('dense_steps'), made[i]['recipe'].get('cache')) for i in range(5)],
                          [('balanced', 0.5, 2, 'forecast:0.15:20%'), ('exact', None, None, None), ('balanced', 0.5, 0, None), ('balanced', 0.7, 2, 'forecast:0.15:20%'),
                           ('balanced', 0.5, 2, 'forecast:0.15:20%')])
-        self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # all were made before
+        self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # all videos were made before
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):
         model = self.model_whose_videos_are(float('nan'))
@@ -279,7 +279,7 @@ class PromptSets(BatchTest):
         self.assertEqual(json.loads(result.stdout)['warnings'], [told.removeprefix('warning: ')])
         self.assertEqual([len(line['warnings']) for line in self.manifest()], [1, 1, 0, 1])
         again = self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1))
-        self.assertNotIn('warning', again.stderr)  # all are finished
+        self.assertNotIn('warning', again.stderr)  # all rows are finished
 
     def test_words_that_the_tiny_model_never_saw_are_told_of_in_rows_that_are_left(self):
         arguments = ['batch', self.write('set.txt', 'a zebra\na giraffe\n'), '-o', 'out', '--device', 'cpu', '--steps', 1, '--size', '64x64', '--frames', 1, '--quiet']
@@ -306,7 +306,7 @@ class PromptSets(BatchTest):
         self.assertEqual([lines[row]['recipe'].get('weights') for row in (0, 1, 3, 4)], [None, None, None, 'fp8'])
 
     def model_of_mixed_up_weights(self):
-        """A copy of the model that opens, but whose decoder's file holds the text encoder's tensors."""
+        """Returns a copy of the model that opens, but whose decoder's file holds the text encoder's tensors."""
         model = self.copy_of_the_model()
         shutil.copyfile(model / 'text_encoder' / 'model.safetensors', model / 'vae' / 'diffusion_pytorch_model.safetensors')
         return model.name

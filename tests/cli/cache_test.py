@@ -1,4 +1,4 @@
-"""`--cache`: what it leaves out, and what it leaves alone."""
+"""`--cache`: which work it skips, and what it does not change."""
 import json
 import unittest
 

@@ -1,4 +1,4 @@
-"""Folders with several models, formats of them and names of one file: what is taken, what is asked for, and that each command that is printed works."""
+"""Folders with several models, several formats of them, or several files of one name: what is taken, what is asked for. Each printed command must work."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ class Trees(Models):
         self.known = {}
 
     def transformer(self, file, model, role='transformer', dtype='F16'):
-        """ComfyUI's file, or a GGUF; `dtype`: F16, or F8_E4M3 with a scale for each matrix."""
+        """Writes ComfyUI's file, or a GGUF. `dtype`: F16, or F8_E4M3 with a scale for each matrix."""
         tensors = {authors_name(name): tensor for name, tensor in self.weights(model, role).items()}
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,14 +42,14 @@ class Trees(Models):
         return self.folder / folder
 
     def run_words(self, words):
-        """The command of an error or of inspect; returns the frames."""
+        """Runs the command that an error or `inspect` printed. Returns the frames."""
         words = [word for word in words if word != 'clip.mp4']
         self.assertEqual(words[0], self.program)
         self.succeed(self.run_program(*words[1:], '-o', 'a.safetensors', *self.small[2:]))
         return read_safetensors(self.folder / 'a.safetensors')['frames']
 
     def refused_with_choices(self, result, *words):
-        """The commands that the error prints."""
+        """Returns the commands that the error prints."""
         self.assertEqual(result.returncode, 2, result.stderr)
         lines = result.stderr.splitlines()
         self.assertTrue(lines[0].startswith('error: ') and lines[1] == '  remedy: run one of these commands', result.stderr)
@@ -58,7 +58,7 @@ class Trees(Models):
         return self.commands(result.stderr)
 
     def of_diffusers(self, prompt, model, rest):
-        """The frames of the folder of diffusers, but with the tree's decoder and text encoder."""
+        """Returns the frames of the diffusers folder, made with the tree's decoder and text encoder."""
         others = ['--vae', f'{rest}/vae', '--text-encoder', f'{rest}/text_encoders']
         return self.run_words([self.program, 'generate', '-p', prompt, '-m', self.models[model], *others])
 
@@ -122,7 +122,7 @@ class Choices(Trees):
 
 
 class Names(Trees):
-    """One file may have several, and lie anywhere."""
+    """A model may have several files of one name, in any folder."""
     def test_subfolders_and_links_of_any_name(self):
         usual = self.video('-m', self.models['one'])
         root = self.rest('ComfyUI/models')

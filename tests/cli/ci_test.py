@@ -1,5 +1,5 @@
-"""What .ci/run promises: it builds what a newcomer builds, and the tests' build is the same one. In a copy of this tree, whose compiler only looks for the
-word BROKEN and whose tests only say that they ran."""
+"""Tests the promises of .ci/run: it builds what a newcomer builds, and the tests' build is the same one. Runs in a copy of this tree. There the compiler only
+looks for the word BROKEN, and the tests only say that they ran."""
 import json
 import os
 import re
@@ -11,9 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ['SPARSEREEL']).parent
-LIBRARIES = ('models/sparsereel.cpp', 'attention/library/c_interface.cpp')  # what other programs call, and ours does not
+LIBRARIES = ('models/sparsereel.cpp', 'attention/library/c_interface.cpp')  # called by other programs, not by ours
 
-# A compiler for CMake's own questions; for our sources one that writes empty files, and an error for each source with the word.
+# Stands in for the compiler. It answers CMake's own questions with the real one, writes empty files for our sources, and fails for each source with the word.
 COMPILER = """#!/usr/bin/env python3
 import os, re, sys
 from pathlib import Path
@@ -69,7 +69,7 @@ class CleanClone(unittest.TestCase):
         script(cls.tree / '.ci' / 'newest-debian', '#!/bin/sh\necho "the newest Debian"\n')
         shutil.copy2(cls.tree / '.ci' / 'kernels', cls.tree / '.ci' / 'real-kernels')
         script(cls.tree / '.ci' / 'kernels', '#!/bin/sh\necho "the kernels"\n')
-        os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration's own
+        os.environ.pop('SPARSEREEL_CMAKE_FLAGS', None)  # continuous integration sets it
         cls.environment = {**os.environ, 'CCACHE_DISABLE': '1', 'CXX': str(compiler), 'PATH': f'{cls.folder / "bin"}:{os.environ["PATH"]}'}
 
     def setUp(self):
@@ -83,7 +83,7 @@ class CleanClone(unittest.TestCase):
         return self.run_in_tree('.ci/run')
 
     def compiled(self):
-        """The sources compiled since the last call."""
+        """Returns the sources compiled since the last call."""
         log = self.tree / 'compiled.log'
         names = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ class CleanClone(unittest.TestCase):
         tests = self.compiled()
         self.assertTrue(any(name.startswith('tests/') for name in tests))
         again = {'app/before_libraries.cpp', 'app/early_cuda.cpp'} | {name for name in program if name.startswith('app/media/') and '/with_libraries/' not in name}
-        again |= {name for name in program if 'SPARSEREEL_CUDA' in (self.tree / name).read_text()}  # as a build for GPUs compiles them
+        again |= {name for name in program if 'SPARSEREEL_CUDA' in (self.tree / name).read_text()}  # sources that a build for GPUs compiles differently
         self.assertEqual(tests & program - again, set())
 
 

@@ -1,4 +1,4 @@
-"""CogVideoX's image to video: videos of a picture, seeds that draw from one encoding of it, and what is refused."""
+"""CogVideoX's image to video: videos of a picture, seeds that share one encoding of it, and what is refused."""
 import json
 import math
 import shutil
@@ -49,13 +49,13 @@ class Images(CommandLineTest):
         for options, words in ((['--size', '48x80'], '--width 48'), (['--frames', 5], '--frames 5'), (['--max-sequence-length', 8], '--max-sequence-length 8')):
             self.fail_with(self.generate('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', *options), 2, words, 'leave it out')
         report = self.report('-o', 'a.mp4', '-m', FIXED, '--image', 'warm.ppm', '--steps', 1)
-        self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # whatever the picture's shape is
+        self.assertEqual((report['output']['width'], report['output']['height']), (64, 64))  # at any shape of the picture
 
     def test_the_newer_model_takes_the_pictures_shape(self):
         (self.folder / 'square.ppm').write_bytes(b'P6 20 20 255\n' + bytes(1200))
         report = self.report('-o', 'a.mp4', '-m', FREE, '--image', 'square.ppm', '--frames', 1, '--steps', 1)
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 160))
-        report = self.report('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--steps', 1)  # 30x20; positions end at 160
+        report = self.report('-o', 'b.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--steps', 1)  # the picture is 30x20; positions end at 160
         self.assertEqual((report['output']['width'], report['output']['height']), (160, 96))
         self.fail_with(self.generate('-o', 'c.mp4', '-m', FREE, '--image', 'warm.ppm', '--frames', 1, '--size', '192x128'), 2, '--width 192 is beyond this model', 'use at most 160')
 

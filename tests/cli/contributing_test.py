@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: the usual changes each have a HOWTO, and every file and folder that it names exists. And what tests/words refuses of pages."""
+"""CONTRIBUTING.md: each usual change has a HOWTO, and every file and folder that it names exists. Also tests what tests/words refuses."""
 import re
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ CHANGES = ('an option', 'a model family', 'a packed weight type', 'an attention 
 
 
 def paths_of(text):
-    """What stands between backquotes and begins with a folder of the tree; DIR and NAME stand for others."""
+    """Returns the text between backquotes that begins with a folder of the tree, unless it has DIR or NAME as placeholders."""
     return [path for path in re.findall(r'`((?:app|models|attention|hilbert|configs|assets|tests)/[^`\s]*)`', text) if not re.search('[A-Z]{2}', path.replace('README', ''))]
 
 
@@ -37,7 +37,7 @@ class Contributing(unittest.TestCase):
 
 class Words(unittest.TestCase):
     def refused(self, page, text):
-        """What tests/words prints of a copy of the pages in which the text stands at the end of that page."""
+        """Returns the output of tests/words on a copy of the pages, with the text added at the end of that page."""
         listed = re.search(r"^caps='(.*?)'$", (ROOT / 'tests' / 'words').read_text(), re.M | re.S)[1]
         with tempfile.TemporaryDirectory() as folder:
             for name in ('tests/words', *(line.split()[0] for line in listed.splitlines())):

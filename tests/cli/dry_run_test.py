@@ -1,4 +1,4 @@
-"""`generate --dry-run`, `batch --dry-run`, and lengths in seconds: what would be made, without making it."""
+"""`generate --dry-run`, `batch --dry-run`, and lengths in seconds: they show the videos without making them."""
 import json
 import os
 import shutil

@@ -99,7 +99,7 @@ class Failures(CommandLineTest):
                             ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
                 with self.subTest(command=command[:2], size=size):
                     start = time.monotonic()
-                    # were they not refused, they would not take the machine's memory either
+                    # if they were not refused, the limit would still protect the machine's memory
                     result = self.run_program(*command, *size, **limited_memory(8 << 30))
                     self.assertLess(time.monotonic() - start, 10)  # half a second on an idle machine
                     self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'there are', remedy)
@@ -160,7 +160,7 @@ class Failures(CommandLineTest):
                           ['bench', 'plot', 'pipe']):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.run_program(*arguments, timeout=20), 2, 'pipe')
-        # a recipe that is looked at when its GIF is replaced
+        # a recipe that is read when its GIF is replaced
         self.succeed(self.generate('-o', 'clip.gif', '--no-metadata', timeout=20))
 
     def test_what_is_larger_than_it_can_be_is_not_read(self):
@@ -203,7 +203,7 @@ class Failures(CommandLineTest):
                 else:
                     config = model / component / 'config.json'
                     config.write_text(config.read_text().replace('"time_embed_dim": 16', '"time_embed_dim": 32'))
-                (model / 'tokenizer' / 'spiece.model').write_bytes(b'')  # what the text stage would stumble over first
+                (model / 'tokenizer' / 'spiece.model').write_bytes(b'')  # the text stage would fail on this first
                 self.fail_with(self.generate_from(model), 2, 'the weights do not fit', component)
                 self.assertEqual(self.names(), sorted({'vae', component}))
 
@@ -226,7 +226,7 @@ class Failures(CommandLineTest):
     def test_init_latents_of_another_shape(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
         self.fail_with(self.generate('--init-latents', 'latents.safetensors', '--frames', 5), 2, '--init-latents')
-        # before anything is loaded: `config show` loads nothing
+        # refused before anything is loaded: `config show` loads nothing
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--init-latents', 'latents.safetensors', '--frames', 5), 2,
                        '--init-latents')
 
@@ -239,7 +239,7 @@ class Failures(CommandLineTest):
         self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
 
     def test_out_of_memory_says_what_needs_less(self):
-        # 2048 x 2048 latents, whose first convolution wants 3 GiB for its result; the file itself is a hole.
+        # 2048 x 2048 latents, whose first convolution needs 3 GiB for its result. The file itself is a hole.
         header = json.dumps({'latents': {'dtype': 'F16', 'shape': [1, 1, 4, 2048, 2048], 'data_offsets': [0, 1 << 25]}}).encode()
         with open(self.folder / 'latents.safetensors', 'wb') as file:
             file.write(struct.pack('<Q', len(header)) + header)

@@ -1,21 +1,21 @@
-"""What differs between the models that the command-line tests run on, as tests/families.json says it of each family."""
+"""The facts about the models of the command-line tests in which model families differ, from tests/families.json."""
 import json
 from collections import namedtuple
 from pathlib import Path
 
 TABLE = json.loads((Path(__file__).parents[1] / 'families.json').read_text())
 Family = namedtuple('Family', [
-    'name',           # as `inspect` says it
+    'name',           # as `inspect` prints it
     'classes',        # of the transformer and of the scheduler
     'video',          # width, height and frames that the checkpoint names
-    'size',           # options that make videos of 64x64, where the model's own are larger
-    'frames',         # of a video, unless asked for otherwise; its steps are the tests' own
-    'latents',        # shape of its latents
-    'even_latents',   # frames whose latents are even in number, and frames that come out
-    'multiples',      # what widths are multiples of
-    'samplers',       # their names; the first is the checkpoint's
-    'draws',          # whether its first sampler draws noise at its steps: then a seed counts beside given latents
-    'decoders_last',  # the bias that is added last by the decoder
+    'size',           # options that make videos of 64x64, if the model's own are larger
+    'frames',         # default number of frames; the tests set the steps
+    'latents',        # shape of a video's latents
+    'even_latents',   # frames with an even number of latents, and frames that come out
+    'multiples',      # divisor of widths
+    'samplers',       # names; the first is the checkpoint's
+    'draws',          # true if its first sampler draws noise at its steps: then a seed counts beside given latents
+    'decoders_last',  # the bias that the decoder adds last
 ])
 
 

@@ -1,4 +1,4 @@
-"""Models whose parts are single files, as other programs have them: the frames are those of the diffusers folder of the same weights."""
+"""Models whose parts are single files, as other programs store them. The frames must equal those of the diffusers folder with the same weights."""
 import json
 import math
 import re
@@ -6,7 +6,7 @@ import shutil
 import unittest
 from pathlib import Path
 
-import quantized  # which knows the way to make_corpus
+import quantized  # adds the path of make_corpus
 import make_corpus
 from model_files import install, write_shards
 from published import authors_clip, authors_name, authors_t5_name, authors_vae_name, authors_vae_name_5b
@@ -19,7 +19,7 @@ WAN, WAN_5B, TWO, COGVIDEOX, I2V, WAN_I2V = (DATA / name for name in ('wan/pipel
 
 class SingleFiles(CommandLineTest):
     def folder_of(self, source, name='model'):
-        """A copy of a Wan whose VAE has as many layers a level as published ones: their authors count them, so that names depend on it."""
+        """Returns a copy of a Wan model whose VAE has as many layers per level as published ones. The authors number the layers, so the names depend on it."""
         folder = Path(shutil.copytree(source, self.folder / name))
         if source == COGVIDEOX:
             return folder
@@ -34,7 +34,7 @@ class SingleFiles(CommandLineTest):
 
     @staticmethod
     def with_second_blocks(tensors):
-        """Of an encoder whose layers are counted in one row, where it is there: behind each residual block another one, which adds nothing."""
+        """If this is an encoder whose layers are numbered in one list, adds after each residual block another one that adds nothing."""
         row = 'encoder.down_blocks.'
         if f'{row}0.conv1.weight' not in tensors:
             return tensors
@@ -54,7 +54,7 @@ class SingleFiles(CommandLineTest):
 
     @staticmethod
     def other(tensors):
-        """The same with the last bias of a decoder changed."""
+        """Returns the tensors with the last bias of a decoder changed."""
         name = 'decoder.conv_out.bias' if 'decoder.conv_out.bias' in tensors else 'decoder.conv_out.conv.bias'
         dtype, shape, data = tensors[name]
         return tensors | {name: (dtype, shape, b'\0\x30' * (len(data) // 2))}
@@ -64,7 +64,7 @@ class SingleFiles(CommandLineTest):
         return write_safetensors(self.folder / name, {spell(each): tensor for each, tensor in tensors.items()})
 
     def video(self, *arguments):
-        """Frames of 64x64."""
+        """Returns frames of 64x64."""
         self.succeed(self.run_program('generate', *self.small, *arguments, '--quiet', '-o', 'a.safetensors'))
         return read_safetensors(self.folder / 'a.safetensors')['frames']
 
@@ -84,13 +84,13 @@ class AsTheyAreFound(SingleFiles):
         self.write_transformer(self.transformer)
 
     def write_transformer(self, tensors):
-        """All in one file."""
+        """Writes all tensors in one file."""
         for file in (self.model / 'transformer').glob('*.safetensors*'):
             file.unlink()
         write_safetensors(self.model / 'transformer' / 'diffusion_pytorch_model.safetensors', tensors)
 
     def warned(self, *arguments):
-        """Frames of the run, and the lines about what was left out."""
+        """Returns the frames of the run, and the lines about what was left out."""
         result = self.run_program('generate', *self.small, *arguments, '-o', 'a.safetensors')
         self.succeed(result)
         return read_safetensors(self.folder / 'a.safetensors')['frames'], [line for line in result.stderr.splitlines() if 'left out' in line]
@@ -191,7 +191,7 @@ class AsTheyAreFound(SingleFiles):
 
 
 class Models(SingleFiles):
-    """Of an installation whose configs/ describe the small models."""
+    """An installation whose configs/ describe the small models."""
     sources = {'one': WAN, 'two': TWO, 'cog': COGVIDEOX}
 
     def setUp(self):
@@ -209,7 +209,7 @@ class Models(SingleFiles):
         shutil.copytree(self.models[model] / 'tokenizer', self.folder / folder)
 
     def comfy(self, model, folder, names={'transformer': 'one'}, spell=authors_name):
-        """ComfyUI's folders; names: of its transformers. The tokenizer is that of the authors."""
+        """Writes ComfyUI's folders. names: those of the transformers. The tokenizer is the authors'."""
         vae_name = authors_vae_name_5b if model == 'large' else str if model == 'cog' else authors_vae_name
         for role, name in names.items():
             self.write(f'{folder}/diffusion_models/{name}.safetensors', self.weights(model, role), str if model == 'cog' else spell)
@@ -298,7 +298,7 @@ class Folders(Models):
 
 
 class Images(Models):
-    """Of image to video, whose transformers and encoders other programs name in their own ways."""
+    """Models of image to video, whose transformers and encoders other programs name in their own ways."""
     sources = {'image': WAN_I2V, 'two images': DATA / 'wan_i2v' / 'pipeline_two_images', 'experts': DATA / 'wan_i2v' / 'pipeline_two_experts'}
 
     def setUp(self):
@@ -364,7 +364,7 @@ class Images(Models):
 
 
 class Records(Models):
-    """Which file became what is told, and known again."""
+    """The program tells which file became which part, and recognizes it again."""
     def test_each_file_is_told_with_its_format(self):
         folder = self.comfy('one', 'comfy')
         (folder / 'diffusion_models' / 'one.safetensors').unlink()
@@ -441,7 +441,7 @@ class Records(Models):
 
 
 class LargerLatents(Models):
-    """Of 2.2's small model, whose transformer of test size is that of 2.1."""
+    """The small model of 2.2, whose transformer of test size is that of 2.1."""
     sources = {'large': WAN_5B}
 
     def test_of_comfyui(self):

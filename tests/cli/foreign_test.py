@@ -1,4 +1,4 @@
-"""Names that are no files, and files of other programs' models: one line says what they are, or the command that gets the model."""
+"""Names that are no files, and files of other programs' models. One line says what they are, or gives the command that downloads the model."""
 import json
 import shlex
 import unittest
@@ -62,7 +62,7 @@ class Foreign(CommandLineTest):
 
 class Names(CommandLineTest):
     def commands(self, model):
-        """Of an error, the lines that are to be copied."""
+        """Returns the lines of an error that are to be copied."""
         result = self.run_program('generate', '-p', 'x', '-m', model)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn(f'error: {model}: is not a folder', result.stderr)

@@ -1,6 +1,6 @@
-// Preloaded into the program by support.py: the program loads its libraries once, then forks a process for each run
-// that a test asks for. Loading libtorch takes most of a short run. A forked process does what the program does from
-// its first function on, app/before_libraries.cpp included.
+// A library that fork_server.py preloads into the program. The program then loads its libraries once, and forks a
+// process for each run that a test asks for. Loading libtorch takes most of a short run. A forked process does what the
+// program does from its first function on, including app/before_libraries.cpp.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -23,7 +23,7 @@ using Main = int (*)(int, char**, char**);
 Main program = nullptr;
 constexpr const char* kSocket = "SPARSEREEL_FORK_SERVER";
 
-/// The working directory and the arguments, and the descriptors that become the standard ones.
+/// The working directory, the arguments, and the descriptors that become the standard ones.
 struct Request {
   std::string folder;
   std::vector<std::string> arguments;
@@ -52,7 +52,7 @@ bool receive(int socket, Request& request) {
   return true;
 }
 
-/// The functions that the program has the loader call before any library's.
+/// Runs the functions that the program registers to run before any library's.
 void run_before_libraries(int count, char** arguments, char** environment) {
   const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
   ElfW(Addr) base = 0;
@@ -82,7 +82,7 @@ int run(Request& request) {
   return program(count, arguments.data(), environ);
 }
 
-/// In place of the program's main(): answers each request with the process's id and, once it ended, its wait status.
+/// Replaces the program's main(). Answers each request with the process's id and, once it has ended, its wait status.
 int serve(int, char**, char**) {
   const int socket = std::atoi(std::getenv(kSocket));
   unsetenv(kSocket);

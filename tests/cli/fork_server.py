@@ -1,4 +1,4 @@
-"""Runs of a program that a loaded one forks (fork_server.cpp): what subprocess.run() returns, without the time that libraries take to load."""
+"""Runs that a loaded program forks (fork_server.cpp). They return what subprocess.run() returns, without the time that loading libraries takes."""
 import array
 import atexit
 import contextlib
@@ -11,16 +11,16 @@ import threading
 import time
 
 LIBRARY = os.environ.get('SPARSEREEL_FORK_SERVER_LIBRARY')
-LONGEST_REQUEST = 1 << 16  # that fork_server.cpp reads
+LONGEST_REQUEST = 1 << 16  # bytes that fork_server.cpp reads
 MOST_SERVERS = 2  # each holds a loaded program in memory
-# The program starts itself again where these are missing (app/before_libraries.cpp), which would load its libraries again.
+# The program restarts itself if these are missing (app/before_libraries.cpp), and would then load its libraries again.
 SETTINGS = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'expandable_segments:True'}
 
 servers, lock = {}, threading.Lock()
 
 
 def run_forked(command, folder, options):
-    """The CompletedProcess of a run whose output is captured as text. None where the run has to start by itself: see the conditions."""
+    """Returns the CompletedProcess of a run, with its output captured as text. Returns None if the run must start by itself, by the conditions below."""
     if LIBRARY is None or options.keys() - {'cwd', 'timeout'}:
         return None
     if any(word.startswith('--gpus') for word in command):  # ranks are started with the arguments in /proc/self/cmdline, which are the server's
@@ -30,7 +30,7 @@ def run_forked(command, folder, options):
         return None
     try:
         return server_of(command[0]).run(request, command, options.get('timeout', 300))
-    except BaseException:  # its next answer would be this run's
+    except BaseException:  # the server's next answer would belong to this run
         if command[0] in servers:
             servers.pop(command[0]).close()
         raise
@@ -39,12 +39,12 @@ def run_forked(command, folder, options):
 
 
 def server_of(program):
-    """The server of this program in the test's environment as it is now."""
+    """Returns the server of this program in the test's present environment."""
     server = servers.pop(program, None)
     if server and server.environment != os.environ:
         server.close()
         server = None
-    servers[program] = server or ForkServer(program)  # the last one used stands last
+    servers[program] = server or ForkServer(program)  # at the end: the first one was used longest ago
     while len(servers) > MOST_SERVERS:
         servers.pop(next(iter(servers))).close()
     return servers[program]
@@ -85,7 +85,7 @@ class ForkServer:
         process = self.answer()
         written = read_all([out, err], end)
         if written is None:
-            with contextlib.suppress(ProcessLookupError):  # it ended, and one that it started holds its pipe
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and a process that it started holds its pipe
                 os.kill(process, 9)
         status = os.waitstatus_to_exitcode(self.answer())
         if written is None:
@@ -94,7 +94,7 @@ class ForkServer:
 
 
 def read_all(descriptors, end):
-    """What comes from each until its writers closed it; the descriptors are closed then. None where `end` comes first."""
+    """Reads each descriptor until its writers have closed it, then closes it. Returns their contents, or None if `end` comes first."""
     written = {descriptor: b'' for descriptor in descriptors}
     with selectors.DefaultSelector() as selector:
         for descriptor in descriptors:

@@ -1,4 +1,4 @@
-"""`generate`: outputs of every kind, reports, recipes, latents, and the same seed twice."""
+"""`generate`: outputs of every kind, reports, recipes, latents, and repeated seeds."""
 import json
 import shutil
 import struct
@@ -13,13 +13,13 @@ STAGES = ('start', 'libraries', 'open', 'check', 'text', 'load', 'denoise', 'kee
 
 
 class Generate(CommandLineTest):
-    """What each family shows: run for all of them."""
+    """Tests that run for every family."""
 
     def test_writes_an_mp4_and_says_so_in_one_line(self):
         result = self.succeed(self.generate('-o', 'clip.mp4', '--fps', 8))
         self.assertEqual(self.names(), ['clip.mp4'])
         self.assertRegex(result.stdout, rf'\Aclip\.mp4: {FAMILY.frames / 8:.1f} s of video, 64x64, made in [0-9.]+ s\n\Z')
-        self.assertEqual(result.stderr, '')  # no terminal, no bar
+        self.assertEqual(result.stderr, '')  # without a terminal there is no bar
 
     def test_verbose_adds_times_attention_and_memory(self):
         first, second = self.succeed(self.generate('-o', 'clip', '--verbose', '--seed', 'random')).stdout.splitlines()
@@ -28,7 +28,7 @@ class Generate(CommandLineTest):
             self.assertIn(word, second)
 
     def test_eight_bit_folder_makes_the_frames_of_what_it_stands_for(self):
-        """Of all three models, every weight that is no vector; its twin holds the same numbers in fp32."""
+        """Writes two models: one with every weight of all three parts packed, except vectors, and a twin that holds the same numbers in fp32."""
         for name in ('packed', 'twin'):
             shutil.copytree(MODEL, self.folder / name)
         scale = struct.unpack('<f', struct.pack('<f', 0.01))[0]
@@ -84,7 +84,7 @@ class Generate(CommandLineTest):
             self.assertNotEqual(usual, self.frames(f'{i}.safetensors', '--attention', 'full', *changed), changed)
 
     def test_sparsity_grows_as_topk_falls(self):
-        # 192 x 192: enough tokens that some blocks can be left out; 64 x 64 may have one block, which cannot.
+        # 192 x 192 has enough tokens that some blocks can be left out. 64 x 64 may have one block, which cannot.
         sparsity, frames = [], []
         for topk in ('1', '0.5', '0.2'):
             name = f'{topk}.safetensors'
@@ -114,9 +114,9 @@ class Generate(CommandLineTest):
         self.assertEqual([f'{made} frames where {asked} were asked for' in warning for warning in report['warnings']], [True] * (made > asked))
 
     def test_the_seconds_of_all_stages_are_those_of_the_process(self):
-        ticks = 0.02  # in which the system counts the process's start
+        ticks = 0.02  # resolution of the system's process start times
         shares = []
-        for _ in range(3):  # on a busy machine the end of a process, which no report can count, may take long
+        for _ in range(3):  # on a busy machine the end of a process may take long, and no report can count it
             begun = time.monotonic()
             report = self.report('-o', 'clip.y4m')
             wall = time.monotonic() - begun
@@ -167,7 +167,7 @@ class Generate(CommandLineTest):
         self.assertEqual(recipe['dense_layers'], 1)
         self.assertEqual(layers[0], 0)
         self.assertGreater(layers[1], 0)
-        recipe, layers = attention('--dense-steps', 1)  # of two
+        recipe, layers = attention('--dense-steps', 1)  # one of two steps
         self.assertEqual(recipe['dense_steps'], 1)
         for share, usually in zip(layers, usual):
             self.assertAlmostEqual(share, usually / 2)
@@ -208,7 +208,7 @@ class Generate(CommandLineTest):
 
 
 class AnyFamily(CommandLineTest):
-    """What is the same whatever the model."""
+    """Tests that do not depend on the model."""
 
     def test_every_kind_of_output(self):
         for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
@@ -225,7 +225,7 @@ class AnyFamily(CommandLineTest):
         report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
         self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
-        self.assertEqual(report['recipe']['topk'], 0.5)  # of the config that matches it
+        self.assertEqual(report['recipe']['topk'], 0.5)  # from the config that matches the tiny model
         self.assertEqual((report['preset']['name'], 'cache' in report), ('balanced', False))
         self.assertIn('10 steps or more: topk 0.5; every step computed', report['preset']['text'])
         self.assertGreater(report['attention']['sparsity'], 0)
@@ -245,7 +245,7 @@ class AnyFamily(CommandLineTest):
                 self.assertRegex(first, rf'^a\.mp4: 1\.1 s of video, 64x64, made in [0-9.]+ s, preset {line.split(": ")[0]}$')
                 self.assertRegex(third, f'^preset {line}$')
         self.assertEqual(len(self.succeed(self.run_program(*tiny[:-1], 'b.mp4', '--from', 'a.mp4')).stdout.splitlines()), 1)
-        self.assertEqual(len(self.succeed(self.generate('-o', 'c.mp4')).stdout.splitlines()), 1)  # of a model without presets
+        self.assertEqual(len(self.succeed(self.generate('-o', 'c.mp4')).stdout.splitlines()), 1)  # this model has no presets
         lines = self.succeed(self.run_program(*tiny, '--count', 2)).stdout.splitlines()
         self.assertEqual([line.split(':')[0] for line in lines], ['a-1.mp4', 'a-2.mp4'])
         lines = self.succeed(self.run_program(*tiny, '--count', 2, '--verbose')).stdout.splitlines()
@@ -279,7 +279,7 @@ class AnyFamily(CommandLineTest):
         self.succeed(self.generate('-o', 'again.gif'))
         self.assertIn('again.gif.json', self.names())
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
-        self.assertNotIn('again.gif.json', self.names())  # it told of the GIF that was there before
+        self.assertNotIn('again.gif.json', self.names())  # it described the GIF that was there before
         (self.folder / 'again.gif.json').write_text('{"mine": 1}')
         self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
         self.assertIn('again.gif.json', self.names())

@@ -1,4 +1,4 @@
-"""--help, completion and reference say the same options, and wrong words are answered with the nearest right ones."""
+"""--help, completion and reference list the same options. Wrong words are answered with the nearest right ones."""
 import os
 import re
 import shutil
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from support import PROGRAM, CommandLineTest
 
-# compopt works in an interactive shell only.
+# compopt works only in an interactive shell.
 BASH = 'compopt() { :; }; source "$0"; COMP_WORDS=("${@}"); COMP_CWORD=$(($# - 1)); _sparsereel; printf "%s\\n" "${COMPREPLY[@]}"'
 
 
 class Help(CommandLineTest):
-    texts = {}  # the program's start costs more than all that is looked at
+    texts = {}  # kept, because starting the program costs more than all checks
 
     def text(self, *arguments):
         if arguments not in self.texts:
@@ -21,7 +21,7 @@ class Help(CommandLineTest):
         return self.texts[arguments]
 
     def script(self, shell):
-        """A file with the completion of a shell."""
+        """Returns a file with the completion of a shell."""
         path = self.folder / f'completion.{shell}'
         path.write_text(self.text('completion', shell))
         return str(path)
@@ -38,7 +38,7 @@ class Help(CommandLineTest):
         for command in [[]] + self.commands():
             text = self.text(*command, '--help')
             self.assertIn(' '.join(['usage: sparsereel', *command]), text)
-            short = text.replace(PROGRAM, 'sparsereel')  # an example's line is not wrapped, since it is copied
+            short = text.replace(PROGRAM, 'sparsereel')  # an example's line is not wrapped, because people copy it
             self.assertLessEqual(max(map(len, short.splitlines())), 100, command)
             self.assertLessEqual(len(text.splitlines()), 92, command)
             self.assertIn('--help', text)
@@ -57,7 +57,7 @@ class Help(CommandLineTest):
             self.assertIn(f"'{called} reference' explains", run('bench', '--help').stdout)
             self.assertIn(f'source <({called} completion bash)', run('completion', '--help').stdout)
             self.assertIn(f"see '{called} generate --help'", run('generate', 'a', '--qqq').stderr + run('generate', '--qqqqqqqq').stderr)
-            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # said by the library
+            self.assertIn(f"'{called} doctor'", run('generate', '-p', 'x', '--device', 'cuda:77').stderr)  # printed by the library
             self.assertIn('sparsereel generate', run('reference').stdout)
             self.assertNotIn('program', run('completion', 'bash').stdout)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: exit code 130, nothing half-written, and a word on how to go on; the bar on a terminal."""
+"""Ctrl-C and SIGTERM: exit code 130, no half-written file, and a line on how to resume. Also the bar on a terminal."""
 import fcntl
 import re
 import signal
@@ -22,7 +22,7 @@ class Interrupt(CommandLineTest):
     CHECKPOINT = 'clip.mp4.checkpoint.safetensors'
 
     def step_kept(self, text, options=''):
-        """Where the same command goes on, by what a run has said at its end."""
+        """Returns where the same command resumes, from the last words of a run."""
         self.assertIn('interrupted: nothing half-written is left behind', text)
         line = rf'run the same command again{options}: it goes on from step (\d+) in (\S+)'
         self.assertRegex(text, line)
@@ -78,7 +78,7 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), [])
 
     def test_a_signal_ends_a_step_in_its_middle(self):
-        # The one step of so large a video takes many seconds. After it, its latents would be kept.
+        # The single step of such a large video takes many seconds. After it, the latents would be kept.
         process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         code, text = self.stop(process, terminal, signal.SIGINT)
@@ -95,13 +95,13 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
 
     def killed_while_writing(self, *arguments):
-        """False: on a busy machine all was written before anybody looked."""
+        """Returns false if a busy machine wrote everything before this test looked."""
         process, _ = self.start(*arguments, steps=1)
         try:
             if not wait_until(lambda: any(file.stat().st_size for file in self.folder.glob('.clip.*.partial.y4m')), process):
                 self.assertEqual(process.returncode, 0)
                 return False
-        except FileNotFoundError:  # it has its name by now
+        except FileNotFoundError:  # it has its final name by now
             self.assertEqual(process.wait(timeout=60), 0)
             return False
         process.kill()
@@ -140,14 +140,14 @@ class Interrupt(CommandLineTest):
         return count
 
     def test_second_signal_stops_at_once(self):
-        # The program looks at the first one between calls of attention, each of which takes long for so large a video.
+        # The program checks for the first signal between calls of attention, each of which takes long for such a large video.
         process, terminal = self.start('-o', 'clip.mp4', '--size', '1024x1024', '--frames', '49', '--attention', 'quantized', '--threads', 1, steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         process.send_signal(signal.SIGINT)
         self.assertIn('once more', self.read_until(terminal, 'once more'))
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
-        self.assertNotIn('interrupted', text)  # what a run says that ends by itself
+        self.assertNotIn('interrupted', text)  # a run that ends by itself says so
         self.assertEqual(self.names(), [])
 
     def test_hangup_stays_ignored_where_it_was(self):

@@ -1,4 +1,4 @@
-"""cmake --install, and the example of tests/library built against what is installed."""
+"""cmake --install, and the example of tests/library built with the installed files."""
 import json
 import os
 import subprocess
@@ -21,13 +21,13 @@ class Library(CommandLineTest):
         return result.stdout
 
     def install(self):
-        """Into a folder with a space in its name; the environment leads to no library."""
+        """Installs into a folder with a space in its name. The environment does not lead to any library."""
         prefix = self.folder / 'the prefix'
         self.command('cmake', '--install', Path(PROGRAM).parent, '--prefix', prefix)
         return prefix
 
     def pictures(self, file):
-        """The frames of a .safetensors as the example writes them."""
+        """Returns the frames of a .safetensors in the format that the example writes."""
         dtype, (count, height, width, _), data = read_safetensors(self.folder / file)['frames']
         pictures, values = b'', floats((dtype, None, data))
         for frame in range(count):
@@ -42,7 +42,7 @@ class Library(CommandLineTest):
         self.command('cmake', '--build', 'example')
         environment = {key: value for key, value in os.environ.items() if key != 'LD_LIBRARY_PATH'}
         example = self.folder / 'example' / 'example'
-        # Each resolved by its defaults: those of the checkpoint, of the tiny model's file, and of a file like Wan's.
+        # Three models whose defaults come from the checkpoint, from the tiny model's file, and from a file like Wan's.
         tiny, wan = prefix / 'share' / 'sparsereel' / 'assets' / 'tiny', ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
         (prefix / 'share' / 'sparsereel' / 'configs' / 'small.yaml').write_text(
             'match: {class: WanTransformer3DModel, layers: 2, heads: 2}\n'
@@ -56,16 +56,16 @@ class Library(CommandLineTest):
                 self.command(program, 'generate', '-m', model, '-p', PROMPT, '--steps', steps, '-o', 'frames.safetensors', *options, env=environment)
                 made, expected = (self.folder / 'frames.ppm').read_bytes(), self.pictures('frames.safetensors')
                 self.assertEqual(len(made), len(expected), shown)
-                # lround of a float product here, of a double there: a value on the edge may fall on the other side
+                # lround takes a float product here and a double there, so a value on the edge may fall on the other side
                 self.assertLess(sum(a != b for a, b in zip(made, expected)), 5 + len(made) // 100000)
-                # OpenMP would give one thread where libtorch asks for more.
+                # OpenMP would give one thread if libtorch asks for more.
                 self.command(example, model, PROMPT, steps, 'again.ppm', *profile, env=environment | {'OMP_MAX_ACTIVE_LEVELS': '0', 'OMP_DYNAMIC': 'true'})
                 self.assertEqual((self.folder / 'again.ppm').read_bytes(), made)
 
         for arguments, options in ((('nowhere', PROMPT, 2), ['-m', 'nowhere']), ((MODEL, PROMPT, 0), ['-m', MODEL, '--steps', 0])):
             library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)
             program = self.run_program('generate', '-p', PROMPT, '-o', 'x.mp4', *options)
-            # The same words, but that the library names the field and the program the option.
+            # The words are the same, but the library names the field and the program the option.
         self.assertEqual((library.returncode, library.stderr), (program.returncode, program.stderr.replace('--steps', 'steps')))
 
     def test_installed_program_finds_its_data_and_its_libraries(self):

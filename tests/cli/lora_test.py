@@ -1,4 +1,4 @@
-"""`--lora`: what it changes, where it may stand, what recipes and reports say of it, and what is refused."""
+"""`--lora`: its effects, where it may stand, what recipes and reports say of it, and what is refused."""
 import json
 import shutil
 import struct
@@ -13,7 +13,7 @@ ONE = ['--frames', 1, '--steps', 1, '--quiet']
 
 class Lora(CommandLineTest):
     def latents(self, *arguments):
-        """The latents that a run ends with."""
+        """Returns the latents that a run ends with."""
         self.succeed(self.generate(*ONE, '-o', 'a.gif', '--save-latents', 'a.safetensors', *arguments))
         return read_safetensors(self.folder / 'a.safetensors')['latents']
 
@@ -21,7 +21,7 @@ class Lora(CommandLineTest):
         return json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
 
     def changed(self, file):
-        """The same layers, other numbers."""
+        """Changes a file's numbers, but not its layers."""
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
         file.write_bytes(data)
@@ -60,7 +60,7 @@ class Lora(CommandLineTest):
             self.assertEqual(self.latents('--lora', 'renamed.safetensors', '--strict-lora'), expected)
 
     def test_a_file_beside_peft_s_own_has_its_alpha(self):
-        """STYLE's layers without its metadata, by whose alpha they are one and a half times as strong, and three quarters by a pattern."""
+        """Tests STYLE's layers without their metadata. Its alpha, in peft's config beside them, makes them 1.5 times as strong, and 0.75 times where a pattern fits."""
         plain = read_safetensors(STYLE)
         metadata = json.loads(plain.pop('__metadata__')['lora_adapter_metadata'])
         settings = {name.removeprefix('transformer.'): value for name, value in metadata.items() if name.startswith('transformer.')}
@@ -218,7 +218,7 @@ class Lora(CommandLineTest):
 
 
 class Experts(CommandLineTest):
-    """Two transformers, and a LoRA for each."""
+    """Two transformers, with a LoRA for each."""
     model = FILES.parent / 'wan' / 'pipeline_two_experts'
 
     def frames_with(self, *loras, output='a.mp4'):

@@ -1,4 +1,4 @@
-"""Mochi in files of other programs, as its authors name and lay out its tensors: the frames are those of the diffusers folder of the same weights."""
+"""Mochi in files of other programs, as its authors name and lay out its tensors. The frames must equal those of the diffusers folder with the same weights."""
 import shutil
 import struct
 import unittest
@@ -13,7 +13,7 @@ TEXT = 'text_encoders.t5xxl.transformer.'
 
 
 def numbers_of(data):
-    """Of the folder's halves."""
+    """Returns the numbers in fp16 data."""
     return struct.unpack(f'<{len(data) // 2}e', data)
 
 
@@ -25,7 +25,7 @@ class MochiFiles(files_test.Models):
         return Path(shutil.copytree(source, self.folder / name))
 
     def part(self, role):
-        """As the authors have it."""
+        """Returns a part's tensors as the authors store them."""
         tensors = self.weights('mochi', role)
         return mochi_as_authors(tensors) if role == 'transformer' else mochi_as_authors(tensors, MOCHI_VAE) if role == 'vae' else tensors
 
@@ -47,7 +47,7 @@ class Folders(MochiFiles):
     def test_of_authors(self):
         vae = self.part('vae')
         self.write('weights/dit.safetensors', self.part('transformer'))
-        for part in ('decoder', 'encoder'):  # in files of their own, and with names that say nothing of it
+        for part in ('decoder', 'encoder'):  # files of their own, whose names do not tell the part
             self.write(f'weights/{part}.safetensors', {name[len(part) + 1:]: tensor for name, tensor in vae.items() if name.startswith(part)})
         self.refused(["dit.safetensors: is the transformer of mochi, but the model's text_encoder is missing"], '-m', 'weights')
         self.write('t5/model.safetensors', self.part('text_encoder'))
@@ -87,7 +87,7 @@ class OneFile(MochiFiles):
         self.assertNotEqual(self.video('-m', self.models['mochi'], '--vae', self.write('vae.safetensors', changed)), usual)
 
     def formats(self):
-        """(format, how a matrix is packed: name, numbers, rows -> dtype, bytes, values and scales)."""
+        """Yields (format, how a matrix is packed: name, numbers, rows -> dtype, bytes, values and scales)."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
         def by_row(numbers, rows):
@@ -154,12 +154,12 @@ class OneFile(MochiFiles):
 
 
 class Loras(MochiFiles):
-    """Of q, k, v and other layers whose rows the authors have elsewhere: the same changes, under either's names, whatever the names of the weights."""
+    """LoRAs for q, k, v and other layers whose rows the authors place elsewhere. Either naming makes the same changes, under any names of the weights."""
     changed = ('to_q', 'to_k', 'to_v', 'add_q_proj', 'add_k_proj', 'add_v_proj', 'net.0.proj', 'norm_out.linear', 'norm1_context.linear_1')
     rank = 2
 
     def layers(self):
-        """{diffusers' layer: (A, B)}, as tensors; q, k and v have one A, as a layer that holds all three has."""
+        """Returns {diffusers' layer: (A, B)} as tensors. q, k and v share one A, as in a layer that holds all three."""
         layers = {}
         for name, (_, (rows, *columns), _) in self.weights('mochi', 'transformer').items():
             layer = name[:-len('.weight')]
@@ -179,7 +179,7 @@ class Loras(MochiFiles):
         theirs = self.write('theirs.safetensors', prefixed('diffusion_model.', up | down))
         usual = self.usual('--lora', ours, '--strict-lora')
         self.assertNotEqual(usual, self.usual())
-        trainers = self.write('trainers.safetensors', {name[:-len('.weight')]: tensor for name, tensor in (up | down).items()})  # as the authors' own trainer writes them
+        trainers = self.write('trainers.safetensors', {name[:-len('.weight')]: tensor for name, tensor in (up | down).items()})  # as the authors' trainer does
         for lora in (theirs, trainers):
             self.assertEqual(self.usual('--lora', lora, '--strict-lora'), usual)
         file = self.write('one.safetensors', self.part('transformer'))

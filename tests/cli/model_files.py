@@ -1,4 +1,4 @@
-"""Small models written as other programs have them: an installation whose configs/ describe them, folders of single files."""
+"""Writes small models as other programs store them: folders of single files, and an installation whose configs/ describe them."""
 import json
 import math
 import os
@@ -10,7 +10,7 @@ from support import PROGRAM, ROOT, write_safetensors
 
 
 def install(folder, models):
-    """The program in a folder of its own, whose configs/ describe these diffusers folders {name: folder}. Returns it."""
+    """Installs the program in a folder of its own, whose configs/ describe these diffusers folders {name: folder}. Returns the program."""
     (folder / 'build').mkdir(parents=True)
     shutil.copy(PROGRAM, folder / 'build' / 'sparsereel')
     (folder / 'assets').symlink_to(ROOT / 'assets')
@@ -34,7 +34,7 @@ def install(folder, models):
 
 
 def write_shards(folder, tensors, count=2):
-    """As Wan's authors have a transformer: shards and their index."""
+    """Writes a transformer as Wan's authors do: shards and their index."""
     folder.mkdir(parents=True, exist_ok=True)
     names, weight_map = sorted(tensors), {}
     for i in range(count):

@@ -1,4 +1,4 @@
-"""Open-Sora-Plan's checkpoints: words around the prompt, noise at every step, folders as its authors publish them, and what is wrong with a folder."""
+"""Open-Sora-Plan's checkpoints: words around the prompt, noise at every step, folders as its authors publish them, and faults of a folder."""
 import json
 import shutil
 import unittest
@@ -18,7 +18,7 @@ class OpenSoraPlan(CommandLineTest):
         self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-4)
 
     def test_of_a_prompt_capitals_change_nothing_and_spaces_only_full_stops(self):
-        """As the authors' cleaning has it of the words around a prompt, which go on with a full stop."""
+        """The authors' cleaning applies to the words around a prompt too, which continue with a full stop."""
         prompts = ('a green star', '\n A Green  STAR', 'a green star. ', 'a green star.', 'a green star \n', 'a green square')
         whole, spaced, stopped_and_spaced, stopped, behind, other = (self.frames(f'{i}.safetensors', '--attention', 'full', '-p', prompt) for i, prompt in enumerate(prompts))
         self.assertEqual(whole, spaced)
@@ -47,7 +47,7 @@ class OpenSoraPlan(CommandLineTest):
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
     def test_the_published_bounds_of_tuning_hold_when_measured_again(self):
-        """SpargeAttn's l1 and pv_l1 for this model: relative L1 of a head by its block selection, and with P.V skipped besides."""
+        """SpargeAttn's l1 and pv_l1 for this model: the relative L1 of a head with its block selection, and with P.V skipped as well."""
         l1, l2 = 0.03, 0.035
         usual = ['-m', MODEL, '--size', '256x256', '--frames', 13, '--steps', 4, '--device', 'cpu', '-p', 'a green star', '--quiet', '--json']
         for dropped in ('mean', 'none'):
@@ -59,13 +59,13 @@ class OpenSoraPlan(CommandLineTest):
                 self.assertGreater(tune['sparsity'], 0.05)
                 run = self.run_program('generate', *usual, '--profile', 'p.yaml', '--attention', 'check', '-o', 'a.y4m')
                 attention = json.loads(self.succeed(run).stdout)['attention']
-                for step in (1, 3):  # which the heads were measured in
+                for step in (1, 3):  # the steps in which the heads were measured
                     self.assertLessEqual(max(attention['step_layer_relative_l1'][step]), l2)
                 self.assertAlmostEqual(attention['sparsity'], tune['sparsity'], delta=0.02)
 
 
 class Published(CommandLineTest):
-    """A transformer's folder, the VAE's and the text encoder's, as they lie apart from each other."""
+    """The folders of a transformer, a VAE and a text encoder lie apart from each other."""
 
     def setUp(self):
         super().setUp()

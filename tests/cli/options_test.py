@@ -1,4 +1,4 @@
-"""Options: names, precedence of command line, --config, matched config and checkpoint, and `config show`."""
+"""Options: their names, the precedence of command line, --config, matched config and checkpoint, and `config show`."""
 import json
 import re
 import subprocess
@@ -9,7 +9,7 @@ from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
 
 class Options(CommandLineTest):
     def show(self, *arguments):
-        """{option: (value, source)} of `config show`."""
+        """Returns {option: (value, source)} from `config show`."""
         result = self.succeed(self.run_program('config', 'show', '-m', MODEL, *arguments))
         rows = {}
         for line in result.stdout.splitlines():
@@ -26,18 +26,18 @@ class Options(CommandLineTest):
     def test_presets_are_of_the_models_file_and_weaker_than_options(self):
         def show(*arguments):
             return self.succeed(self.run_program('config', 'show', '-p', 'a dog', *arguments)).stdout
-        usual = show()  # of the model that comes along, which has a file in configs/
+        usual = show()  # the tiny model, which has a file in configs/
         self.assertEqual(show('--preset', 'balanced'), usual)
         self.assertEqual(show('--preset', 'quality'), show('--preset', 'near'))
         for preset in ('near', 'balanced', 'fast'):
             self.assertRegex(show('--preset', preset), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
-        self.assertRegex(usual, r'(?m)^dense_steps: 5 +# .*configs/tiny.yaml:[0-9]+')  # of 25
+        self.assertRegex(usual, r'(?m)^dense_steps: 5 +# .*configs/tiny.yaml:[0-9]+')  # of 25 steps
         exact = show('--preset', 'exact')
         self.assertRegex(exact, r'(?m)^attention: "full" +# .*configs/tiny.yaml:[0-9]+')
         self.assertRegex(exact, r'(?m)^cache: "0" +# default')
         self.assertEqual(exact.replace(re.search('# .*tiny.yaml:.*', exact.split('attention: ')[1])[0], '# command line'), show('--attention', 'full'))
         self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
-        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # so few that neither counts
+        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # too few steps for either to count
         self.assertRegex(show('--steps', 9), r'(?m)^cache: "0" +# default')
         self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')
         self.assertRegex(show('--preset', 'fast', '--cache', 0.5), r'(?m)^cache: "first-block:0.5" +# command line')
@@ -75,7 +75,7 @@ class Options(CommandLineTest):
         self.assertEqual(rows['prompt'], (PROMPT, 'command line'))
 
     def means(self, *arguments):
-        """What is shown of the means: {option: value}."""
+        """Returns what is shown of the means: {option: value}."""
         rows = self.show('--attention', 'sparse', *arguments)
         return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error', 'block_error') if key in rows}
 
@@ -115,7 +115,7 @@ class Options(CommandLineTest):
                  [f'--error 0.1 has no effect {quantized}', f'--dense-layers 1 has no effect {quantized}']),
                 (['--dropped', 'none'], ['--cell', '32'], ['--cell 32 has no effect with --dropped none, which has no means']),
                 *((base, ['--arithmetic', '16'], ['--arithmetic 16 has no effect on a CPU, which computes in fp32']) for base in ([], ['--attention', 'full'])),
-                (['--attention', 'full'], ['--arithmetic', '8'], []),  # asks for nothing
+                (['--attention', 'full'], ['--arithmetic', '8'], []),  # 8 bits are the default, so this asks for nothing
                 (['--cfg-scale', '1'], ['-n', 'blurry', '--dynamic-cfg', '--guidance-passes', 'in-turn'],
                  [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true', 'guidance-passes in-turn')]),
                 ([], ['--crf', '20', '--codec', 'libx265'],
@@ -142,7 +142,7 @@ class Options(CommandLineTest):
     def test_files_options_without_effect_are_named_by_their_place_unless_overridden(self):
         name = self.config('topk: 0.5\ncrf: 20\n')
         arguments = ['--steps', 1, '-o', 'a.y4m', '--config', name]
-        self.warn_with(self.generate(*arguments, '--attention', 'full'))  # what the command line chooses
+        self.warn_with(self.generate(*arguments, '--attention', 'full'))  # the choice of the command line
         self.config('attention: full\ntopk: 0.5\n')
         self.warn_with(self.generate(*arguments), 'my.yaml:2:7: topk 0.5 has no effect with my.yaml:1:12: attention full, which computes every block')
 
@@ -190,7 +190,7 @@ class Options(CommandLineTest):
                 self.succeed(self.run_program('generate', '--config', f'../{name}', cwd=self.folder / 'sub'))
 
     def test_defaults_of_the_matched_config_are_shown_only_where_they_count(self):
-        tiny = ROOT / 'assets' / 'tiny'  # its config gives a similarity
+        tiny = ROOT / 'assets' / 'tiny'  # its config sets a similarity
         for mode, shown in (('sparse', True), ('full', False)):
             text = self.succeed(self.run_program('config', 'show', '-m', tiny, '-p', PROMPT, '--attention', mode)).stdout
             self.assertEqual('similarity: ' in text, shown, mode)
@@ -206,7 +206,7 @@ class Options(CommandLineTest):
             with self.subTest(arguments):
                 shown = show(*([] if '--from' in arguments else ['-p', PROMPT]), *arguments)
                 self.assertEqual(show('--config', self.config('\n'.join(shown))), shown)
-        self.assertIn('cache: "0"', shown)  # of the recipe, which no preset changes
+        self.assertIn('cache: "0"', shown)  # from the recipe, which no preset changes
 
     def test_full_stdout_is_a_failure(self):
         for command in (['completion', 'bash'], ['reference'], ['config', 'show', '-m', MODEL], ['inspect', MODEL, '--json']):

@@ -1,4 +1,4 @@
-"""Outputs: what may be written where, disks that are full, and what a run that failed leaves behind."""
+"""Outputs: where the program may write, full disks, and what a failed run leaves behind."""
 import fcntl
 import json
 import os
@@ -65,7 +65,7 @@ class Outputs(CommandLineTest):
     def test_outputs_never_replace_a_part_of_the_model(self):
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
-        weights.rename(self.folder / 'blob')  # as in a cache of downloads
+        weights.rename(self.folder / 'blob')  # like a cache of downloads
         weights.symlink_to('../../blob')
         config = model / 'transformer' / 'config.json'
         os.link(config, self.folder / 'hard.json')
@@ -144,16 +144,16 @@ class Outputs(CommandLineTest):
         self.assertRegex(warning, 'warning: .*clip.safetensors.latents.safetensors')
         self.assertRegex(cause, 'error: .*clip.safetensors: ')
         self.assertIn('file size limit', remedy)
-        self.assertNotIn('sparsereel decode', remedy)  # nothing is there to decode
+        self.assertNotIn('sparsereel decode', remedy)  # there is nothing to decode
         self.assertEqual(self.names(), [])
 
     def test_video_is_written_though_its_latents_found_no_room(self):
-        # 9 frames of 16 x 16 are far smaller as a GIF than their latents with the recipe of this long prompt.
+        # 9 frames of 16 x 16 are far smaller as a GIF than their latents with this long prompt's recipe.
         video = ['generate', '-m', MODEL, '-p', PROMPT + ' ' * 9000, '--size', '16x16', '--steps', '1', '-o', 'clip.gif', '--no-metadata']
         report = json.loads(self.succeed(self.run_program(*video, '--json', **limited(8000))).stdout)
         self.assertIn('clip.gif.latents.safetensors', report['warnings'][0])
         self.assertEqual(self.names(), ['clip.gif'])
-        # where they were asked for, that they are missing is a failure
+        # if the latents were asked for, their loss is a failure
         result = self.run_program(*video, '--save-latents', 'latents.safetensors', '--json', **limited(8000))
         self.assertEqual(result.returncode, 1, result.stderr)
         warning, cause, remedy = result.stderr.splitlines()
@@ -178,9 +178,9 @@ class Outputs(CommandLineTest):
         for more in ([], ['--save-latents', 'latents.safetensors']):
             self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
             self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
-            self.assertEqual(self.names(), [kept])  # which both have
+            self.assertEqual(self.names(), [kept])  # both runs share it
             self.succeed(self.generate('-o', 'clip.safetensors', '--seed', 5))
-            self.assertEqual(self.names(), ['clip.safetensors', kept])  # it is another video's
+            self.assertEqual(self.names(), ['clip.safetensors', kept])  # it belongs to another video
             self.succeed(self.generate('-o', 'clip.safetensors', *more))
             self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
             (self.folder / 'clip.safetensors').unlink()
@@ -192,7 +192,7 @@ class Outputs(CommandLineTest):
                 self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
                 self.succeed(self.generate('-o', 'clip.safetensors', '--save-latents', spelling))
                 self.assertEqual(self.names(), ['clip.safetensors', kept])
-                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # it is no leftover any more
+                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # it is no longer a leftover
                 for name in self.names():
                     (self.folder / name).unlink()
 
@@ -219,7 +219,7 @@ class Outputs(CommandLineTest):
         command = result.stderr.split('sparsereel decode ')[1].strip()
         for words in ('--fps 12', '--vae-tiling on', '--no-metadata', "--contact-sheet 'a sheet.png'", '--dtype fp32', '--device cpu'):
             self.assertIn(words, command)
-        self.assertNotIn('--crf', command)  # a .safetensors has none
+        self.assertNotIn('--crf', command)  # a .safetensors has no --crf
         self.assertNotIn('--seed', command)
         self.succeed(self.run_program('decode', *shlex.split(command)))
         self.assertIn('a sheet.png', self.names())
@@ -282,7 +282,7 @@ class Outputs(CommandLineTest):
 
 
 class Overlapping(CommandLineTest):
-    """Runs at the same time, without -o: each has files of its own."""
+    """Runs at the same time without -o: each has files of its own."""
     def start(self, *arguments):
         process = subprocess.Popen([PROGRAM, *map(str, arguments), '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet'], cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

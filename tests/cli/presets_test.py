@@ -1,7 +1,8 @@
-"""The presets of configs/ stand on the frontier of what was measured, and keep what configs/README.md promises of them.
+"""The presets of configs/ lie on the frontier of the measurements, and keep the promises of configs/README.md.
 
-assets/charts/presets*.json are --report files of `bench quality PROMPTS --preset near,balanced,fast --topk ... --dense-steps ... --cache ... --modes quantized,sparse
---times PIPELINE.json`, where the times are of a model of configs/, without each row's `prompts`. Where there is none, its test is skipped.
+assets/charts/presets*.json are --report files of `bench quality PROMPTS --preset near,balanced,fast --topk ... --dense-steps ... --cache ... --modes
+quantized,sparse
+--times PIPELINE.json`, without each row's `prompts`. The times are those of a model of configs/. A test is skipped if its file is missing.
 """
 import json
 import math
@@ -11,17 +12,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISES = {'near': (42, 39), 'balanced': (40, 36), 'fast': (35, 28)}  # PSNR against full attention: mean, lowest
-DENSE = 0.2  # of the steps: what a published model's sparse steps stand behind
+DENSE = 0.2  # share of dense steps before a published model's sparse steps
 
 
 def presets_of(name):
-    """{preset: {option: value}} of a file of configs/."""
+    """Returns {preset: {option: value}} of a file of configs/."""
     text = (ROOT / 'configs' / name).read_text().split('\npresets:\n')[1]
     return {preset: dict(item.split(': ', 1) for item in options.split(', ')) for preset, options in re.findall(r'^  (\w+): {(.*)}$', text, re.M)}
 
 
 def as_row(options, steps):
-    """What the row of a preset says."""
+    """Returns the fields of a preset's row."""
     mode = options.get('attention', 'sparse')
     dense = options.get('dense_steps', '0')
     return {'mode': mode, 'topk': float(options['topk']) if mode == 'sparse' else None, 'cache': options.get('cache'), 'weights': options.get('weights', 'auto'),
@@ -37,7 +38,7 @@ def beats(row, other):
 
 
 def faults(report, presets):
-    """What is wrong with the presets by the rows of the report, a sentence each."""
+    """Returns the faults of the presets by the rows of the report, a sentence for each."""
     steps = report['settings']['steps']
     rows = [row for row in report['rows'] if all(row[key] is not None for key in ('psnr', 'psnr_lowest', 'denoise_seconds'))]
     found = []
@@ -60,7 +61,7 @@ def faults(report, presets):
 
 class Presets(unittest.TestCase):
     def report(self, changes=(), more=()):
-        """Of made-up figures on which nothing is wrong, but for the changes of a preset's row, and with more rows."""
+        """Returns a report of made-up figures without a fault, except for the given changes of a preset's row and additional rows."""
         figures = {'near': (43, 40, 3), 'balanced': (41, 37, 2), 'fast': (36, 29, 1)}
         rows = [{'name': f'preset={name}', 'preset': name, 'psnr': psnr, 'psnr_lowest': lowest, 'denoise_seconds': seconds, **as_row(presets_of('tiny.yaml')[name], 50)}
                 for name, (psnr, lowest, seconds) in figures.items()]

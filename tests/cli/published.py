@@ -12,9 +12,9 @@ from pathlib import Path
 
 DATA = Path(__file__).parents[1] / 'parity/data'
 BITS = {'F32': 32, 'F16': 16, 'BF16': 16, 'F8_E4M3': 8, 'U8': 8}
-# ggml's number, elements and bytes of a block, and where its scales (of 16 bits) stand in it
+# ggml's number, a block's elements and bytes, and the offsets of its 16-bit scales
 GGML = {'F32': (0, 1, 4, ()), 'F16': (1, 1, 2, ()), 'Q8_0': (8, 32, 34, (0,)), 'Q4_K': (12, 256, 144, (0, 2)), 'Q6_K': (14, 256, 210, (208,))}
-SPIECE_BYTES = 4548313  # of google/umt5-xxl's spiece.model
+SPIECE_BYTES = 4548313  # the size of google/umt5-xxl's spiece.model
 
 
 def lists(file, model):
@@ -71,13 +71,13 @@ MOCHI_VAE = MOCHI_RESIDUAL | {
     r'^encoder\.block_out\.(resnets|attentions|norms)\.(\d)': lambda at: f'encoder.layers.{int(at[2]) + 7}' + MOCHI_ATTENTION[at[1]],
     r'attn\.to_q': 'attn.qkv', r'attn\.to_out\.0': 'attn.out', r'attn_block\.norm\.norm_layer': 'attn_block.norm'}
 MOCHI_ATTENTION = {'resnets': '', 'attentions': '.attn_block.attn', 'norms': '.attn_block.norm'}
-# The rows of several matrices below each other, by the first one's name; and matrices whose halves are the other way round.
+# Matrices whose rows lie below each other in one matrix, under the first one's name; and matrices whose halves are swapped.
 MOCHI_JOINED = {r'attn1\.to_q\.': ('to_k.', 'to_v.'), r'attn1\.add_q_proj\.': ('add_k_proj.', 'add_v_proj.'), r'attentions\.\d\.to_q\.': ('to_k.', 'to_v.')}
 MOCHI_SWAPPED = r'^norm_out\.linear|ff(_context)?\.net\.0\.proj'
 
 
 def authors_name(name):
-    """Of a transformer's tensor by diffusers' name."""
+    """Returns the authors' name of a transformer's tensor, given diffusers' name."""
     return renamed(name, TRANSFORMER)
 
 
@@ -98,7 +98,7 @@ def llama_t5_name(name):
 
 
 def transformer(model):
-    """{authors' name: shape}"""
+    """Returns {authors' name: shape}."""
     names = lists('wan_i2v/dit_names.json' if 'i2v' in model or 'flf2v' in model else 'wan/dit_names.json', model)
     shapes = dict(names['rest'])
     for layer in range(names['config']['num_layers']):
@@ -116,7 +116,7 @@ def text_encoder(spelling):
 
 
 def clip_vision():
-    """{transformers' name: shape} of ViT-H 14 by 224 pixels, as CLIPVisionModelWithProjection has it."""
+    """Returns {transformers' name: shape} of ViT-H 14 for 224 pixels, as in CLIPVisionModelWithProjection."""
     channels, inner = 1280, 5120
     shapes = {'embeddings.class_embedding': [channels], 'embeddings.position_embedding.weight': [257, channels], 'embeddings.patch_embedding.weight': [channels, 3, 14, 14]}
     for norm in ['pre_layrnorm', 'post_layernorm'] + [f'encoder.layers.{i}.layer_norm{j}' for i in range(32) for j in (1, 2)]:
@@ -129,7 +129,8 @@ def clip_vision():
 
 
 def authors_clip(tensors):
-    """The tower as Wan's authors have it: q, k and v of a layer in one matrix, axes of batches. tensors: {transformers' name: (dtype, shape, data if there are any)}"""
+    """Returns the tower as Wan's authors store it: q, k and v of a layer in one matrix, and axes for batches. tensors: {transformers' name: (dtype, shape, data
+    if there are any)}"""
     theirs = {}
     for name, (dtype, shape, *data) in tensors.items():
         if '.k_proj.' in name or '.v_proj.' in name:
@@ -146,16 +147,16 @@ def authors_clip(tensors):
 
 
 def mochi_as_authors(tensors, names=MOCHI):
-    """Mochi's transformer, or with MOCHI_VAE its VAE, as its authors have it. tensors: {diffusers' name: (dtype, shape, data if there are any)}"""
+    """Returns Mochi's transformer as its authors store it, or its VAE with MOCHI_VAE. tensors: {diffusers' name: (dtype, shape, data if there are any)}"""
     theirs = {}
     for name, (dtype, shape, *data) in tensors.items():
         if re.search(r'\.(to_k|to_v|add_k_proj|add_v_proj)\.', name):
-            continue  # with q
+            continue  # stored with q
         for pattern, others in MOCHI_JOINED.items():
             if at := re.search(pattern, name):
                 stem = name[:at.end()].rsplit('.', 2)[0] + '.'
                 parts = [tensors[stem + other + name[at.end():]] for other in others]
-                if shape:  # else a scale of all three
+                if shape:  # no shape: one scale for all three
                     shape, data = [3 * shape[0], *shape[1:]], [b''.join([*data, *(part[2] for part in parts)])] if data else []
         if shape and data and re.search(MOCHI_SWAPPED, name):
             half = len(data[0]) // 2
@@ -165,26 +166,26 @@ def mochi_as_authors(tensors, names=MOCHI):
 
 
 def mochi_transformer():
-    """{authors' name: shape}"""
+    """Returns {authors' name: shape}."""
     names = lists('mochi/dit_names.json', '1 preview')
     shapes = dict(names['rest']) | {f'transformer_blocks.{layer}.{name}': shape for layer in range(names['blocks']) for name, shape in names['block'].items()}
     return {name: shape for name, (_, shape) in mochi_as_authors(plain(shapes, '')).items()}
 
 
 def mochi_vae(part=''):
-    """The same; part: 'decoder.' alone, without that prefix, as the authors have it."""
+    """Returns the same for the VAE. With part 'decoder.', returns only that part, without the prefix, as the authors publish it."""
     theirs = mochi_as_authors(plain(lists('mochi/vae_names.json', '1 preview')['rest'], ''), MOCHI_VAE)
     return {name[len(part):]: shape for name, (_, shape) in theirs.items() if name.startswith(part)}
 
 
 def t5_text_encoder():
-    """As ComfyUI has it: the embedding under both of its names."""
+    """Returns the encoder's tensors as ComfyUI stores them, with the embedding under both of its names."""
     tensors = json.loads((DATA / 't5_names.json').read_text())['tensors']
     return tensors | {'encoder.embed_tokens.weight': tensors['shared.weight']}
 
 
 def plain(shapes, dtype, **others):
-    """{name: (dtype, shape)}"""
+    """Returns {name: (dtype, shape)}."""
     return {name: (others.get(name.replace('.', '_'), dtype), shape) for name, shape in shapes.items()}
 
 
@@ -200,7 +201,7 @@ def is_matrix(name, shape):
 
 
 def scaled_fp8(shapes, rest, inputs, keep=()):
-    """ComfyUI's older mark: a scale for each matrix, and one of its inputs."""
+    """Returns the tensors with ComfyUI's older marks: a scale for each matrix, and one for its inputs."""
     tensors = {'scaled_fp8': ('F8_E4M3', [0])}
     for name, shape in shapes.items():
         reduced = is_matrix(name, shape) and not any(word in name for word in keep)
@@ -211,28 +212,28 @@ def scaled_fp8(shapes, rest, inputs, keep=()):
 
 
 def packed(shapes, kind_of, keep):
-    """Matrices as kind_of(name), those with a word of `keep` and all vectors in 32 bits."""
+    """Returns the tensors with matrices in kind_of(name). Matrices with a word of `keep` and all vectors have 32 bits."""
     def kind(name, shape):
         return 'F32' if len(shape) != 2 or any(word in name for word in keep) else kind_of(name)
     return {name: (kind(name, shape), shape) for name, shape in shapes.items()}
 
 
 def q4_k_m(shapes, more, keep):
-    """Matrices for which more(name) in six bits."""
+    """Returns the tensors with six bits for the matrices for which more(name) is true, and four for the others."""
     return packed(shapes, lambda name: 'Q6_K' if more(name) else 'Q4_K', keep)
 
 
-# What ComfyUI-GGUF's tool does not pack.
+# The tensors that ComfyUI-GGUF's tool does not pack.
 WAN_KEEPS = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.', 'img_emb.')
 
 
 def wan_q4_k_m(model='2.1 14b'):
-    """As that tool mixes types: 10.1 GB, as published."""
+    """Returns the mix of types that this tool chooses: 10.1 GB, as published."""
     return q4_k_m(transformer(model), lambda name: 'attn.v.' in name or 'ffn.2.' in name, WAN_KEEPS)
 
 
 def umt5_q4_k_m():
-    """As llama.cpp mixes them: more bits for half of the layers; 3.66 GB, as published."""
+    """Returns the mix of types that llama.cpp chooses, with more bits for half of the layers: 3.66 GB, as published."""
     def more(name):
         layer = re.search(r'blk\.(\d+)\.(attn_v|ffn_down)', name)
         return name.startswith('token_embd') or layer and (not 3 <= int(layer[1]) < 21 or int(layer[1]) % 3 == 2)
@@ -282,7 +283,7 @@ FILES = {
     'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', authors_vae_name), 'BF16'),
     'wan2.2_vae.safetensors': lambda: plain(vae('2.2 5b', authors_vae_name_5b), 'F16'),
 }
-# As Hugging Face's pages have them.
+# The sizes on Hugging Face's pages.
 PUBLISHED_BYTES = {'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': 14293923632, 'wan2.1_t2v_14B_fp16.safetensors': 28577761176,
                    'umt5_xxl_fp8_e4m3fn_scaled.safetensors': 6735906897, 't5xxl_fp16.safetensors': 9787841024, 't5xxl_fp8_e4m3fn_scaled.safetensors': 5157348688,
                    'wan2.2_vae.safetensors': 1409400960}
@@ -303,7 +304,7 @@ def repeated(unit, size):
 
 
 def spiece(size):
-    """A SentencePiece model of UMT5's vocabulary in so many bytes: made-up pieces of letters, each with a score."""
+    """Returns a SentencePiece model with UMT5's vocabulary in this number of bytes: made-up pieces of letters, each with a score."""
     def piece(text, kind=b''):
         message = b'\x0a' + bytes([len(text)]) + text + b'\x15' + struct.pack('<f', -10) + kind
         return b'\x0a' + bytes([len(message)]) + message
@@ -315,13 +316,13 @@ def spiece(size):
     first = piece(b'<pad>', control) + piece(b'</s>', control) + piece(b'<unk>', unknown)
     first += b''.join(piece(text) for text in ['\u2581'.encode()] + [bytes([letter]) for letter in range(97, 123)])
     left, rest = count - 30, size - len(first) - len(end)
-    longer = rest - left * 17  # pieces of eight letters, and so many of nine
+    longer = rest - left * 17  # number of pieces with nine letters; the others have eight
     texts = (bytes(97 + number // 26 ** digit % 26 for digit in range(8)) for number in range(left))
     return first + b''.join(piece(text + b'z' * (i < longer)) for i, text in enumerate(texts)) + end
 
 
 def contents(name, dtype, shape):
-    """Random numbers that neither vanish nor grow on the way through a model."""
+    """Returns random numbers that neither vanish nor grow on the way through a model."""
     if name == 'spiece_model':
         return spiece(shape[0])
     size, is_norm = size_of(dtype, shape), 'norm' in name or name.endswith('gamma') or '.head.0.' in name
@@ -346,7 +347,7 @@ def contents(name, dtype, shape):
 
 
 def safetensors_header(tensors):
-    # Larger elements first, as the format's own writer lays them out.
+    # Larger elements come first, as the format's own writer lays them out.
     order = sorted(tensors, key=lambda name: (-BITS[tensors[name][0]], name))
     header, end = {}, 0
     for name in order:
@@ -370,7 +371,7 @@ def gguf_header(tensors, architecture):
 
 
 def write(path, tensors, filled=False):
-    """tensors: {name: (dtype, shape)}. Not filled: a hole of the right size, which takes no room, but for the tokenizer."""
+    """Writes a file. tensors: {name: (dtype, shape)}. If not filled, the file is a hole of the right size that takes no disk space, except for the tokenizer."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == '.gguf':
         header, offsets, size = gguf_header(tensors, 'wan' if any('attn.q' in name for name in tensors) else 't5encoder')

@@ -1,4 +1,4 @@
-"""Files with the names, shapes and dtypes of those that people download; their contents are holes, which take no room."""
+"""Files with the names, shapes and dtypes of those that people download. Their contents are holes, which take no disk space."""
 import shutil
 import unittest
 
@@ -28,13 +28,13 @@ class Published(CommandLineTest):
                 self.assertIn(f'transformer of {model}\n', self.succeed(self.run_program('inspect', self.write(name))).stdout)
 
     def write_all(self, folder, *names):
-        """names: with their subfolders, as ComfyUI's pages tell to lay them out."""
+        """Writes the files of these names, with their subfolders, laid out as on ComfyUI's pages."""
         for name in names:
             published.write(self.folder / folder / name, published.FILES[name.rsplit('/', 1)[-1]]())
         return self.folder / folder
 
     def known(self, folder, model, *formats, options=()):
-        """`config show` finds the model's defaults, `inspect` says which file became what, in which format."""
+        """Checks that `config show` finds the model's defaults, and that `inspect` tells which file became which part, in which format."""
         shown = self.succeed(self.run_program('config', 'show', '-m', folder, *options)).stdout
         self.assertIn(model, shown)
         found = self.succeed(self.run_program('inspect', folder)).stdout

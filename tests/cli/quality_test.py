@@ -12,7 +12,7 @@ from support import MODEL, ROOT, CommandLineTest, limited, needs_gnuplot
 TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
-LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # of four blocks
+LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # four blocks
 FIELDS = {'topk', 'cdf', 'error_bound', 'block_error', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'mode', 'cache', 'weights', 'preset', 'name',
           'computed_steps', 'computed_dense_steps', 'kept_share', 'psnr', 'psnr_lowest', 'ssim', 'ms_ssim', 'psnr_difference', 'psnr_difference_se', 'ssim_difference', 'ssim_difference_se',
           'ms_ssim_difference', 'ms_ssim_difference_se', 'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'denoise_seconds', 'full_step_ms', 'full_denoise_seconds',
@@ -72,7 +72,7 @@ class BenchQuality(CommandLineTest):
         for row in report['rows']:
             self.assertEqual(set(row) - {'judge_counts'}, FIELDS)
             self.assertEqual((row['cdf'], row['error_bound'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
-            self.assertEqual((row['psnr'], row['psnr_p5'], row['psnr_sd']), (row['psnr_lowest'], None, None))  # of one prompt
+            self.assertEqual((row['psnr'], row['psnr_p5'], row['psnr_sd']), (row['psnr_lowest'], None, None))  # one prompt only
             for time in TIMES:
                 self.assertTrue(row[time + '_lower_quartile'] <= row[time] <= row[time + '_upper_quartile'], time)
             self.assertAlmostEqual(row['speedup'], row['full_step_ms'] / row['step_ms'])
@@ -109,7 +109,7 @@ class BenchQuality(CommandLineTest):
         for model, expected in ((MODEL, [('none', 0.5), ('mean', 0.12)]), (TINY, [('none', 0.5), ('mean', 0.5)])):
             rows = self.report('-m', model, '--size', '64x64', '--frames', 9, *arguments)['rows']
             self.assertEqual([(row['dropped'], row['topk']) for row in rows], expected)
-            self.assertEqual({(row['cache'], row['dense_steps']) for row in rows}, {(None, 0)})  # of the preset its blocks alone
+            self.assertEqual({(row['cache'], row['dense_steps']) for row in rows}, {(None, 0)})  # the preset's blocks alone
 
     def test_prompts_take_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
         arguments = [*LARGER, *METHOD, '--topk', 0.3, '--timed-steps', 0]
@@ -123,7 +123,7 @@ class BenchQuality(CommandLineTest):
         self.assertAlmostEqual(both['psnr_sd'], (most - least) / 2**0.5)
         (self.folder / 'dog.jsonl').write_text('{"prompt": "a dog"}\n')
         self.assertEqual(self.report(*arguments, '--seed', 43, prompts='dog.jsonl')['rows'][0]['prompts'], both['prompts'][1:])
-        self.assertEqual(both['judge'], None)  # this model has none beside it
+        self.assertEqual(both['judge'], None)  # this model comes without a classifier
 
     def test_caches_reuse_steps_of_full_attention_and_of_sparse(self):
         arguments = [*LARGER[:6], '--steps', 6, '--quiet', '--limit', 1]
@@ -246,7 +246,7 @@ class BenchQuality(CommandLineTest):
         table, meanings = lines[3:7], lines[7:]
         self.assertEqual([line[:2] for line in table], ['| '] + ['|-'] + 2 * ['| '])
         self.assertEqual(meanings[0], '')
-        timed = ['- beaten by:'] if '| beaten by |' in table[0] else []  # a row that is slower than one nearer to full attention
+        timed = ['- beaten by:'] if '| beaten by |' in table[0] else []  # a row that is slower than one closer to full attention
         quartiles = ['- quartiles:'] if '| quartiles |' in table[0] else []  # two steps may take the same time
         self.assertEqual([line[:line.index(':') + 1] for line in meanings[1:]],
                          ['- PSNR dB:', '- lowest:', '- SSIM:', '- sparsity:', '- ms a step:', *quartiles, '- denoising, s:', '- x full:', *timed])
@@ -255,7 +255,7 @@ class BenchQuality(CommandLineTest):
     def test_the_table_comes_before_what_is_drawn(self):
         arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5', '--no-rel-l1']
         for drawn in (['--plot', 'a.png'], ['--pictures', 'frames']):
-            result = self.run_program('bench', 'quality', 'p.txt', *arguments, *drawn, **limited(3000))  # bytes, of which each picture has more
+            result = self.run_program('bench', 'quality', 'p.txt', *arguments, *drawn, **limited(3000))  # bytes; each picture has more
             self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
             self.assertIn('| topk |', result.stdout)
             self.assertIn('cannot write ', result.stderr)

@@ -1,4 +1,4 @@
-"""Weights as quantized files hold them: each function gives dtype and bytes of a tensor, and the numbers that they stand for."""
+"""Weights as quantized files hold them. Each function returns the dtype and bytes of a tensor, and the numbers that they represent."""
 import bisect
 import struct
 import sys
@@ -80,7 +80,7 @@ GGML_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q8_0': 8}
 
 
 def write_gguf(path, tensors, keys=b'', count=0, architecture='wan'):
-    """tensors: {name: (dtype, shape, bytes)}; keys: further key-values, so many."""
+    """Returns a GGUF file. tensors: {name: (dtype, shape, bytes)}. keys: `count` further key-values."""
     header, body = b'GGUF' + struct.pack('<IQQ', 3, len(tensors), 1 + count) + gguf_key('general.architecture', architecture) + keys, b''
     for name, (dtype, shape, data) in tensors.items():
         header += gguf_text(name) + struct.pack(f'<I{len(shape)}QIQ', len(shape), *reversed(shape), GGML_TYPES[dtype], len(body))
@@ -94,7 +94,7 @@ def gguf_text(value):
 
 
 def gguf_key(name, value):
-    """Of a text, a flag, or a list of texts, numbers or bytes."""
+    """Returns the GGUF key-value of a text, a flag, or a list of texts, numbers or bytes."""
     def item(each):
         return (8, gguf_text(each)) if isinstance(each, str) else (7, bytes([each])) if isinstance(each, bool) else (6, struct.pack('<f', each)) if isinstance(each, float) else (5, struct.pack('<i', each))
     if isinstance(value, bytes):
@@ -107,8 +107,8 @@ def gguf_key(name, value):
 
 
 def write_pth(path, tensors=None, beside=None, transposed=False, parameters=False, **models):
-    """As torch.save() does, a storage a tensor; tensors as above, or models by their names as a trainer saves them. beside: what stands beside a "state_dict";
-    transposed: matrices lie by columns."""
+    """Writes a file as torch.save() does, with a storage for each tensor. tensors: as above, or models by their names, as a trainer saves them. beside: entries
+    beside a "state_dict". transposed: matrices are stored by columns."""
     storages = {}
 
     def state_of(tensors):

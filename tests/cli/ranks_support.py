@@ -1,9 +1,9 @@
-"""What the tests of several ranks share: the processes that a process started."""
+"""Helpers that the tests of several ranks share. They find the processes that a process started."""
 from pathlib import Path
 
 from support import wait_until
 
-SECONDS_TO_END = 10  # whatever happens to a rank
+SECONDS_TO_END = 10  # after any fault of a rank
 
 
 def lives(process_id):
@@ -14,13 +14,13 @@ def lives(process_id):
 
 
 def children_of(process):
-    """{process id: its arguments} of the ranks that it started and that live. Between fork and exec a child has its parent's arguments and environment, and whoever stops it
-    stops its parent, too: it does not count yet."""
+    """Returns {process id: arguments} of the living ranks that the process started. Between fork and exec a child has its parent's arguments and environment,
+    and stopping it would stop its parent too, so it does not count yet."""
     return children_of_id(process.pid)
 
 
 def wait_for_children(process, count):
-    """children_of() once there are as many. AssertionError where the process ends before."""
+    """Returns children_of() once there are `count` of them. Raises AssertionError if the process ends before."""
     children = wait_until(lambda: found if len(found := children_of(process)) >= count else None, process)
     assert children is not None, f'it ended with {process.returncode}'
     return children
@@ -39,5 +39,5 @@ def children_of_id(process_id):
                 if b'SPARSEREEL_RANK_PARENT=%d' % process_id in (status.parent / 'environ').read_bytes().split(b'\0'):
                     found[int(status.parent.name)] = (status.parent / 'cmdline').read_bytes().split(b'\0')[1:]
         except (OSError, IndexError):
-            pass  # it ended meanwhile
+            pass  # it has ended meanwhile
     return found

@@ -1,4 +1,4 @@
-"""--gpus on CPUs: processes that make a video together; what happens when one of them fails."""
+"""--gpus on CPUs: processes make a video together. Some of them fail."""
 import json
 import os
 import random
@@ -17,7 +17,7 @@ FULL = 'SPARSEREEL_FULL_TESTS' in os.environ
 
 class SharedVideo(CommandLineTest):
     def assert_same_video(self, name, other):
-        """But for the order of sums: ranks multiply fewer rows at a time than one process."""
+        """Compares all but the order of sums: ranks multiply fewer rows at a time than one process does."""
         one, several = (floats(read_safetensors(self.folder / each)['frames']) for each in (name, other))
         self.assertEqual(len(one), len(several))
         self.assertLess(max(abs(a - b) for a, b in zip(one, several)), 1e-4)
@@ -31,13 +31,13 @@ class Ranks(SharedVideo):
         return process
 
     def wait_for_the_first_step(self, process, count):
-        """The children of a run with --checkpoint-every 1, once all ranks have made a step together."""
+        """Returns the children of a run with --checkpoint-every 1, once all ranks have made a step together."""
         children = wait_for_children(process, count)
         self.assertTrue(wait_until(lambda: list(self.folder.glob('*.checkpoint.safetensors')), process))
         return children
 
     def end_of(self, process, children):
-        """Exit code and what it wrote, within the time that an end may take; nothing that it started lives on."""
+        """Returns the exit code and the output. Checks that the run ends within the allowed time and that no process that it started lives on."""
         start = time.monotonic()
         output, errors = process.communicate(timeout=60)
         self.assertLess(time.monotonic() - start, SECONDS_TO_END)
@@ -111,7 +111,7 @@ class Ranks(SharedVideo):
         self.assert_same_video('whole.safetensors', 'clip.safetensors')
 
     def kill_after_the_latents(self, *arguments):
-        """Another rank, while rank 0 decodes."""
+        """Kills another rank while rank 0 decodes."""
         process = self.start('--gpus', 2, '--size', '512x512', '--frames', 17, *arguments, steps=1)
         child, = wait_for_children(process, 1)
         wait_until(lambda: list(self.folder.glob('*.latents.safetensors')), process)
@@ -189,7 +189,7 @@ class Ranks(SharedVideo):
             process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=errors, env={**os.environ, 'NCCL_DEBUG': 'WARN'})
             self.addCleanup(process.kill)
             child, = wait_for_children(process, 1)
-            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # once the fork runs the program
+            named = wait_until(lambda: re.search(rb'NCCL_DEBUG_FILE=/proc/self/fd/(\d+)', Path(f'/proc/{child}/environ').read_bytes()))  # set by exec
             with open(f'/proc/{child}/fd/{int(named[1])}', 'w') as words:  # as NCCL opens it
                 words.write('a word of rank 1\n')
             written = self.folder / 'errors.txt'
@@ -214,7 +214,7 @@ class Ranks(SharedVideo):
 
 
 class LaunchedRanks(SharedVideo):
-    """As mpirun and srun start them; torchrun's differ by who keeps the meeting place."""
+    """Ranks that are started as by mpirun and srun. torchrun differs in the process that keeps the meeting place."""
 
     def start(self, rank, size, name='clip.safetensors', given=(), **more):
         variables = {'SLURM_PROCID': rank, 'SLURM_STEP_NUM_TASKS': size, 'SLURM_STEP_NODELIST': '127.0.0.1', 'SLURM_JOB_ID': os.getpid(), **more}

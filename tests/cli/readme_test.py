@@ -1,6 +1,6 @@
-"""Every command of the front page and of the pages of app/docs/, as it stands there, on few small frames; and the links of all pages.
+"""Runs every command of the front page and of the pages of app/docs/ as it stands there, with few small frames. Also checks the links of all pages.
 
-Left out: what says that it needs a GPU or a checkpoint, downloads, and the two scripts, which have tests of their own or are what runs this one.
+Left out are commands that need a GPU or a checkpoint, downloads, and the two scripts, which have tests of their own or run this one.
 """
 import json
 import os
@@ -19,7 +19,7 @@ PAGES = sorted(str(path.relative_to(ROOT)) for folder in ('.', '.github', 'app',
 SCRIPTS = ('./app/quickstart', './tests/run')
 CHART = re.compile(r'--plot|bench plot|--heat-map')
 NOT_HERE = re.compile(r'needs a GPU|needs a checkpoint|tests/gpu/|tests/fresh-debian|tests/bench/diffusers_report|^hf download|pip install')
-# Stands in for build/sparsereel: weaker than the command line, stronger than a recipe or a model's own.
+# Stands in for build/sparsereel. Its settings are weaker than the command line, but stronger than a recipe or a model's own.
 SMALL = """#!/bin/bash
 words=1
 [ "$1" = bench ] && words=2
@@ -32,7 +32,7 @@ exec PROGRAM "${@:1:words}" "${small[@]}" "${@:words+1}"
 
 
 def anchors_of(page):
-    """The names of a page's headings in links, as GitHub makes them."""
+    """Returns the names of a page's headings in links, as GitHub makes them."""
     text = re.sub(r'^```.*?^```$', '', page.read_text(), flags=re.M | re.S)
     return {re.sub(r'[^\w -]', '', heading.lower()).strip().replace(' ', '-') for heading in re.findall(r'^#+ (.*)$', text, re.M)}
 
@@ -53,13 +53,13 @@ class Readme(CommandLineTest):
         (self.folder / 'small.yaml').write_text('size: 64x64\nframes: 9\nsteps: 2\ndevice: cpu\nthreads: 2\n')
 
     def write_files_of(self, page):
-        """prompts.csv and my.yaml as the page shows them."""
+        """Writes prompts.csv and my.yaml as the page shows them."""
         for kind, text in re.findall(r'^```(csv|yaml)\n(.*?)^```$', page, re.M | re.S):
             name = 'prompts.csv' if kind == 'csv' else text.split()[1]
             (self.folder / name).write_text(text)
 
     def commands_of(self, page):
-        """In the page's order: lines of blocks without a language, and what stands in a sentence."""
+        """Returns the commands in the page's order: the lines of blocks without a language, and commands within sentences."""
         commands = []
         for block, sentence in re.findall(r'^```\n(.*?)^```$|`((?:build/sparsereel|tests/|\./)[^`]* [^`]*)`', re.sub(r'^```[a-z]+\n.*?^```$', '', page, flags=re.M | re.S), re.M | re.S):
             lines = block.splitlines() if block else [sentence.replace('\n', ' ')]
@@ -67,7 +67,7 @@ class Readme(CommandLineTest):
         return commands
 
     def run_page(self, name, least):
-        """Runs the page's commands in its order. Returns what they wrote to stdout."""
+        """Runs the page's commands in their order. Returns what they wrote to stdout."""
         page = (ROOT / name).read_text()
         self.write_files_of(page)
         commands = self.commands_of(page)
@@ -187,8 +187,8 @@ class Readme(CommandLineTest):
         for name in PAGES:
             page = ROOT / name
             found = re.findall(r'(?<![\w/.-])(?:app|models|attention|hilbert|configs|assets|tests)/[\w./*-]+', page.read_text())
-            for path in {path.rstrip('./') for path in found if not re.search('^configs/distill/|DIR|NAME', path)}:  # the first is LightX2V's
-                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a program is named as it is built
+            for path in {path.rstrip('./') for path in found if not re.search('^configs/distill/|DIR|NAME', path)}:  # the first is a folder of LightX2V's
+                there = [*ROOT.glob(path), *page.parent.glob(path), *ROOT.glob(path + '.c*')]  # a program stands for its source
                 self.assertTrue(there, f'{name}: {path}')
 
     def test_the_page_names_the_videos_of_its_prompt_set(self):

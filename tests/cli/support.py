@@ -1,4 +1,4 @@
-"""What the command-line tests share: running the program, reading what it wrote. Standard library only.
+"""Helpers that the command-line tests share: they run the program and read what it wrote. Standard library only.
 
 By hand: SPARSEREEL=build/sparsereel python3 tests/cli/generate_test.py
 """
@@ -22,7 +22,7 @@ from families import family_of
 from fork_server import run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
-# Absolute, since tests run in folders of their own.
+# Absolute paths, because tests run in folders of their own.
 PROGRAM = os.path.abspath(os.environ.get('SPARSEREEL', ROOT / 'build' / 'sparsereel'))
 MODEL = os.path.abspath(os.environ.get('SPARSEREEL_TEST_MODEL', ROOT / 'tests' / 'parity' / 'data' / 'pipeline'))
 FAMILY = family_of(MODEL)
@@ -33,20 +33,21 @@ needs_gnuplot = unittest.skipUnless(shutil.which('gnuplot'), 'needs gnuplot (pac
 
 
 def wait_until(event, process=None, seconds=60):
-    """Returns what `event` returns once that is true. Ends early where the process has ended: with what `event` returns then. AssertionError: the time is over."""
+    """Returns the value of event() once it is true. If the process ends first, returns the value that event() has then. Raises AssertionError when the time is
+    over."""
     end = time.monotonic() + seconds
     while True:
-        has_ended = process is not None and process.poll() is not None  # asked first: an event may come just before the end
+        has_ended = process is not None and process.poll() is not None  # asked before the event, which may come just before the end
         result = event()
         if result or has_ended:
             return result
         if time.monotonic() > end:
             raise AssertionError(f'it did not happen within {seconds} s')
-        time.sleep(0.002)  # the one poll of these tests: files and processes of others tell nobody
+        time.sleep(0.002)  # the only poll of these tests: files and other processes do not notify us
 
 
 def read_safetensors(path):
-    """{name: (dtype, shape, bytes)}, and the metadata under '__metadata__'."""
+    """Returns {name: (dtype, shape, bytes)}, with the metadata under '__metadata__'."""
     data = Path(path).read_bytes()
     size, = struct.unpack('<Q', data[:8])
     header = json.loads(data[8:8 + size])
@@ -59,7 +60,7 @@ def read_safetensors(path):
 
 
 def read_weights(folder):
-    """Of a component's folder, all shards: {name: (dtype, shape, bytes)}."""
+    """Returns the tensors of all shards in a component's folder: {name: (dtype, shape, bytes)}."""
     tensors = {}
     for file in sorted(folder.glob('*.safetensors')):
         tensors |= read_safetensors(file)
@@ -84,26 +85,26 @@ def floats(tensor):
 
 
 def psnr(pixels, reference):
-    """In dB, of two videos' pixels in 0 to 1."""
+    """Returns the PSNR in dB of two videos' pixels in 0 to 1."""
     error = sum((a - b) ** 2 for a, b in zip(pixels, reference, strict=True)) / len(reference)
     return math.inf if error == 0 else -10 * math.log10(error)
 
 
 def write_checkpoint(path, identity='of another run'):
-    """What a run finds of a denoising that was cut short, but for the tensors to go on from."""
+    """Writes a checkpoint of a denoising that was cut short, without the tensors to resume from."""
     header = json.dumps({'__metadata__': {'identity': identity, 'run': '{}'}, 'latents': {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
     Path(path).write_bytes(struct.pack('<Q', len(header)) + header + bytes(4))
 
 
 def limited(size):
-    """Files may not grow past `size`: write() fails as on a full disk."""
+    """Returns options under which files cannot grow beyond `size`: write() fails as on a full disk."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     return {'preexec_fn': limit}
 
 
 def kept_off():
-    """What has no write permission is not written, by root neither."""
+    """Returns options under which even root cannot write files without write permission."""
     def drop():
         drop_from_bounding_set, override_permissions = 24, 1
         ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0)
@@ -111,14 +112,14 @@ def kept_off():
 
 
 def limited_memory(size):
-    """No more than `size` bytes of addresses: what asks for more fails."""
+    """Returns options under which a process has at most `size` bytes of address space. Larger allocations fail."""
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     return {'preexec_fn': limit}
 
 
 def without(descriptors):
-    """A process in which these standard descriptors are closed."""
+    """Returns options of a process in which these standard descriptors are closed."""
     def close():
         for descriptor in descriptors:
             os.close(descriptor)
@@ -126,7 +127,7 @@ def without(descriptors):
 
 
 class Long:
-    """Bytes or a list: equal as they are, shown in short."""
+    """Holds bytes or a list. It compares like them but has a short text."""
     def __init__(self, value):
         self.value = value
 
@@ -139,7 +140,7 @@ class Long:
 
 
 def brief(value):
-    """The same with all that is long in it as a Long."""
+    """Returns the value with every long part replaced by a Long."""
     if isinstance(value, (bytes, tuple, list)) and len(value) > 1000:
         return Long(value)
     if isinstance(value, (tuple, list)):
@@ -149,7 +150,7 @@ def brief(value):
 
 class CommandLineTest(unittest.TestCase):
     def assertEqual(self, first, second, msg=None):
-        """unittest looks for the lines that differ, which takes minutes for a tuple that holds a video."""
+        """Compares short forms, because unittest takes minutes to find the differing lines of a tuple that holds a video."""
         super().assertEqual(brief(first), brief(second), msg)
 
     def setUp(self):
@@ -160,7 +161,7 @@ class CommandLineTest(unittest.TestCase):
         return Path(shutil.copytree(MODEL, self.folder / 'model'))
 
     def model_whose_videos_are(self, number):
-        """A copy of the model whose decoder's last bias is this number."""
+        """Returns a copy of the model whose decoder's last bias is this number."""
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         data = bytearray(weights.read_bytes())
@@ -173,12 +174,12 @@ class CommandLineTest(unittest.TestCase):
         return model
 
     def run_program(self, *arguments, program=PROGRAM, **options):
-        """Forked from a loaded program where that makes no difference: the environment is the test's, and no option prepares the process."""
+        """Runs the program. Forks it from a loaded one if that makes no difference: the environment is the test's, and no option prepares the process."""
         command = [str(program), *map(str, arguments)]
         return run_forked(command, self.folder, options) or subprocess.run(command, **{'cwd': self.folder, 'capture_output': True, 'text': True, 'timeout': 300, **options})
 
     def start_program(self, *arguments, **options):
-        """The program with its progress bar on a terminal that the test reads; returns (process, terminal)."""
+        """Starts the program with its progress bar on a terminal that the test reads. Returns (process, terminal)."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs, **options)
         os.close(theirs)
@@ -187,7 +188,7 @@ class CommandLineTest(unittest.TestCase):
         return process, ours
 
     def read_until(self, terminal, word, seconds=60):
-        """What the terminal shows up to `word`; all of it until the program ends, where word is None."""
+        """Returns the terminal's text up to `word`, or all of it until the program ends if word is None."""
         text, end = '', time.monotonic() + seconds
         while (word is None or word not in text) and time.monotonic() < end:
             if select.select([terminal], [], [], 0.2)[0]:
@@ -198,11 +199,11 @@ class CommandLineTest(unittest.TestCase):
         return text
 
     def generate(self, *arguments, **options):
-        """`generate` on the small checkpoint: 2 steps, the model's frames of 64x64, unless the arguments say otherwise."""
+        """Runs `generate` on the small checkpoint, with 2 steps and the model's frames of 64x64 unless the arguments say otherwise."""
         return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2', '--device', 'cpu', *FAMILY.size), *arguments, **options)
 
     def run_to_step(self, step, *arguments):
-        """Kills `generate` once it has a checkpoint of that step."""
+        """Starts `generate` and kills it once it has written a checkpoint of that step."""
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet',
                                     *map(str, self.unless(arguments, *FAMILY.size)), *arguments],
                                    cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -214,13 +215,13 @@ class CommandLineTest(unittest.TestCase):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
     def frames(self, name, *arguments):
-        """The pixels of a video that `generate` makes."""
+        """Returns the pixels of a video that `generate` makes."""
         self.succeed(self.generate('-o', name, *arguments))
         return floats(read_safetensors(self.folder / name)['frames'])
 
     @staticmethod
     def unless(arguments, *options):
-        """The options, names and values in turn, that the arguments do not give."""
+        """Returns those of the options (names and values in turn) that the arguments do not give."""
         left = []
         for name, value in zip(options[::2], options[1::2]):
             names = {name, '--num-inference-steps', '--config'} if name == '--steps' else {name}
@@ -232,7 +233,7 @@ class CommandLineTest(unittest.TestCase):
         return result
 
     def fail_with(self, result, code, *words):
-        """Exit code, one line of cause and one of remedy on stderr, and every word in them."""
+        """Checks the exit code, that stderr has one line of cause and one of remedy, and that these contain every word."""
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         lines = result.stderr.strip().splitlines()
         self.assertEqual(len(lines), 2, result.stderr)
@@ -243,12 +244,12 @@ class CommandLineTest(unittest.TestCase):
             self.assertIn(word, result.stderr)
 
     def warn_with(self, result, *warnings):
-        """A run that succeeds, and on stderr these warnings alone."""
+        """Checks that the run succeeded and that stderr holds only these warnings."""
         self.succeed(result)
         self.assertEqual(result.stderr.splitlines(), [f'warning: {warning}' for warning in warnings])
 
     def report(self, *arguments, **options):
-        """The report of a successful generate."""
+        """Returns the report of a successful `generate`."""
         return json.loads(self.succeed(self.generate('--json', '--quiet', *arguments, **options)).stdout)
 
     def names(self):

@@ -1,4 +1,4 @@
-"""What the program finds around it when it starts: wait policy, stack limit, working directory."""
+"""The program's surroundings when it starts: wait policy, stack limit, working directory."""
 import json
 import os
 import resource
@@ -21,14 +21,14 @@ def limited_stack(soft, hard):
 
 @unittest.skipIf(fork_server.LIBRARY is None, 'SPARSEREEL_FORK_SERVER_LIBRARY is not set')
 class ForkedRuns(CommandLineTest):
-    """What the other tests take for granted: a forked run is like one that started by itself."""
+    """The other tests rely on this: a forked run is like one that starts by itself."""
     def forked(self, *arguments):
         run = fork_server.run_forked([PROGRAM, *map(str, arguments)], self.folder, {})
         self.assertIsNotNone(run)
         return run
 
     def started(self, *arguments):
-        return self.run_program(*arguments, env=dict(os.environ))  # a run with options of its own
+        return self.run_program(*arguments, env=dict(os.environ))  # a run with options of its own is not forked
 
     def test_ends_writes_and_finds_the_same(self):
         (self.folder / 'my.yaml').write_text('steps: 3\n')
@@ -55,7 +55,7 @@ class ForkedRuns(CommandLineTest):
 
 class Surroundings(CommandLineTest):
     def environment_of_a_run(self, **given):
-        """Name and environment of a run that waits for its input, as the system knows them."""
+        """Returns the name and the environment of a run that waits for its input, as the system knows them."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4'], cwd=self.folder,
                                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | given)
@@ -63,14 +63,14 @@ class Surroundings(CommandLineTest):
         self.addCleanup(process.kill)
         self.addCleanup(process.stdin.close)
         home = Path('/proc') / str(process.pid)
-        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # the thread that waits for signals is the first thing that main() starts
+        wait_until(lambda: len(os.listdir(home / 'task')) > 1)  # the first thing that main() starts is the thread that waits for signals
         entries = (home / 'environ').read_text().split('\0')
         return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
 
     def test_time_counts_from_the_program_not_from_the_shell_that_becomes_it(self):
         command = [PROGRAM, 'generate', '-m', MODEL, '-p', 'a dog', '-o', 'clip.safetensors', '--steps', '1', '--device', 'cpu', '--quiet', '--json']
-        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # with both the program starts only once
-        for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one is of another process
+        chosen = {'OMP_WAIT_POLICY': 'passive', 'PYTORCH_ALLOC_CONF': 'backend:native'}  # with both, the program starts only once
+        for given in ({}, chosen, {'SPARSEREEL_STARTED': '1:1'}):  # the last one belongs to another process
             before = time.monotonic()
             result = subprocess.run(['sh', '-c', 'sleep 3; exec "$@"', 'sh', *command], cwd=self.folder, env=os.environ | given, capture_output=True, text=True)
             taken = time.monotonic() - before - 3
@@ -113,7 +113,7 @@ class Surroundings(CommandLineTest):
 
     def test_a_closed_standard_descriptor_is_no_file_of_the_program(self):
         self.succeed(self.generate('-o', 'whole.y4m'))
-        (self.folder / 'set.txt').write_text('a dog\n' + 'a cat ' * 300 + '\n')  # too long: a warning
+        (self.folder / 'set.txt').write_text('a dog\n' + 'a cat ' * 300 + '\n')  # too long, which causes a warning
         for closed in ([2], [0, 2], [1, 2], [0, 1, 2]):
             clip, folder = self.folder / f'{closed}.y4m', self.folder / f'{closed}'
             self.generate('-o', clip, **without(closed))

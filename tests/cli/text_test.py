@@ -1,4 +1,4 @@
-"""A text encoder and a tokenizer in files of their own, under every program's names, in place of the model's."""
+"""A text encoder and a tokenizer in files of their own, under every program's names, replace the model's."""
 import json
 import re
 import shutil
@@ -78,7 +78,7 @@ class TextTest(CommandLineTest):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
     def packed(self, packing=halves, spelling=str, more=None, drop='', rows=None):
-        """Tensors of a file, and what they stand for under transformers' names."""
+        """Returns the tensors of a file, and the numbers that they represent under transformers' names."""
         file, twin = {}, {}
         for name, (dtype, shape, data) in read_weights(Path(MODEL) / 'text_encoder').items():
             if name == drop:
@@ -93,7 +93,7 @@ class TextTest(CommandLineTest):
 
 
 class Encoders(TextTest):
-    """Each file beside a folder of the same numbers."""
+    """Each file is compared with a folder of the same numbers."""
 
     def test_every_format_under_every_name_makes_the_frames_of_what_it_stands_for(self):
         marker = {'text_encoders.umt5xxl.transformer.scaled_fp8': ('F8_E4M3', [0], b''), 'spiece_model': ('U8', [SPIECE.stat().st_size], SPIECE.read_bytes())}
@@ -137,13 +137,13 @@ class Encoders(TextTest):
         self.fail_with(self.run_program(*again), 2, 'one.safetensors', '--text-encoder')
         self.warn_with(self.run_program(*again, '--text-encoder', file, '--tokenizer', 'pieces.model'))
         self.assertEqual((self.folder / 'd.mp4').read_bytes(), (self.folder / 'c.mp4').read_bytes())
-        (self.folder / 'pieces.model').write_bytes(SPIECE.read_bytes() + bytes([8 << 3, 0]))  # a field that nobody knows
+        (self.folder / 'pieces.model').write_bytes(SPIECE.read_bytes() + bytes([8 << 3, 0]))  # an unknown field
         other = self.succeed(self.run_program(*again, '--text-encoder', file, '--tokenizer', 'pieces.model')).stderr
         self.assertIn('the model is not the one that c.mp4 was made with', other)
 
 
 def fields(message):
-    """Of a protobuf message: (number, value)."""
+    """Yields the fields of a protobuf message: (number, value)."""
     place = 0
 
     def varint():
@@ -166,7 +166,7 @@ def fields(message):
 
 
 def gguf_keys(spiece):
-    """Those that llama.cpp's converter makes of a spiece.model."""
+    """Returns the GGUF keys that llama.cpp's converter makes of a spiece.model."""
     all_fields = list(fields(spiece))
     pieces = [dict(fields(value)) for number, value in all_fields if number == 1]
     normalizer = dict(fields(next(value for number, value in all_fields if number == 3)))
@@ -177,12 +177,12 @@ def gguf_keys(spiece):
 
 
 def others(spiece):
-    """The same with the ids of two words of the prompt exchanged."""
+    """Returns the model with the ids of two words of the prompt exchanged."""
     return spiece.replace('▁red'.encode(), b'??????').replace('▁the'.encode(), '▁red'.encode()).replace(b'??????', '▁the'.encode())
 
 
 class Tokenizers(TextTest):
-    """Of a model whose folder has none, where each place of one is tried."""
+    """A model whose folder has no tokenizer. Each place for one is tried."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,4 @@
-"""The tests' own family: what of a row the suites that run on any family do not show."""
+"""The tests' own family: features of a row that the suites for every family do not show."""
 import hashlib
 import json
 import math
@@ -20,7 +20,7 @@ class Toy(CommandLineTest):
         self.assertEqual(components['transformer_2']['parameters'], components['transformer']['parameters'])
         self.assertEqual((summary['family'], summary['width'], summary['frames']), ('Toy', 64, 7))
         weights = {name: 4 * component['parameters'] for name, component in components.items()}
-        self.assertEqual(summary['memory'][1]['weights'], weights['transformer'] + weights['vae'])  # in fp32; encoding a text needs less in all
+        self.assertEqual(summary['memory'][1]['weights'], weights['transformer'] + weights['vae'])  # in fp32; encoding a text needs less memory in total
 
     def test_a_part_that_is_optional_may_be_missing(self):
         model = self.copy_of_the_model()
@@ -37,7 +37,7 @@ class Toy(CommandLineTest):
             self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '-o', 'one.safetensors'))
 
     def test_each_step_takes_the_transformer_of_its_timestep(self):
-        # The schedule and its shift keep the first three of four steps above nine tenths of the noise.
+        # With this schedule and its shift, the first three of four steps lie above nine tenths of the noise.
         model = self.copy_of_the_model()
         for name, step in (('transformer_2', 4), ('transformer', 1)):
             weights = model / name / 'diffusion_pytorch_model.safetensors'
@@ -91,7 +91,7 @@ class Toy(CommandLineTest):
 
 
 def png(width, height, pixel):
-    """A picture of pixel(x, y) -> (red, green, blue)."""
+    """Writes a picture of pixel(x, y) -> (red, green, blue)."""
     rows = b''.join(b'\0' + bytes(value for x in range(width) for value in pixel(x, y)) for y in range(height))
 
     def chunk(kind, data):
@@ -101,7 +101,7 @@ def png(width, height, pixel):
 
 
 class Conditions(CommandLineTest):
-    """Text that is masked, a picture to begin with, a schedule of the family's own."""
+    """Masked text, a first picture, and the family's own schedule."""
 
     def setUp(self):
         super().setUp()
@@ -113,7 +113,7 @@ class Conditions(CommandLineTest):
         (self.folder / name).write_bytes(png(*size, pixel))
 
     def latents(self, name, *arguments):
-        """Of each latent frame: their values in all channels."""
+        """Returns, for each latent frame, its values in all channels."""
         self.succeed(self.generate('-o', 'some.safetensors', '--save-latents', name, *arguments))
         dtype, shape, data = read_safetensors(self.folder / name)['latents']
         values, (_, channels, frames, height, width) = floats((dtype, shape, data)), shape
@@ -121,7 +121,7 @@ class Conditions(CommandLineTest):
         return [[values[(c * frames + f) * size:(c * frames + f + 1) * size] for c in range(channels)] for f in range(frames)]
 
     def test_a_picture_stays_the_first_frame(self):
-        for frames in (7, 5):  # of an even number of latents, and of one that is filled up in front
+        for frames in (7, 5):  # an even number of latents, and an odd one, which is filled up in front
             options = ['--frames', frames, '--steps', 3, '--size', '64x64']
             plain, warm = self.latents('a.safetensors', *options), self.latents('b.safetensors', *options, '--image', 'warm.png')
             other = self.latents('c.safetensors', *options, '--image', 'warm.png', '--seed', 7)
@@ -129,7 +129,7 @@ class Conditions(CommandLineTest):
             self.assertEqual(warm[0], other[0])
             self.assertNotEqual(warm[0], plain[0])
             self.assertNotEqual(warm[0], cold[0])
-            for frame in range(1, len(warm)):  # the others see it
+            for frame in range(1, len(warm)):  # the other frames see the first one
                 self.assertNotEqual(warm[frame], plain[frame])
                 self.assertNotEqual(warm[frame], cold[frame])
                 self.assertNotEqual(warm[frame], other[frame])
@@ -208,7 +208,7 @@ class Conditions(CommandLineTest):
         return json.loads(report)['set']['rendered']
 
     def test_a_set_gives_each_row_its_picture(self):
-        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # under the same name
+        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # another file of the same name
         images = ('warm.png', 'other/warm.png', 'cold.png', None)
         rows = [{'prompt': PROMPT, 'output': f'{i}.safetensors', 'seed': 5, **({'image': image} if image else {})} for i, image in enumerate(images)]
         self.assertEqual(self.rendered(*rows), 4)
@@ -216,7 +216,7 @@ class Conditions(CommandLineTest):
             alone = self.frames('alone.safetensors', '--steps', 2, '--seed', 5, *(['--image', image] if image else []))
             self.assertEqual(floats(read_safetensors(self.folder / 'out' / f'{i}.safetensors')['frames']), alone, image)
         self.assertEqual(self.rendered(*rows), 0)
-        self.picture('cold.png', lambda x, y: (1, 2, 3))  # another content is another video
+        self.picture('cold.png', lambda x, y: (1, 2, 3))  # another content makes another video
         self.assertEqual(self.rendered(*rows), 1)
 
     def test_rows_with_one_picture_have_their_own_sizes(self):
@@ -266,7 +266,7 @@ class Conditions(CommandLineTest):
         usual = frames('a.safetensors', '--steps', 4)
         self.assertEqual(usual, frames('b.safetensors', '--sigmas', '1,0.9875,0.975,0.725'))
         self.assertNotEqual(usual, frames('c.safetensors', '--sigmas', '1,0.75,0.5,0.25'))
-        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # whose row brings none
+        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # its row brings no schedule
         self.assertEqual(even, frames('e.safetensors', '--sigmas', '1,0.75025,0.5005,0.25075', '--scheduler', 'unipc'))
 
 

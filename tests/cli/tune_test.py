@@ -1,4 +1,5 @@
-"""`tune` and `--profile`: the search keeps what is asked for, ends in time and goes on after an interruption; its profile is loaded, checked and applied whole; traces."""
+"""`tune` and `--profile`. The search meets its limits, ends in time and resumes after an interruption. Its profile is loaded, checked and applied whole. Also
+traces."""
 import ctypes
 import json
 import os
@@ -12,7 +13,7 @@ import unittest
 
 from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, needs_gnuplot, wait_until
 
-# 192 x 192: 432 video tokens, of which some blocks can be left out.
+# 192 x 192 has 432 video tokens, of which some blocks can be left out.
 SIZE = ['--size', '192x192', '--device', 'cpu']
 
 
@@ -55,7 +56,7 @@ class Tune(CommandLineTest):
         self.assertNotIn('p.png', self.names())
 
     def bounds_and_worst(self, file):
-        """The bounds that a profile claims, and the largest error that it says its heads have."""
+        """Returns the bounds that a profile claims, and the largest error that it gives for its heads."""
         text = (self.folder / file).read_text()
         bounds = [float(number) for number in re.search(r'bounds: {l1: ([0-9.]+), l2: ([0-9.]+)}', text).groups()]
         return bounds, max(float(number) for number in re.findall(r'error: ([0-9.]+)', text.split('layer 0')[1]))
@@ -69,7 +70,7 @@ class Tune(CommandLineTest):
         self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l2', 0.03))
         self.assertEqual(self.bounds_and_worst('p.yaml')[0], [0.03, 0.03])
         self.assertLessEqual(self.bounds_and_worst('p.yaml')[1], 0.03)
-        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # none are: the profile may not be slower
+        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # no bounds are asked for: the profile may not be slower
         bounds, worst = self.bounds_and_worst('free.yaml')
         self.assertGreater(worst, 0.065)
         self.assertGreaterEqual(bounds[0], worst)
@@ -110,8 +111,8 @@ class Tune(CommandLineTest):
         self.assertEqual((self.folder / 'p.y4m').read_bytes(), (self.folder / 'old.y4m').read_bytes())
 
     def opens(self, path, *arguments):
-        """How often a successful run opens a file."""
-        opened, closed = 0x20, 0x10  # equal events in a row would count as one
+        """Returns how often a successful run opens a file."""
+        opened, closed = 0x20, 0x10  # between them, because equal events in a row would count as one
         libc = ctypes.CDLL(None)
         descriptor = libc.inotify_init()
         self.addCleanup(os.close, descriptor)
@@ -192,8 +193,8 @@ class Tune(CommandLineTest):
         # The whole search of so many samples takes far longer.
         start = time.monotonic()
         report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--videos', 0, '--budget', '8s', '--threads', 1)
-        self.assertLess(time.monotonic() - start, 30)  # the loading of libraries is before the clock's start
-        self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # 0.2: for others' processes
+        self.assertLess(time.monotonic() - start, 30)  # loading the libraries comes before the clock's start
+        self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # 0.2 s for other processes
         self.assertFalse(report['tune']['complete'])
         self.assertEqual(self.names(), ['p.yaml', 'p.yaml.search'])
         self.assertIn('the same command again goes on', ' '.join(report['warnings']))
@@ -227,7 +228,7 @@ class Tune(CommandLineTest):
         one_transformer = ([], ['--lora', data / 'lora' / 'metadata.safetensors'], ['--text-weights', 'fp8'], ['--vae-dtype', 'bf16'], ['--topk', 0.4])
         for model, changes in ((MODEL, one_transformer), (data / 'wan' / 'pipeline_two_experts', two_transformers)):
             base = ['-p', PROMPT, '-o', 'p.yaml', '--frames', 9, '--cfg-scale', 3, '--at-most', 1e-6, '--topk', 0.3, '--cache', 0, '--dense-steps', 0, '--quiet']
-            self.assertEqual(self.tune(*base, model=model).returncode, 1)  # the limit is missed: the search stays
+            self.assertEqual(self.tune(*base, model=model).returncode, 1)  # the limit is missed, so the search stays
             search = (self.folder / 'p.yaml.search').read_bytes()
             for change in changes:
                 (self.folder / 'p.yaml.search').write_bytes(search)
@@ -252,7 +253,7 @@ class Tune(CommandLineTest):
 
     def test_a_search_with_other_settings_keeps_the_earlier_one(self):
         base = ['-p', PROMPT, '-o', 'p.yaml', '--frames', 9, '--at-most', 1e-6, '--topk', 0.3, '--cache', 0, '--dense-steps', 0, '--quiet', '--report', 'r.json']
-        self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed: the search stays
+        self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed, so the search stays
         search = (self.folder / 'p.yaml.search').read_bytes()
         result = self.tune(*base, '--topk', 0.4)
         self.assertIn("warning: p.yaml.search is of a search with other settings and stays; this one's is p.yaml.search-2\n", result.stderr)
@@ -275,7 +276,7 @@ class Tune(CommandLineTest):
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')
 
     def test_search_that_does_not_fit_its_model_is_named(self):
-        # What is left of an interrupted search has the right key; then one thing in it is wrong.
+        # The rest of an interrupted search has the right key. Then one thing in it is made wrong.
         arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '10m', '--videos', 0]
         self.interrupt_once_saved(arguments)
         search = self.folder / 'p.yaml.search'
@@ -289,7 +290,7 @@ class Tune(CommandLineTest):
             search.write_bytes(struct.pack('<Q', len(text)) + text + good[8 + size:])
             with self.subTest(change):
                 self.fail_with(self.tune(*arguments), 2, 'p.yaml.search')
-        header = json.loads(good[8:8 + size])  # a head short
+        header = json.loads(good[8:8 + size])  # one head less
         header['heads']['shape'][0] -= 1
         header['heads']['data_offsets'][1] -= 8
         text = json.dumps(header).encode()
@@ -298,7 +299,7 @@ class Tune(CommandLineTest):
 
 
 def write_times(path, full=508, quantized=325, sparse=lambda topk: 200 + 120 * topk):
-    """A report of `bench pipeline` of a large model, made up: milliseconds of a step."""
+    """Returns a made-up report of `bench pipeline` for a large model. The arguments are milliseconds of a step."""
     row = {'stage': 'step', 'cache': None, 'weights': 'auto', 'token_order': 'hilbert', 'topk': None, 'cdf': None, 'error_bound': None, 'dropped': None, 'select': None,
            'cell': None}
     rows = [row | {'mode': 'full', 'ms': full}, row | {'mode': 'quantized', 'ms': quantized}]
@@ -308,9 +309,9 @@ def write_times(path, full=508, quantized=325, sparse=lambda topk: 200 + 120 * t
 
 
 class Settings(CommandLineTest):
-    """Whole settings, with the tiny model's quality and made-up times, by which the search is the same whenever it runs."""
+    """Searches for whole settings with the tiny model's quality and made-up times, so that every search is the same."""
     VIDEO = ['-m', ROOT / 'assets' / 'tiny', '--size', '128x128', '--frames', 9, '--steps', 20, '--device', 'cpu', '--threads', 1]
-    # At this size blocks are too few for sparse attention to come near.
+    # At this size there are too few blocks for sparse attention to come close.
     SEARCH = ['tune', *VIDEO, '-p', PROMPT, '-o', 'p.yaml', '--times', 't.json', '--budget', '10m', '--quiet', '--json']
     found = None  # report, profile and files of whole_search()
 
@@ -323,7 +324,7 @@ class Settings(CommandLineTest):
         return json.loads(self.succeed(self.run_program(*self.SEARCH, *arguments)).stdout)
 
     def whole_search(self):
-        """The report of the search for PSNR 29, whose profile is p.yaml then. It takes long and is always the same: the tests share one."""
+        """Returns the report of the search for PSNR 29, and writes its profile to p.yaml. The search is slow and always the same, so the tests share one."""
         if Settings.found is None:
             report = self.search('--min-psnr', 29, '--heat-map', 'h.png')
             Settings.found = report, (self.folder / 'p.yaml').read_text(), self.names()
@@ -347,12 +348,12 @@ class Settings(CommandLineTest):
         settings = self.settings_of()
         self.assertEqual(settings, tune['settings'])
         self.assertLessEqual({'attention', 'cache', 'weights'}, settings.keys())
-        # What bench quality makes of the profile is what was found.
+        # bench quality measures for the profile what the search found.
         quality = self.run_program('bench', 'quality', 'one.txt', *self.VIDEO, '--profile', 'p.yaml', '--times', 't.json', '--no-rel-l1', '--quiet', '--json')
         row, = json.loads(self.succeed(quality).stdout)['rows']
         for key in ('psnr', 'ssim', 'computed_steps', 'denoise_seconds'):
             self.assertAlmostEqual(row[key], best[key], 6, key)
-        # And so do generate and batch; what is given besides wins.
+        # generate and batch do so too. Other given options win.
         video = [*self.VIDEO, '-p', PROMPT, '--profile', 'p.yaml', '--quiet', '--json']
         made = json.loads(self.succeed(self.run_program('generate', *video, '-o', 'a.y4m')).stdout)
         self.assertEqual((made['attention']['mode'], made['cache']['rule']), (settings['attention'], settings['cache']))
@@ -388,7 +389,7 @@ class Settings(CommandLineTest):
 
     def test_a_floor_that_is_missed_is_a_failure_and_a_lower_one_goes_on(self):
         (self.folder / 'p.yaml').touch()
-        given = ['--cache', 0, '--topk', 0.5]  # a small bound on each block's error computes all of so few blocks, which on a CPU is exact
+        given = ['--cache', 0, '--topk', 0.5]  # with so few blocks, a small bound on each block's error computes all of them, which on a CPU is exact
         result = self.run_program(*self.SEARCH, '--min-psnr', 99, *given)
         self.assertEqual(result.returncode, 1, result.stderr)
         for words in ('p.yaml is not written: the best videos reach PSNR ', ' dB of --min-psnr 99', 'the best that was found is in p.missed.yaml; ask for less'):
@@ -421,7 +422,7 @@ class Settings(CommandLineTest):
         for row in rows:
             for key in ('psnr', 'denoise_seconds'):
                 self.assertAlmostEqual(row[key], best[key], 6, key)
-        share = 1 - row['sparsity'] * 20 / 16  # of 16 steps, the others keep every block
+        share = 1 - row['sparsity'] * 20 / 16  # of 16 steps; the others keep every block
         self.assertLess(share, 1)
         times = [(0.2, 224), (0.3, 236), (0.5, 260), (0.7, 284), (1, 325)]
         for (below, less), (above, more) in zip(times, times[1:]):
@@ -441,7 +442,7 @@ class Settings(CommandLineTest):
         whole = self.whole_search()
         text = (self.folder / 'p.yaml').read_text()
         (self.folder / 'p.yaml').unlink()
-        for seconds in (4, 8, 16, 32):  # until there is time for one video, and too little for all
+        for seconds in (4, 8, 16, 32):  # until the time suffices for one video, but not for all
             result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', f'{seconds}s')
             self.assertIn('the same command again goes on', (result.stderr + result.stdout).replace('\n', ' '))
             if 'p.yaml.search' in self.names():

@@ -1,4 +1,4 @@
-"""Wan's checkpoints: two transformers, and what is wrong with a folder, said by file and field before anything is made."""
+"""Wan's checkpoints: two transformers, and faults of a folder, which are reported by file and field before anything is made."""
 import json
 import math
 import os
@@ -164,7 +164,7 @@ class BadFolders(CommandLineTest):
 
 
 class OneFile(CommandLineTest):
-    """A transformer in one file, under its authors' names or diffusers', in place of the folder's."""
+    """A transformer in one file, under its authors' names or diffusers', replaces the folder's."""
 
     def file(self, name, change=lambda tensors: None, spell=authors_name, folder=Path(MODEL) / 'transformer'):
         tensors = {spell(each): tensor for each, tensor in read_weights(folder).items()}
@@ -172,7 +172,7 @@ class OneFile(CommandLineTest):
         return write_safetensors(self.folder / name, tensors)
 
     def video(self, *arguments):
-        """Frames and latents."""
+        """Returns frames and latents."""
         frames = self.frames('a.safetensors', '--save-latents', 'latents.safetensors', *arguments)
         return frames, read_safetensors(self.folder / 'latents.safetensors')['latents']
 
@@ -183,7 +183,7 @@ class OneFile(CommandLineTest):
 
     @staticmethod
     def folded(tensors):
-        """As GGUF has them, of no more than four dimensions."""
+        """Returns the tensors as in GGUF, with at most four dimensions."""
         for name in tensors:
             dtype, shape, data = tensors[name]
             if name == 'patch_embedding.weight':
@@ -259,10 +259,10 @@ class OneFile(CommandLineTest):
         self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
 
     def quantized_files(self):
-        """(format, file, a twin that holds the same numbers in fp32)."""
+        """Yields (format, file, a twin that holds the same numbers in fp32)."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
-        def mixed(name):  # as published files are: q, k and v of one product differ
+        def mixed(name):  # like published files, where q, k and v of one product differ
             return quantized.q4_0 if name.endswith('attn.k.weight') else quantized.f16 if name.endswith('attn.v.weight') else quantized.q8_0
         formats = {'gguf': mixed, 'e4m3': lambda _: lambda numbers: quantized.e4m3(numbers, scale), 'e5m2': lambda _: lambda numbers: quantized.e5m2(numbers, scale),
                    'int8': lambda _: lambda numbers: quantized.int8(numbers, scale)}
@@ -286,7 +286,7 @@ class OneFile(CommandLineTest):
                 self.refused(file, file.name, 'truncated')
 
     def test_loras_on_quantized_files_are_those_on_what_they_stand_for(self):
-        """Sums of fp32 in another order: the latents differ by their last bits."""
+        """Sums in fp32 have another order, so the latents differ in their last bits."""
         kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))
         for form, file, twin in self.quantized_files():
             latents = []
@@ -304,7 +304,7 @@ class OneFile(CommandLineTest):
         words = 'weights fp8 rounds weights of transformer a second time: its file has them packed or in 8 bits'
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
         for form, file, twin in self.quantized_files():
-            again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # e5m2 and int8 are no 8-bit products'
+            again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # products do not use e5m2 and int8
             for extra, expected in zip(([], lora), again):
                 with self.subTest(form, lora=extra):
                     self.warn_with(self.generate('--transformer', file, *usual, *extra), *[words] * expected)

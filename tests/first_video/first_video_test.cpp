@@ -1,5 +1,5 @@
-// The video that app/quickstart makes without arguments, as a player sees it. SPARSEREEL_FIRST_VIDEO names it; .ci/run
-// sets that.
+// Checks the video that app/quickstart makes without arguments, as a player sees it. SPARSEREEL_FIRST_VIDEO names the
+// file. .ci/run sets it.
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// CLIP's vision tower and its preparation of pictures against transformers; data from make_clip.py.
+// Compares CLIP's vision tower and its preparation of pictures with transformers. The data come from make_clip.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -46,11 +46,11 @@ TEST_P(ClipParity, TokensAreThoseBeforeTheLastLayer) {
 TEST_P(ClipParity, PicturesBecomeTheSamePixels) {
   const std::string file = (kClip / "image_processor" / "preprocessor_config.json").string();
   const ImageProcessorConfig config = parse_image_processor_config(read_json(file), file);
-  // A step of 1/255 is 0.007 of the scale: every byte is the same.
+  // A step of 1/255 is 0.007 of the scale, so every byte is the same.
   EXPECT_TRUE(close_to(encoder_pixels(picture_of(golden("picture").div(255)), config), golden("pixels"), 1e-6));
 }
 
-/// Wan's authors' spelling of a name of transformers'.
+/// Returns Wan's authors' spelling of a name of transformers.
 std::string authors_name(std::string name) {
   const auto replace = [&](const char* from, const char* to) { name = std::regex_replace(name, std::regex(from), to); };
   replace("^vision_model\\.", "visual.");
@@ -67,7 +67,8 @@ std::string authors_name(std::string name) {
   return name == "visual_projection.weight" ? "visual.head" : name;
 }
 
-/// The same tower as its authors publish it: q, k and v in one matrix, axes of batches, and the half for text.
+/// Writes the same tower as its authors publish it: q, k and v in one matrix, additional axes of size 1, and the half
+/// for text.
 fs::path authors_file(const StoredWeights& weights, const fs::path& file) {
   std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> tensors;
   const auto add = [&](const std::string& name, const std::string& stored, bool below) {

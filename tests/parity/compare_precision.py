@@ -40,7 +40,7 @@ CASES = {
 
 
 def randomize(model):
-    """bf16 numbers in every parameter; scales at which activations neither vanish nor explode."""
+    """Gives every parameter bf16 numbers, at scales where activations neither vanish nor explode."""
     for name, value in model.state_dict().items():
         noise = torch.randn(value.shape)
         noise = noise * (0.8 / value[0].numel() ** 0.5) if value.ndim > 1 else 0.3 * noise + float(name.endswith("weight"))
@@ -61,7 +61,7 @@ def run_diffusers(model, inputs, device, dtype):
     latents, timesteps = inputs["latents"].to(device, dtype), inputs.get("timesteps", torch.tensor(0)).to(device)
     if isinstance(model, AutoencoderKLMochi):
         mean, std = (torch.tensor(values, device=device).view(1, -1, 1, 1, 1) for values in (model.config.latents_mean, model.config.latents_std))
-        latents = (latents.float() * std + mean).to(dtype)  # ours does so itself
+        latents = (latents.float() * std + mean).to(dtype)  # our VAE does this itself
     if "text" not in inputs:
         return model.decode(latents).sample.float().cpu()
     text = inputs["text"].to(device, dtype)
@@ -75,7 +75,7 @@ def run_diffusers(model, inputs, device, dtype):
 
 
 def index_of(class_name):
-    """The model_index.json of a pipeline with this component."""
+    """Returns the model_index.json of a pipeline with this component."""
     tests = pathlib.Path(__file__).parents[1]
     for row in json.loads((tests / "families.json").read_text()).values():
         index = tests / "parity/data" / row.get("data", "none") / "pipeline/model_index.json"

@@ -1,4 +1,4 @@
-"""What the scripts of image to video's pipelines share: pictures, a text encoder, and the cases' files."""
+"""Helpers of the scripts that make image-to-video pipelines: pictures, a text encoder, and the files of the cases."""
 import json
 
 import torch
@@ -9,14 +9,14 @@ from safetensors.torch import save_file
 
 
 def save_text_encoder(folder, config, encoder, vocab_size, generator):
-    """Of T5's classes or UMT5's."""
+    """Saves a small text encoder with random weights, of T5's or of UMT5's classes."""
     small = config(vocab_size=vocab_size, d_model=32, d_kv=16, d_ff=32, num_layers=1, num_heads=2, feed_forward_proj="gated-gelu", dropout_rate=0.0, pad_token_id=0, eos_token_id=1,
                    decoder_start_token_id=0, is_encoder_decoder=False, use_cache=False)
     randomize(encoder(small), generator).save_pretrained(folder / "text_encoder")
 
 
 def latents_of(pipeline, pictures, arguments):
-    """Of the pipeline with pictures by their names, and noise from a generator of the seed."""
+    """Returns the pipeline's latents. arguments may name pictures; its seed makes the generator of the noise."""
     arguments = dict(arguments)
     seed = arguments.pop("seed")
     for name in ("image", "last_image"):
@@ -26,7 +26,7 @@ def latents_of(pipeline, pictures, arguments):
 
 
 def some_pixels(video):
-    """Every fourth frame, every second pixel."""
+    """Returns every fourth frame and every second pixel of a video, in 0..1."""
     return (video[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 3, 0)[::4, ::2, ::2]
 
 
@@ -35,7 +35,8 @@ def save_cases(file, common, cases):
 
 
 def write_pipeline_cases(folder, common, cases, sizes, run):
-    """pipeline_cases.json and pipeline_golden.safetensors: run(pictures, **options) is a case's latents and frames. Returns the pictures, of these sizes."""
+    """Writes pipeline_cases.json and pipeline_golden.safetensors. run(pictures, **options) returns the latents and frames of a case. Returns the pictures,
+    which have the given sizes."""
     pictures = {name: picture(*size, seed) for seed, (name, size) in enumerate(sizes.items())}
     golden = {name: pixels / 255 for name, pixels in pictures.items()}
     for name, options in cases.items():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_ancestral_schedulers.py: writes data/ancestral_schedulers_golden.safetensors and data/ancestral_schedulers_cases.json, whole sampling runs of
-diffusers' EulerAncestralDiscreteScheduler on a small latent with a made-up model. Needs torch, diffusers (0.28 and 0.42 give the same), safetensors."""
+"""python tests/parity/make_ancestral_schedulers.py: writes data/ancestral_schedulers_golden.safetensors and data/ancestral_schedulers_cases.json. They hold
+whole sampling runs of diffusers' EulerAncestralDiscreteScheduler on a small latent with a made-up model. Needs torch, diffusers (0.28 and 0.42 give the same),
+safetensors."""
 import json
 import pathlib
 
@@ -14,7 +15,7 @@ SEED = 11
 
 
 def cases():
-    """(name, config, steps, dtype)"""
+    """Yields (name, config, steps, dtype)."""
     for steps in (1, 2, 3, 7, 10, 50, 100):
         yield f"{steps}_steps", {}, steps, torch.float32
     yield "v_prediction", {"prediction_type": "v_prediction"}, 10, torch.float32
@@ -27,7 +28,8 @@ def cases():
 
 
 def sample(scheduler, steps, dtype, direction):
-    """The denoising loop of Open-Sora-Plan's pipeline without guidance, the model's place taken by a formula. Returns every step's latents."""
+    """Runs the denoising loop of Open-Sora-Plan's pipeline without guidance, with a formula in place of the model. Returns the start, the latents of every
+    step, and the next numbers of the generator."""
     scheduler.set_timesteps(steps)
     generator = torch.Generator().manual_seed(SEED)
     start = torch.randn(SHAPE, generator=generator, dtype=dtype)

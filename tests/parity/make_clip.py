@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_clip.py: writes data/clip/image_encoder (a small random vision tower), data/clip/image_processor, and what transformers makes of a few
-pictures with them: data/clip_golden.safetensors. Needs torch, transformers 5, safetensors, Pillow."""
+"""python tests/parity/make_clip.py: writes data/clip/image_encoder (a small random vision tower), data/clip/image_processor, and data/clip_golden.safetensors:
+transformers' results for a few pictures. Needs torch, transformers 5, safetensors, Pillow."""
 import pathlib
 import shutil
 
@@ -30,7 +30,7 @@ def small_tower():
 
 
 def picture(height, width, seed):
-    """Smooth colors with some noise, so that resizing matters everywhere."""
+    """Returns a picture of smooth colors with some noise, so that resizing matters everywhere."""
     generator = torch.Generator().manual_seed(seed)
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
     smooth = torch.stack([x, y, (x * 9).sin() * 0.5 + 0.5], -1)

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_cogvideox_i2v_dit.py: writes data/cogvideox_i2v/dit_golden.safetensors and dit_cases.json (small random transformers of CogVideoX's image to
-video, their inputs and diffusers' outputs) and dit_names.json (names and shapes of the published ones). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_cogvideox_i2v_dit.py: writes into data/cogvideox_i2v
+  dit_golden.safetensors, dit_cases.json   small random transformers of CogVideoX's image to video, their inputs and diffusers' outputs
+  dit_names.json                           names and shapes of the published transformers
+Needs torch, diffusers, safetensors."""
 import pathlib
 
 import torch
 from make_dit import FIVE_B, ROTARY, make_case, names_of, write
 
 DATA = pathlib.Path(__file__).parent / "data" / "cogvideox_i2v"
-OFS = 2.0  # what the pipeline gives to every forward
+OFS = 2.0  # the value that the pipeline gives to every forward
 LEARNED = dict(ROTARY, in_channels=8, use_learned_positional_embeddings=True)
 DEPTH = dict(ROTARY, in_channels=8, patch_size_t=2, sample_width=20, sample_height=20, ofs_embed_dim=12, patch_bias=False)
 # name: (config, latents [frames, height, width], text tokens, timesteps of the batch)

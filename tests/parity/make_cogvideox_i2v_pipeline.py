@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_cogvideox_i2v_pipeline.py: writes data/cogvideox_i2v/pipeline (the layout of CogVideoX-5b-I2V) and pipeline_1.5 (that of 1.5), random weights,
-pipeline_cases.json, and pipeline_golden.safetensors, what diffusers makes of them and of a picture; and lora, lora_cases.json and lora_golden.safetensors, the latents with a
-LoRA. Needs torch, diffusers, peft, transformers, sentencepiece, safetensors, Pillow."""
+"""python tests/parity/make_cogvideox_i2v_pipeline.py: writes into data/cogvideox_i2v two random-weights pipelines, and a LoRA
+  pipeline/                                          the layout of CogVideoX-5b-I2V
+  pipeline_1.5/                                      the layout of 1.5
+  pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for them and a picture
+  lora/                                              the LoRA
+  lora_golden.safetensors, lora_cases.json           diffusers' latents with the LoRA
+Needs torch, diffusers, peft, transformers, sentencepiece, safetensors, Pillow."""
 import json
 import pathlib
 import shutil
@@ -50,7 +54,7 @@ def make_folder(name):
                                  temporal_compression_ratio=4, **of_vae)
     save_text_encoder(folder, T5Config, T5EncoderModel, vocab_size, generator)
     randomize(transformer, generator)
-    if "use_learned_positional_embeddings" in config:  # a buffer, no parameter
+    if "use_learned_positional_embeddings" in config:  # a buffer, not a parameter
         table = transformer.patch_embed.pos_embedding
         table.copy_(0.5 * torch.randn(table.shape, generator=generator))
     transformer.save_pretrained(folder / "transformer")
@@ -84,7 +88,7 @@ def run(pictures, folder="pipeline", scheduler="ddim", lora=None, **options):
         pipeline.unload_lora_weights()
     arguments = {**COMMON, **options}
     latents = latents_of(pipeline, pictures, arguments)
-    latents = latents[:, latents.shape[1] - ((arguments["num_frames"] - 1) // 4 + 1):]  # without those that fill up, as the pipeline decodes them
+    latents = latents[:, latents.shape[1] - ((arguments["num_frames"] - 1) // 4 + 1):]  # without padding latents, which the pipeline drops before it decodes
     return latents, some_pixels(pipeline.decode_latents(latents))
 
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_dit.py: writes data/dit_golden.safetensors and data/dit_cases.json (small random CogVideoX transformers, their inputs
-and diffusers' outputs) and data/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_dit.py: writes into data
+  dit_golden.safetensors, dit_cases.json   small random CogVideoX transformers, their inputs and diffusers' outputs
+  dit_names.json                           names and shapes of the published sizes
+Needs torch, diffusers, safetensors."""
 import copy
 import json
 import pathlib
@@ -41,8 +43,8 @@ def generator_of(text):
 
 
 def randomize(model, golden):
-    """Every parameter and learned table matters: norms, biases and adaptive norms are random too. A tensor's values follow from its name and shape,
-    and are fp16 numbers: the models share them in the golden file. Returns name -> key in the file."""
+    """Sets every parameter and learned table to random values, so that each of them matters, norms, biases and adaptive norms included. The values of a tensor
+    follow from its name and shape. They are fp16 numbers, and the models share them in the golden file. Returns name -> key in the file."""
     keys = {}
     for name, value in model.state_dict().items():
         keys[name] = name + "".join(f".{size}" for size in value.shape)
@@ -57,15 +59,15 @@ def randomize(model, golden):
 
 
 def e4m3_rows(x):
-    """What is left of rows in 8 bits, each with a scale that makes its largest value e4m3's. By reciprocals, as ours: weights of 16 bits may lie half
-    way between two 8-bit numbers, and then the last bit decides."""
+    """Returns rows after rounding to 8 bits, each with a scale that makes its largest value e4m3's. Multiplies by reciprocals like our code: 16-bit weights may
+    lie halfway between two 8-bit numbers, and then the last bit decides."""
     scale = x.abs().amax(-1, keepdim=True) * (1 / 448)
     return (x * scale.reciprocal()).to(torch.float8_e4m3fn).float() * scale
 
 
 def in_fp8(model):
-    """The model as --weights fp8 has it, products in fp32, and the bytes that this saves against fp32: attention and feed-forward of its blocks,
-    where they are in multiples of 16, have weights with a scale an output row and inputs with a scale a token."""
+    """Returns the model as --weights fp8 has it, with products in fp32, and the bytes that this saves against fp32. In attention and
+    feed-forward of its blocks, weights have a scale per output row and inputs a scale per token, if their sizes are multiples of 16."""
     model, saved = copy.deepcopy(model), 0
     for name, layer in model.named_modules():
         if isinstance(layer, torch.nn.Linear) and re.search(r"blocks\.\d+\.(attn\d|ff\w*)\.", name) and all(size % 16 == 0 for size in layer.weight.shape):
@@ -76,7 +78,7 @@ def in_fp8(model):
 
 
 def rotary_of(model, latents):
-    """The tables that diffusers' pipeline computes for latents of this size."""
+    """Returns the tables that diffusers' pipeline computes for latents of this size."""
     if not model.config.use_rotary_positional_embeddings:
         return None
     owner = type("Owner", (), {"transformer": model, "vae_scale_factor_spatial": 8})()
@@ -88,7 +90,7 @@ def errors(output, **others):
 
 
 def make_case(name, case, golden, more=lambda dtype: {}):
-    """`more`: what a forward is given besides."""
+    """`more`: additional arguments of a forward."""
     config, (frames, height, width), text_tokens, timesteps = case
     model = CogVideoXTransformer3DModel(**config).eval()
     weights = randomize(model, golden)
@@ -111,7 +113,7 @@ def make_case(name, case, golden, more=lambda dtype: {}):
 
 
 def names_of(config):
-    """Names and shapes of a model; of the blocks, which are all alike, the first."""
+    """Returns the names and shapes of a model, with only the first of the blocks, which are all alike."""
     with torch.device("meta"):
         model = CogVideoXTransformer3DModel(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_flow_schedulers.py: writes data/flow_schedulers_golden.safetensors and data/flow_schedulers_cases.json, whole sampling runs of the samplers
-that diffusers uses for flow-matching models, on a small latent with a made-up model. Needs torch, diffusers 0.42, safetensors."""
+"""python tests/parity/make_flow_schedulers.py: writes data/flow_schedulers_golden.safetensors and data/flow_schedulers_cases.json. They hold whole sampling
+runs of the samplers that diffusers uses for flow-matching models, on a small latent with a made-up model. Needs torch, diffusers 0.42, safetensors."""
 import json
 
 import numpy
@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 CLASSES = {"unipc": UniPCMultistepScheduler, "euler": FlowMatchEulerDiscreteScheduler, "dpm": DPMSolverMultistepScheduler}
 SHIFTS = (1.0, 3.0, 5.0, 12.0)
-# What Wan's published checkpoints set.
+# The settings of Wan's published checkpoints.
 PUBLISHED = {"prediction_type": "flow_prediction", "use_flow_sigmas": True}
 COUNTS = [*range(1, 101), 200, 500, 1000]
 
@@ -22,7 +22,7 @@ def config_of(short, shift, **change):
 
 
 def cases():
-    """(name, class, config, steps or noise levels, dtype of the predictions)"""
+    """Yields (name, class, config, steps or noise levels, dtype of the predictions)."""
     for short in CLASSES:
         for shift in SHIFTS:
             for steps in (1, 2, 3, 10):
@@ -34,9 +34,9 @@ def cases():
         yield f"{short}_few_train_steps", short, config_of(short, 3.0, num_train_timesteps=37), 6, torch.float32
         yield f"{short}_bf16", short, config_of(short, 3.0), 10, torch.bfloat16
         yield f"{short}_fp16", short, config_of(short, 3.0), 10, torch.float16
-        if short == "dpm":  # which takes no noise levels
+        if short == "dpm":  # this sampler takes no noise levels
             continue
-        yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # of models distilled to four steps
+        yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # the levels of models distilled to four steps
         yield f"{short}_odd_sigmas", short, config_of(short, 2.7), [0.9, 0.83, 0.31, 0.3, 0.001], torch.float32
         yield f"{short}_one_sigma", short, config_of(short, 1.0), [0.7], torch.float32
     inverted = config_of("euler", 1.0, invert_sigmas=True)
@@ -49,7 +49,8 @@ def cases():
 
 
 def sample(scheduler, steps, dtype, direction):
-    """The denoising loop of diffusers' WanPipeline without guidance, the model's place taken by a formula. Returns every step's latents."""
+    """Runs the denoising loop of diffusers' WanPipeline without guidance, with a formula in place of the model. Returns the start, the latents of every step,
+    and the next numbers of the generator."""
     if isinstance(steps, list):
         scheduler.set_timesteps(sigmas=numpy.array(steps))
     else:
@@ -66,7 +67,8 @@ def sample(scheduler, steps, dtype, direction):
 
 
 def timestep_sums():
-    """For many numbers of steps, the weighted sum of the timesteps [class, shift, place in COUNTS]. Exact: the sums need fewer than 53 bits."""
+    """Returns the weighted sum of the timesteps for many numbers of steps [class, shift, place in COUNTS]. It is exact, because the sums need fewer than 53
+    bits."""
     sums = torch.zeros(len(CLASSES), len(SHIFTS), len(COUNTS), dtype=torch.float64)
     for kind, (short, make) in enumerate(CLASSES.items()):
         for row, shift in enumerate(SHIFTS):
@@ -76,7 +78,7 @@ def timestep_sums():
                 timesteps = scheduler.timesteps.double()
                 assert len(timesteps) == count
                 sums[kind, row, column] = (timesteps * torch.arange(1, count + 1)).sum()
-    # Golden files hold whole numbers and fp32 only: timesteps have 24 bits, of which at most 24 lie behind the point.
+    # Golden files hold only whole numbers and fp32. Timesteps have 24 bits, of which at most 24 lie behind the point.
     scaled = sums * 2**24
     assert (scaled == scaled.round()).all()
     return scaled.long()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_gguf.py: writes data/gguf/blocks.gguf, a tensor of each type that the reader takes, with the package gguf, and beside it blocks.safetensors,
-the same tensors in fp32 as that package unpacks them. The package packs no K and IQ types: those are random bytes with scales of the size that weights have. Needs gguf 0.19 and
-safetensors."""
+"""python tests/parity/make_gguf.py: writes data/gguf/blocks.gguf with the package gguf: a tensor of each type that the reader takes. Writes blocks.safetensors
+beside it: the same tensors in fp32, as that package unpacks them. The package cannot pack K and IQ types. Their blocks are random bytes with scales as large as
+those of weights. Needs gguf 0.19 and safetensors."""
 import pathlib
 
 import gguf
@@ -10,14 +10,14 @@ from safetensors.numpy import save_file
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "gguf"
 PACKED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
-RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # where a block's half-precision numbers stand
+RANDOM = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "IQ4_NL": (0,), "IQ4_XS": (0,)}  # a block's fp16 numbers
 
 
 def random_blocks(generator, kind, scales):
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = generator.integers(0, 256, (2, size), dtype=numpy.uint8)
     for row, place in ((row, place) for row in range(2) for place in scales):
-        number = numpy.float16(generator.uniform(-3e-5, 3e-5) if row == 0 else generator.uniform(0.01, 0.02))  # subnormal ones, as small weights have
+        number = numpy.float16(generator.uniform(-3e-5, 3e-5) if row == 0 else generator.uniform(0.01, 0.02))  # the first is subnormal, as in small weights
         blocks[row, place:place + 2] = numpy.frombuffer(number.tobytes(), numpy.uint8)
     return blocks
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_images.py: writes data/images, a small picture in the formats that people have, and data/images_golden.safetensors, what Pillow sees in
-them: turned as their EXIF says, as RGB. Needs numpy, pillow, safetensors, torch."""
+"""python tests/parity/make_images.py: writes data/images, a small picture in the formats that people have. Also writes data/images_golden.safetensors: these
+pictures as Pillow reads them, as RGB, turned as their EXIF says. Needs numpy, pillow, safetensors, torch."""
 import pathlib
 import shutil
 import struct
@@ -17,13 +17,13 @@ HEIGHT, WIDTH = 12, 20
 
 
 def smooth():
-    """No two corners alike, and nothing that a lossy format would lose."""
+    """Returns a picture with four different corners and nothing that a lossy format would lose."""
     y, x = numpy.mgrid[0:HEIGHT, 0:WIDTH]
     return numpy.stack([40 + 9 * x, 30 + 15 * y, 220 - 4 * x - 8 * y], 2).astype(numpy.uint8)
 
 
 def png(name, depth, color, rows):
-    """Of kinds that Pillow does not write."""
+    """Writes a PNG of a kind that Pillow does not write."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     data = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
@@ -72,7 +72,7 @@ def write():
     image.save(FOLDER / "picture.bmp")
     save_file({"image": torch.from_numpy(pixels.copy())}, FOLDER / "bytes.safetensors")
     save_file({"image": torch.from_numpy(pixels / numpy.float32(255))}, FOLDER / "floats.safetensors")
-    deep = pixels.astype(numpy.uint16) * 256 + 200  # whose lower bytes would round up
+    deep = pixels.astype(numpy.uint16) * 256 + 200  # the lower bytes would round up
     png("deep.png", 16, 2, deep)
     png("deep-grey.png", 16, 0, deep[:, :, 0])
     return pixels
@@ -81,7 +81,7 @@ def write():
 def seen(name, pixels):
     if name.endswith(".safetensors"):
         return pixels
-    if name == "deep-grey.png":  # which Pillow makes white
+    if name == "deep-grey.png":  # Pillow makes this picture white
         return numpy.repeat(pixels[:, :, :1], 3, 2)
     image = Image.open(FOLDER / name)
     image.seek(getattr(image, "n_frames", 1) - 1)

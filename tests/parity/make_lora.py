@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_lora.py: writes LoRA files of a few KB for data/pipeline, data/mochi/pipeline and data/wan/pipeline*, into data/lora, data/mochi/lora and
-data/wan/lora, and beside these folders lora_cases.json and lora_golden.safetensors: the latents that diffusers makes once load_lora_weights() and fuse_lora() have merged them. Needs torch, diffusers, peft,
-transformers, safetensors and what make_pipeline.py needs."""
+"""python tests/parity/make_lora.py: writes LoRA files of a few KB for data/pipeline, data/mochi/pipeline and data/wan/pipeline* into data/lora, data/mochi/lora
+and data/wan/lora. Beside these folders it writes lora_cases.json and lora_golden.safetensors: diffusers' latents after load_lora_weights() and fuse_lora() have
+merged the files. Needs torch, diffusers, peft, transformers, safetensors and what make_pipeline.py needs."""
 import json
 import shutil
 
@@ -14,7 +14,7 @@ from make_pipeline import DATA, PROMPT
 WIDTH, FEED_FORWARD, TEXT, BLOCKS = 32, 24, 32, 2  # of Wan's transformer
 COMMON = {"prompt": PROMPT, "seed": 7, "num_inference_steps": 2, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 5}
 MOCHI_COMMON = {**COMMON, "num_frames": 7}
-# Case: (checkpoint, [(file, scale, expert)]). Of a "text_" case diffusers has no loader: peft's own merge stands for it.
+# Case: (checkpoint, [(file, scale, expert)]). diffusers has no loader for "text_" cases, so peft's own merge is used for them.
 COGVIDEOX = {
     "lora_metadata": ("pipeline", [("metadata", 1.0, "")]),
     "lora_two": ("pipeline", [("metadata", 0.8, ""), ("plain", -0.5, "")]),
@@ -36,7 +36,7 @@ WAN = {
 
 
 class Layers:
-    """Random matrices, the same for the same calls."""
+    """Random matrices, the same for the same sequence of calls."""
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -76,7 +76,7 @@ def cogvideox_files(folder):
 
 def mochi_files(folder):
     layers = Layers(3)
-    width, text, inner = 32, 16, 85  # of the streams, and of the video's feed-forward
+    width, text, inner = 32, 16, 85  # widths of the two streams, and of the video's feed-forward
     names = {"transformer_blocks.0.attn1.to_q": (width, width), "transformer_blocks.1.attn1.to_v": (width, width), "transformer_blocks.0.attn1.to_out.0": (width, width),
              "transformer_blocks.0.attn1.add_k_proj": (width, text), "transformer_blocks.1.attn1.add_v_proj": (width, text), "transformer_blocks.0.attn1.to_add_out": (text, width),
              "transformer_blocks.0.ff.net.0.proj": (2 * inner, width), "transformer_blocks.1.ff.net.2": (width, inner)}
@@ -109,7 +109,7 @@ def wan_files(folder):
             down, up = layers.pair(out, width, 4)
             key = f"diffusion_model.blocks.{i}.{name}"
             original |= {f"{key}.lora_down.weight": down, f"{key}.lora_up.weight": up, f"{key}.alpha": torch.tensor(2.0), f"{key}.diff_b": layers.normal(out, scale=0.1)}
-        # diffusers leaves the norms as they are: published files hold zeros there.
+        # diffusers does not change the norms. Published files hold zeros for them.
         original[f"diffusion_model.blocks.{i}.norm3.diff"] = torch.zeros(WIDTH, dtype=torch.half)
         original[f"diffusion_model.blocks.{i}.self_attn.norm_q.diff"] = torch.zeros(WIDTH, dtype=torch.half)
         for name in ("self_attn.v", "cross_attn.o"):
@@ -147,7 +147,7 @@ def run(make, data, folder, loras, common):
         loras = []
     scales = {"transformer": {}, "transformer_2": {}}
     for name, scale, expert in loras:
-        # CogVideoX's loader knows no kohya: the same matrices under diffusers' names.
+        # CogVideoX's loader cannot read kohya's names, so it gets the same matrices under diffusers' names.
         stand_in = "metadata" if make is CogVideoXPipeline and name == "kohya" else name
         second = {"load_into_transformer_2": True} if expert == "low" else {}
         pipeline.load_lora_weights(str(data / "lora"), weight_name=f"{stand_in}.safetensors", adapter_name=name, **second)

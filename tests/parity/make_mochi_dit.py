@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_mochi_dit.py: writes data/mochi/dit_golden.safetensors and data/mochi/dit_cases.json (small random Mochi transformers, their inputs and
-diffusers' outputs) and data/mochi/dit_names.json (names and shapes of the published size). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_mochi_dit.py: writes into data/mochi
+  dit_golden.safetensors, dit_cases.json   small random Mochi transformers, their inputs and diffusers' outputs
+  dit_names.json                           names and shapes of the published size
+Needs torch, diffusers, safetensors."""
 import copy
 
 import torch
@@ -9,7 +11,8 @@ from diffusers import MochiTransformer3DModel
 from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, num_layers=2, pooled_projection_dim=24, in_channels=4, text_embed_dim=16, time_embed_dim=16)
-# name: (config, latents [frames, height, width], tokens of each text of the batch, timesteps of the batch: numbers that bf16 has, to which the pipeline rounds)
+# name: (config, latents [frames, height, width], tokens of each text of the batch, timesteps of the batch). The timesteps are bf16 numbers, because the
+# pipeline rounds to these.
 CASES = {
     "plain": (SMALL, (3, 8, 12), [7, 7], [900, 17]),
     "lengths": (SMALL, (3, 8, 12), [7, 3], [896, 17.25]),
@@ -28,7 +31,7 @@ def make_case(name, golden):
     config, (frames, height, width), lengths, timesteps = CASES[name]
     model = MochiTransformer3DModel(**config).eval()
     weights = randomize(model, golden)
-    # The same numbers in bf16: positions multiply them by up to a hundred.
+    # These must be bf16 numbers too, because positions multiply them by up to a hundred.
     golden[weights["pos_frequencies"]] = golden[weights["pos_frequencies"]].bfloat16().half()
     model.pos_frequencies.copy_(golden[weights["pos_frequencies"]])
     generator = generator_of(name)
@@ -47,7 +50,7 @@ def make_case(name, golden):
 
 
 def names_of(config):
-    """Names and shapes of a model; of the blocks, which are all alike but for the last, the first."""
+    """Returns the names and shapes of a model, with only the first and the last of the blocks; all but the last are alike."""
     with torch.device("meta"):
         model = MochiTransformer3DModel(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_mochi_pipeline.py: writes data/mochi/pipeline, a random-weights Mochi pipeline of some 100 KB (64x64, 13 frames),
-data/mochi/pipeline_cases.json, and data/mochi/pipeline_golden.safetensors, what diffusers makes of them. Needs torch, diffusers, transformers, sentencepiece,
-safetensors."""
+"""python tests/parity/make_mochi_pipeline.py: writes into data/mochi
+  pipeline/                                          a random-weights Mochi pipeline of some 100 KB (64x64, 13 frames)
+  pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
+Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import json
 import shutil
 
@@ -15,7 +16,7 @@ from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 MOCHI = DATA / "mochi"
 FOLDER = MOCHI / "pipeline"
-# What all cases ask for, and what each asks for beside it: as diffusers names it.
+# The options that all cases share, and those of each case, under diffusers' names.
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 13}
 CASES = {
     "plain": {},

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_mochi_vae.py: writes data/mochi/vae_<config>/ (config.json, random weights), data/mochi/vae_cases.json and
-data/mochi/vae_golden.safetensors (what diffusers' Mochi VAE makes of random latents, normalized as its pipeline has them) and data/mochi/vae_names.json (names and
-shapes of the published size). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_mochi_vae.py: writes into data/mochi
+  vae_<config>/                            config.json and random weights
+  vae_golden.safetensors, vae_cases.json   the output of diffusers' Mochi VAE for random latents, normalized as in its pipeline
+  vae_names.json                           names and shapes of the published size
+Needs torch, diffusers, safetensors."""
 import json
 import shutil
 
@@ -12,13 +14,13 @@ from safetensors.torch import save_file
 from make_vae import DATA, names_of, randomize
 
 FOLDER = DATA / "mochi"
-# As published but for widths and depth: norms have 32 groups whatever their width. And one with levels of its own, without statistics.
+# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has levels of its own and no statistics.
 CONFIGS = {
     "small": dict(latent_channels=4, decoder_block_out_channels=[32, 32, 32, 32], layers_per_block=[1, 0, 1, 1, 1]),
     "other": dict(latent_channels=3, decoder_block_out_channels=[32, 64], layers_per_block=[1, 0, 1], temporal_expansions=[3], spatial_expansions=[4]),
 }
 WITHOUT_STATISTICS = "other"
-# name: (config, latent frames, height, width, tiled). Tiles are 32 latent pixels with a stride of 24, those of "other" 64 with one of 48.
+# name: (config, latent frames, height, width, tiled). Tiles are 32 latent pixels with a stride of 24; those of "other" are 64 with a stride of 48.
 CASES = {
     "one_frame": ("small", 1, 4, 6, False),
     "two_frames": ("small", 2, 3, 5, False),
@@ -32,7 +34,7 @@ CASES = {
 
 
 def save_vae(name, config, generator):
-    """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
+    """Writes the VAE without the encoder, which no test reads, except one tensor that a reader of the decoder must ignore."""
     folder = FOLDER / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
     channels = config["latent_channels"]
@@ -49,7 +51,7 @@ def save_vae(name, config, generator):
 
 
 def denormalized(latents, config):
-    """As the pipeline does before it decodes."""
+    """Undoes the normalization of latents, as the pipeline does before it decodes."""
     if config.latents_mean is None:
         return latents / config.scaling_factor
     mean, std = (torch.tensor(values).view(1, -1, 1, 1, 1) for values in (config.latents_mean, config.latents_std))
@@ -70,12 +72,12 @@ def main():
         scale, times = vae.spatial_compression_ratio, vae.temporal_compression_ratio
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
         print(f"{name:16} {tuple(decoded.shape)} std {decoded.std():.3f} scale {decoded.abs().max():.3f}")
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (FOLDER / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
-    (FOLDER / "vae_encoder_cases.json").write_text("{}\n")  # an encoder that is not there
+    (FOLDER / "vae_encoder_cases.json").write_text("{}\n")  # this VAE has no encoder
     (FOLDER / "vae_names.json").write_text(json.dumps({"1 preview": names_of(AutoencoderKLMochi)}, separators=(",", ":")) + "\n")
 
 

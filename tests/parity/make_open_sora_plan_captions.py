@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_open_sora_plan_captions.py CHECKOUT: writes data/open_sora_plan/captions.json, what the authors' cleaning of captions makes of their scripts' words
-around prompts that end in full stops and white space. Needs beautifulsoup4, ftfy, and what open_sora_plan.py says."""
+"""python tests/parity/make_open_sora_plan_captions.py CHECKOUT: writes data/open_sora_plan/captions.json, the results of the authors' caption cleaning. Its
+inputs are their scripts' words around prompts that end in full stops and white space. Needs beautifulsoup4, ftfy, and what open_sora_plan.py needs."""
 import json
 import re
 
-from open_sora_plan import CODE, OpenSoraPipeline  # first: make_pipeline imports diffusers
+from open_sora_plan import CODE, OpenSoraPipeline  # must come first, because make_pipeline imports diffusers
 from make_pipeline import DATA
 
 WORDS = re.search(r'positive_prompt = """(.*?)"""', (CODE / "opensora/sample/sample_t2v_ddp.py").read_text(), re.DOTALL).group(1)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_open_sora_plan_dit.py CHECKOUT: writes data/open_sora_plan/dit_golden.safetensors and data/open_sora_plan/dit_cases.json (small random
-Open-Sora-Plan transformers, their inputs and what the authors' own code makes of them) and data/open_sora_plan/dit_names.json (names and shapes of the published size).
-Needs torch, safetensors, and what open_sora_plan.py says."""
+"""python tests/parity/make_open_sora_plan_dit.py CHECKOUT: writes into data/open_sora_plan
+  dit_golden.safetensors, dit_cases.json   small random Open-Sora-Plan transformers, their inputs and the outputs of the authors' own code
+  dit_names.json                           names and shapes of the published size
+Needs torch, safetensors, and what open_sora_plan.py needs."""
 import copy
 
 import torch
 
-from open_sora_plan import OpenSoraT2V, plain  # first: make_dit imports diffusers
+from open_sora_plan import OpenSoraT2V, plain  # must come first, because make_dit imports diffusers
 from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 
 COMMON = dict(patch_size_t=1, patch_size=2, norm_type="ada_norm_single", activation_fn="gelu-approximate", attention_bias=True, norm_elementwise_affine=False, norm_eps=1e-6,
@@ -42,7 +43,7 @@ def make_case(name, golden):
     def output_of(module, dtype=torch.float32):
         prediction = module(latents.to(dtype), times, text.to(dtype).unsqueeze(1), attention_mask=torch.ones_like(latents[:, 0]).to(dtype),
                             encoder_attention_mask=mask.long().unsqueeze(1), return_dict=False)[0]
-        return prediction[:, :config["in_channels"]].float()  # as the pipeline, which drops the learned sigma
+        return prediction[:, :config["in_channels"]].float()  # like the pipeline, drop the learned sigma
 
     output = output_of(model)
     reduced, saved = in_fp8(model)
@@ -55,7 +56,7 @@ def make_case(name, golden):
 
 
 def names_of(config):
-    """Names and shapes of a model; of the blocks, which are all alike, the first."""
+    """Returns the names and shapes of a model, with only the first of the blocks, which are all alike."""
     with torch.device("meta"):
         model = OpenSoraT2V(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

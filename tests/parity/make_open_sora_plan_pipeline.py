@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_open_sora_plan_pipeline.py CHECKOUT: writes data/open_sora_plan/pipeline, a random-weights Open-Sora-Plan pipeline (64x64, 13 frames),
-data/open_sora_plan/pipeline_cases.json, and data/open_sora_plan/pipeline_golden.safetensors, what the authors' own pipeline makes of them, its scripts' words around the
-prompt and its cleaning of captions included. Needs torch, safetensors, sentencepiece, beautifulsoup4, ftfy, and what open_sora_plan.py says."""
+"""python tests/parity/make_open_sora_plan_pipeline.py CHECKOUT: writes into data/open_sora_plan
+  pipeline/                                          a random-weights Open-Sora-Plan pipeline (64x64, 13 frames)
+  pipeline_golden.safetensors, pipeline_cases.json   the results of the authors' own pipeline, with its scripts' words around the prompt
+                                                     and its cleaning of captions
+Needs torch, safetensors, sentencepiece, beautifulsoup4, ftfy, and what open_sora_plan.py needs."""
 import json
 import re
 import shutil
@@ -11,14 +13,14 @@ from diffusers import EulerAncestralDiscreteScheduler
 from safetensors.torch import save_file
 from transformers import MT5Config, MT5EncoderModel, T5Tokenizer
 
-from open_sora_plan import CODE, CausalVAEModel, OpenSoraPipeline, OpenSoraT2V, in_tiles, plain  # first: make_pipeline imports diffusers
+from open_sora_plan import CODE, CausalVAEModel, OpenSoraPipeline, OpenSoraT2V, in_tiles, plain  # must come first, because make_pipeline imports diffusers
 from make_open_sora_plan_dit import SMALL
 from make_open_sora_plan_vae import CONFIGS
 from make_pipeline import DATA, NEGATIVE, PROMPT, make_tokenizer, randomize
 
 PLAN = DATA / "open_sora_plan"
 FOLDER = PLAN / "pipeline"
-# What all cases ask for, and what each asks for beside it: as diffusers names it.
+# The options that all cases share, and those of each case, under diffusers' names.
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 256, "width": 64, "height": 64, "num_frames": 13}
 CASES = {
     "plain": {},
@@ -36,8 +38,8 @@ WORDS = [re.search(rf'{name} = """(.*?)"""', (CODE / "opensora/sample/sample_t2v
 
 
 class Vae(torch.nn.Module):
-    """What the reference's wrapper is to its pipeline."""
-    vae_scale_factor, device = [4, 8, 8], torch.device("cpu")  # any of its parts may be asked for the pipeline's device
+    """Plays the role of the reference's VAE wrapper in its pipeline."""
+    vae_scale_factor, device = [4, 8, 8], torch.device("cpu")  # the pipeline may ask any of its parts for the device
 
     def __init__(self, vae):
         super().__init__()

@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_open_sora_plan_vae.py CHECKOUT: writes data/open_sora_plan/vae_<config>/ (config.json, random weights), data/open_sora_plan/vae_cases.json and
-data/open_sora_plan/vae_golden.safetensors (what the authors' own VAE makes of random latents) and data/open_sora_plan/vae_names.json (names and shapes of the published
-size). Needs torch, safetensors, and what open_sora_plan.py says."""
+"""python tests/parity/make_open_sora_plan_vae.py CHECKOUT: writes into data/open_sora_plan
+  vae_<config>/                            config.json and random weights
+  vae_golden.safetensors, vae_cases.json   the output of the authors' own VAE for random latents
+  vae_names.json                           names and shapes of the published size
+Needs torch, safetensors, and what open_sora_plan.py needs."""
 import json
 import shutil
 
 import torch
 from safetensors.torch import save_file
 
-from open_sora_plan import CausalVAEModel, in_tiles, plain  # first: make_vae imports diffusers
+from open_sora_plan import CausalVAEModel, in_tiles, plain  # must come first, because make_vae imports diffusers
 from make_vae import DATA, randomize
 
 FOLDER = DATA / "open_sora_plan"
-# The published VAE's layers, which up- and downsample space and time at once (docs/Report-v1.2.0.md): their names are those in examples/opensoraplan1.2/
-# model_opensoraplan1_2.json of the same repository at commit 38776805.
+# The published VAE's layers, which up- and downsample space and time at once (docs/Report-v1.2.0.md). Their names are those in
+# examples/opensoraplan1.2/model_opensoraplan1_2.json of the same repository at commit 38776805.
 LAYERS = dict(decoder_attention="AttnBlock3DFix", encoder_attention="AttnBlock3DFix", encoder_conv_in="Conv2d",
               encoder_resnet_blocks=["ResnetBlock2D", "ResnetBlock2D", "ResnetBlock3D", "ResnetBlock3D"],
               encoder_spatial_downsample=["Downsample", "Spatial2xTime2x3DDownsample", "Spatial2xTime2x3DDownsample", ""], encoder_temporal_downsample=[""] * 4,
               decoder_spatial_upsample=["", "SpatialUpsample2x", "Spatial2xTime2x3DUpsample", "Spatial2xTime2x3DUpsample"], decoder_temporal_upsample=[""] * 4)
-# As published but for widths and depth: norms have 32 groups whatever their width. And one with levels of its own.
+# "small" is as published except for widths and depth; norms have 32 groups at any width. "other" has levels of its own.
 CONFIGS = {
     "small": dict(LAYERS, hidden_size=32, hidden_size_mult=[1, 1, 1, 1], num_res_blocks=0),
     "other": dict(hidden_size=32, z_channels=3, embed_dim=3, hidden_size_mult=[2, 1], num_res_blocks=0, use_quant_layer=False, decoder_attention="AttnBlock3DFix",
@@ -26,7 +28,8 @@ CONFIGS = {
                   encoder_temporal_downsample=["TimeDownsample2x", ""], decoder_resnet_blocks=["ResnetBlock3D"] * 2, decoder_spatial_upsample=["", "SpatialUpsample2x"],
                   decoder_temporal_upsample=["", "TimeUpsample2x"]),
 }
-# name: (config, latent frames, height, width, tiled). Tiles are 64 latent pixels with a stride of 56, whatever the config; chunks 8 latent frames with one of 7.
+# name: (config, latent frames, height, width, tiled). Tiles of any config are 64 latent pixels with a stride of 56, and chunks are 8 latent frames with a
+# stride of 7.
 CASES = {
     "one_frame": ("small", 1, 4, 6, False),
     "two_frames": ("small", 2, 3, 5, False),
@@ -42,7 +45,7 @@ CASES = {
 
 
 def save_vae(name, config, generator):
-    """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
+    """Writes the VAE without the encoder, which no test reads, except one tensor that a reader of the decoder must ignore."""
     folder = FOLDER / f"vae_{name}"
     shutil.rmtree(folder, ignore_errors=True)
     vae = randomize(CausalVAEModel(**config), generator)
@@ -70,12 +73,12 @@ def main():
         scale, times = (8, 4) if config == "small" else (2, 2)
         assert decoded.shape == (1, 3, times * (frames - 1) + 1, scale * height, scale * width), f"{name}: {tuple(decoded.shape)}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
         print(f"{name:16} {tuple(decoded.shape)} std {decoded.std():.3f} scale {decoded.abs().max():.3f}")
     save_file(golden, FOLDER / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (FOLDER / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
-    (FOLDER / "vae_encoder_cases.json").write_text("{}\n")  # an encoder that is not there
+    (FOLDER / "vae_encoder_cases.json").write_text("{}\n")  # no test encodes with this VAE
     (FOLDER / "vae_names.json").write_text(json.dumps({"1.2.0": names_of(LAYERS)}, separators=(",", ":")) + "\n")
 
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_pipeline.py: writes data/pipeline, a random-weights CogVideoX pipeline of some 100 KB (64x64, 9 frames),
-data/pipeline_cases.json, and data/pipeline_golden.safetensors, what diffusers makes of them. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
+"""python tests/parity/make_pipeline.py: writes into data
+  pipeline/                                          a random-weights CogVideoX pipeline of some 100 KB (64x64, 9 frames)
+  pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for it
+Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import contextlib
 import json
 import pathlib
@@ -14,7 +16,7 @@ from transformers import T5Config, T5EncoderModel
 
 DATA = pathlib.Path(__file__).parent / "data"
 FOLDER = DATA / "pipeline"
-# What each case asks for beside the prompts, seed 7 and 4 steps: as diffusers names it, but for the scheduler.
+# The options of each case besides the prompts, seed 7 and 4 steps, under diffusers' names except for the scheduler.
 CASES = {"ddim": {}, "dpm": {"scheduler": "dpm", "use_dynamic_cfg": True}, "no_guidance": {"guidance_scale": 1.0}, "wide": {"width": 96, "height": 48, "num_frames": 5}}
 PROMPT, NEGATIVE = "a red circle moving to the right on a blue background", "blurry, gray"
 
@@ -24,7 +26,7 @@ def make_tokenizer(folder):
     corpus = folder / "corpus.txt"
     words = "a red green blue yellow white black gray circle square star moving to the right left up down on background blurry".split()
     corpus.write_text("\n".join(" ".join(words[i:] + words[:i]) for i in range(len(words))))
-    with contextlib.chdir(folder):  # the model remembers the paths that it was trained with
+    with contextlib.chdir(folder):  # the model stores the paths of its training files
         sentencepiece.SentencePieceTrainer.train(
             input="corpus.txt", model_prefix="spiece", model_type="unigram", vocab_size=120, hard_vocab_limit=False, character_coverage=1.0,
             normalization_rule_name="identity", required_chars="".join(map(chr, range(33, 127))), pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, num_threads=1)
@@ -38,7 +40,7 @@ def make_tokenizer(folder):
 
 
 def randomize(module, generator):
-    """Every parameter matters: norms and biases are random too."""
+    """Sets every parameter to random values, so that each of them matters, norms and biases included."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)

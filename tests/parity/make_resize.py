@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_resize.py: writes data/resize_golden.safetensors, a picture of random pixels and what Pillow and transformers' CLIPImageProcessor make of
-it in other sizes. Needs numpy, pillow, safetensors, torch, transformers 5."""
+"""python tests/parity/make_resize.py: writes data/resize_golden.safetensors: a picture of random pixels, resized by Pillow and by transformers'
+CLIPImageProcessor to other sizes. Needs numpy, pillow, safetensors, torch, transformers 5."""
 import pathlib
 
 import numpy
@@ -14,7 +14,7 @@ SIZES = ((8, 8), (20, 30), (23, 31), (40, 37), (5, 60), (23, 7), (1, 1))  # heig
 
 
 def tensor(image):
-    return torch.from_numpy(numpy.array(image)).half()  # 0 to 255, which halves hold exactly
+    return torch.from_numpy(numpy.array(image)).half()  # fp16 holds 0 to 255 exactly
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_schedulers.py: writes data/schedulers_golden.safetensors and data/schedulers_cases.json, whole sampling runs of
-diffusers' CogVideoX samplers on a small latent with a made-up model. Needs torch, diffusers, safetensors.
+"""python tests/parity/make_schedulers.py: writes data/schedulers_golden.safetensors and data/schedulers_cases.json. They hold whole sampling runs of diffusers'
+CogVideoX samplers on a small latent with a made-up model. Needs torch, diffusers, safetensors.
 
-torch leaves fp32 square roots, logarithms and exponentials to oneMKL, whose last bit depends on the processor; the samplers make 1e-4 of it. Here they are
-computed in fp64 and rounded once, as ours are: the same numbers on every machine."""
+torch leaves fp32 square roots, logarithms and exponentials to oneMKL, whose last bit depends on the processor. The samplers turn that bit into 1e-4. This
+script computes these functions in fp64 and rounds once, like our code, so the numbers are the same on every machine."""
 import json
 import pathlib
 
@@ -15,7 +15,7 @@ DATA = pathlib.Path(__file__).parent / "data"
 CLASSES = {"ddim": CogVideoXDDIMScheduler, "dpm": CogVideoXDPMScheduler}
 SHAPE = (1, 2, 3, 2, 4)  # B, F, C, H, W
 SEED = 11
-# The published checkpoints' sampler: 2b has DDIM with snr_shift_scale 3, 5b DPM with 1.
+# The sampler of the published checkpoints: 2b has DDIM with snr_shift_scale 3, 5b has DPM with 1.
 PUBLISHED = {"prediction_type": "v_prediction", "rescale_betas_zero_snr": True, "timestep_spacing": "trailing", "snr_shift_scale": 3.0, "clip_sample": False}
 
 
@@ -33,7 +33,7 @@ for function in ("sqrt", "log", "exp", "expm1"):
 
 
 def cases():
-    """(name, class, config, steps, dtype)"""
+    """Yields (name, class, config, steps, dtype)."""
     for short in CLASSES:
         for prediction in ("epsilon", "sample", "v_prediction"):
             for spacing in ("linspace", "leading", "trailing"):
@@ -61,7 +61,8 @@ def cases():
 
 
 def sample(scheduler, steps, dtype, direction):
-    """The denoising loop of diffusers' CogVideoXPipeline without guidance, the model's place taken by a formula. Returns every step's latents."""
+    """Runs the denoising loop of diffusers' CogVideoXPipeline without guidance, with a formula in place of the model. Returns the start, the latents of every
+    step, and the next numbers of the generator."""
     scheduler.set_timesteps(steps)
     generator = torch.Generator().manual_seed(SEED)
     latents = torch.randn(SHAPE, generator=generator, dtype=dtype)
@@ -80,7 +81,7 @@ def sample(scheduler, steps, dtype, direction):
 
 
 def timestep_sums():
-    """For every possible number of steps, count and weighted sum of the timesteps [spacing, steps - 1, 2]."""
+    """Returns the count and the weighted sum of the timesteps for every possible number of steps [spacing, steps - 1, 2]."""
     sums = []
     for spacing in ("linspace", "leading", "trailing"):
         scheduler = CogVideoXDDIMScheduler(timestep_spacing=spacing)
@@ -109,7 +110,7 @@ def main():
         saved["_class_name"] = CLASSES[short].__name__
         listing.append({"name": name, "config": saved, "steps": steps, "dtype": str(dtype)})
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        # 7 and 1000 draws take different paths through torch's generator; both from one seed, in this order
+        # 7 and 1000 draws take different paths through torch's generator. Both come from one seed, in this order.
         generator = torch.Generator().manual_seed(1234)
         for count in (7, 1000):
             golden[f"noise.{dtype}.{count}"] = torch.randn(count, generator=generator, dtype=dtype).float()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_step_cache.py: runs the pipelines of make_pipeline.py, make_mochi_pipeline.py and make_wan_pipeline.py with diffusers' first-block cache and
-writes step_cache_cases.json, with the steps that were reused, and the latents after every step in step_cache_golden.safetensors, into data, data/mochi and data/wan. Needs torch, diffusers, transformers, ftfy, sentencepiece, safetensors."""
+"""python tests/parity/make_step_cache.py: runs the pipelines of make_pipeline.py, make_mochi_pipeline.py and make_wan_pipeline.py with diffusers' first-block
+cache. Writes step_cache_cases.json, with the steps that were reused, and step_cache_golden.safetensors, with the latents after every step, into data,
+data/mochi and data/wan. Needs torch, diffusers, transformers, ftfy, sentencepiece, safetensors."""
 import json
 
 import torch
@@ -12,7 +13,8 @@ from safetensors.torch import save_file
 from make_pipeline import DATA, NEGATIVE, PROMPT
 
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 12, "max_sequence_length": 16, "width": 32, "height": 32, "num_frames": 5}
-# Folder of cases -> pipeline, case -> what it asks for beside COMMON. Passes of guidance in turn decide each for itself in diffusers, and together here. A threshold near a step's change would be a coin's toss: main() refuses it.
+# Folder of cases -> pipeline, case -> its options besides COMMON. If guidance passes run in turn, each decides for itself in diffusers, but all decide together
+# here. A threshold close to a step's change would decide by chance, so main() refuses it.
 FAMILIES = {
     "": (CogVideoXPipeline, {"text_along": {"cache": 0.85}, "no_guidance": {"cache": 0.7, "guidance_scale": 1.0}}),
     "mochi/": (MochiPipeline, {"no_guidance": {"cache": 0.45, "guidance_scale": 1.0, "num_frames": 7}, "no_prompt": {"cache": 0.75, "guidance_scale": 1.0, "num_frames": 7, "prompt": ""}}),
@@ -21,7 +23,7 @@ FAMILIES = {
 
 
 def watched():
-    """The decisions of all steps, in their order: (relative change, computed)."""
+    """Records the decisions of all steps in their order: (relative change, computed)."""
     decisions, decide = [], FBCHeadBlockHook._should_compute_remaining_blocks
 
     def tell(hook, residual):

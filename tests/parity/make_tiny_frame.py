@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_tiny_frame.py: writes data/tiny_frame_golden.safetensors: a frame, at half size, of a video that diffusers makes with the tiny model, and
-what the model's own VAE makes of it in diffusers: latents, and how near their decoding comes. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
+"""python tests/parity/make_tiny_frame.py: writes data/tiny_frame_golden.safetensors. It holds a frame, at half size, of a video that diffusers makes with the tiny
+model. It also holds diffusers' results with the model's own VAE: the frame's latents, and the error of their decoding.
+Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import pathlib
 
 import torch

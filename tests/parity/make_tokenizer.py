@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_tokenizer.py: writes data/tokenizer/spiece.model and data/tokenizer_golden.json, what T5Tokenizer makes of nasty
-strings with it. Needs sentencepiece, protobuf and transformers 4.57, the last whose T5Tokenizer is SentencePiece."""
+"""python tests/parity/make_tokenizer.py: writes data/tokenizer/spiece.model and data/tokenizer_golden.json, the ids that T5Tokenizer gives nasty strings with
+it. Needs sentencepiece, protobuf and transformers 4.57, the last version whose T5Tokenizer is SentencePiece."""
 import json
 import pathlib
 import random
@@ -16,7 +16,7 @@ NAMED = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
 
 def train_spiece(folder):
-    """T5's settings: unigram, nmt_nfkc, pad 0, eos 1, unknown 2, no bos."""
+    """Trains a model with T5's settings: unigram, nmt_nfkc, pad 0, eos 1, unknown 2, no bos."""
     rng = random.Random(3)
     words = {
         "a": "red green blue yellow white black grey small large shiny wooden glass old bright dark".split(),
@@ -74,11 +74,11 @@ def strings():
 
 
 def folders():
-    """Name -> the JSON files beside spiece.model: what several generations of transformers wrote, and what people edit."""
+    """Returns name -> the JSON files beside spiece.model, as several generations of transformers wrote them and as people edit them."""
     def token(content, **flags):
         return {"content": content, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True, **flags}
 
-    first = 189  # the model's pieces
+    first = 189  # number of the model's pieces
     listed = {str(i): token(content) for i, content in enumerate(["<pad>", "</s>", "<unk>"])}
     listed |= {str(first + i): token(f"<extra_id_{99 - i}>", lstrip=True, rstrip=True) for i in range(100)}
     config = "tokenizer_config.json"
@@ -121,7 +121,7 @@ def tokenizer_golden(model_file):
 
 def main():
     model_file = DATA / "tokenizer" / "spiece.model"
-    if not model_file.exists():  # kept once trained: other goldens depend on it
+    if not model_file.exists():  # keep a trained model, because other golden files depend on it
         train_spiece(model_file.parent)
     (DATA / "tokenizer_golden.json").write_text(json.dumps(tokenizer_golden(model_file), separators=(",", ":")).replace('{"name"', '\n{"name"') + "\n")
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights, those of the encoder in a file of their own), data/vae_cases.json and
-data/vae_golden.safetensors (what diffusers' CogVideoX VAE makes of random latents), data/vae_encoder_cases.json and data/vae_encoder_golden.safetensors (and of
-frames) and data/vae_names.json (names and shapes of CogVideoX-2b's VAE). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_vae.py: writes into data
+  vae_<case>/                                              config.json and random weights, with the encoder's in a file of their own
+  vae_golden.safetensors, vae_cases.json                   the output of diffusers' CogVideoX VAE for random latents
+  vae_encoder_golden.safetensors, vae_encoder_cases.json   its output for frames
+  vae_names.json                                           names and shapes of CogVideoX-2b's VAE
+Needs torch, diffusers, safetensors."""
 import json
 import pathlib
 import shutil
@@ -12,13 +15,13 @@ from safetensors.torch import save_file
 
 DATA = pathlib.Path(__file__).parent / "data"
 
-# Configurations: one and two layers a block; the odd widths make the shortcut convolutions and the channel tails matter.
+# Configurations with one and two layers per block. The odd widths test the shortcut convolutions and the channel tails.
 CONFIGS = {
     "small": dict(block_out_channels=(8, 8, 12, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=96, sample_width=80),
     "deep": dict(block_out_channels=(4, 6, 8), layers_per_block=2, latent_channels=3, norm_num_groups=2, sample_height=64, sample_width=64, use_post_quant_conv=True,
                  use_quant_conv=True, temporal_compression_ratio=2, down_block_types=("CogVideoXDownBlock3D",) * 3, up_block_types=("CogVideoXUpBlock3D",) * 3),
 }
-# name: (config, latent frames, height, width, tiled). Tiles of "small" are 6 x 5 latent pixels with strides 5 x 4; what does not divide leaves short tiles.
+# name: (config, latent frames, height, width, tiled). Tiles of "small" are 6 x 5 latent pixels with strides 5 x 4. Sizes that do not divide leave short tiles.
 CASES = {
     "one_frame": ("small", 1, 4, 6, False),
     "two_frames": ("small", 2, 5, 3, False),
@@ -30,7 +33,7 @@ CASES = {
     "deep_three_frames": ("deep", 3, 5, 4, False),
     "deep_four_frames": ("deep", 4, 3, 6, False),
 }
-# name: (config, frames, height and width in latent pixels, tiled). Batches are of eight frames, the first one with what is left over.
+# name: (config, frames, height and width in latent pixels, tiled). Batches have eight frames, the first one also those left over.
 ENCODER_CASES = {
     "one_frame": ("small", 1, 3, 5, False),
     "five_frames": ("small", 5, 5, 3, False),
@@ -46,7 +49,7 @@ ENCODER_CASES = {
 
 
 def randomize(module, generator):
-    """Every parameter matters: norms and biases are random too."""
+    """Sets every parameter to random values, so that each of them matters, norms and biases included."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -67,7 +70,7 @@ def save_vae(name, config, generator):
 
 
 def save_weights(vae, folder, left):
-    """Those of the encoder apart, but for one tensor that a reader of the decoder must ignore."""
+    """Writes the encoder's weights to a file of their own, except one tensor that a reader of the decoder must ignore."""
     tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items()}
     of_encoder = {key for key in tensors if key.startswith("encoder.") and key != left}
     save_file({key: tensor for key, tensor in tensors.items() if key not in of_encoder}, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
@@ -75,7 +78,7 @@ def save_weights(vae, folder, left):
 
 
 def names_of(autoencoder, **config):
-    """Names and shapes of a published one, and its config."""
+    """Returns the names and shapes of a published VAE, and its config."""
     with torch.device("meta"):
         vae = autoencoder(**config)
     config = {key: value for key, value in vae.config.items() if not key.startswith("_")}
@@ -83,13 +86,13 @@ def names_of(autoencoder, **config):
 
 
 def frames_of(count, height, width):
-    """Any would do; the tests make the same ones, for which nothing is stored."""
+    """Returns made-up frames. The tests compute the same ones, so none is stored."""
     index = torch.arange(3 * count * height * width)
     return ((index * index * 31 + index * 7919) % 251).float().div(125).sub(1).view(1, 3, count, height, width)
 
 
 def save_encoder_cases(folder, cases, golden):
-    """golden: also name -> frames, of which the shape is kept."""
+    """golden: also holds name -> frames, of which only the shape is kept."""
     save_file({key: tensor for key, tensor in golden.items() if key not in cases}, folder / "vae_encoder_golden.safetensors")
     listed = {name: {"vae": f"vae_{config}", "frames": list(golden[name].shape), "tiled": tiled} for name, (config, _, _, _, tiled) in cases.items()}
     (folder / "vae_encoder_cases.json").write_text(json.dumps(listed) + "\n")
@@ -123,7 +126,7 @@ def main():
         expected = (height * vae_scale(vae), width * vae_scale(vae))
         assert decoded.shape[-2:] == expected, f"{name}: diffusers' tiles give {tuple(decoded.shape[-2:])}, not {expected}"
         golden[f"{name}.latents"] = latents
-        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step samples even and odd pixels
         print(name, tuple(decoded.shape), f"scale {decoded.abs().max():.3f}")
     save_file(golden, DATA / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_wan_dit.py: writes data/wan/dit_golden.safetensors and data/wan/dit_cases.json (small random Wan transformers, their inputs and
-diffusers' outputs) and data/wan/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_wan_dit.py: writes into data/wan
+  dit_golden.safetensors, dit_cases.json   small random Wan transformers, their inputs and diffusers' outputs
+  dit_names.json                           names and shapes of the published sizes
+Needs torch, diffusers, safetensors."""
 import copy
 
 import torch
@@ -28,7 +30,7 @@ PUBLISHED = {
 
 
 def in_bfloat16(model):
-    """A copy as from_pretrained() gives it: what it keeps in fp32 stays so."""
+    """Returns a bf16 copy as from_pretrained() would: modules that the model keeps in fp32 stay in fp32."""
     half = copy.deepcopy(model).bfloat16()
     for part in model._keep_in_fp32_modules or []:
         for key, module in half.named_modules():
@@ -60,7 +62,7 @@ def make_case(name, golden):
 
 
 def names_of(config):
-    """Names and shapes of a model; of the blocks, which are all alike, the first."""
+    """Returns the names and shapes of a model, with only the first of the blocks, which are all alike."""
     with torch.device("meta"):
         model = WanTransformer3DModel(**config)
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_wan_i2v_dit.py: writes data/wan_i2v/dit_golden.safetensors and dit_cases.json (small random Wan transformers for image to video, their inputs
-and diffusers' outputs) and dit_names.json (names and shapes of the published ones). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_wan_i2v_dit.py: writes into data/wan_i2v
+  dit_golden.safetensors, dit_cases.json   small random Wan transformers for image to video, their inputs and diffusers' outputs
+  dit_names.json                           names and shapes of the published transformers
+Needs torch, diffusers, safetensors."""
 import torch
 from diffusers import WanTransformer3DModel
 from make_dit import DATA, errors, generator_of, in_fp8, randomize, write
 from make_wan_dit import SMALL, in_bfloat16, names_of
 
 FOLDER = DATA / "wan_i2v"
-TEXT_TOKENS = 512  # what diffusers takes for the text's where there are images' before them; those of a case, then zeros
+TEXT_TOKENS = 512  # diffusers takes the last 512 tokens as text if images' tokens precede them: those of a case, then zeros
 BESIDE = dict(SMALL, in_channels=12)
 IMAGES = dict(BESIDE, image_dim=20, added_kv_proj_dim=32)
 # name: (config, latents [frames, height, width], text tokens, timesteps of the batch, image tokens, whether the first frame is known)
@@ -28,7 +30,7 @@ PUBLISHED = {
 
 
 def times_of(timesteps, frames, height, width, known):
-    """Of each entry, or of its tokens where the first frame's have timestep 0."""
+    """Returns a timestep for each entry, or for each of its tokens if the first frame is known and has timestep 0."""
     times = torch.tensor(timesteps)
     if not known:
         return times
@@ -50,7 +52,7 @@ def make_case(name, golden):
 
     def output_of(module, dtype=torch.float32):
         images = None
-        if image_tokens:  # of two images those of one are a row each
+        if image_tokens:  # with two images, the tokens of each are a row
             rows = 2 if "pos_embed_seq_len" in config else 1
             images = context.repeat(len(timesteps), 1, 1).view(rows * len(timesteps), image_tokens // rows, -1).to(dtype)
         return module(latents.to(dtype), times, padded.to(dtype), images, return_dict=False)[0].float()

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_wan_i2v_pipeline.py: writes three random-weights pipelines of Wan's image to video, data/wan_i2v/pipeline (2.1), pipeline_two_images (2.1 for a first
-and a last frame) and pipeline_two_experts (2.2 A14B), pipeline_cases.json, and pipeline_golden.safetensors: what diffusers makes of them, of data/wan/pipeline_5b and of
-pictures. Needs torch, diffusers, transformers 5, ftfy, sentencepiece, safetensors, Pillow."""
+"""python tests/parity/make_wan_i2v_pipeline.py: writes into data/wan_i2v three random-weights pipelines of Wan's image to video
+  pipeline/                                          2.1
+  pipeline_two_images/                               2.1 for a first and a last frame
+  pipeline_two_experts/                              2.2 A14B
+  pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for them, for data/wan/pipeline_5b and for pictures
+Needs torch, diffusers, transformers 5, ftfy, sentencepiece, safetensors, Pillow."""
 import json
 import shutil
 
@@ -23,7 +26,7 @@ FOLDERS = {
 }
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 3, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 9,
           "guidance_scale": 5.0, "image": "picture"}
-LONG_TEXT = {"max_sequence_length": 512}  # what diffusers takes for granted beside images' tokens
+LONG_TEXT = {"max_sequence_length": 512}  # diffusers assumes this length beside images' tokens
 TWO_IMAGES = {**LONG_TEXT, "folder": "pipeline_two_images", "last_image": "other"}
 EXPERTS = {"folder": "pipeline_two_experts"}
 ODD = {"width": 80, "height": 48}

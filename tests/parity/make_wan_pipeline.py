@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_wan_pipeline.py: writes three random-weights Wan pipelines of some 100 KB each (64x64, 9 frames), data/wan/pipeline (2.1),
-data/wan/pipeline_two_experts (2.2 A14B) and data/wan/pipeline_5b (2.2 5B), data/wan/pipeline_cases.json, and data/wan/pipeline_golden.safetensors, what diffusers makes
-of them. Needs torch, diffusers, transformers, ftfy, sentencepiece, safetensors."""
+"""python tests/parity/make_wan_pipeline.py: writes into data/wan three random-weights pipelines of some 100 KB each (64x64, 9 frames)
+  pipeline/                                          2.1
+  pipeline_two_experts/                              2.2 A14B
+  pipeline_5b/                                       2.2 5B
+  pipeline_golden.safetensors, pipeline_cases.json   diffusers' results for them
+Needs torch, diffusers, transformers, ftfy, sentencepiece, safetensors."""
 import json
 import shutil
 
@@ -20,7 +23,7 @@ FOLDERS = {
     "pipeline_two_experts": ({"boundary_ratio": 0.75}, {}, 2),
     "pipeline_5b": ({"expand_timesteps": True}, {"is_residual": True, "patch_size": 2, "in_channels": 12, "out_channels": 12, "decoder_base_dim": 8, "scale_factor_spatial": 16}, 1),
 }
-# What all cases ask for, and what each asks for beside it: as diffusers names it, but for folder, scheduler and shift.
+# The options that all cases share, and those of each case, under diffusers' names except for folder, scheduler and shift.
 COMMON = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4, "max_sequence_length": 16, "width": 64, "height": 64, "num_frames": 9}
 CASES = {
     "unipc": {},

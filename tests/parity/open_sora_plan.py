@@ -1,5 +1,6 @@
-"""Open-Sora-Plan's own model code, from a checkout of PKU-YuanGroup/Open-Sora-Plan at commit 294993ca (version 1.2.0) whose path is the first argument of the script that
-imports this. Needs what that version needs: diffusers 0.28, transformers 4.40, huggingface_hub 0.23, einops, numpy 1; nothing of what only training and evaluation take."""
+"""Imports Open-Sora-Plan's own model code. The first argument of the importing script is the path of a checkout of PKU-YuanGroup/Open-Sora-Plan at commit
+294993ca (version 1.2.0). Needs what that version needs (diffusers 0.28, transformers 4.40, huggingface_hub 0.23, einops, numpy 1), but nothing that only
+training and evaluation use."""
 import importlib
 import pathlib
 import sys
@@ -8,21 +9,21 @@ from unittest import mock
 
 import diffusers
 import torch
-import transformers.utils  # before there are stand-ins for what it looks for
+import transformers.utils  # import it before the stand-ins for modules that it looks for exist
 
 assert diffusers.__version__.startswith("0.28"), f"diffusers is {diffusers.__version__}, not 0.28, with which the reference was published"
-diffusers.utils.import_utils._peft_available = False  # one that is installed for another version of it would be imported
+diffusers.utils.import_utils._peft_available = False  # otherwise diffusers would import an installed peft, which may be made for another version
 CODE = pathlib.Path(sys.argv[1]).resolve()
 assert (CODE / "opensora/models/diffusion/opensora/modeling_opensora.py").is_file(), f"{CODE} is no checkout of Open-Sora-Plan 1.2.0"
 
 for unused in ("CogVideoXPipeline", "CogVideoXTransformer3DModel", "AutoencoderKLCogVideoX", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"):
-    setattr(diffusers, unused, None)  # the scripts whose helpers are used here import them
+    setattr(diffusers, unused, None)  # the scripts whose helpers are used here import these
 for unused in ("decord", "pytorchvideo", "pytorchvideo.transforms", "torchvision", "torchvision.io", "torchvision.transforms", "torchvision.transforms._transforms_video",
                "pytorch_lightning", "opensora.models.causalvideovae.eval.cal_psnr", "opensora.models.causalvideovae.utils", "opensora.models.causalvideovae.utils.utils",
                "opensora.models.causalvideovae.model.utils.utils", "opensora.models.causalvideovae.utils.video_utils"):
     sys.modules[unused] = mock.MagicMock()
 for package in ("", ".models", ".models.diffusion", ".models.diffusion.opensora", ".models.causalvideovae", ".models.causalvideovae.model",
-                ".models.causalvideovae.model.causal_vae", ".models.causalvideovae.eval", ".utils", ".sample"):  # without their __init__, which import everything
+                ".models.causalvideovae.model.causal_vae", ".models.causalvideovae.eval", ".utils", ".sample"):  # skips their __init__, which import everything
     module = types.ModuleType("opensora" + package)
     module.__path__ = [str(CODE / ("opensora" + package).replace(".", "/"))]
     sys.modules[module.__name__] = module
@@ -36,12 +37,13 @@ OpenSoraPipeline = importlib.import_module("opensora.sample.pipeline_opensora").
 
 
 def plain(config):
-    """Of a model, as its config.json has it."""
+    """Returns a model's config as in its config.json."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in config.items() if not key.startswith("_")}
 
 
 def in_tiles(vae, spatial=True):
-    """As the reference's scripts set it: 8 latent frames at a time, and tiles of 64 x 64 latent pixels. spatial off: none of those, however large a frame is."""
+    """Sets tiles as the reference's scripts do: 8 latent frames at a time, and tiles of 64 x 64 latent pixels. Without spatial, a frame of any size is one
+    tile."""
     tile_scale = 2 ** sum(map(bool, vae.config.decoder_spatial_upsample))
     vae.enable_tiling()
     vae.tile_overlap_factor, vae.tile_sample_min_size_t, vae.tile_latent_min_size_t = 0.125, 29, 8

@@ -1,5 +1,6 @@
-// Each family's pipeline against diffusers on random-weights checkpoints; CogVideoX's comes from make_pipeline.py,
-// Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py, those of the Python package compare_package.py.
+// Compares each family's pipeline with diffusers on random-weights checkpoints. CogVideoX's comes from
+// make_pipeline.py, Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py. The cases of the Python
+// package come from compare_package.py.
 #include "models/engine/pipeline.h"
 #include "models/request/sampling.h"
 
@@ -30,7 +31,7 @@ using test::open;
 using test::request_of;
 using ::testing::HasSubstr;
 
-// The reference's own frames move by more than 1e-6 with another number of threads; 1e-4 is the project's bound.
+// The reference's own frames move by more than 1e-6 with another number of threads. 1e-4 is the project's bound.
 constexpr double kTolerance = 1e-4;
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
@@ -67,7 +68,8 @@ TEST_P(LoraParity, MatchesDiffusers) {
 INSTANTIATE_TEST_SUITE_P(Families, LoraParity, ::testing::ValuesIn(test::parity_cases("lora_cases.json")),
                          test::case_name);
 
-/// diffusers' pipelines with the Python package of our attention in place of their own (compare_package.py).
+/// Compares with diffusers' pipelines that use the Python package's attention in place of their own
+/// (compare_package.py).
 TEST(PackageParity, IsThatOfOurSparseAttentionInDiffusers) {
   const test::Golden golden("package_golden");
   const test::ParityFamily no_family{};
@@ -79,7 +81,7 @@ TEST(PackageParity, IsThatOfOurSparseAttentionInDiffusers) {
   }
 }
 
-/// What holds of every family, shown by the first of its cases.
+/// Tests that hold for every family. They run on the first of its cases.
 class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
   nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
@@ -156,7 +158,7 @@ TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   if (pipeline->spec().image.drawn) at::randn(drawn.select(frames_axis(pipeline->spec().layout), 0).sizes(), generator);
   inputs.init_latents = at::randn(drawn.sizes(), generator);
-  // A sampler that draws at its steps does so from the generator's first numbers on then.
+  // A sampler that draws at its steps then starts with the generator's first numbers.
   const ModelSpec& spec = pipeline->spec();
   const bool noisy_steps = draws(find_sampler(spec.samplers, spec.defaults.sampler).kind);
   EXPECT_EQ(pipeline->generate(request, inputs).latents.equal(drawn), !noisy_steps);

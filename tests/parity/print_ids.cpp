@@ -1,4 +1,5 @@
-// Prompts on standard input, a JSON string a line -> their ids, a JSON list a line. For compare_tokenizer.py.
+// Reads prompts from standard input, a JSON string per line, and prints their ids, a JSON list per line. For
+// compare_tokenizer.py.
 #include <iostream>
 #include <nlohmann/json.hpp>
 

@@ -4,30 +4,33 @@
     sage_error.py [--tokens N] [--heads H] [--queries Q] [--head-dims 64,128] [--data NAME...] [--lag L] [--seed S]
     sage_error.py --file CAPTURE.safetensors
 
-Prints relative L1 (sum |o - o*| / sum |o*|) and cosine against exact attention on the same bf16 inputs, and the ratio
-of our error to theirs, which is to stay within 1.05, with its standard error. Means over heads, each with Q queries
-from the middle of the sequence. One head says little: the part of V's rounding error that all queries share makes the
-ratio vary by 5% from head to head on gaussian data. --file: what capture_attention saved in place of generated data.
+Prints the relative L1 (sum |o - o*| / sum |o*|) and the cosine against exact attention on the same bf16 inputs. Also
+prints the ratio of our error to theirs, with its standard error. The ratio must stay within 1.05. All are means over
+heads, each with Q queries from the middle of the sequence. One head says little: all queries share a part of V's
+rounding error, so the ratio varies by 5% from head to head on gaussian data. --file reads data that capture_attention
+saved instead of generating them.
 
 theirs: `sageattn_qk_int8_pv_fp8_cuda_sm90` with its defaults, as read in thu-ml/SageAttention d1a57a5 (core.py,
 triton/quant_per_thread.py, csrc/fused/fused.cu, csrc/qattn/qk_int_sv_f8_cuda_sm90.cu and attn_utils.cuh). K less its
-mean. int8 with scale max|x| / 127 + 1e-7, rounded half away from zero: a scale for queries i and i + 8 of 16, a scale
-for the 32 keys j of 128 with equal j % 8 / 2. Tiles of 128 keys with a running maximum; P = exp2(s - m + 8.807) as
-e4m3; the row sum adds up P before it is rounded. V as e4m3 with a scale a channel, max|v| / 448, not centered.
+mean. Q and K are int8 with scale max|x| / 127 + 1e-7, rounded half away from zero. Queries i and i + 8 of 16 share a
+scale, and so do the 32 keys j of 128 with equal j % 8 / 2. Tiles have 128 keys and a running maximum. P = exp2(s - m +
+8.807) is e4m3, and the row sum adds P before it is rounded. V is e4m3 with one scale max|v| / 448 per channel, not
+centered.
 
-ours: mean of K, center and scale of V, and what balances the channels of Q and K from every tokens / 512-th token, as in
-attention/cuda/prepass/statistics.cu. K less its mean, divided by sqrt(rms k / rms q) of each channel, with which Q is multiplied;
-int8 with a scale a query and a scale for the 16 keys j of 64 with equal j % 8 / 2, rounded half to even. Subtiles
-of 128 keys (head_dim 64) or 64: a reference maximum that rises to the maximum, for all of a warp's 16 rows, where a
-score of theirs passes it by more than L = 4 log2 units; P = exp2(s - m) * 448 / 2^L as e4m3; the row sum adds up the
-rounded P. V less its center and the mean of its block of 64 tokens, e4m3 with a scale a channel; the means, which take
-up what rounding adds to a block's sum, join O as products with the blocks' sums of P, both in fp16. "linear" is what the
-Hopper kernel does: its exponential is the float with the bits round((y + 126.94) * 2^23), 2^y with a linear mantissa and
-a bias that centers the error (attention/cuda/hopper/softmax.cuh). "exact": by exp2.
+ours: every tokens / 512-th token gives the mean of K, the center and scale of V, and the balance of the channels of Q
+and K, as in attention/cuda/prepass/statistics.cu. K less its mean is divided by sqrt(rms k / rms q) of each channel,
+and Q is multiplied by it. Both are int8, rounded half to even, with one scale per query and one for the 16 keys j of 64
+with equal j % 8 / 2. Subtiles have 128 keys (head_dim 64) or 64. Their reference maximum rises to the maximum, for all
+of a warp's 16 rows, where a score of theirs passes it by more than L = 4 log2 units. P = exp2(s - m) * 448 / 2^L is
+e4m3, and the row sum adds the rounded P. V, less its center and the mean of its block of 64 tokens, is e4m3 with one
+scale per channel. The means also take up what rounding adds to a block's sum. They join O as products with the blocks'
+sums of P, both in fp16. "linear" is the Hopper kernel's exponential: the float with the bits
+round((y + 126.94) * 2^23), which is 2^y with a linear mantissa and a bias that centers the error
+(attention/cuda/hopper/softmax.cuh). "exact" uses exp2.
 
 Not emulated: the tensor core's sums of e4m3 products (about 13 bits in both), the bf16 rounding of K less its mean in
-theirs, and ex2.approx. Nor that ours runs as "exact" where a mask applies, and for whole heads where the longest query
-times the longest key exceeds 190 log2 units.
+theirs, and ex2.approx. Also not emulated: ours runs as "exact" where a mask applies, and for whole heads where the
+longest query times the longest key exceeds 190 log2 units.
 
 Measured with the defaults (CPU, torch 2.11.0), exact / theirs, then linear / theirs, head_dim 64 and 128 alike to .04:
 gaussian .92, 1.02, with or without means in K; with means in V too .69, .76; structured without means in V .89, .92;
@@ -57,7 +60,7 @@ def half_away(x):
 
 
 def int8(x, groups, rounding):
-    """x [N, D] rounded to int8 with one scale for the rows of equal group (int64 [N]), as the value it stands for."""
+    """Rounds x [N, D] to int8, with one scale for the rows of equal group (int64 [N]). Returns the rounded values."""
     largest = torch.zeros(int(groups.max()) + 1, dtype=F64).scatter_reduce_(0, groups, x.abs().amax(1), "amax")
     scale = (largest / 127 + 1e-7)[groups].unsqueeze(1)
     return rounding(x / scale).clamp(-127, 127) * scale
@@ -69,13 +72,13 @@ def e4m3_values(v):
 
 
 def key_groups(tokens, block):
-    """The keys of a block whose scores one thread holds: equal j % 8 / 2."""
+    """Returns the groups of a block's keys: one thread holds the scores of the keys with equal j % 8 / 2."""
     j = torch.arange(tokens)
     return j // block * 4 + j % 8 // 2
 
 
 def in_tiles(scores, tile):
-    """[rows, N] -> [rows, tiles, tile], padded with -inf."""
+    """Splits [rows, N] into [rows, tiles, tile], padded with -inf."""
     missing = -scores.shape[1] % tile
     padded = torch.nn.functional.pad(scores, (0, missing), value=-math.inf)
     return padded.unflatten(1, (-1, tile))
@@ -103,7 +106,7 @@ def theirs(q, k, v):
 
 
 def reference_maxima(s, lag):
-    """s [rows, tiles, tile] -> the maximum that each row's tile refers to [rows, tiles, 1]."""
+    """Returns the maximum that each tile of a row refers to, [rows, tiles, 1], for scores s [rows, tiles, tile]."""
     tops = torch.nn.functional.pad(s.amax(2), (0, 0, 0, -s.shape[0] % 16), value=-math.inf).unflatten(0, (-1, 16))
     reference = tops[:, :, 0]
     maxima = [reference]
@@ -116,13 +119,13 @@ def reference_maxima(s, lag):
 
 
 def linear(log2_p):
-    """2^log2_p with a linear mantissa: the float with the bits round((log2_p + 126.94) * 2^23)."""
+    """Returns 2^log2_p with a linear mantissa: the float with the bits round((log2_p + 126.94) * 2^23)."""
     bits = torch.round((log2_p + 126.94) * 2.0**23).clamp_min(0)
     return bits.to(torch.int32).view(torch.float32).to(F64)
 
 
 def sampled_means_and_scale(k, v):
-    """What attention/cuda/prepass/statistics.cu makes of every tokens / 512-th token: mean of K, center and scale of V."""
+    """Returns the mean of K and the center and scale of V from every tokens / 512-th token, like attention/cuda/prepass/statistics.cu."""
     stride = max(len(k) // 512, 1)
     sample = v[::stride]
     mean = sample.mean(0)
@@ -133,7 +136,7 @@ def sampled_means_and_scale(k, v):
 
 
 def balance(q, k):
-    """What the channels of q are multiplied with, and those of k, less its mean, divided by."""
+    """Returns factors per channel: Q is multiplied by them, and K less its mean is divided by them."""
 
     def squares(x):
         mean = x[:: max(len(x) // 512, 1)].square().mean(0)
@@ -143,7 +146,7 @@ def balance(q, k):
 
 
 def values_less_block_means(v):
-    """v [N, D] -> e4m3 [N, D], and what is left of it as means of 64 rows, fp16 (attention/cuda/prepass/quantize_values.cu)."""
+    """Splits v [N, D] into e4m3 [N, D] and the rest, as means of 64 rows in fp16 (attention/cuda/prepass/quantize_values.cu)."""
 
     def means(x):
         sums = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % 64)).unflatten(0, (-1, 64)).sum(1)
@@ -177,13 +180,13 @@ def ours(q, k, v, exp2, lag, channels):
 
 
 def gaussian(tokens, head_dim, k_mean, v_mean):
-    """Normal data; k_mean and v_mean: size of a mean a channel."""
+    """Returns normal data. k_mean and v_mean: the size of each channel's mean."""
     q, k, v = (torch.randn(tokens, head_dim, dtype=F64) for _ in range(3))
     return q, k + k_mean * torch.randn(head_dim, dtype=F64), v + v_mean * torch.randn(head_dim, dtype=F64)
 
 
 def structured(tokens, head_dim, v_mean=0.5):
-    """The recipe of app/lab/measure/inputs.cpp: neighbors alike, mass near the diagonal, outlier channels, means."""
+    """Returns data by the recipe of app/lab/measure/inputs.cpp: similar neighbors, mass near the diagonal, outlier channels, means."""
 
     def smooth():
         shared = torch.randn((tokens + 15) // 16, head_dim, dtype=F64).repeat_interleave(16, 0)[:tokens]
@@ -205,7 +208,7 @@ def structured(tokens, head_dim, v_mean=0.5):
 
 
 def loud(tokens, head_dim):
-    """Its `loud` data: four channels of k hold most of its energy, without a mean behind a rotary embedding."""
+    """Returns its `loud` data: four channels of k hold most of its energy and have no mean behind a rotary embedding."""
 
     def rotated(x):
         angles = torch.arange(tokens, dtype=F64).unsqueeze(1) * 1e4 ** (-torch.arange(0, head_dim, 2) / head_dim)
@@ -221,7 +224,7 @@ def loud(tokens, head_dim):
 
 
 def slow(tokens, head_dim):
-    """Its `smooth` data: the same q and k; V a slow wave in each channel and little noise."""
+    """Returns its `smooth` data: the same q and k, and a V with a slow wave in each channel and little noise."""
     q, k, _ = structured(tokens, head_dim)
     periods = (1 + 7 * torch.rand(head_dim, dtype=F64)) * tokens / 8
     phase = 2 * math.pi * torch.rand(head_dim, dtype=F64)
@@ -241,7 +244,7 @@ DATA = {
 
 
 def captured(path):
-    """Every head of a file of capture_attention, as (q, k, v)."""
+    """Yields every head of a file of capture_attention, as (q, k, v)."""
     with open(path, "rb") as file:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     start = 8 + int.from_bytes(data[:8], "little")
@@ -258,13 +261,13 @@ def captured(path):
 
 
 def middle(q, count):
-    """`count` queries from the middle, from the start of a tile."""
+    """Returns `count` queries from the middle, beginning at the start of a tile."""
     start = max(0, (len(q) - count) // 2 // 128 * 128)
     return q[start : start + count]
 
 
 def measure(heads, queries, lag):
-    """Relative L1 and cosine [heads, scheme, 2] of theirs, exact and linear; heads: an iterable of (q, k, v)."""
+    """Returns the relative L1 and the cosine of theirs, exact and linear, [heads, scheme, 2]. heads: an iterable of (q, k, v)."""
     rows = []
     for head in heads:
         q, k, v = (x.to(torch.bfloat16).to(F64) for x in head)

@@ -1,5 +1,5 @@
-// The samplers and torch's noise against diffusers; data from make_schedulers.py, make_flow_schedulers.py and
-// make_ancestral_schedulers.py.
+// Compares the samplers and torch's noise with diffusers. The data come from make_schedulers.py,
+// make_flow_schedulers.py and make_ancestral_schedulers.py.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
@@ -25,7 +25,7 @@ using test::Golden;
 
 constexpr uint64_t kSeed = 11;
 
-/// The golden file's runs, each with that file's name.
+/// Returns the runs of a golden file, each with that file's name.
 std::vector<nlohmann::json> cases(const std::string& golden) {
   std::ifstream file(std::string(SPARSEREEL_TEST_DATA) + "/" + golden.substr(0, golden.rfind('_')) + "_cases.json");
   auto cases = nlohmann::json::parse(file).get<std::vector<nlohmann::json>>();
@@ -43,14 +43,14 @@ std::vector<double> to_vector(const at::Tensor& tensor) {
   return {numbers.data_ptr<double>(), numbers.data_ptr<double>() + numbers.numel()};
 }
 
-/// Of timesteps, the first counting once, the second twice, and so on.
+/// Returns the sum of timesteps with weights 1, 2, 3 and so on.
 double weighted_sum(const std::vector<double>& timesteps) {
   double sum = 0;
   for (size_t i = 0; i < timesteps.size(); ++i) sum += timesteps[i] * static_cast<double>(i + 1);
   return sum;
 }
 
-/// By the class that wrote it.
+/// Parses a config by the class that wrote it.
 SchedulerConfig parse(const nlohmann::json& json) {
   static const std::vector<SamplerSpec> samplers = all_samplers();
   const SamplerSpec& spec = find_sampler(samplers, json.at("_class_name").get<std::string>());
@@ -70,7 +70,7 @@ class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
     return make_sampler(config, GetParam()["steps"]);
   }
   bool is_flow() const { return GetParam()["golden"] == "flow_schedulers_golden"; }
-  /// What the made-up model predicts, as in the scripts.
+  /// Returns the prediction of the made-up model, as in the scripts.
   at::Tensor predict(const at::Tensor& latents, int64_t index) const {
     return (latents.to(at::kFloat) * 0.25 + direction_[index % direction_.size(0)]).to(prediction_dtype());
   }
@@ -90,7 +90,7 @@ TEST_P(SchedulersParity, WholeRunMatchesDiffusers) {
 
   latents = sampler->start(latents);
   const at::Tensor expected = golden("latents");
-  // In 16 bits, a rounding of the last place may go the other way once and is then carried along.
+  // In 16 bits the last place may once be rounded the other way, and the difference is then carried along.
   const at::ScalarType coarsest = dtype() == at::kFloat ? prediction_dtype() : dtype();
   const double tolerance = coarsest == at::kFloat ? 1e-6 : coarsest == at::kHalf ? 2e-3 : 1e-2;
   for (int64_t i = 0; i < static_cast<int64_t>(sampler->timesteps().size()); ++i) {
@@ -139,7 +139,7 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
       config.timestep_spacing = spacings[spacing];
       const std::vector<double> timesteps = make_sampler(config, steps)->timesteps();
       double sum = weighted_sum(timesteps);
-      // Where numpy gives the reference one timestep too many, it is -1.
+      // Where numpy gives the reference one timestep too many, that timestep is -1.
       const int64_t expected_count = sums[spacing][steps - 1][0].item<int64_t>();
       if (expected_count == steps + 1) sum -= static_cast<double>(expected_count), ++with_wrapped_step;
       ASSERT_EQ(static_cast<int64_t>(timesteps.size()), steps);

@@ -1,5 +1,5 @@
-// First-block caching against diffusers', whose decisions and latents after every step come from make_step_cache.py;
-// and what a cache must not change.
+// Compares first-block caching with diffusers', whose decisions and latents after every step come from
+// make_step_cache.py. Also tests what a cache must not change.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -115,7 +115,7 @@ TEST_P(StepCacheParity, AThresholdOfZeroIsNoCache) {
   const at::Tensor expected = finish(*none);
   EXPECT_THAT(reused_steps(none->attention()), IsEmpty());
   EXPECT_THAT(none->state().cache, IsEmpty());
-  request_.cache.threshold = 1e-30;  // a cache that never finds a step near enough
+  request_.cache.threshold = 1e-30;  // a cache that never finds a step close enough to reuse
   const auto never = start();
   never->step();
   EXPECT_TRUE(never->state().cache.contains("first"));
@@ -125,7 +125,7 @@ TEST_P(StepCacheParity, AThresholdOfZeroIsNoCache) {
 TEST_P(StepCacheParity, PassesInTurnReuseWholeStepsToo) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     request_.guidance_passes = passes;
-    request_.cache.threshold = 1e30;  // every step but an expert's first
+    request_.cache.threshold = 1e30;  // reuses every step except an expert's first
     const auto denoising = start();
     finish(*denoising);
     const size_t steps = static_cast<size_t>(denoising->steps());
@@ -140,7 +140,7 @@ TEST_P(StepCacheParity, ANumberOfStepsForecastsTheOthers) {
     finish(*denoising);
     return denoising;
   };
-  const auto all = run({.kind = CacheKind::forecast, .threshold = 1e30});  // every step but an expert's first
+  const auto all = run({.kind = CacheKind::forecast, .threshold = 1e30});  // reuses every step except an expert's first
   const auto one = run({.kind = CacheKind::steps, .steps = 1});
   const std::vector<int64_t> reusable = reused_steps(all->attention());
   EXPECT_EQ(reused_steps(one->attention()), reusable);

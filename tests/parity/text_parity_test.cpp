@@ -1,4 +1,5 @@
-// Tokenizer and text encoders against transformers; data from make_tokenizer.py and make_text.py.
+// Compares the tokenizer and the text encoders with transformers. The data come from make_tokenizer.py and
+// make_text.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -34,7 +35,7 @@ json read_data(const std::string& name) {
   return json::parse(file);
 }
 
-/// A folder of this process that goes away with the object.
+/// A folder of this process that is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_(fs::path(::testing::TempDir()) / ("sparsereel_text_" + std::to_string(getpid()))) {
@@ -87,7 +88,7 @@ TEST_P(TokenizerParity, PaddingAndTruncationMatchTransformers) {
 INSTANTIATE_TEST_SUITE_P(Folders, TokenizerParity, ::testing::ValuesIn(tokenizer_folders()),
                          [](const auto& test) { return test.param["name"].template get<std::string>(); });
 
-/// config.json and model.safetensors of a folder, as Checkpoint would open them.
+/// Returns a folder's config.json and model.safetensors as Checkpoint would open them.
 Component open_component(const fs::path& folder) {
   Component component;
   component.origin = folder;
@@ -146,7 +147,8 @@ TEST_F(T5Parity, Fp16InfinitiesAreClampedAsTransformersClampsThem) {
   EXPECT_TRUE(close_to(hidden, golden_["fp16.clamped_hidden"], 2e-3));
 }
 
-/// The small model's attention, whose scores are not scaled down, is sharper than a trained one's.
+/// The bound is not that of a trained model: the scores of this small one are not scaled down, so its attention is
+/// sharper.
 TEST_F(T5Parity, EightBitWeightsErrByLittleInEveryDtype) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const T5Encoder encoder = T5Encoder::load(open_component(kData / "t5"), at::kCPU, {dtype, /*in_fp8=*/true});
@@ -177,7 +179,7 @@ TEST_F(T5Parity, PositionBucketsMatchForSeveralSizes) {
 
 class Umt5Parity : public ::testing::Test {
  protected:
-  /// Both prompts, each alone and without padding, against the reference's masked batch.
+  /// Compares both prompts, each alone and without padding, with the reference's masked batch.
   void expect_both(at::ScalarType dtype, const std::string& name, double tolerance) {
     const T5Encoder encoder = T5Encoder::load(open_component(kData / "umt5"), at::kCPU, dtype);
     const at::Tensor ids = golden_["ids"], brief = golden_[name + ".short"];
@@ -202,9 +204,9 @@ TEST_F(Umt5Parity, EveryLayerHasABiasOfItsOwn) {
   EXPECT_TRUE(close_to(hidden.slice(1, 0, hidden.size(1), 7), golden_["fp32.long_hidden"], 2e-6));
 }
 
-/// What load() has against the first `layers` layers of a published encoder when they are stored as 8-bit integers:
-/// names and shapes are checked before the refused type, so none of the 5 billion parameters is read, and the sparse
-/// file costs no disk.
+/// Returns the error of load() for the first `layers` layers of a published encoder that are stored as 8-bit integers.
+/// Names and shapes are checked before the refused type. So none of the 5 billion parameters is read, and the sparse
+/// file takes no disk space.
 std::string complaint_about_published_layout(const std::string& names, int64_t layers) {
   const json layout = read_data(names);
   TemporaryFolder folder;
@@ -233,7 +235,7 @@ std::string complaint_about_published_layout(const std::string& names, int64_t l
   return "none";
 }
 
-/// Counts: tensors of an encoder with one layer and of the whole one.
+/// The counts are the tensors of an encoder with one layer and of the whole encoder.
 void expect_published_layout(const std::string& names, int64_t of_one_layer, int64_t of_all) {
   const std::string one_layer = complaint_about_published_layout(names, 1);  // few enough that all are listed
   EXPECT_THAT(one_layer, HasSubstr(std::to_string(of_one_layer) + " misshaped"));

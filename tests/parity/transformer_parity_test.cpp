@@ -1,4 +1,4 @@
-// Each family's transformer against diffusers on small random models; CogVideoX's data come from make_dit.py.
+// Compares each family's transformer with diffusers on small random models. CogVideoX's data come from make_dit.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ struct How {
   attention::Mode mode = attention::Mode::full;
   bool fp8 = false;
   at::Tensor text{};                    // in place of the golden's
-  std::vector<int64_t> text_lengths{};  // of that
+  std::vector<int64_t> text_lengths{};  // lengths of that text
 };
 
 class TransformerParity : public ::testing::TestWithParam<test::ParityCase> {
@@ -83,7 +83,7 @@ TEST_P(TransformerParity, SparseAttentionThatKeepsEveryBlockMatchesDiffusers) {
   EXPECT_EQ(run_.statistics.kept_blocks, run_.statistics.total_blocks);
 }
 
-// Bound: twice what diffusers' own bf16 loses against its fp32 on these models (1e-2 of the scale at most).
+// The bound is twice the loss of diffusers' own bf16 against its fp32 on these models (1e-2 of the scale at most).
 TEST_P(TransformerParity, Bfloat16MatchesDiffusers) {
   const at::Tensor output = run({.dtype = at::kBFloat16});
   EXPECT_EQ(output.scalar_type(), at::kBFloat16);
@@ -91,9 +91,9 @@ TEST_P(TransformerParity, Bfloat16MatchesDiffusers) {
   EXPECT_TRUE(close_to(output, tensor("output"), 2e-2));
 }
 
-// Rounding to three bits of mantissa costs a product 3 to 4%; the residual stream keeps a forward below that: 1.2 to
-// 2.3% here, two to four times what bf16 costs; up to 3.0% where updates are normalized. Some small models are too
-// narrow for 8 bits: they stay as they are.
+// Rounding to three bits of mantissa costs a product 3 to 4%. The residual stream keeps the error of a forward below
+// that: it is 1.2 to 2.3% here, two to four times that of bf16, and up to 3.0% where updates are normalized. Some small
+// models are too narrow for 8 bits and stay as they are.
 TEST_P(TransformerParity, EightBitWeightsErrByLittle) {
   const at::Tensor exact = tensor("output");
   const double fp8 = relative_l1(run({.fp8 = true}), exact);
@@ -105,9 +105,9 @@ TEST_P(TransformerParity, EightBitWeightsErrByLittle) {
   EXPECT_LT(both, GetParam().family->fp8_error);
 }
 
-// A weight or an input that is not in 8 bits costs 7e-3 and more (case wide), a sum's last bit that tips an activation
-// to the next 8-bit number 2e-4, the golden's fp16 2e-4. How many sums tip depends on the CPU's vectors: on Intel's
-// with AVX-512 the most is 1.08e-3 (case scales).
+// A weight or an input that is not in 8 bits changes the output by 7e-3 and more (case wide). A sum's last bit that
+// tips an activation to the next 8-bit number changes it by 2e-4, the golden file's fp16 by 2e-4. The CPU's vector
+// width decides how many sums tip: with Intel's AVX-512 the most is 1.08e-3 (case scales).
 TEST_P(TransformerParity, EightBitWeightsMatchTheSameInTorch) {
   EXPECT_LT(relative_l1(run({.fp8 = true}), tensor("fp8_output")), 2e-3);
   const uint64_t whole = load(at::kFloat)->weight_bytes(),
@@ -133,17 +133,17 @@ TEST_P(TransformerParity, CountsStatisticsOfEveryLayerAndForward) {
   EXPECT_FALSE(run_.kernel.empty());
 }
 
-// Two keys stand for padding where it is known.
+// Where the lengths of the texts are known, two keys represent the padding.
 using CrossAttentionParity = TransformerParity;
 
 TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
   const at::Tensor text = at::constant_pad_nd(tensor("text"), {0, 0, 0, 12});
   std::vector<int64_t> lengths(static_cast<size_t>(text.size(0)), tensor("text").size(1));
-  text[0][--lengths[0]].zero_();  // one more than others of the batch have
+  text[0][--lengths[0]].zero_();  // one padding token more than the other texts of the batch
   EXPECT_TRUE(close_to(run({.text = text, .text_lengths = lengths}), run({.text = text}), 1e-5));
 }
 
-// Where cases tell lengths themselves, nobody sees what follows.
+// Where a case gives text lengths, no token attends to what follows them.
 using MaskedTextParity = TransformerParity;
 
 TEST_P(MaskedTextParity, PaddingIsNotSeen) {
@@ -153,7 +153,7 @@ TEST_P(MaskedTextParity, PaddingIsNotSeen) {
                        run({.text = padded(3), .text_lengths = lengths}), 1e-5));
 }
 
-// Of images' tokens a layer's keys and values are made once for all steps and passes, by whichever of them is first.
+// A layer makes the keys and values of image tokens once for all steps and passes, in whichever of these runs first.
 using ImageTokensParity = TransformerParity;
 
 TEST_P(ImageTokensParity, KeysAreMadeOnceForAllForwards) {
@@ -163,7 +163,7 @@ TEST_P(ImageTokensParity, KeysAreMadeOnceForAllForwards) {
   const Conditioning first = given.conditioning.pass(0);
   transformer->forward(given.latents.narrow(0, 0, 1), first, given.timesteps.narrow(0, 0, 1), run_);
   EXPECT_TRUE(given.conditioning.keys->complete(run_.per_layer.size()));
-  given.conditioning.context = at::zeros_like(given.conditioning.context);  // which nobody reads any more
+  given.conditioning.context = at::zeros_like(given.conditioning.context);  // no forward reads it any more
   EXPECT_TRUE(
       close_to(transformer->forward(given.latents, given.conditioning, given.timesteps, run_), tensor("output"), 1e-5));
   given.conditioning.keys = nullptr;

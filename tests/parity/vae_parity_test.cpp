@@ -1,5 +1,5 @@
-// Each family's VAE against diffusers, and the names and shapes of the published ones; the data come from make_vae.py,
-// make_wan_vae.py, make_mochi_vae.py and make_tiny_frame.py.
+// Compares each family's VAE with diffusers, and checks the names and shapes of the published ones. The data come from
+// make_vae.py, make_wan_vae.py, make_mochi_vae.py and make_tiny_frame.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST_P(VaeParity, DecodesInHalfPrecisionToWithinItsRounding) {
   const at::Tensor frames = load(at::kBFloat16)->decode(latents.to(at::kBFloat16), tiled);
   EXPECT_EQ(frames.scalar_type(), at::kBFloat16);
   const at::Tensor error = (sampled(frames).to(at::kFloat) - expected).square().mean().sqrt();
-  // A few dozen roundings of 2^-9 each, each of its own sign.
+  // The error is a few dozen roundings of 2^-9 each, with random signs.
   EXPECT_LT((error / expected.square().mean().sqrt()).item<double>(), 0.05);
 }
 
@@ -84,7 +84,7 @@ TEST_P(EncoderParity, EncodesAsDiffusersDoes) {
 TEST_P(EncoderParity, EncodesInHalfPrecisionToWithinItsRounding) {
   const LatentDistribution latents = encode(at::kBFloat16);
   EXPECT_EQ(latents.mean.scalar_type(), at::kBFloat16);
-  // A few dozen roundings of 2^-9 each, each of its own sign.
+  // The error is a few dozen roundings of 2^-9 each, with random signs.
   EXPECT_LT(relative_error(latents.mean, golden[name + ".mean"]), 0.05);
   if (!latents.deviation.defined()) return;
   EXPECT_LT(relative_error(latents.deviation, golden[name + ".deviation"]), 0.05);
@@ -93,7 +93,7 @@ TEST_P(EncoderParity, EncodesInHalfPrecisionToWithinItsRounding) {
 INSTANTIATE_TEST_SUITE_P(Families, EncoderParity, ::testing::ValuesIn(test::parity_cases("vae_encoder_cases.json")),
                          test::case_name);
 
-/// A frame of a video of the tiny model, encoded and decoded by its own VAE.
+/// Encodes and decodes a frame of a video of the tiny model with its own VAE.
 TEST(TinyModel, GivesAFrameBackAsDiffusersDoes) {
   const c10::InferenceMode inference;
   const test::Golden golden("tiny_frame_golden");
@@ -111,7 +111,7 @@ TEST(TinyModel, GivesAFrameBackAsDiffusersDoes) {
   EXPECT_GT(psnr, 30);
 }
 
-/// What of a published VAE is loaded, and which names it needs.
+/// The part of a published VAE that is loaded, and the names that it needs.
 struct PublishedPart {
   test::Load load;
   std::function<bool(const std::string& name)> needed;
@@ -131,7 +131,7 @@ class PublishedNames : public ::testing::TestWithParam<test::ParityCase> {
   test::ZeroComponent zeros{GetParam().family->vae_class, "", GetParam().content};
 };
 
-/// A weight of a block that the model does not have.
+/// Returns the name of a weight of a block that the model does not have.
 std::string PublishedNames::one_more(const PublishedPart& part) const {
   for (const auto& [name, shape] : GetParam().content["rest"].items()) {
     const std::string other =
@@ -179,7 +179,7 @@ TEST_P(PublishedEncoderNames, AreAllNeededInTheirShape) {
   expect_all_needed(encoder, "encoder.extra");
 }
 
-/// Of the families whose VAE encodes.
+/// Returns the cases of the families whose VAE encodes.
 std::vector<test::ParityCase> encoder_names() {
   std::vector<test::ParityCase> cases = test::parity_cases("vae_names.json");
   std::erase_if(cases, [](const test::ParityCase& one) {

@@ -1,4 +1,4 @@
-// An option by its row alone: help, YAML, prompt rows, recipes and resume know it from here.
+// An option that is added by its row alone. Help, YAML, prompt rows, recipes and resume know it from here.
 #include <nlohmann/json.hpp>
 
 #include "tests/toy/toy.h"
@@ -8,7 +8,7 @@ namespace {
 
 using namespace models;
 
-/// A video of one step.
+/// Asks for a video of one step.
 Field draft() {
   return {
       .name = "draft",

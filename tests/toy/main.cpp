@@ -1,3 +1,4 @@
+// The program with the toy family and its option.
 #include "app/program.h"
 #include "tests/toy/toy.h"
 

@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-PIPELINE = Path(__file__).resolve().parents[1] / 'parity' / 'data' / 'pipeline'  # its tokenizer and text encoder serve
+PIPELINE = Path(__file__).resolve().parents[1] / 'parity' / 'data' / 'pipeline'  # the toy uses its tokenizer and text encoder
 TRANSFORMER = {'_class_name': 'ToyTransformer3DModel', 'num_layers': 2, 'num_attention_heads': 2, 'attention_head_dim': 16, 'in_channels': 4,
                'text_dim': 32, 'text_width': 24, 'patch_size': [2, 2, 2]}
 VAE = {'_class_name': 'AutoencoderKLToy', 'latent_channels': 4, 'stride': [2, 4, 4]}
@@ -38,7 +38,7 @@ def transformer_shapes():
 
 
 def write_weights(path, shapes, seed):
-    """Normal with a deviation of (inputs an output sums)^-0.5."""
+    """Writes normal numbers with a deviation of (number of inputs that an output sums)^-0.5."""
     draw, header, body = random.Random(seed), {}, b''
     for name, shape in shapes.items():
         count = shape[0] * (shape[1] if len(shape) == 2 else 1)
@@ -59,7 +59,7 @@ def main():
     (folder / 'model_index.json').write_text(json.dumps(INDEX, indent=1))
     (folder / 'scheduler' / 'scheduler_config.json').write_text(json.dumps(SCHEDULER))
     (folder / 'vae' / 'config.json').write_text(json.dumps(VAE))
-    pixels = 3 * 2 * 4 * 4  # of a latent
+    pixels = 3 * 2 * 4 * 4  # number of values that a latent decodes to
     write_weights(folder / 'vae' / 'diffusion_pytorch_model.safetensors', linear('decoder.block', pixels, 4) | linear('encoder.block', 4, pixels), 0)
     for seed, name in enumerate(('transformer', 'transformer_2'), 1):
         (folder / name / 'config.json').write_text(json.dumps(TRANSFORMER))

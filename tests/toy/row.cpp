@@ -1,4 +1,4 @@
-// The toy's row in the table of families.
+// The row of the toy family in the table of families.
 #include "models/samplers/flow_config.h"
 #include "models/samplers/linear_quadratic.h"
 #include "models/store/checkpoint/checkpoint.h"

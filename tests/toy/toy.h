@@ -1,4 +1,4 @@
-// What the tests' program has beside the others: a family of its own, and an option.
+// The additions of the tests' program: a model family of its own, and an option.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace sparsereel::test {
 models::Family toy_family();
 models::ComponentLoaders toy_loaders();
 
-/// --draft, a video of one step.
+/// Returns --draft, which asks for a video of one step.
 std::vector<models::Field> toy_fields();
 
 }  // namespace sparsereel::test

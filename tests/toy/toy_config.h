@@ -1,5 +1,5 @@
-// The family of the tests: small, and unlike the published ones wherever general code could have taken one for granted.
-// Its checkpoint is made by make_checkpoint.py.
+// The configs of the tests' family. It is small, and it differs from the published ones wherever general code could
+// rely on them. make_checkpoint.py makes its checkpoint.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace sparsereel::test {
 
-/// config.json of a transformer.
+/// The config.json of a transformer.
 struct ToyConfig {
   int64_t layers = 3, heads = 2, head_dim = 16, channels = 4, text_dim = 8, text_width = 12;
   std::array<int64_t, 3> patch{1, 1, 1};
@@ -36,7 +36,7 @@ inline ToyConfig parse_toy_config(const nlohmann::json& json, const std::string&
   return config;
 }
 
-/// config.json of a VAE.
+/// The config.json of a VAE.
 struct ToyVaeConfig {
   int64_t channels = 4;
   std::array<int64_t, 3> stride{2, 4, 4};  // frames, height, width

@@ -1,4 +1,4 @@
-"""The torch.library operator sparsereel::attention, and attention(), which calls it with named arguments."""
+"""Defines the torch.library operator sparsereel::attention, and attention(), which calls it with named arguments."""
 import ctypes
 import os
 import threading
@@ -12,18 +12,18 @@ from torch.autograd import forward_ad
 from . import _library as lib
 
 _ELEMENTS = {torch.float32: lib.FP32, torch.float16: lib.FP16, torch.bfloat16: lib.BF16}
-_HEAD_FIELDS = 6  # numbers per head in the list of policies: selection, topk, cdf, error, similarity, pv_threshold
+_HEAD_FIELDS = 6  # numbers per head in the policy list: selection, topk, cdf, error, similarity, pv_threshold
 _defaults = lib.new_call().policy
-_TOPK, _CDF, _ERROR, _DENSE_OPERATIONS = _defaults.all.topk, _defaults.all.cdf, _defaults.all.error, _defaults.dense_operations  # torch.compile can read numbers only
+_TOPK, _CDF, _ERROR, _DENSE_OPERATIONS = _defaults.all.topk, _defaults.all.cdf, _defaults.all.error, _defaults.dense_operations  # torch.compile reads only plain numbers
 _TOPK_WITHOUT_MEANS = 0.5
 _handles = {}
-_threads = 0  # threads of the CPU's handle
+_threads = 0  # number of threads of the CPU's handle
 _lock = threading.Lock()
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def _begin_anew():
-    """Makes a new lock in the child of a fork: another thread of the parent may have held the old one, which is then never released."""
+    """Makes a new lock in the child of a fork. Another thread of the parent may have held the old one, which would then never be released."""
     global _lock
     _lock = threading.Lock()
 
@@ -32,7 +32,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _handle(device):
-    """Returns the handle of a device. A CPU's has as many threads as torch."""
+    """Returns the handle of a device. The CPU's handle uses as many threads as torch."""
     global _threads
     index = lib.CPU if device.type == 'cpu' else device.index
     with _lock:
@@ -45,14 +45,14 @@ def _handle(device):
 
 
 def _strided(x, layout):
-    """Returns the library's description of x: [batch, heads, tokens, head_dim] (HND) or [batch, tokens, heads, head_dim] (NHD)."""
+    """Returns the library's description of x: [batch, heads, tokens, head_dim] (layout HND) or [batch, tokens, heads, head_dim] (NHD)."""
     batch, first, second, _ = x.stride()
     token, head = (second, first) if layout == 'HND' else (first, second)
     return lib.Tensor(x.data_ptr(), batch, token, head)
 
 
 def _loadable(x):
-    """Returns x if the library can read its rows, else a copy. On a GPU rows must be aligned to 16 bytes."""
+    """Returns x if the library can read its rows, otherwise a copy. On a GPU rows must be aligned to 16 bytes."""
     if x.stride(-1) == 1 and (x.device.type == 'cpu' or (x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in x.stride()[:3]))):
         return x
     return x.clone(memory_format=torch.contiguous_format)
@@ -98,7 +98,7 @@ def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, droppe
 
 
 def _full(q, k, v, layout, scale, causal, key_lengths, lse):
-    """Computes full attention in torch, for calls that are too short to gain."""
+    """Computes full attention in torch, for calls that are too short to gain from sparse attention. Fills lse, if it is given."""
     if layout == 'NHD':
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     queries, keys = q.size(2), k.size(2)
@@ -111,7 +111,7 @@ def _full(q, k, v, layout, scale, causal, key_lengths, lse):
     grouped = q.size(1) != k.size(1)
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None, enable_gqa=grouped)
     if mask is not None:
-        out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # rows without a key
+        out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # rows that see no key
     if lse is not None:
         keys_of_heads = k.float().repeat_interleave(q.size(1) // k.size(1), 1)
         scores = q.float() @ keys_of_heads.transpose(2, 3) * (scale or q.size(3) ** -0.5)
@@ -125,7 +125,7 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
               arithmetic: int = 8) -> Tuple[Tensor, Tensor, Tensor]:
     q, k, v = (_loadable(x) for x in (q, k, v))
     call, heads = _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, arithmetic)
-    del heads  # the call keeps them
+    del heads  # the call holds a reference where it needs one
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = q.new_empty((call.batch, call.heads, call.queries if with_lse else 0), dtype=torch.float32)
     counts = torch.zeros(lib.COUNTS + 1, dtype=torch.int64, device=q.device)
@@ -151,7 +151,7 @@ def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal
 
 @_operator.register_fake
 def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, block_map, key_lengths, with_lse, arithmetic=8):
-    if block_map is not None:  # a block_map on "meta" leads here although q has memory
+    if block_map is not None:  # a block_map on device "meta" leads here even if q has memory
         _check_map(block_map, q, k, layout)
     if key_lengths is not None:
         _check_key_lengths(key_lengths, q)
@@ -161,7 +161,7 @@ def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, r
 
 
 def _run(call, device):
-    """Runs the call. Returns False, having done nothing, if the call is too short to gain."""
+    """Runs the call. Returns False without doing anything if the call is too short to gain from sparse attention."""
     handle, bytes_ = _handle(device), c_size_t()
     status = lib.LIBRARY.sparsereel_attention_workspace_size(handle, byref(call), byref(bytes_))
     if status == lib.TOO_SHORT:
@@ -204,8 +204,8 @@ def _name(value, names, argument):
 
 
 def _values(value, heads, argument):
-    """Returns a list of floats: one per head, or a single one if `value` is a number."""
-    values = value.tolist() if hasattr(value, 'tolist') else value  # tensors, and arrays and numbers of NumPy
+    """Returns a list of floats: one per head, or a single one if `value` is a number. Raises ValueError for anything else."""
+    values = value.tolist() if hasattr(value, 'tolist') else value  # tensors, and NumPy's arrays and numbers
     if isinstance(values, (int, float)):
         return [float(values)]
     if not isinstance(values, (list, tuple)) or not all(isinstance(x, (int, float)) or (hasattr(x, 'item') and x.ndim == 0) for x in values):
@@ -216,7 +216,7 @@ def _values(value, heads, argument):
 
 
 def _policy(heads, selection, **fields):
-    """Returns the flat list of head policies. fields: the numbers after the selection, in order, by the names of attention()'s arguments."""
+    """Returns the flat list of head policies. fields: the numbers after the selection, in order, under the names of attention()'s arguments."""
     lists = {name: _values(value, heads, name) for name, value in fields.items()}
     count = max(len(values) for values in lists.values())
     policy = []
@@ -229,18 +229,22 @@ def _policy(heads, selection, **fields):
 def attention(q, k, v, *, topk=None, cdf=None, error=None, block_error=None, tensor_layout='HND', is_causal=False, scale=None, text_tokens=0,
               dropped='mean', select=None, similarity=-0.1, pv_threshold=50, quantized=False, arithmetic=8, block_map=None, key_lengths=None,
               dense_operations=None, return_lse=False, return_sparsity=False):
-    """Computes softmax(q k^T scale) v over the blocks of 64 keys that matter. On a GPU the products are in 8 or 16 bits.
+    """Computes softmax(q k^T scale) v over the blocks of 64 keys that matter. A GPU multiplies in 8 or 16 bits.
 
-    q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU also float32. k and v
-        may have fewer heads, a divisor of q's; neighboring heads of q then share one.
+    q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU also float32.
+        k and v may have fewer heads, a divisor of q's. Neighboring heads of q then share one.
     topk (the default: 0.12 with means, else 0.5), cdf, error or block_error: the rule that selects blocks, as one number or one per head. topk and cdf
         are in (0, 1], error and block_error in (0, 1000]. topk is a fraction of the blocks that a query sees, in causal calls too.
-    dropped: the replacement of dropped blocks, "mean" (of 16 tokens) or "none". select: the ranking of blocks, by "error" (of the means) or "mass".
-    similarity, pv_threshold, text_tokens (number of last tokens of q and k), key_lengths (int [batch]): see sparsereel/attention.h.
+    dropped: the replacement of dropped blocks, "mean" (of 16 tokens) or "none".
+    select: the ranking of blocks, by "error" (of the means) or by "mass".
+    similarity, pv_threshold, text_tokens (number of text tokens at the end of q and k), key_lengths (int [batch]): see sparsereel/attention.h.
     arithmetic: bits in which a GPU multiplies, 8 or 16 (float16 or bfloat16, like q; not with quantized). A CPU computes in float32.
-    quantized: computes every block. block_map: 0 or 1 for each 64 keys and 64 or 128 queries; replaces the selection.
-    dense_operations: GPU calls with fewer operations (default 6e10) use torch's full attention, which is faster for them; 0: none does.
+    quantized: computes every block.
+    block_map: 0 or 1 for each 64 keys and 64 or 128 queries. It replaces the selection.
+    dense_operations: GPU calls with fewer operations (default 6e10) use torch's full attention, which is faster for them. With 0 no call does.
+
     Returns out, followed by the requested results: lse [batch, heads, tokens], and the share of the work that was left out.
+    Raises ValueError for arguments that do not fit, RuntimeError if a gradient is asked for, and AttentionError if the library fails.
     """
     _check_tensors(q, k, v, tensor_layout)
     chosen = {name: value for name, value in (('topk', topk), ('cdf', cdf), ('error', error), ('block_error', block_error)) if value is not None}
@@ -281,8 +285,10 @@ def _sparsity(counts):
 
 
 def token_order(frames, height, width, order='hilbert', inverse=False, device=None):
-    """Returns int64 [frames * height * width]: the native index (t * height + h) * width + w of the token at each place of the sequence, so that x[:, order] is
-    in that order. With inverse, returns the place of each native index, which undoes the order. order: hilbert, native, time-major or morton."""
+    """Returns int64 [frames * height * width]: for each place of the sequence, the native index (t * height + h) * width + w of its token.
+
+    x[:, order] is then in that order. With inverse, returns the place of each native index, which undoes the order.
+    order: hilbert, native, time-major or morton. Raises ValueError for another name, and AttentionError for a grid that the library refuses."""
     constant = _name(order, lib.ORDERS, 'order')
     lib.check(lib.LIBRARY.sparsereel_token_order(constant, frames, height, width, None, None))  # raises an error for a bad grid
     places = torch.empty(frames * height * width, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""Loads libsparsereel_attention by ctypes: the structs and functions of sparsereel/attention.h, with statuses as exceptions."""
+"""Loads libsparsereel_attention by ctypes: the structs and functions of sparsereel/attention.h. Error statuses become exceptions."""
 import ctypes
 import ctypes.util
 import os
@@ -18,7 +18,7 @@ COUNT_KEPT, COUNT_SKIPPED_PV, COUNTS = 0, 1, 4
 
 
 class AttentionError(RuntimeError):
-    """A failure of the library, with its cause and remedy. status: see sparsereel/attention.h."""
+    """A failure of the library, with its cause and remedy. status is one of those in sparsereel/attention.h."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -57,7 +57,8 @@ class Call(Structure):
 
 
 def _candidates():
-    """Returns only $SPARSEREEL_ATTENTION_LIBRARY if it is set; otherwise this Python's prefix, then the names that the loader searches for."""
+    """Returns the paths to try. If $SPARSEREEL_ATTENTION_LIBRARY is set, that is the only one. Otherwise they are this Python's prefix, then the names that the
+    loader searches for."""
     named = os.environ.get('SPARSEREEL_ATTENTION_LIBRARY')
     if named:
         return [named]
@@ -111,14 +112,14 @@ def check(status):
 
 
 def new_call():
-    """Returns a call whose fields have their defaults."""
+    """Returns a call whose fields have their default values."""
     call = Call()
     check(LIBRARY.sparsereel_attention_call_init(byref(call), ctypes.sizeof(call)))
     return call
 
 
 def create(device):
-    """Returns a new handle of a GPU or of the CPU."""
+    """Returns a new handle of a GPU or of the CPU. Raises AttentionError if the library cannot use the device."""
     handle = c_void_p()
     check(LIBRARY.sparsereel_attention_create(device, byref(handle)))
     return handle

@@ -1,10 +1,11 @@
-"""The entry points of SpargeAttn under their own names, so that a program written for them runs by changing the import.
+"""The entry points of SpargeAttn under their own names. A program written for them runs once its import is changed.
 
-They select blocks as published (arXiv 2502.18137): for each tile of 128 queries, the best blocks of 64 keys by the softmax of pooled queries and keys. Others
-are dropped, but blocks whose keys or queries are not similar to each other are computed. topk is a fraction of all key blocks, in causal calls too. cdf drops
-the block that crosses the threshold. Each tile keeps at least one block. This library computes the products.
-It differs from what was published in four points: a causal mask hides single keys on every GPU, sequences may be shorter than 128 tokens, head_dim may be any
-multiple of 8, and every device of the library can be used.
+They select blocks as published (arXiv 2502.18137): for each tile of 128 queries, the best blocks of 64 keys by the softmax of pooled queries and keys. The
+other blocks are dropped, except blocks whose keys or queries are not similar to each other. topk is a fraction of all key blocks, in causal calls too. cdf
+drops the block that crosses the threshold. Each tile keeps at least one block. This library computes the products.
+
+Four points differ from the published code: a causal mask hides single keys on every GPU, sequences may be shorter than 128 tokens, head_dim may be any multiple
+of 8, and every device of the library can be used.
 """
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ def _refuse(**arguments):
 
 
 def _per_head(value, q):
-    """Returns a number, or a tensor of one or of `heads` elements, as [1, heads, 1]."""
+    """Returns a number, or a tensor with 1 or `heads` elements, as a tensor [1, heads, 1]."""
     values = torch.as_tensor(value, dtype=torch.float32, device=q.device).reshape(-1)
     if values.numel() not in (1, q.size(1)):
         raise ValueError(f'{values.numel()} values for {q.size(1)} heads: pass a number, or one for each head')
@@ -29,7 +30,7 @@ def _per_head(value, q):
 
 
 def _pooled(x, size):
-    """Returns the means and the similarities (mean cosine of all pairs) of blocks of `size` tokens."""
+    """Returns the means of blocks of `size` tokens, and the similarities: the mean cosine of all pairs of tokens in a block."""
     padding = -x.size(2) % size
     blocks = torch.nn.functional.pad(x, (0, 0, 0, padding)).unflatten(2, (-1, size))
     counts = torch.full((blocks.size(2), 1), size, dtype=torch.float32, device=x.device)
@@ -39,13 +40,13 @@ def _pooled(x, size):
 
 
 def _visible(queries, keys, device):
-    """Returns bool [tiles, key blocks]: true if a causal mask leaves a key of the block visible to the last query of the tile."""
+    """Returns bool [tiles, key blocks]. It is true where a causal mask lets the last query of the tile see a key of the block."""
     last = (torch.arange(-(-queries // _QUERIES), device=device) + 1).mul_(_QUERIES).clamp_(max=queries) - 1 + keys - queries
     return torch.arange(-(-keys // _KEYS), device=device) * _KEYS <= last.unsqueeze(1)
 
 
 def _block_map(q, k, is_causal, smooth_k, simthreshd1, cdfthreshd, topk, attention_sink):
-    """Returns bool [batch, heads, tiles, key blocks] and the share of kept blocks. q, k: [batch, heads, tokens, head_dim]; k may have a divisor of q's heads."""
+    """Returns bool [batch, heads, tiles, key blocks] and the share of kept blocks. q, k: [batch, heads, tokens, head_dim]. k may have a divisor of q's heads."""
     q, k = q.float(), k.float()
     if smooth_k:
         k = k - k.mean(2, keepdim=True)
@@ -72,7 +73,7 @@ def _block_map(q, k, is_causal, smooth_k, simthreshd1, cdfthreshd, topk, attenti
 
 
 def _half(*tensors):
-    """Keeps bfloat16 and converts everything else to float16, as published."""
+    """Converts the tensors to bfloat16 if the first has that dtype, otherwise to float16, as published."""
     dtype = torch.bfloat16 if tensors[0].dtype == torch.bfloat16 else torch.float16
     return [x.to(dtype) for x in tensors]
 
@@ -116,7 +117,7 @@ def spas_sage2_attn_meansim_topk_cuda(q, k, v, attn_mask=None, dropout_p=0.0, is
 def spas_sage2_attn_meansim_cuda(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, smooth_k=True, simthreshd1=0.6, cdfthreshd=0.98,
                                  pvthreshd=50, attention_sink=False, tensor_layout='HND', output_dtype=torch.float16, return_sparsity=False,
                                  return_lse=False):
-    """Computes, for each tile of 128 queries, the best key blocks that together hold up to cdfthreshd of the softmax of means."""
+    """Computes, for each tile of 128 queries, the best key blocks that together hold up to cdfthreshd of the softmax of means. Returns as above."""
     _refuse(attn_mask=attn_mask is not None, dropout_p=dropout_p)
     return _meansim(q, k, v, is_causal, scale, smooth_k, simthreshd1, cdfthreshd, None, pvthreshd, attention_sink, tensor_layout, output_dtype,
                     return_sparsity, return_lse)
@@ -124,8 +125,9 @@ def spas_sage2_attn_meansim_cuda(q, k, v, attn_mask=None, dropout_p=0.0, is_caus
 
 def block_sparse_sage2_attn_cuda(q, k, v, mask_id=None, dropout_p=0.0, scale=None, smooth_k=True, pvthreshd=50, attention_sink=False, tensor_layout='HND',
                                  output_dtype=torch.float16, return_sparsity=False, return_lse=False):
-    """Computes the blocks of mask_id [batch, heads, ceil(queries / 128), ceil(keys / 64)]; 0 drops a block. smooth_k has no effect: K's mean is always
-    subtracted before K is rounded, which does not change the softmax."""
+    """Computes the blocks of mask_id [batch, heads, ceil(queries / 128), ceil(keys / 64)]. A 0 drops a block. Returns as above.
+
+    smooth_k has no effect: K's mean is always subtracted before K is rounded, which does not change the softmax."""
     _refuse(dropout_p=dropout_p, attention_sink=attention_sink)
     del smooth_k
     if not isinstance(mask_id, Tensor):
