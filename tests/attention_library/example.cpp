@@ -1,5 +1,5 @@
-// A program whose attention is replaced by the library's, on a CPU: prints how far the two are apart, and what the
-// library did.
+// Replaces a program's attention on a CPU with the library's. Prints the difference of the two results and what the
+// library computed.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -10,7 +10,7 @@ struct Shape {
   int64_t size() const { return batch * tokens * heads * head_dim; }
 };
 
-// What the program had: softmax(q k^T / sqrt(head_dim)) v over [batch, tokens, heads, head_dim].
+// The program's attention: softmax(q k^T / sqrt(head_dim)) v over [batch, tokens, heads, head_dim].
 void own_attention(const float* q, const float* k, const float* v, float* out, const Shape& s) {
   const int64_t row = s.heads * s.head_dim;
   std::vector<double> weight(static_cast<size_t>(s.tokens));
@@ -32,7 +32,7 @@ void own_attention(const float* q, const float* k, const float* v, float* out, c
       }
 }
 
-// What takes its place.
+// Its replacement.
 #include <sparsereel/attention.hpp>
 
 void attention(const float* q, const float* k, const float* v, float* out, const Shape& s, double topk) {

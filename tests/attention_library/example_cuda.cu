@@ -1,6 +1,5 @@
-// A program whose attention is replaced by the library's, on a GPU: prints how far the two are apart, and the time that
-// a call takes.
-//   example_cuda [BATCH HEADS TOKENS HEAD_DIM TOPK]
+// Replaces a program's attention on a GPU with the library's. Prints the difference of the two results and the time of
+// a call. example_cuda [BATCH HEADS TOKENS HEAD_DIM TOPK]
 #include <cuda_fp16.h>
 
 #include <cmath>
@@ -20,7 +19,7 @@ static void check(cudaError_t status) {
   std::exit(1);
 }
 
-// What the program had: a thread a row, of the first `rows` queries of each head.
+// The program's attention: one thread per row, for the first `rows` queries of each head.
 __global__ void own_attention(const __half* q, const __half* k, const __half* v, float* out, Shape s, int rows) {
   const int64_t row = s.heads * s.head_dim, b = blockIdx.z, h = blockIdx.y;
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -41,7 +40,7 @@ __global__ void own_attention(const __half* q, const __half* k, const __half* v,
   for (int64_t d = 0; d < s.head_dim; ++d) to[d] /= sum;
 }
 
-// What takes its place. False: the call is too short to gain, and own_attention() stays.
+// Its replacement. Returns false if the call is too short to gain from the library; own_attention() then stays.
 #include <sparsereel/attention.hpp>
 
 static bool attention(__half* q, __half* k, __half* v, __half* out, const Shape& s, double topk, cudaStream_t stream) {

@@ -1,4 +1,4 @@
-"""cmake --install --component attention into an empty prefix, and programs built with nothing but that prefix.
+"""Installs the attention component into an empty prefix and builds programs with nothing but that prefix.
 
 By hand: SPARSEREEL_BUILD=build [SPARSEREEL_NVCC=/usr/local/cuda/bin/nvcc] python3 tests/attention_library/installed_test.py
 """
@@ -12,8 +12,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ.get('SPARSEREEL_BUILD', 'build')).resolve()
-NVCC = os.environ.get('SPARSEREEL_NVCC')  # of a build for GPUs
-# Of a built program: the C and C++ runtimes, and nothing of torch or CUDA (whose runtime is in the library).
+NVCC = os.environ.get('SPARSEREEL_NVCC')  # set for a build with GPU kernels
+# A built program may depend on the C and C++ runtimes only: not on torch, and not on CUDA, whose runtime is in the library.
 RUNTIMES = r'linux-vdso|libstdc\+\+|libm\.|libgcc_s|libc\.|ld-linux|libpthread|libdl|librt'
 
 
@@ -22,7 +22,7 @@ class InstalledAttention(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        # What leads to libraries and packages elsewhere is taken out.
+        # Remove variables that lead to libraries and packages elsewhere.
         cls.environment = {key: value for key, value in os.environ.items() if key not in ('LD_LIBRARY_PATH', 'CMAKE_PREFIX_PATH', 'CPATH', 'LIBRARY_PATH')}
         cls.prefix = cls.folder / 'the prefix'
         cls.command('cmake', '--install', BUILD, '--prefix', cls.prefix, '--component', 'attention')
@@ -86,7 +86,7 @@ class InstalledAttention(unittest.TestCase):
 
     @unittest.skipUnless(NVCC, 'a build without CUDA')
     def test_program_for_a_gpu_is_built_from_the_prefix(self):
-        cuda = [f'-DCMAKE_CUDA_COMPILER={NVCC}', '-DEXAMPLE_CUDA=ON', '-DCMAKE_CUDA_ARCHITECTURES=80']  # its own kernel; PTX for what is newer
+        cuda = [f'-DCMAKE_CUDA_COMPILER={NVCC}', '-DEXAMPLE_CUDA=ON', '-DCMAKE_CUDA_ARCHITECTURES=80']  # a binary for 8.0, and PTX for newer GPUs
         build = self.build('cuda', *cuda)
         self.build('cuda static', '-DEXAMPLE_STATIC=ON', f'-DCUDAToolkit_ROOT={Path(NVCC).parent.parent}', *cuda)
         if not shutil.which('nvidia-smi') or subprocess.run(['nvidia-smi', '-L'], capture_output=True, check=False).returncode != 0:

@@ -1,4 +1,4 @@
-/* The library from C: one call, and what is said of one that cannot be. */
+/* Uses the library from C: one valid call, and the message about an invalid one. */
 #include <sparsereel/attention.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""The Python package over the library of a build, on a CPU. What needs torch for Python is left out where there is none.
+"""Tests the Python package with a build's library on a CPU. Tests that need torch for Python are skipped if it is missing.
 
 By hand: SPARSEREEL_ATTENTION_LIBRARY=build/libsparsereel_attention.so python3 tests/attention_library/python_test.py
 """
@@ -29,7 +29,7 @@ else:
 
 
 def load_library_module():
-    """_library.py alone, which needs no torch."""
+    """Tests _library.py alone, which needs no torch."""
     spec = importlib.util.spec_from_file_location('library', PACKAGE / 'sparsereel' / '_library.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -37,7 +37,7 @@ def load_library_module():
 
 
 def fields(struct):
-    """Names of a struct's fields in the header, in order."""
+    """Returns the names of a struct's fields in the header, in order."""
     body = re.search(rf'typedef struct {struct} \{{(.*?)\}} {struct};', HEADER, re.DOTALL)[1]
     return [name for declaration in body.split(';') for name in re.findall(r'(\w+)\s*(?:,|$)', declaration.strip())]
 
@@ -212,7 +212,7 @@ class Operator(unittest.TestCase):
         if child == 0:
             signal.alarm(60)
             same = content() == expected
-            torch.set_num_threads(1)  # as every worker of a DataLoader
+            torch.set_num_threads(1)  # as in every worker of a DataLoader
             os._exit(0 if same and content() == expected else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
@@ -286,7 +286,7 @@ class Operator(unittest.TestCase):
 
 
 def published_map(q, k, select, causal):
-    """What one head's tiles keep, written out: select(shares) of the blocks' shares, best first, says how many."""
+    """Returns the block map of one head. Each tile keeps its best select(shares) blocks, given the blocks' shares, best first."""
     keys = -(-len(k) // 64)
     k = k - k.mean(0)
     means = torch.stack([k[64 * j:64 * j + 64].mean(0) for j in range(keys)])
@@ -303,11 +303,11 @@ def published_map(q, k, select, causal):
 
 @unittest.skipUnless(torch, 'no torch for Python')
 class Published(unittest.TestCase):
-    """The entry points of SpargeAttn."""
+    """Tests the entry points of SpargeAttn."""
 
     def setUp(self):
         torch.manual_seed(2)
-        # Values that fp16 holds, with means of each block, so that blocks differ.
+        # Values that fp16 represents exactly. Each run of 60 tokens has a mean of its own, so that blocks differ.
         self.q, self.k, self.v = (torch.randn(1, 2, 600, 64) + torch.randn(1, 2, 10, 64).repeat_interleave(60, 2) for _ in range(3))
         self.q, self.k, self.v = (x.half().float() for x in (self.q, self.k, self.v))
 
@@ -333,7 +333,7 @@ class Published(unittest.TestCase):
         out = sparsereel.spas_sage2_attn_meansim_topk_cuda(self.q, self.k, self.v, topk=0.35, is_causal=True)
         expected, block_map = self.expected(lambda shares: int(0.35 * len(shares)), causal=True)
         self.assert_near(out, expected)
-        self.assertEqual(block_map[0, 0].sum(-1).tolist(), [2, 3, 3, 3, 3])  # ours would keep one of the first tile's two
+        self.assertEqual(block_map[0, 0].sum(-1).tolist(), [2, 3, 3, 3, 3])  # our own topk would keep one of the first tile's two blocks
 
     def test_cdf_leaves_out_the_block_that_crosses_the_threshold(self):
         def below(shares):

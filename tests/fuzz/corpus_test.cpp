@@ -1,4 +1,4 @@
-// Every input of the fuzzers' corpus is accepted or refused with an Error; in every build, not only where there is
+// Every input of the fuzzers' corpus is accepted or refused with an Error. This test runs in every build, also without
 // libFuzzer.
 #include "tests/fuzz/targets.h"
 #include "tests/support/temporary_folder.h"

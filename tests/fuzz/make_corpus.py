@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the fuzzers' corpus of nasty inputs into a folder, as the build does: make_corpus.py FOLDER (no packages needed). Inputs written by hand are in corpus/."""
+"""Writes the fuzzers' corpus of malformed inputs into a folder, as the build does: make_corpus.py FOLDER. It needs no packages. corpus/ holds inputs written by hand."""
 import collections
 import io
 import json
@@ -13,7 +13,7 @@ import zipfile
 
 
 def safetensors(header, data=b"", length=None):
-    """A file's bytes; header is JSON text, bytes or a value, length overrides the right one."""
+    """Returns a file's bytes. The header is JSON text, bytes or a value; length overrides the right one."""
     if not isinstance(header, bytes):
         header = (header if isinstance(header, str) else json.dumps(header)).encode()
     return struct.pack("<Q", len(header) if length is None else length) + header + data
@@ -103,7 +103,7 @@ def gguf_tensor(name, dims, kind=0, offset=0):
 
 
 def gguf(values=(), tensors=(), data=b"", version=3, counts=None, alignment=32):
-    """A file's bytes; counts overrides the right ones."""
+    """Returns a file's bytes; counts overrides the right ones."""
     start = b"GGUF" + struct.pack("<IQQ", version, *(counts or (len(tensors), len(values)))) + b"".join(values) + b"".join(tensors)
     return start + bytes(-len(start) % alignment) + data
 
@@ -174,7 +174,7 @@ def gguf_files():
 
 
 class TorchStandIn(types.ModuleType):
-    """As much of torch as pickles name."""
+    """A module with those members of torch that pickles name."""
     def __init__(self, name, **members):
         super().__init__(name)
         for key, member in members.items():
@@ -198,7 +198,7 @@ class Stored:
 
 
 class Call:
-    """What pickles as function(*arguments)."""
+    """An object that pickles as function(*arguments)."""
     def __init__(self, function, *arguments):
         self.call = (function, arguments)
 
@@ -220,7 +220,7 @@ def torch_pickle(value, protocol=2):
 
 
 def torch_zip(value=None, storages=None, text=None, others=(), root="archive/", **info):
-    """A file's bytes; text overrides the pickle of value, info is set of every zip entry."""
+    """Returns a file's bytes. text overrides the pickle of value; info sets fields of every zip entry."""
     entries = {"data.pkl": torch_pickle(value) if text is None else text, "byteorder": b"little"}
     entries |= {f"data/{key}": content for key, content in (storages or {"0": struct.pack("<6f", *range(6))}).items()} | dict(others)
     file = io.BytesIO()
@@ -388,7 +388,7 @@ def tokenizer_json():
 
 
 def field(number, content):
-    """A protobuf field of bytes."""
+    """Returns a protobuf field of bytes."""
     key, length = bytes([number << 3 | 2]), len(content)
     while length > 127:
         key += bytes([length & 127 | 128])
@@ -405,7 +405,7 @@ def charsmap(units, replacements):
 
 
 def units_that_replace_a(place=0):
-    """A trie of the letter a (see tests/unit/models/text/spiece_bytes.h)."""
+    """Returns a trie of the letter a (see tests/unit/models/text/spiece_bytes.h)."""
     units = [1 << 31] * 512
     units[0], units[256 ^ 97], units[256 ^ 96] = 256 << 10, 1 << 10 | 1 << 8 | 97, 1 << 31 | place
     return units
@@ -545,7 +545,7 @@ layers:
 
 
 def profile_files():
-    yield "valid", PROFILE  # of before profiles said what stands for dropped blocks
+    yield "valid", PROFILE  # from before profiles said what stands for dropped blocks
     means = PROFILE.replace("selection_rows", "dropped: mean\nselect: error\ncell: 16\nselection_rows").replace("topk: 0.5", "error_bound: 0.05")
     yield "means", means
     yield "means_by_mass", means.replace("select: error", "select: mass").replace("error_bound: 0.05", "topk: 0.5")

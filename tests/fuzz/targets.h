@@ -1,5 +1,4 @@
-// What the fuzzers feed: each target takes arbitrary bytes and either succeeds, with a result that makes sense, or
-// throws Error.
+// The fuzzers' targets. Each takes arbitrary bytes and either succeeds with a plausible result or throws Error.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +34,7 @@
 
 namespace sparsereel::test {
 
-/// Calls a parser and aborts if a list that is accepted points outside of the file.
+/// Calls a parser. Aborts if it accepts a list that points outside the file.
 template <typename Parse>
 void parse_tensor_list(uint64_t file_size, const Parse& parse) {
   try {
@@ -43,7 +42,7 @@ void parse_tensor_list(uint64_t file_size, const Parse& parse) {
       if (entry.offset > file_size || entry.bytes > file_size - entry.offset) std::abort();
     }
   } catch (const Error&) {
-    // The expected end of most inputs.
+    // Most inputs end here.
   }
 }
 
@@ -51,7 +50,7 @@ inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
   parse_tensor_list(file_size, [&] { return models::parse_safetensors_header(file, file_size, "fuzz.safetensors"); });
 }
 
-/// The bytes as a whole file, and the tokenizer among its keys.
+/// Parses the bytes as a whole file, and the tokenizer among its keys.
 inline void fuzz_gguf(std::span<const std::byte> bytes) {
   models::TensorList list;
   parse_tensor_list(bytes.size(), [&] { return list = models::parse_gguf(bytes, "fuzz.gguf"); });
@@ -59,22 +58,22 @@ inline void fuzz_gguf(std::span<const std::byte> bytes) {
     const models::SpieceModel model = models::parse_gguf_tokenizer(list.metadata, "fuzz.gguf");
     models::Tokenizer(model, {}, "fuzz.gguf").encode("a red <s> b\u00E9", 64);
   } catch (const Error&) {
-    // The expected end of most inputs.
+    // Most inputs end here.
   }
 }
 
-/// The bytes as a whole file, and as the pickle in one.
+/// Parses the bytes as a whole file, and as the pickle inside one.
 inline void fuzz_torch_zip(std::span<const std::byte> bytes) {
   parse_tensor_list(bytes.size(), [&] { return models::parse_torch_zip(bytes, "fuzz.pth"); });
   try {
     models::read_pickle(bytes, "data.pkl");
   } catch (const Error&) {
-    // The expected end of most inputs.
+    // Most inputs end here.
   }
 }
 
-/// The bytes as a whole file, and as the JSON of a header with a right length before it (which a fuzzer would seldom
-/// guess).
+/// Parses the bytes as a whole file, and as the JSON header of one. The right length is put before the header, because
+/// a fuzzer would seldom guess it.
 inline void fuzz_safetensors(std::span<const std::byte> bytes) {
   parse_header(bytes, bytes.size());
   const uint64_t length = bytes.size();
@@ -85,17 +84,17 @@ inline void fuzz_safetensors(std::span<const std::byte> bytes) {
   parse_header(std::as_bytes(std::span(file)), file.size() + kDataBytes);
 }
 
-/// The bytes as each kind of JSON file that a checkpoint holds.
+/// Parses the bytes as each kind of JSON file that a checkpoint holds.
 inline void fuzz_config(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto attempt = [&](const auto& parse) {
     try {
       parse(models::parse_json(text, "fuzz.json", "none"), "fuzz.json");
     } catch (const Error&) {
-      // The expected end of most inputs.
+      // Most inputs end here.
     }
   };
-  // Of a VAE, with its encoder and without.
+  // Parses a VAE's config with its encoder and without.
   const auto attempt_vae = [&](const auto& parse) {
     for (const bool with_encoder : {false, true})
       attempt([&](const auto& json, const auto& file) { parse(json, file, with_encoder); });
@@ -118,7 +117,7 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   });
 }
 
-/// The bytes as a prompt set of each format. Aborts on an output that leaves its folder.
+/// Parses the bytes as a prompt set of each format. Aborts if an output path leaves its folder.
 inline void fuzz_prompt_set(std::span<const std::byte> bytes) {
   using enum app::sets::SetFormat;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -131,12 +130,12 @@ inline void fuzz_prompt_set(std::span<const std::byte> bytes) {
         if (output != row.values.end() && !app::sets::is_plain_name(output->second)) std::abort();
       }
     } catch (const Error&) {
-      // The expected end of most inputs.
+      // Most inputs end here.
     }
   }
 }
 
-/// The bytes as a manifest: every line counts or is warned of. Aborts on an output that leaves its folder.
+/// Parses the bytes as a manifest: every line counts or causes a warning. Aborts if an output path leaves its folder.
 inline void fuzz_manifest(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> warnings;
@@ -147,7 +146,7 @@ inline void fuzz_manifest(std::span<const std::byte> bytes) {
   if (entries.size() + warnings.size() != ends + (text.empty() || text.ends_with('\n') ? 0 : 1)) std::abort();
 }
 
-/// The bytes as a profile; one that is accepted must read back as itself.
+/// Parses the bytes as a profile. Aborts if an accepted profile does not read back as itself.
 inline void fuzz_profile(std::span<const std::byte> bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   try {
@@ -158,8 +157,8 @@ inline void fuzz_profile(std::span<const std::byte> bytes) {
   }
 }
 
-/// The bytes as a spiece.model; one that is accepted then tokenises what it may trip over, and itself. Aborts on ids
-/// outside of the vocabulary.
+/// Parses the bytes as a spiece.model. If that is accepted, tokenizes difficult text and the bytes themselves. Aborts
+/// on ids outside the vocabulary.
 inline void fuzz_tokenizer(std::span<const std::byte> bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   models::TokenizerConfig config;
@@ -173,7 +172,7 @@ inline void fuzz_tokenizer(std::span<const std::byte> bytes) {
         if (id < 0 || id >= tokenizer.vocabulary_size()) std::abort();
     }
   } catch (const Error&) {
-    // The expected end of most inputs.
+    // Most inputs end here.
   }
 }
 

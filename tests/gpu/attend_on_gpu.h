@@ -1,4 +1,4 @@
-// Inputs of attend(), its result on a GPU and the exact one of a CPU, side by side; skips where there is no GPU.
+// A fixture that compares attend() on a GPU with exact attention on the CPU. Skipped without a GPU.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@
 namespace sparsereel::attention {
 
 struct Inputs {
-  at::Tensor q, k, v;  // CPU fp32, exactly representable in the dtype of the test
+  at::Tensor q, k, v;  // CPU fp32, exactly representable in the test's dtype
 };
 
 struct Errors {
@@ -34,12 +34,12 @@ class AttendOnGpu : public ::testing::Test {
     at::manual_seed(1);
   }
 
-  /// As what `dtype` can hold, in fp32.
+  /// Rounds x to `dtype` and returns it in fp32.
   static at::Tensor rounded(const at::Tensor& x, at::ScalarType dtype = at::kBFloat16) {
     return x.to(dtype).to(at::kFloat);
   }
 
-  /// Normal data with a mean in K and in V that every key of a head shares, as real ones have.
+  /// Returns normal data. As in real models, all keys of a head share a mean in K and in V.
   static Inputs inputs(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
                        at::ScalarType dtype = at::kBFloat16) {
     const at::Tensor key_mean = at::randn({1, 1, heads, head_dim}),
@@ -49,7 +49,7 @@ class AttendOnGpu : public ::testing::Test {
             .v = rounded(at::randn({batch, keys, heads, head_dim}) + value_mean, dtype)};
   }
 
-  /// x [B, N, H, D] with neighboring tokens that resemble each other, as they do in a video: means stand for them, and
+  /// Makes neighboring tokens of x [B, N, H, D] similar, as they are in a video: means can then stand for them, and
   /// blocks differ.
   static at::Tensor smooth(const at::Tensor& x, at::ScalarType dtype = at::kBFloat16) {
     const auto stretches = [&](int64_t size) {
@@ -65,8 +65,8 @@ class AttendOnGpu : public ::testing::Test {
     return {.q = smooth(x.q, dtype), .k = smooth(x.k, dtype), .v = smooth(x.v, dtype)};
   }
 
-  /// Normal data but for four channels, two pairs, that hold most of K's energy, and a rotary embedding that leaves
-  /// them without a mean.
+  /// Returns normal data in which four channels (two rotary pairs) hold most of K's energy. `prologue` gets a rotary
+  /// embedding that leaves these channels without a mean.
   static Inputs loud_inputs(int64_t tokens, int64_t heads, int64_t head_dim, Prologue& prologue) {
     const auto normal = [&] { return at::randn({1, tokens, heads, head_dim}); };
     const Inputs x{.q = normal(), .k = normal(), .v = normal()};
@@ -83,7 +83,8 @@ class AttendOnGpu : public ::testing::Test {
     return {.q = rounded(x.q), .k = rounded(x.k), .v = rounded(x.v)};
   }
 
-  /// An RMS norm whose weights text tokens have of their own, and angles of up to 20 turns that differ by head.
+  /// Returns a prologue with an RMS norm and angles of up to 20 turns that differ by head. Text tokens may have norm
+  /// weights of their own.
   static Prologue prologue_by_part(int64_t video, int64_t heads, int64_t head_dim, bool text_weights, bool angles) {
     Prologue p;
     p.norm = Prologue::Norm::rms;
@@ -103,7 +104,7 @@ class AttendOnGpu : public ::testing::Test {
   Result on_gpu(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16) {
     const auto move = [dtype](const at::Tensor& t) { return t.defined() ? t.to(at::kCUDA, dtype) : t; };
     context.prologue = on_device(context.prologue);
-    context.policy.dense_operations = 0;  // the kernels, however short the sequence
+    context.policy.dense_operations = 0;  // always use the kernels, even for a short sequence
     Result result = attend(move(x.q), move(x.k), move(x.v), context, workspace_);
     std::vector<Statistics> layers(1);
     collect_counts(workspace_, layers);
@@ -118,7 +119,7 @@ class AttendOnGpu : public ::testing::Test {
     return p;
   }
 
-  /// Exact attention over the same blocks on the CPU.
+  /// Computes exact attention over the same blocks on the CPU.
   static Result exact(const Inputs& x, Context context) {
     Workspace workspace;
     if (context.mode == Mode::quantized) context.mode = Mode::full;
@@ -141,7 +142,7 @@ class AttendOnGpu : public ::testing::Test {
       EXPECT_LT(lse_error.max().item<double>(), 0.05);
     }
     EXPECT_EQ(gpu.statistics.kept_blocks, gpu.statistics.total_blocks);
-    // Where a single head_dim or token goes wrong the mean hides it.
+    // The relative error is a mean, which would hide a single wrong head_dim or token.
     EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.6);
   }
 
@@ -154,7 +155,7 @@ class AttendOnGpu : public ::testing::Test {
     EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, bound);
   }
 
-  /// Where all queries and all keys are `value`.
+  /// Sets all queries and keys to `value`; the output must be the mean of V.
   void expect_mean_of_v(double value, const Context& context, double bound) {
     Inputs x = inputs(1, 700, 4096, 1, 64);
     x.q.fill_(value);

@@ -1,4 +1,4 @@
-// Calls of the attention kernels for programs without torch: memory on the device, inputs, and what a call is.
+// Calls the attention kernels from programs without torch: device memory, random inputs and descriptions of calls.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ inline void check(cudaError_t status) {
   check(status == cudaSuccess ? nullptr : cudaGetErrorString(status));
 }
 
-/// Device memory: uninitialized, or with a copy of host values.
+/// Device memory, either uninitialized or a copy of host values.
 template <typename T>
 class OnDevice {
  public:
@@ -74,8 +74,8 @@ static __global__ void fill_with_normals(uint16_t* to, int64_t size, int64_t row
   }
 }
 
-/// bf16, and read as fp16 finite too: normal values times `gain`, in half of the blocks of 64 tokens about a mean of
-/// their own, so that some blocks are alike in themselves and others are not.
+/// Fills `to` with bf16 values that are finite as fp16 too: normal numbers times `gain`. Half of the blocks of 64
+/// tokens get a mean of their own, so only some blocks consist of similar tokens.
 inline void fill_with_normals(const OnDevice<uint16_t>& to, const Shape& shape, uint64_t seed, float gain = 1) {
   fill_with_normals<<<1024, 256>>>(to.get(), to.size(), shape.row(), gain, seed);
   check(cudaGetLastError());

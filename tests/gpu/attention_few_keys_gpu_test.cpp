@@ -1,4 +1,4 @@
-// Attention to few keys on a GPU, cross-attention's kernel, against the CPU's fp32 on the same inputs.
+// Tests the kernel for few keys, which serves cross-attention, on a GPU against fp32 on the CPU.
 #include <cstdio>
 #include <limits>
 
@@ -14,7 +14,7 @@ struct FewKeysCase {
 
 class FewKeysOnGpu : public AttendOnGpu {
  protected:
-  /// RMS norm across heads, as cross-attention has it.
+  /// Returns an RMS norm across heads, as cross-attention has it.
   static Prologue norms(int64_t channels) {
     Prologue p;
     p.norm = Prologue::Norm::rms;
@@ -32,7 +32,7 @@ class FewKeysOnGpu : public AttendOnGpu {
 #endif
   }
 
-  /// Where the GPU's shared memory holds the keys; a note where it does not.
+  /// Compares the results if the keys fit into the GPU's shared memory, and prints a note if they do not.
   void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype) {
     if (const int64_t most = most_keys(x.q.size(3)); x.k.size(1) > most) {
       std::printf("left out: %ld keys, where this GPU takes %ld\n", static_cast<long>(x.k.size(1)),

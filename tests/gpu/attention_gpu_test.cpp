@@ -1,4 +1,4 @@
-// attend() on a GPU against the CPU's exact attention: shapes, masks, selection, prologue, dispatch.
+// Tests attend() on a GPU against the CPU's exact attention: shapes, masks, selection, prologue, dispatch.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -20,8 +20,8 @@ TEST_F(AttendOnGpu, QuantizedIsNearFullAtEverySequenceLength) {
   }
 }
 
-// Long lists and few tiles: with 132 multiprocessors every tile is computed in parts, of the largest case 30 beside 132
-// whole ones.
+// Lists are long and tiles few. With 132 multiprocessors every tile is computed in parts, except in the largest case,
+// which has 132 whole tiles and 30 in parts.
 TEST_F(AttendOnGpu, TilesInPartsAreNearFull) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -65,7 +65,7 @@ TEST_F(AttendOnGpu, KeyLengthsHidePadding) {
     for (const int64_t head_dim : {64, 128, 256}) {
       SCOPED_TRACE(head_dim);
       Inputs x = inputs(4, 300, 300, 2, head_dim);
-      x.v.select(0, 1).narrow(0, 65, 235).fill_(1000);  // padding must not show
+      x.v.select(0, 1).narrow(0, 65, 235).fill_(1000);  // padding must have no effect
       expect_quantized_near_exact(x, context);
     }
   }
@@ -94,7 +94,7 @@ TEST_F(AttendOnGpu, ACallersBlockMapIsObeyed) {
 }
 
 TEST_F(AttendOnGpu, TopkKeepsAsManyBlocksAsOnTheCpu) {
-  const Inputs x = inputs(1, 640, 640, 2, 64);  // ten blocks, of which 0.7 are seven: not so in fp32
+  const Inputs x = inputs(1, 640, 640, 2, 64);  // 0.7 of ten blocks are seven, but not in fp32
   for (const double topk : {0.3, 0.35, 0.7, 0.9}) {
     SCOPED_TRACE(topk);
     Context context{.mode = Mode::sparse};
@@ -110,7 +110,7 @@ TEST_F(AttendOnGpu, SelectionKeepsTheBlocksThatTheCpuKeeps) {
     for (const auto selection : {Selection::topk, Selection::cdf}) {
       for (const bool causal : {false, true}) {
         SCOPED_TRACE(rows);
-        // Clusters of similar tokens give the selection something to find.
+        // Clusters of similar tokens give the selection blocks to prefer.
         Inputs x = inputs(1, 1500, 1500, 2, 64);
         const at::Tensor centers =
             (at::randn({24, 1, 2, 64}) * 2).expand({24, 64, 2, 64}).reshape({1, 1536, 2, 64}).narrow(1, 0, 1500);
@@ -144,7 +144,7 @@ TEST_F(AttendOnGpu, AnyStridesWithContiguousHeadDimWork) {
       at::equal(attend(fused.select(2, 0), fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
   EXPECT_TRUE(
       at::equal(attend(heads_first, fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
-  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows off 16 bytes
+  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows not 16-byte aligned
   EXPECT_TRUE(at::equal(attend(wide, fused.select(2, 1), fused.select(2, 2), context, workspace_).out, expected));
 }
 
@@ -160,7 +160,7 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
   enum class Rotary { none, neighbors, halves };
   for (const int64_t head_dim : {48, 64, 112}) {
     const Inputs centered = inputs(2, tokens, tokens, heads, head_dim);
-    // With these means, and biases of a half, a lane past head_dim that a norm counts would change every score.
+    // These means and biases of 0.5 would change every score if a norm counted a lane past head_dim.
     const Inputs shifted = {.q = rounded(centered.q + 2), .k = rounded(centered.k + 2), .v = centered.v};
     for (const auto& [norm, across, biased] : kinds) {
       for (const Rotary rotary : {Rotary::none, Rotary::neighbors, Rotary::halves}) {
@@ -189,7 +189,7 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
         }
         const Inputs& x = norm == Norm::none ? centered : shifted;
         expect_quantized_near_exact(x, context);
-        // Another library's attention, after the prologue alone: q and k are rounded once more.
+        // Full attention is another library's and runs after the prologue alone, so q and k are rounded once more.
         context.mode = Mode::full;
         EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
       }
@@ -213,7 +213,7 @@ TEST_F(AttendOnGpu, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
       }
 }
 
-/// Of blocks that are chosen by what the prologue gives, with means for the rest.
+/// The prologue's output chooses the blocks, and means stand for the others.
 TEST_F(AttendOnGpu, PartsOfAPrologueAreThatOfQAndKBefore) {
   const int64_t tokens = 3000, text = 40, heads = 2, head_dim = 128;
   const Inputs x = inputs(1, tokens, tokens, heads, head_dim);

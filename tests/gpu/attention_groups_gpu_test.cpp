@@ -1,5 +1,5 @@
-// Heads of q that share one of k and v on a GPU: what the same call gives with k and v repeated, and the CPU's exact
-// attention.
+// Tests heads of q that share one head of k and v on a GPU. The same call with k and v repeated and the CPU's exact
+// attention are the references.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -26,7 +26,7 @@ class GroupsOnGpu : public AttendOnGpu {
     return {.q = x.q, .k = of_every_head(x.k), .v = of_every_head(x.v)};
   }
 
-  /// The same call about repeated k and v: where a norm goes across heads, its weights are repeated as well.
+  /// Returns the same call for repeated k and v. The weights of a norm across heads are repeated as well.
   static Context repeated(Context context) {
     if (!context.prologue.across_heads) return context;
     for (at::Tensor* t : {&context.prologue.k_weight, &context.prologue.k_bias})
@@ -34,7 +34,8 @@ class GroupsOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// As near to full attention as the same call with k and v repeated, and near that one, with as many blocks.
+  /// Expects the call to be as close to full attention as the same call with repeated k and v. It must also be close to
+  /// that call and keep as many blocks.
   void expect_as_repeated(const Inputs& x, Context context, double bound = 0.06) {
     context.return_lse = true;
     const Inputs all = repeated(x);
@@ -61,7 +62,7 @@ class GroupsOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// `expect` for every way to choose blocks.
+  /// Calls `expect` for every way to choose blocks.
   static void each_mode(const std::function<void(const Context&)>& expect) {
     Context by_mass = sparse(0.3, false), bounded = sparse(1, true), bounded_blocks = sparse(1, true);
     by_mass.policy.defaults.similarity = 0.2;
@@ -104,7 +105,7 @@ TEST_F(GroupsOnGpu, WithMasksToo) {
   const Inputs x = grouped(2, 1500, 1500, 128);
   Inputs padded = x;
   padded.v = x.v.clone();
-  padded.v.select(0, 1).narrow(0, 1100, 400).fill_(1000);  // must not show
+  padded.v.select(0, 1).narrow(0, 1100, 400).fill_(1000);  // padding must have no effect
   each_mode([&](Context context) {
     context.text_tokens = 70;
     expect_as_repeated(x, context);
@@ -164,12 +165,12 @@ TEST_F(GroupsOnGpu, NormsAndRotaryEmbeddingAreThoseOfItsOwnHeads) {
         p.rotary_sin = angles.repeat_interleave(2, 1).sin();
         expect_quantized_near_exact(x, context);
         expect_as_repeated(x, context);
-        context.mode = Mode::full;  // torch's attention behind the prologue alone
+        context.mode = Mode::full;  // the prologue alone, then torch's attention
         EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.02);
       }
 }
 
-// K's record is of all heads that share it: channels are balanced for their queries together.
+// Heads that share K share its record, so channels are balanced for the queries of all of them.
 TEST_F(GroupsOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -185,7 +186,7 @@ TEST_F(GroupsOnGpu, OutliersOfOneHeadStayItsOwn) {
   Inputs x = inputs(2, 3000, 3000, kHeads, 128);
   x.k = x.k.narrow(2, 0, kKeyHeads).contiguous();
   x.v = x.v.narrow(2, 0, kKeyHeads).contiguous();
-  x.v.select(0, 1).select(1, 1).select(0, 777).mul_(3000);  // beyond the sample: that head's records are made anew
+  x.v.select(0, 1).select(1, 1).select(0, 777).mul_(3000);  // not in the sample, so that head's records are made anew
   const Context context{.mode = Mode::quantized};
   const at::Tensor got = on_gpu(x, context).out.cpu().to(at::kFloat), expected = exact(x, context).out;
   for (int64_t b = 0; b < 2; ++b)

@@ -1,4 +1,5 @@
-// The C interface on a GPU: the torch operator's bits, threads and handles beside each other, errors of others.
+// Tests the C interface on a GPU: the same bits as the torch operator, concurrent threads and handles, and CUDA errors
+// that other code caused.
 #include "sparsereel/attention.hpp"
 
 #include <c10/core/DeviceGuard.h>
@@ -22,7 +23,7 @@ sparsereel_tensor tensor_of(const at::Tensor& x) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
-/// Tensors on a GPU and the C call about them, whose output is full of NaN at first.
+/// Tensors on a GPU and the C call for them. The output is NaN at first.
 struct GpuCall {
   GpuCall(const Inputs& x, at::ScalarType dtype, c10::Device device = at::kCUDA)
       : q(x.q.to(device, dtype)), k(x.k.to(device, dtype)), v(x.v.to(device, dtype)) {
@@ -45,7 +46,7 @@ struct GpuCall {
     call.policy.dense_operations = 0;
   }
 
-  /// In torch's stream.
+  /// Runs the call in torch's stream.
   void run(Attention& library) {
     const auto bytes = static_cast<int64_t>(library.workspace_size(call));
     const at::Tensor workspace = at::full({bytes}, 0xFF, q.options().dtype(at::kByte));
@@ -54,7 +55,7 @@ struct GpuCall {
     models::synchronize(q.device());
   }
 
-  /// The status of the call as it is, which leaves the output alone, unless CUDA fails on the way.
+  /// Runs the call, expects `cause` in the message and returns the status. Only a CUDA error may change the output.
   sparsereel_status refusal(Attention& library, const std::string& cause) {
     size_t bytes = 0;
     sparsereel_status status = sparsereel_attention_workspace_size(library.get(), &call, &bytes);
@@ -73,7 +74,7 @@ struct GpuCall {
 
 class AttentionLibraryOnGpu : public AttendOnGpu {
  protected:
-  /// The C call that `set` has prepared and torch's operator give the same bits and counts.
+  /// Expects the C call that `set` prepares and torch's operator to give the same bits and counts.
   void expect_same_bits(const Inputs& x, Context context, const std::function<void(GpuCall&)>& set,
                         at::ScalarType dtype = at::kBFloat16) {
     Attention library(0);
@@ -127,7 +128,7 @@ TEST_F(AttentionLibraryOnGpu, KeepsKeysAndValuesOnce) {
     call->quantized = 1;
   }
   EXPECT_EQ(library.workspace_size(as_many), library.workspace_size(all));
-  const auto records = static_cast<int64_t>(2) * 24 * 24576 * 128;  // bytes of 24 heads less of K and V
+  const auto records = static_cast<int64_t>(2) * 24 * 24576 * 128;  // bytes of K and V of 24 heads
   const auto saved =
       static_cast<int64_t>(library.workspace_size(all)) - static_cast<int64_t>(library.workspace_size(fewer));
   EXPECT_GT(saved, records);
@@ -182,7 +183,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhateverThePolicy) {
 }
 
 TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWhereHeadsDiffer) {
-  const int64_t count = 70;  // more than one launch takes the choices of
+  const int64_t count = 70;  // more than one launch takes choices for
   const Inputs x = inputs(1, 700, 700, count, 64);
   std::vector<HeadPolicy> heads(count);
   std::vector<sparsereel_head_policy> mine_heads(count, AttentionCall().policy.all);
@@ -205,7 +206,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithMasksAndMaps) {
     mine.call.policy.all.topk = 0.5;
     mine.call.key_lengths = lengths.data_ptr<int64_t>();
   });
-  const at::Tensor wide = at::randint(2, {2, 3, 8, 15}, at::kByte);  // of 128 queries
+  const at::Tensor wide = at::randint(2, {2, 3, 8, 15}, at::kByte);  // each row of the map is 128 queries
   const at::Tensor tall = wide.repeat_interleave(2, 2).narrow(2, 0, 15).contiguous();
   const at::Tensor wide_there = wide.to(at::kCUDA), tall_there = tall.to(at::kCUDA);
   Context mapped = sparse(0.5);
@@ -238,7 +239,7 @@ TEST_F(AttentionLibraryOnGpu, GivesTheOperatorsBitsWithAPrologue) {
       p.interleaved = interleaved;
       const Prologue there = on_device(p);
       Context with_pairs = context;
-      with_pairs.prologue.rotary_pairs = rotary_pairs(there);  // torch's rounding, for the kernel of tables to equal
+      with_pairs.prologue.rotary_pairs = rotary_pairs(there);  // rounded by torch; ours must match
       const auto set = [&](GpuCall& mine) {
         mine.call.policy.all.topk = 0.4;
         mine.call.text_tokens = text;
@@ -317,11 +318,11 @@ TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
   Attention library(0);
   GpuCall first(x, at::kBFloat16), second(x, at::kBFloat16);
   first.run(library);
-  // All memory comes before: libtorch's allocator takes such an error away.
+  // Allocate first: libtorch's allocator clears a pending error.
   const size_t bytes = library.workspace_size(second.call);
   const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, second.q.options().dtype(at::kByte));
   models::synchronize(second.q.device());
-  std::thread thread([&] {  // the last error is a thread's
+  std::thread thread([&] {  // CUDA's last error belongs to a thread
     EXPECT_EQ(cuda::pending_error(), nullptr);
     EXPECT_EQ(cuda::compute_capability(9999), 0);
     const std::string earlier = cuda::pending_error();
@@ -337,7 +338,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
   EXPECT_TRUE(at::equal(first.out, second.out));
 }
 
-/// In a process of its own, since nothing runs there afterwards.
+/// Runs in a process of its own, because CUDA is unusable after an illegal address.
 [[noreturn]] void run_after_a_broken_kernel() {
   Attention library(0);
   GpuCall mine({.q = at::zeros({1, 100, 1, 64}), .k = at::zeros({1, 100, 1, 64}), .v = at::zeros({1, 100, 1, 64})},
@@ -350,7 +351,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
   try {
     models::synchronize(mine.q.device());
   } catch (const std::exception&) {
-    // the illegal address
+    // This is the illegal address.
   }
   const sparsereel_status status =
       sparsereel_attention_run(library.get(), &mine.call, workspace.data_ptr(), bytes, nullptr);

@@ -1,4 +1,4 @@
-// Means for dropped blocks and selection by their error on a GPU, against the CPU's exact arithmetic.
+// Tests means for dropped blocks, and selection by their error, on a GPU against the CPU's exact arithmetic.
 #include <gmock/gmock.h>
 
 #include <random>
@@ -20,7 +20,7 @@ class MeansOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// Blocks that err by more than `bound` of the outputs' mean length.
+  /// Keeps the blocks that err by more than `bound`, relative to the outputs' mean length.
   static Context bounded(double bound) {
     Context context = means(0.5);
     context.policy.defaults.selection = Selection::block_error;
@@ -28,7 +28,7 @@ class MeansOnGpu : public AttendOnGpu {
     return context;
   }
 
-  /// The CPU's choice is about the same, and leaves neither all nor nothing out.
+  /// Expects the GPU to choose nearly as many blocks as the CPU, which must drop some and keep some.
   void expect_bounded_as_on_the_cpu(const Inputs& x, const Context& context, at::ScalarType dtype = at::kBFloat16) {
     const Result gpu = on_gpu(x, context, dtype), cpu = exact(x, context);
     EXPECT_GT(cpu.statistics.sparsity(), 0.1);
@@ -37,7 +37,7 @@ class MeansOnGpu : public AttendOnGpu {
     EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 0.07);
   }
 
-  /// What means are predicted to err by, to a share of it.
+  /// Expects the GPU's predicted error to differ from the CPU's by at most the fraction `off`.
   Result expect_predicted_as_on_the_cpu(const Inputs& x, Context context, double off) {
     context.mode = Mode::check;
     const Result gpu = on_gpu(x, context), cpu = exact(x, context);
@@ -54,7 +54,7 @@ class MeansOnGpu : public AttendOnGpu {
     return map;
   }
 
-  /// The CPU obeys the same map exactly.
+  /// Expects the GPU to follow a random map. The CPU follows the same map exactly.
   void expect_map_obeyed(const Inputs& x, Context context, double kept, double bound = 0.06) {
     context.block_map = random_map(x, kept);
     context.return_lse = true;
@@ -64,7 +64,7 @@ class MeansOnGpu : public AttendOnGpu {
     EXPECT_TRUE(at::equal(at::isinf(gpu.lse.cpu()), at::isinf(cpu.lse)));
     const at::Tensor error = (gpu.lse.cpu() - cpu.lse).masked_select(at::isfinite(cpu.lse)).abs();
     EXPECT_LT(error.max().item<double>(), 0.08);
-    Context dropping = context;  // or the test would not see the means
+    Context dropping = context;  // otherwise the test would not see the means
     dropping.policy.dropped = Dropped::none;
     dropping.policy.ranking = Ranking::mass;
     EXPECT_GT(compare(exact(x, dropping).out, cpu.out).relative_l1, 2 * bound);
@@ -102,13 +102,13 @@ TEST_F(MeansOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
       context.text_tokens = 0;
       context.key_lengths = at::tensor({1200, 65, 1025}, at::kLong);
       Inputs x = video(3, 1200, 1200, 2, head_dim);
-      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must not show
+      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must have no effect
       expect_map_obeyed(x, context, 0.4, 0.07);
     }
   }
 }
 
-// Means of keys that a causal mask hides must not push what is visible below the smallest weight.
+// Means of keys that a causal mask hides must not push visible scores below the smallest weight.
 TEST_F(MeansOnGpu, HiddenMeansOfLargeScoresDoNotCount) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
@@ -151,7 +151,7 @@ TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
             context.text_tokens = text;
             const Result gpu = on_gpu(x, context), cpu = exact(x, context);
             EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.01);
-            EXPECT_GE(gpu.statistics.mean_share(), cpu.statistics.mean_share());  // which packs cells densely
+            EXPECT_GE(gpu.statistics.mean_share(), cpu.statistics.mean_share());  // the CPU packs cells densely
             EXPECT_LE(gpu.statistics.mean_share(), 3.0 / 46);
             EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 0.07);
             EXPECT_LT(compare(gpu.out, full).relative_l1, compare(cpu.out, full).relative_l1 + 0.02);
@@ -164,7 +164,7 @@ TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
 
 TEST_F(MeansOnGpu, SharpScoresAndOutliersComeThrough) {
   for (const int64_t head_dim : {64, 128}) {
-    for (const double gain : {1.0, 3.0, 12.0}) {  // the clamped exponentials, and those that go through ex2
+    for (const double gain : {1.0, 3.0, 12.0}) {  // for the clamped exponentials, and for those that go through ex2
       SCOPED_TRACE(::testing::Message() << head_dim << " x " << gain);
       Inputs x = video(1, 1000, 2000, 2, head_dim);
       x.q = rounded(x.q * gain);
@@ -197,8 +197,8 @@ TEST_F(MeansOnGpu, RepeatedCallsGiveTheSameBits) {
   }
 }
 
-/// Of CogVideoX-5b's size: each multiprocessor takes many tiles, and each call finds another one's scratch. What a race
-/// leaves behind differs here before it crashes anything.
+/// At CogVideoX-5b's size each multiprocessor takes many tiles, and each call finds the scratch of another. A race
+/// changes bits here before it crashes anything.
 TEST_F(MeansOnGpu, CallsOfAVideosSizeGiveTheSameBitsInAnyOrder) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   Context context = means(0.12);
@@ -245,7 +245,7 @@ TEST_F(MeansOnGpu, ABoundOnTheErrorHoldsForScoresBeyondTheRangeOfExponentials) {
     x.q = rounded(x.q * gain);
     Context context = means(0.5);
     context.policy.defaults.selection = Selection::error;
-    context.policy.defaults.error = 5;  // means err by far more where scores are sharp
+    context.policy.defaults.error = 5;  // means err by far more if scores are sharp
     const Result gpu = on_gpu(x, context), cpu = exact(x, context);
     EXPECT_GT(cpu.statistics.sparsity(), 0.3);
     EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.03);
@@ -280,7 +280,7 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorIsOfTheOutputsSize) {
     SCOPED_TRACE(size);
     Inputs x = video(2, 3000, 3000, 2, 64);
     x.v.mul_(size);
-    x.v.select(0, 1).mul_(0.01);  // each batch entry by its own
+    x.v.select(0, 1).mul_(0.01);  // the bound is relative to each batch entry
     x.v = rounded(x.v);
     expect_bounded_as_on_the_cpu(x, bounded(0.02));
   }
@@ -305,7 +305,7 @@ TEST_F(MeansOnGpu, ABoundOnEachBlocksErrorHoldsForHeadsThatDiffer) {
 TEST_F(MeansOnGpu, APredictionIsCountedForABoundOnEachBlocksErrorAsOnTheCpu) {
   const Inputs x = video(2, 3000, 3000, 2, 64);
   const Result check = expect_predicted_as_on_the_cpu(x, bounded(0.02), 0.03);
-  const Result sparse = on_gpu(x, bounded(0.02));  // where lengths are those of a sample
+  const Result sparse = on_gpu(x, bounded(0.02));  // estimates lengths from a sample
   EXPECT_EQ(sparse.statistics.kept_blocks, check.statistics.kept_blocks);
   EXPECT_EQ(sparse.statistics.predicted_error(), 0);
 }
@@ -364,10 +364,10 @@ TEST_F(MeansOnGpu, OtherCellsAreRefused) {
   EXPECT_THROW(on_gpu(x, context), Error);
 }
 
-/// The CPU emulates the same arithmetic with the true maximum of every channel of V.
+/// Compares with the CPU, which emulates the same arithmetic with the true maximum of every channel of V.
 class ValueRangeOnGpu : public AttendOnGpu {
  protected:
-  static constexpr int64_t kTokens = 9001, kOutlier = 4321;  // which no sample of every 17th token meets
+  static constexpr int64_t kTokens = 9001, kOutlier = 4321;  // a sample of every 17th token misses it
 
   void expect_as_good_as_a_true_maximum(Inputs x) {
     x.v = rounded(x.v);
@@ -376,12 +376,12 @@ class ValueRangeOnGpu : public AttendOnGpu {
     const at::Tensor full = exact(x, {.mode = Mode::full}).out;
     const double truly = compare(attend(x.q, x.k, x.v, context, workspace).out, full).relative_l1;
     const double ours = compare(on_gpu(x, context).out, full).relative_l1;
-    // What is largest is exact where V's records are made for Hopper; ada's round it as any other value.
+    // Hopper's records of V hold the largest value exactly; Ada's round it like any other value.
     const double rounding = forced_kernel() == "ada" ? 0.025 : 5e-4;
     EXPECT_LT(ours, 1.1 * truly + rounding) << "with the true maximum " << truly;
   }
 
-  /// One token that the queries attend to.
+  /// Returns inputs whose queries all attend to one token.
   static Inputs with_sink() {
     Inputs x = inputs(1, 192, kTokens, 1, 64);
     x.q = rounded(x.q * 0.2 + 1);

@@ -1,4 +1,4 @@
-// Outputs in e4m3 against the same kernel's in 16 bits, and outputs that lie where the queries did.
+// Tests e4m3 outputs against the same kernel's 16-bit outputs, and outputs that overwrite the queries.
 #include <cmath>
 #include <utility>
 
@@ -9,7 +9,8 @@ namespace {
 
 class EightBitOutput : public AttendOnGpu {
  protected:
-  /// Where the GPU's kernel writes e4m3; a note where it does not. The second batch entry's values are smaller.
+  /// Compares the two outputs if the GPU's kernel writes e4m3, and skips the test if it does not. The second batch
+  /// entry's values are smaller.
   void expect_rounded_output(Inputs x, Context context, at::ScalarType dtype = at::kBFloat16, double bound = 0.03) {
     if (x.q.size(0) > 1) x.v = rounded(x.v * at::tensor({1.0F, 0.01F}).view({2, 1, 1, 1}), dtype);
     const Result plain = on_gpu(x, context, dtype);
@@ -63,7 +64,7 @@ TEST_F(EightBitOutput, IsTheRoundedOneOfFewKeys) {
 TEST_F(EightBitOutput, OutliersAndZerosOfVHaveTheirPlace) {
   Inputs x = inputs(1, 500, 2000, 2, 64);
   for (const auto& [size, bound] : {std::pair{1e3, 0.03}, std::pair{3e4, 0.1}}) {
-    x.v[0][1001][1][7] = size;  // where the statistics do not look
+    x.v[0][1001][1][7] = size;  // not in the sample of the statistics
     x.v = rounded(x.v);
     expect_rounded_output(x, {.mode = Mode::quantized}, at::kBFloat16, bound);
   }
@@ -84,7 +85,7 @@ TEST_F(EightBitOutput, IsNotForModeCheck) {
 
 class OverQueries : public AttendOnGpu {
  protected:
-  /// q, k and v as parts of one projection, as transformers have them.
+  /// Makes q, k and v parts of one projection, as transformers do.
   void expect_equal_output(int64_t tokens, int64_t head_dim, Context context) {
     SCOPED_TRACE(::testing::Message() << tokens << " tokens, head_dim " << head_dim << ", " << name(context.mode));
     const at::Tensor qkv = at::randn({2, tokens, 3, 3, head_dim}).to(at::kCUDA, at::kBFloat16);
@@ -98,7 +99,7 @@ class OverQueries : public AttendOnGpu {
     EXPECT_TRUE(out.equal(expected));
   }
 
-  /// The latter number of tokens has tiles in parts.
+  /// With 5000 tokens some tiles are computed in parts.
   void expect_equal_outputs(const Context& context) {
     for (const int64_t head_dim : {64, 128, 256})
       for (const int64_t tokens : {333, 5000}) expect_equal_output(tokens, head_dim, context);

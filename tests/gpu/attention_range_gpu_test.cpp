@@ -1,4 +1,4 @@
-// attend() on a GPU where numbers are large, far apart or nearly equal, against the CPU.
+// Tests attend() on a GPU against the CPU with numbers that are large, far apart or nearly equal.
 #include <cmath>
 #include <numbers>
 
@@ -24,7 +24,7 @@ TEST_F(AttendOnGpu, PvSkipGoesWithLongLists) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 200, 9000, 1, head_dim);
     x.q = rounded(x.q + 1);
-    x.k.narrow(1, 0, 128).add_(1.5);  // of all rows the maxima
+    x.k.narrow(1, 0, 128).add_(1.5);  // these hold the maxima of all rows
     x.k = rounded(x.k);
     expect_harmless_skips(x);
   }
@@ -39,9 +39,9 @@ TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
   const Context context{.mode = Mode::quantized};
   const Result gpu = on_gpu(x, context);
   EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
-  Workspace workspace;  // int8 itself errs here, so the comparison is with the same arithmetic on the CPU
+  Workspace workspace;  // int8 itself errs here, so the CPU computes with the same arithmetic
   EXPECT_GT(compare(gpu.out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
-  Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 wherever the statistics look
+  Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 in the statistics' sample
   unseen.v.select(3, 7).slice(1, 0, 2048, 4).fill_(0);
   EXPECT_TRUE(at::isfinite(on_gpu(unseen, context).out).all().item<bool>());
   Inputs equal = inputs(1, 200, 200, 1, 128);
@@ -49,7 +49,7 @@ TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
   expect_quantized_near_exact(equal);
 }
 
-// A few channels of K that hold most of its energy, as in trained models, must not cost the others their bits.
+// In trained models a few channels of K hold most of its energy. They must not cost the others precision.
 TEST_F(AttendOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
   for (const int64_t head_dim : {64, 128, 256}) {
     SCOPED_TRACE(head_dim);
@@ -61,7 +61,7 @@ TEST_F(AttendOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
   }
 }
 
-// What the linear exponentials stand as they are, what they stand with a clamp, and beyond (hopper/softmax.cuh).
+// The gains cover scores for the linear exponentials without a clamp, with one, and beyond (hopper/softmax.cuh).
 TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t head_dim : {64, 128})
@@ -97,7 +97,7 @@ TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
   }
 }
 
-// A channel without any spread, and a value that is twice as far from its block's mean as the largest is from zero.
+// Tests a channel without any spread, and a value twice as far from its block's mean as the largest value is from zero.
 TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t tokens : {1, 100, 700, 2000}) {
@@ -112,12 +112,12 @@ TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
   x.v.select(1, 7).fill_(1);
   x.v.select(1, 100).fill_(-1);
   x.k.zero_();
-  x.k.select(1, 7).fill_(4);  // all attend to the one value that its block's mean is far from
+  x.k.select(1, 7).fill_(4);  // all queries attend to the value that is far from its block's mean
   x.q.fill_(4);
   EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.06);
 }
 
-// Thousands of products of one sign: an accumulator that truncates them falls behind by more than a percent.
+// Thousands of products have the same sign: an accumulator that truncates them loses more than a percent.
 TEST_F(AttendOnGpu, ValuesThatChangeSlowlyAlongTheTokensStayExact) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);

@@ -1,5 +1,5 @@
-// Attention in 16 bits on a GPU against the CPU's exact arithmetic: errors are those of the type, blocks those that the
-// 8-bit kernels choose.
+// Tests 16-bit attention on a GPU against the CPU's exact arithmetic. Errors must be those of the dtype, and blocks
+// those that the 8-bit kernels choose.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -14,10 +14,10 @@ using ::testing::HasSubstr;
 
 class SixteenOnGpu : public AttendOnGpu {
  protected:
-  /// What rounding P, the means and the output leaves; 8 bits are at 0.04.
+  /// Returns the error that rounding P, the means and the output causes; 8-bit arithmetic has 0.04.
   static double bound_of(at::ScalarType dtype) { return dtype == at::kHalf ? 0.001 : 0.007; }
 
-  /// Means for dropped blocks.
+  /// Means stand for dropped blocks.
   static Context sixteen(double topk = 0.3, Ranking ranking = Ranking::error) {
     Context context{.mode = Mode::sparse};
     context.policy.arithmetic = 16;
@@ -51,7 +51,7 @@ class SixteenOnGpu : public AttendOnGpu {
     if (lse_error.numel() > 0) {
       EXPECT_LT(lse_error.max().item<double>(), 0.02);
     }
-    // Where a single channel or token goes wrong the mean hides it.
+    // The relative error is a mean, which would hide a single wrong channel or token.
     EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.06);
   }
 
@@ -105,7 +105,7 @@ TEST_F(SixteenOnGpu, KeyLengthsHidePadding) {
       Inputs x = inputs(4, 300, 300, 2, head_dim);
       expect_near_exact(x, context);
       const at::Tensor out = on_gpu(x, context).out;
-      const double nan = std::numeric_limits<double>::quiet_NaN();  // padding must not show
+      const double nan = std::numeric_limits<double>::quiet_NaN();  // padding must have no effect
       for (const at::Tensor& t : {x.k, x.v}) t.select(0, 1).narrow(0, 65, 235).fill_(nan);
       EXPECT_TRUE(at::equal(on_gpu(x, context).out, out));
     }
@@ -135,7 +135,7 @@ TEST_F(SixteenOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
       context.text_tokens = 0;
       context.key_lengths = at::tensor({1200, 65, 1025}, at::kLong);
       Inputs x = video(3, 1200, 1200, 2, head_dim);
-      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must not show
+      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must have no effect
       expect_map_obeyed(x, context, 0.4);
     }
   }
@@ -160,7 +160,7 @@ TEST_F(SixteenOnGpu, BlocksAreThoseOfEightBits) {
                       static_cast<double>(eight.statistics.kept_blocks),
                       0.005 * static_cast<double>(eight.statistics.total_blocks));
           EXPECT_GT(ours.statistics.sparsity(), 0.5);
-          // Some blocks at the edge of the choice are others than the CPU's.
+          // At the edge of the selection some blocks differ from the CPU's.
           EXPECT_LT(compare(ours.out, cpu.out).relative_l1, 0.02);
           EXPECT_LT(2 * compare(ours.out, cpu.out).relative_l1, compare(eight.out, cpu.out).relative_l1);
         }
@@ -307,7 +307,7 @@ TEST_F(SixteenOnGpu, SharpScoresAndLargeValuesComeThrough) {
 }
 
 TEST_F(SixteenOnGpu, ConstantInputsGiveTheMeanOfV) {
-  for (const double value : {0.0, 1e-4, 0.5, 100.0}) {  // beyond, fp32 scores have no bits left to add a weight to
+  for (const double value : {0.0, 1e-4, 0.5, 100.0}) {  // with larger scores, fp32 has no bits left to add a weight
     SCOPED_TRACE(value);
     expect_mean_of_v(value, sixteen(0.1), 0.005);
   }
@@ -325,7 +325,7 @@ TEST_F(SixteenOnGpu, AnyStridesWithContiguousHeadDimGiveTheSameBits) {
   };
   EXPECT_TRUE(at::equal(run(fused.select(2, 0), fused.select(2, 1)), expected));
   EXPECT_TRUE(at::equal(run(fused.select(2, 0), heads_first), expected));
-  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows off 16 bytes
+  const at::Tensor wide = at::constant_pad_nd(fused.select(2, 0), {1, 2}).narrow(3, 1, 64);  // rows not 16-byte aligned
   EXPECT_TRUE(at::equal(run(wide, fused.select(2, 1)), expected));
 }
 

@@ -1,4 +1,5 @@
-// Cross-attention and the layer behind it with their products in the other order, against the usual one and fp32.
+// Tests cross-attention and the layer after it with their products in the other order, against the usual order and
+// fp32.
 #include "models/transformer/few_keys_product.h"
 
 #include <string>
@@ -39,7 +40,7 @@ class FewKeysProduct : public attention::AttendOnGpu {
 
   static double error(const at::Tensor& y, const at::Tensor& exact) { return attention::compare(y, exact).relative_l1; }
 
-  /// Both orders' errors against fp32 on the CPU.
+  /// Compares the errors of both orders against fp32 on the CPU.
   void expect_no_worse(const FewKeysCase& c, at::ScalarType dtype, bool fp8, double most) {
     SCOPED_TRACE(testing::Message() << c.keys << " keys, " << c.heads << " x " << c.head_dim << ", " << dtype);
     const attention::Inputs x = inputs(c.batch, c.queries, c.keys, c.heads, c.head_dim, dtype);
@@ -64,7 +65,7 @@ class FewKeysProduct : public attention::AttendOnGpu {
     const at::Tensor attended = attend(move(x.q), move(x.k), move(x.v), context, workspace_).out;
     const double usual = error(linear(attended.flatten(2), gpu_layer), exact), ours = error(other, exact);
     EXPECT_LT(ours, most);
-    if (c.keys > 1) {  // of one key the usual order rounds nothing on the way
+    if (c.keys > 1) {  // with one key the usual order has no intermediate rounding
       EXPECT_LT(ours, 1.2 * usual);
     }
   }

@@ -1,5 +1,4 @@
-// 8-bit rows and products on a GPU against the CPU's emulation; skips itself, visibly, where there is no GPU that has
-// them.
+// Tests 8-bit rows and products on a GPU against the CPU's emulation. Skipped if no GPU has 8-bit products.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -37,7 +36,7 @@ class Fp8OnGpu : public ::testing::Test {
     EXPECT_EQ(gpu.dtype, cpu.dtype);
   }
 
-  /// A layer on the GPU; its weight's rows are of differing size.
+  /// Returns a layer on the GPU whose weight's rows differ in size.
   static Linear layer(int64_t out, int64_t in) {
     const at::Tensor sizes = at::linspace(-3, 3, out).exp2().unsqueeze(1) / std::sqrt(static_cast<double>(in));
     const Activation rows = quantize_rows((at::randn({out, in}) * sizes).to(at::kCUDA, at::kBFloat16));
@@ -102,7 +101,8 @@ TEST_F(Fp8OnGpu, GeluInThePassIsThatOfTorch) {
       const Activation ours = gelu_tanh_quantize_rows_(gpu);
       const at::Tensor back = ours.values.to(at::kFloat) * ours.scale;
       const at::Tensor exact = at::gelu(x.to(at::kDouble), "tanh");
-      // Half a step of e4m3 is a sixteenth; below its normal numbers, 2^-10 of 448ths of the row's largest.
+      // Half a step of e4m3 is 1/16 of a value; below its normal numbers, it is 2^-10 of 1/448 of the row's largest
+      // value.
       const at::Tensor most = exact.abs() / 15.9 + exact.abs().amax(1, true) / 448 / 1000;
       EXPECT_TRUE(((back.cpu().to(at::kDouble) - exact).abs() <= most).all().item<bool>()) << channels << dtype;
     }
@@ -145,8 +145,8 @@ TEST_F(Fp8OnGpu, ProductsAreThoseOfTheEmulation) {
   }
 }
 
-/// Tensor cores of 9.0 keep about 14 bits of a sum when they add up fast. That shows where every term has the same
-/// sign: a sum of 13824 then comes out 7% too small.
+/// In fast accumulation, tensor cores of 9.0 keep about 14 bits of a sum. If every term has the same sign, a sum of
+/// 13824 terms comes out 7% too small.
 TEST_F(Fp8OnGpu, FastSumsOfOneSidedInputsLoseLittle) {
   const int64_t in = 13824;
   const at::Tensor x = at::gelu(at::randn({256, in}) * 2, "tanh").to(at::kBFloat16);
@@ -185,7 +185,7 @@ TEST_F(Fp8OnGpu, OffloadedLayersEqualResidentOnes) {
   }
 }
 
-/// What the GPU's rounding and order of sums add to 8 bits' own error is little beside it.
+/// The GPU's rounding and order of sums add little to the error of 8 bits.
 TEST_F(Fp8OnGpu, WholeForwardsErrAsTheEmulationDoes) {
   for (const test::ParityCase& one : test::parity_cases("dit_cases.json")) {
     const test::Golden golden(one.family->folder + "dit_golden");

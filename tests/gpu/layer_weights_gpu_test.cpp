@@ -1,4 +1,4 @@
-// Layers that wait in the host's memory and visit the GPU; skips itself, visibly, where there is no GPU.
+// Tests layers that wait in the host's memory and visit the GPU. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class HostLayersOnGpu : public ::testing::Test {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
     component_.random_seed = 1;
-    // Small before large and the other way round; the largest takes more than one page-locked chunk.
+    // Sizes rise and fall; the largest takes more than one page-locked chunk.
     for (const int64_t out : {3, 4000, 64, 5000, 1}) {
       const std::string name = "layer." + std::to_string(names_.size());
       names_.push_back(name);
@@ -50,7 +50,7 @@ TEST_F(HostLayersOnGpu, AreWholeInEachVisitWhateverTheirShapes) {
   const auto reader = std::make_shared<WeightReader>(component_, at::Device(at::kCUDA, 0), at::kBFloat16);
   const auto weights = load_layers(reader, slots_, Residence::host);
   for (const Linear& layer : layers_) EXPECT_FALSE(layer.weight.defined());
-  // In turn, over and over, with one that is repeated and one that is skipped.
+  // The layers come in turn, over and over; one is repeated and one is skipped.
   for (const size_t i : {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 4, 0, 1, 3, 2}) {
     weights->visit(i);
     EXPECT_TRUE(layers_[i].weight.equal(reader->tensor(names_[i] + ".weight", {outs_[i], kInputs}))) << i;
@@ -65,9 +65,9 @@ TEST_F(HostLayersOnGpu, AreWholeInEachVisitWhateverTheirShapes) {
   }
 }
 
-/// Packed layers with LoRAs against the same numbers with the LoRAs added when they are read: bf16 weights differ in
-/// their last bit at most, where an fp32 sum lay between two. A GPU multiplies an fp32 LoRA's factors as two bf16 parts
-/// each, which leaves 2^-16 of every addend: more than the last bit where addends cancel out.
+/// The references are bf16 weights to which the LoRAs were added on reading. Packed layers with LoRAs differ from them
+/// at most in the last bit, if an fp32 sum lies between two bf16 values. A GPU splits an fp32 LoRA's factors into two
+/// bf16 parts each, which leaves 2^-16 of every addend. That is more than the last bit if addends cancel out.
 TEST_F(HostLayersOnGpu, PackedOnesTakeTheirLorasWithThem) {
   const at::Device gpu(at::kCUDA, 0);
   const test::PackedLayers files({128, 5000, 64}, 4096);  // the second is unpacked in several pieces

@@ -1,5 +1,5 @@
-// The fused kernels of transformer blocks on a GPU against the CPU's fp32 on the same inputs; skips itself, visibly,
-// where there is no GPU.
+// Tests the fused kernels of transformer blocks on a GPU against the CPU's fp32 on the same inputs. Skipped without a
+// GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 
 using test::close_to;
 
-/// One rounding of the result at its largest, and one of the sum that was normalized.
+/// The tolerance allows for rounding the largest result and the sum that is normalized.
 double tolerance_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? 2e-3 : 1.2e-2;
 }
@@ -39,7 +39,7 @@ class LayersOnGpu : public ::testing::Test {
     at::manual_seed(3);
   }
 
-  /// Normal numbers that the dtype holds exactly, as fp32 on the CPU.
+  /// Returns normal numbers that the dtype holds exactly, as fp32 on the CPU.
   static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
     return (at::randn(sizes) + offset).to(dtype).to(at::kFloat);
   }
@@ -55,7 +55,7 @@ struct Shape {
   int64_t batch, video, text, channels;
 };
 
-/// Channel counts around the chunks of a warp, those of real models, and some that no kernel of ours takes.
+/// Channel counts around the chunks of a warp, those of real models, and some that our kernels do not take.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {1, 1, 0, 16},      {2, 37, 5, 48},   {2, 130, 33, 256}, {3, 4, 64, 264},  {1, 9, 9, 1016},   {2, 40, 7, 1536},
@@ -82,7 +82,7 @@ struct NormCase {
       *m = {random({s.batch, s.channels}), random({s.batch, s.channels}), random({s.batch, s.channels})};
   }
 
-  /// Each token has its own of a few rows of vectors, most of them the same.
+  /// Gives each token one of a few rows of vectors; most tokens share one row.
   void choose_rows() {
     constexpr int64_t kRows = 3;
     for (Modulation* m : {&first.video, &first.text, &second.video, &second.text})
@@ -92,7 +92,7 @@ struct NormCase {
     first.row_of_token = second.row_of_token = at::where(rows.lt(kRows), rows, 1);
   }
 
-  /// The same on the GPU in the case's dtype, vectors in theirs or in fp32.
+  /// Copies the case to the GPU in its dtype; vectors are in that dtype or in fp32.
   NormCase on_gpu(bool fp32_vectors) const {
     NormCase moved = *this;
     const auto vectors = fp32_vectors ? at::kFloat : dtype;
@@ -356,7 +356,7 @@ TEST_F(LayersOnGpu, APrologueThatDiffersByTokenAndHeadIsThatOfTheCpu) {
         const attention::QueriesAndKeys gpu = attention::apply_prologue(moved, gpu_x, gpu_x, text);
         EXPECT_TRUE(close_to(gpu.q, cpu.q, 0.02));
         EXPECT_TRUE(close_to(gpu.k, cpu.k, 0.02));
-        if (angles && text < tokens && weights) {  // torch's operators, in fp32: what the angles alone err by
+        if (angles && text < tokens && weights) {  // torch's operators in fp32: the error of the angles alone
           moved.norm = p.norm = attention::Prologue::Norm::none;
           for (attention::Prologue* each : {&p, &moved})
             each->q_weight = each->k_weight = each->text_q_weight = each->text_k_weight = at::Tensor();
@@ -397,12 +397,12 @@ TEST_F(LayersOnGpu, ALayerWritesIntoRowsOfALargerTensor) {
   }
 }
 
-/// The same bits, whatever bytes, but for what NaN is made of.
+/// Expects the same bits for arbitrary bytes, except for the payload of NaN.
 TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0,
                             Dtype::q4_1, Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k,
                             Dtype::q5_k, Dtype::q6_k, Dtype::iq4_nl, Dtype::iq4_xs}) {
-    const int64_t rows = 37, columns = 768;  // no whole number of a block's shares
+    const int64_t rows = 37, columns = 768;  // not a multiple of a thread block's share
     const at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
     const std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
     for (const at::Tensor& scale : {at::Tensor(), at::rand({rows})}) {
@@ -415,12 +415,12 @@ TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
   }
 }
 
-/// Several pieces of rows, with deltas of each dtype that products take.
+/// Tests several pieces of rows with deltas of each dtype that products take.
 TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
   const int64_t rows = 3001, columns = 3072, rank = 64;
   for (const Dtype dtype : {Dtype::q4_k, Dtype::q6_k, Dtype::q3_k, Dtype::i8}) {
     at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
-    bytes.masked_fill_(bytes.bitwise_and(0x7C).gt(0x20), 0x11);  // scales below a hundredth
+    bytes.masked_fill_(bytes.bitwise_and(0x7C).gt(0x20), 0x11);  // scales below 0.01
     const at::Tensor scale = dtype == Dtype::i8 ? at::rand({rows}) * 0.01 : at::Tensor();
     std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
     for (const at::ScalarType of_delta : {at::kFloat, at::kHalf, at::kBFloat16})
@@ -438,8 +438,8 @@ TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
 }
 
 #ifdef SPARSEREEL_CUDA
-// Shapes of heads that ranks exchange: runs from 16 bytes to whole rows, one word beside many, more than one launch
-// has.
+// Shapes of heads that ranks exchange: runs from 16 bytes to whole rows, one word beside many, more copies than one
+// launch takes.
 TEST_F(LayersOnGpu, CopiesAtOnceWhatCopiesOneAfterAnother) {
   for (const int64_t head_dim : {8, 64, 128}) {
     const at::Tensor from = at::randn({2, 501, 3, 30, head_dim}).to(at::kCUDA, at::kBFloat16);

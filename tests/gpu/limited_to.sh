@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-limited_to() {  # GIB command: libtorch sees no more of the GPU's memory; the rest is the program's own setting
+limited_to() {  # GIB command: libtorch may use GIB of the GPU's memory; expandable segments are the program's own setting
   local share
   share=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | awk -v gib="$1" 'NR == 1 { print gib * 1024 / $1 < 1 ? gib * 1024 / $1 : 1 }')
   shift

@@ -1,4 +1,4 @@
-// The contract of Group over NCCL, a process a card; skips itself, visibly, where there are no two.
+// Tests the contract of Group over NCCL, with one process per GPU. Skipped without two GPUs.
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/InferenceMode.h>
@@ -30,13 +30,13 @@ namespace {
 
 using Check = void (*)(Group&, at::Device);
 
-/// Until another rank is killed.
+/// Exchanges until another rank is killed.
 void exchanges_until_the_end(Group& group, at::Device device) {
   const std::string said = test::end_of(group, device);
   test::require(said.find("rank 1 (cuda:1) ended") != std::string::npos, said);
 }
 
-/// The same, where the others' GPUs wait for what it puts.
+/// Puts into windows until another rank is killed; GPUs then wait for what that rank would put.
 void puts_until_the_end(Group& group, at::Device device) {
   Windows* windows = group.windows(64 << 20, device);
   test::require(windows != nullptr, "windows");
@@ -55,7 +55,7 @@ void puts_into_windows(Group& group, at::Device device) {
   test::require(test::puts_into_windows(*group.split(group.rank() % 2), device), "a part's windows");
 }
 
-/// Round after round without a wait, of texts of two lengths in turn.
+/// Runs many rounds without a wait; the text has two lengths in turn.
 void exchanges_heads(Group& group, at::Device device) {
   constexpr int64_t kVideo = 1000, kHeads = 9, kHeadDim = 64;
   const auto options = at::TensorOptions().device(device).dtype(at::kBFloat16);
@@ -87,7 +87,7 @@ void exchanges_heads(Group& group, at::Device device) {
   group.close_windows();
 }
 
-/// A piece of the height of each family's frames.
+/// Each rank decodes a band of rows of each family's frames.
 void decodes_as_one_rank(Group& group, at::Device device) {
   const c10::InferenceMode inference;
   for (const test::ParityCase& one : test::parity_cases("vae_cases.json")) {
@@ -105,7 +105,7 @@ void decodes_as_one_rank(Group& group, at::Device device) {
   }
 }
 
-/// What was prepared serves as what was not, and splits of the same colors are one.
+/// A prepared group must behave like any other, and splits of the same colors must be one group.
 void is_prepared(Group& group, at::Device device) {
   auto& ranks = dynamic_cast<NcclGroup&>(group);
   ranks.prepare({std::vector<int64_t>(static_cast<size_t>(group.size()), 7)});
@@ -130,7 +130,8 @@ const std::array<std::pair<const char*, Check>, 12> kChecks = {{
     {"left", test::names_who_left},
 }};
 
-// What a rank's process finds in its environment: a forked process cannot use a GPU that its parent has begun to use.
+// Environment variables for a rank's process. A forked process cannot use a GPU that its parent has begun to use, so
+// ranks run this program anew.
 constexpr const char *kRank = "NCCL_TEST_RANK", *kLinks = "NCCL_TEST_LINKS", *kCheck = "NCCL_TEST_CHECK";
 constexpr const char* kMet = "NCCL_TEST_MET";  // a file that rank 1 writes
 
@@ -144,7 +145,6 @@ std::string text_of_links(const std::vector<Link>& links) {
   return text;
 }
 
-/// This program again, as a rank.
 pid_t start_rank(int64_t rank, const std::vector<Link>& links, const char* check) {
   const std::string place = std::to_string(rank), sockets = text_of_links(links);
   const pid_t process = fork();
@@ -159,7 +159,7 @@ pid_t start_rank(int64_t rank, const std::vector<Link>& links, const char* check
   _exit(9);
 }
 
-/// How many ranks did not end well.
+/// Returns the number of ranks that failed.
 int64_t failures(int64_t size, const char* check) {
   const auto links = local_links(size);
   std::vector<pid_t> ranks;

@@ -1,4 +1,4 @@
-// The random-weights pipeline on a GPU through plain libtorch operations; skips itself, visibly, where there is none.
+// Tests the pipeline with random weights on a GPU through plain libtorch operations. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -153,7 +153,8 @@ TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
   EXPECT_GT(first.memory.decode, 0U);
 }
 
-/// NaN enters one step's attention. Its second attempt has no watcher, so nothing disturbs that. Runs on a CPU too.
+/// Puts NaN into one step's attention. The second attempt at that step has no observer, so it stays undisturbed. Runs
+/// on a CPU too.
 class FaultyStep : public PipelineOnGpu, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {

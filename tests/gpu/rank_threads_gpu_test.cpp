@@ -1,4 +1,4 @@
-// Videos by the GPUs of one process, as the library makes them; skips itself, visibly, where there are no two.
+// Tests videos that several GPUs of one process make, as the library does. Skipped without two GPUs.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>

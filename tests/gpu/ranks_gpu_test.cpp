@@ -1,4 +1,4 @@
-// Ranks that share heads and tokens on one GPU, as threads in one stream: what one rank does.
+// Tests ranks that share heads and tokens on one GPU, as threads in one stream, against one rank.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -195,7 +195,7 @@ TEST(DecodingOverRanksOnGpu, GivesTheFramesOfOneRank) {
         if (!shared.defined()) return;
         if (dtype == at::kFloat) {
           EXPECT_TRUE(test::close_to(shared, alone, 1e-4));
-        } else {  // roundings that sums of another order turn the other way
+        } else {  // another order of sums rounds some values the other way
           EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.01);
         }
       });

@@ -1,6 +1,6 @@
-// Every mode of the attention kernels on small shapes, for compute-sanitizer (tests/gpu/sanitize): without torch, whose
-// start would take most of the time there. Results are the tests' business.
-//   sanitize_attention KERNEL [MODE]     (hopper, ada, ampere or sixteen)
+// Runs every mode of the attention kernels on small shapes under compute-sanitizer (tests/gpu/sanitize). It uses no
+// torch, whose start would take most of the time there. The results are checked by other tests.
+// sanitize_attention KERNEL [MODE]     (hopper, ada, ampere or sixteen)
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace sparsereel::attention::cuda;
 
-/// What a mode may point to, fit for every shape.
+/// Buffers that a mode may use, large enough for every shape.
 struct Extras {
   OnDevice<float> lse{std::vector<float>(100000)};
   OnDevice<uint64_t> counts{std::vector<uint64_t>(kCounts)};
@@ -42,7 +42,7 @@ struct Extras {
 struct Mode {
   const char* name;
   std::function<void(KernelParams&, const Extras&)> set;
-  bool long_too = false;  // run it on long shapes as well
+  bool long_too = false;  // whether to run it on long shapes as well
 };
 
 void normalize(KernelParams& p, const Extras& extras, Prologue::Norm norm, bool across, bool interleaved) {
@@ -202,15 +202,15 @@ const Mode modes[] = {
      }},
     {"outliers of V",
      [](KernelParams& p, const Extras&) {
-       // A channel's row of V as the scale's sample may miss it: the largest bf16.
+       // Some values of one token become the largest bf16, which the sample for V's scale may miss.
        check(cudaMemset(static_cast<uint16_t*>(p.v.data) + p.v.token_stride, 0x7F, 64));
      }},
     {"fp16", [](KernelParams& p, const Extras&) { p.element = Element::fp16; }},
     {"8-bit output", [](KernelParams& p, const Extras& extras) { p.out_scale = extras.out_scale.get(); }, true},
 };
 
-/// Pooled keys are read in eights. The last ones of a head may be no key's, or have no variance: nothing looks at their
-/// products, but initcheck sees them read.
+/// Initializes the last pooled keys of each head. The kernel reads pooled keys in eights, and the last ones may belong
+/// to no key or have no variance. Their products are never used, but initcheck sees the reads.
 void fill_last_pooled(const KernelParams& p, Kernel kernel, uint8_t* scratch) {
   const Sizes sizes(p, kernel);
   const Buffers buffers(p, sizes, kernel, scratch);
@@ -237,8 +237,8 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   check(cudaDeviceSynchronize());
 }
 
-/// Long enough for the Hopper kernel's CTAs to take two or three tiles each, on 132 multiprocessors, beside tiles in
-/// parts; and lists of more than the 64 blocks whose means join the output together.
+/// Long enough that each CTA of the Hopper kernel takes two or three tiles on 132 multiprocessors, beside tiles in
+/// parts. Lists have more than the 64 blocks whose means join the output together.
 constexpr Shape kLong[] = {{1, 11, 5000, 64}, {1, 11, 5000, 128}};
 
 Mode with_long_lists(const Mode& mode) {
@@ -248,7 +248,7 @@ Mode with_long_lists(const Mode& mode) {
           }};
 }
 
-/// The kernel for few keys, with a norm and a bias, to 8 bits where there is an out_scale; queries and keys are the
+/// Runs the kernel for few keys with a norm and a bias, to 8 bits if there is an out_scale. Queries and keys are the
 /// first tokens of the shape.
 void run_few_keys(const Shape& shape, int keys, float* out_scale) {
   const OnDevice<uint16_t> q(shape.size()), k(shape.size()), v(shape.size()), out(shape.size());

@@ -1,8 +1,9 @@
-// The Hopper kernel's sparse attention at a video's size, for as long as asked: every result is compared bit by bit
-// with the first one of its inputs. For what goes wrong once in thousands of calls, be it a race or a broken GPU: calls
-// follow each other in random order, find scratch memory full of garbage, and half of them run beside noise. Exits with
-// 1 after mismatches, once the time is over or there are many, and at a CUDA error, whose call it names.
-//   stress_attention SECONDS [TOKENS]     (30000)
+// Runs the Hopper kernel's sparse attention at a video's size for a given time. Compares every result bit by bit with
+// the first result of the same inputs. It looks for faults that occur once in thousands of calls, from a race or a
+// broken GPU. Calls follow each other in random order and find garbage in scratch memory; half of them run while other
+// kernels make noise. Exits with 1 after mismatches, once the time is over or there are many, and at a CUDA error,
+// whose call it names.
+// stress_attention SECONDS [TOKENS]     (30000)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -18,13 +19,13 @@ namespace {
 
 using namespace sparsereel::attention::cuda;
 
-constexpr int kBlocks = 1024, kThreads = 256;  // of the kernels here
+constexpr int kBlocks = 1024, kThreads = 256;  // of the kernels in this file
 constexpr int kInputs = 3;
 constexpr int kMostTogether = 16;  // calls between two waits for the GPU
 constexpr int kMostMismatches = 20;
 constexpr uint8_t kPoison = 0xFF;  // NaN in every format, -1 in integers
 
-/// heads x head_dim is the same for all, so that inputs serve all.
+/// heads x head_dim is equal in all works, so that they can share inputs.
 struct Work {
   const char* name;
   int heads, head_dim;
@@ -45,7 +46,7 @@ const Work works[] = {
        keep_means(p);
        p.text_tokens = 226;
      }},
-    {"means by mass, 24 heads of 128", 24, 128,  // of 30000 tokens, the last tiles in parts
+    {"means by mass, 24 heads of 128", 24, 128,  // at 30000 tokens the last tiles are in parts
      [](KernelParams& p) {
        predict(p);
        ignore_similarity(p);
@@ -60,7 +61,7 @@ const Work works[] = {
 };
 constexpr int kWorks = static_cast<int>(std::size(works));
 
-/// How a result differs from the first one, in words of 16 bytes: how many do, and where one of them is.
+/// Differences from the first result: the number of words of 16 bytes, and the place of one of them.
 struct Difference {
   unsigned long long words, place;
 };
@@ -126,7 +127,7 @@ class Stress {
     learn();
   }
 
-  /// A few calls, one behind the other. Returns how many of them gave another result than the first time; a CUDA error
+  /// Runs several calls in a row. Returns the number of calls whose result differs from the first one; a CUDA error
   /// ends the program.
   int run() {
     std::vector<StressCall> calls(1 + random_() % kMostTogether);
@@ -172,7 +173,7 @@ class Stress {
 
   static const uint4* words(const OnDevice<uint16_t>& tensor) { return reinterpret_cast<const uint4*>(tensor.get()); }
 
-  /// The first results, with scratch memory of zeros. Whatever is not written of them stays NaN.
+  /// Computes the first results with zeros as scratch memory. Elements that no kernel writes stay NaN.
   void learn() {
     const OnDevice<unsigned long long> broken(1);
     check(cudaMemsetAsync(broken.get(), 0, broken.bytes(), stream_));
@@ -193,7 +194,7 @@ class Stress {
     if (found > 0) check("the first results are not all finite");
   }
 
-  /// What a call before has broken, attend() will say.
+  /// Errors are not checked here, because attend() reports them.
   void poison() {
     cudaMemsetAsync(out_.get(), kPoison, out_.bytes(), stream_);
     if (random_() % 2 == 0) {
@@ -226,8 +227,8 @@ class Stress {
     return mismatches;
   }
 
-  /// Waits for calls, the last of which said `failure`. After an error ends the program with what the first one was
-  /// that did not end.
+  /// Waits for calls; `failure` is the error of the last one. After an error, prints it with the first call that did
+  /// not end and exits.
   void settle(const char* failure, const std::vector<StressCall>& calls) const {
     const cudaError_t status = cudaDeviceSynchronize();
     if (status != cudaSuccess) failure = cudaGetErrorString(status);
@@ -247,7 +248,7 @@ class Stress {
   const int tokens_;
   std::mt19937 random_{1};
   int64_t made_ = 0;
-  volatile int64_t* ended_ = nullptr;  // the last call that did, written by the GPU
+  volatile int64_t* ended_ = nullptr;  // number of the last call that ended, written by the GPU
   cudaStream_t stream_ = nullptr, noise_stream_ = nullptr;
   const int64_t size_ = shape(0).size();
   const Tensors inputs_[kInputs] = {Tensors(size_), Tensors(size_), Tensors(size_)};

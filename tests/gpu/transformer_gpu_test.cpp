@@ -1,4 +1,4 @@
-// Each family's transformer on a GPU against diffusers' outputs; skips itself, visibly, where there is no GPU.
+// Tests each family's transformer on a GPU against diffusers' outputs. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST_F(TransformerOnGpu, Fp32MatchesDiffusersInEveryTokenOrder) {
 }
 
 TEST_F(TransformerOnGpu, Bfloat16ErrsNoMoreThanThatOfDiffusers) {
-  double ours = 0, theirs = 0;  // sums of squares, each model's in units of its output
+  double ours = 0, theirs = 0;  // sums of squares, in units of each model's output
   for (const test::ParityCase& one : cases_) {
     const at::Tensor exact = tensor(one, "output");
     const double unit = exact.square().mean().item<double>();

@@ -1,5 +1,4 @@
-// VAEs on a GPU against diffusers' frames and latents and the CPU's layers; skips itself, visibly, where there is no
-// GPU.
+// Tests VAEs on a GPU against diffusers' frames and latents and against the CPU's layers. Skipped without a GPU.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -39,7 +38,7 @@ class VaeOnGpu : public ::testing::Test {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
     at::manual_seed(3);
-    at::globalContext().setAllowTF32CuDNN(true);  // as libtorch has it at first: fp32 means fp32 here nevertheless
+    at::globalContext().setAllowTF32CuDNN(true);  // libtorch's default; fp32 must mean fp32 nevertheless
   }
 
   static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
@@ -100,7 +99,7 @@ TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
         const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
         spatial_norm_silu(moved(norm, dtype), x.to(at::kCUDA, dtype), z.to(at::kCUDA, dtype), out,
                           biased ? bias.to(at::kCUDA, dtype) : bias);
-        // conv_y's rounding is multiplied by the largest normalized value.
+        // The rounding of conv_y is multiplied by the largest normalized value.
         EXPECT_TRUE(close_to(out, expected, 2 * vae_tolerance_of(dtype)));
       }
     }
@@ -266,8 +265,8 @@ TEST_F(VaeOnGpu, VideoNormIsThatOfTheCpu) {
   }
 }
 
-/// How many times the error of bfloat16 on a CPU, in the geometric mean over all decodes: some latents enlarge whatever
-/// rounding there is by three, and would outweigh the others in a sum.
+/// Compares with the error of bfloat16 on a CPU, as the geometric mean over all decodes. Some latents amplify any
+/// rounding threefold and would outweigh the others in a sum.
 TEST_F(VaeModelOnGpu, HalfPrecisionErrsAsBfloat16OnTheCpuDoes) {
   const auto mean_ratio = [&](at::ScalarType dtype) {
     double sum = 0;
@@ -283,7 +282,7 @@ TEST_F(VaeModelOnGpu, HalfPrecisionErrsAsBfloat16OnTheCpuDoes) {
     return std::exp(sum / static_cast<double>(cases_.size()));
   };
   EXPECT_LT(mean_ratio(at::kBFloat16), 1.15);
-  EXPECT_LT(mean_ratio(at::kHalf), 1.15 / 6);  // three bits more are a factor of 8
+  EXPECT_LT(mean_ratio(at::kHalf), 1.15 / 6);  // three more bits are a factor of 8
 }
 
 }  // namespace

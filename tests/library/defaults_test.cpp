@@ -1,4 +1,4 @@
-// What a request leaves open: configs, presets and profiles.
+// Configs, presets and profiles fill in what a request leaves unset.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,13 +15,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// What fits the model of these tests, with these defaults.
+/// Returns a config with these defaults that matches the model of these tests.
 std::string config_of(const std::string& defaults) {
   return "match: {class: CogVideoXTransformer3DModel}\ndefaults: {" + defaults +
          "}\npresets:\n  fast: {steps: 1, cache: \"0.5\"}\n";
 }
 
-// tests/cli/library_test.py has the program beside it.
+// tests/cli/library_test.py compares this with the program.
 TEST(LibraryDefaults, TakesWhatIsUnsetFromTheConfigThatFits) {
   const test::TemporaryFolder folder;
   test::write_text(
@@ -38,7 +38,7 @@ TEST(LibraryDefaults, TakesWhatIsUnsetFromTheConfigThatFits) {
   EXPECT_EQ(video.pixels, expected.pixels);
   EXPECT_EQ(video.warnings, expected.warnings);
 
-  bare.error = full.error = 0.2;  // which leaves no place for the file's topk
+  bare.error = full.error = 0.2;  // leaves no place for the file's topk
   bare.dynamic_cfg = full.dynamic_cfg = false;
   full.topk.reset();
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
@@ -68,11 +68,11 @@ TEST(LibraryDefaults, TakesBalancedUnlessAnotherPresetHolds) {
   bare.attention.clear(), full.attention = "quantized", bare.preset = "quality";
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
   bare.preset.clear(), full.attention.clear(), full.topk = 0.2,
-                                               bare.steps = full.steps = 9;  // too few for the rest of it
+                                               bare.steps = full.steps = 9;  // too few steps for the rest of the preset
   EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
 }
 
-// tests/cli/library_test.py has one that holds.
+// tests/cli/library_test.py tests a profile that is accepted.
 TEST(LibraryDefaults, RefusesProfilesOfOtherModelsAndNeedsNoneForAllBlocks) {
   const test::TemporaryFolder folder;
   const std::string file = folder.path() / "p.yaml";

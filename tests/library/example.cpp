@@ -1,4 +1,5 @@
-// example MODEL PROMPT STEPS OUTPUT [PROFILE]: makes a video and writes its frames, one after another, as PPM pictures.
+// example MODEL PROMPT STEPS OUTPUT [PROFILE]: makes a video and writes its frames to one file as consecutive PPM
+// images.
 #include <sparsereel.h>
 
 #include <cmath>
@@ -16,7 +17,7 @@ int main(int argc, char** argv) {
     if (argc == 6) request.profile = argv[5];
     const sparsereel::Video video = model.generate(request, [](int64_t step, int64_t steps) {
       std::cerr << "step " << step << " of " << steps << "\n";
-      return true;  // false would cancel
+      return true;  // false cancels the run
     });
     for (const std::string& warning : video.warnings) std::cerr << "warning: " << warning << "\n";
     std::ofstream file(argv[4], std::ios::binary);

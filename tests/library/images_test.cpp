@@ -1,4 +1,4 @@
-// Videos of pictures, as a program gives them.
+// Videos from images, through the interface of libsparsereel.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

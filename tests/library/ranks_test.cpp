@@ -1,4 +1,4 @@
-// Videos that several ranks of one process make together, against those of one.
+// Compares videos that several ranks of one process make together with those of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-constexpr float kNear = 1e-4F;  // but for the order of sums
+constexpr float kNear = 1e-4F;  // ranks add in another order
 
 Video made(int gpus, const VideoRequest& request = small()) {
   return TextToVideo(kModel, {.device = "cpu", .gpus = gpus}).generate(request);

@@ -1,4 +1,4 @@
-// What the tests of libsparsereel share: a small model, a request, and what a call fails with.
+// Shared by the tests of libsparsereel: a small model, a request, and the error that a call throws.
 #pragma once
 
 #include <sparsereel.h>

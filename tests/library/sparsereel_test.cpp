@@ -1,4 +1,4 @@
-// libsparsereel as a program sees it: linked to the shared library alone, through its one header.
+// Tests libsparsereel as a program uses it: linked to the shared library alone, through its one header.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(Library, TakesATransformersFileInPlaceOfTheFolders) {
   EXPECT_EQ(none.field(), "transformer_2");
 }
 
-/// The YAML of a model that stands in a diffusers folder.
+/// Writes the YAML that describes a model in a diffusers folder.
 void describe(const std::filesystem::path& model, const std::filesystem::path& yaml) {
   std::string text =
       "match: {class: WanTransformer3DModel, layers: 2, heads: 2, boundary_ratio: null}\narchitecture:\n";
@@ -118,7 +118,7 @@ TEST(Library, TellsStepsAndEndsWhenToldTo) {
     EXPECT_EQ(failure.code(), 130);
     EXPECT_EQ(calls, last);
   }
-  EXPECT_EQ(model.generate(small()).frames, 9);  // it can be used again
+  EXPECT_EQ(model.generate(small()).frames, 9);  // the model is still usable
 }
 
 TEST(Library, RefusesACallThatOverlapsAnother) {
@@ -184,7 +184,7 @@ struct Refused {
   std::string cause;
 };
 
-// tests/cli/failures_test.py has the same of the command line.
+// tests/cli/failures_test.py tests the same on the command line.
 TEST(Library, RefusesWhatTheCommandLineRefuses) {
   const double nan = std::nan("");
   const std::vector<Refused> cases = {
@@ -257,7 +257,7 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
   }
 }
 
-// tests/cli/options_test.py has the same of the command line.
+// tests/cli/options_test.py tests the same on the command line.
 TEST(Library, WarnsOfMembersWithoutEffect) {
   struct NoEffect {
     std::function<void(VideoRequest&)> base, change;
@@ -287,7 +287,7 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
        {"negative_prompt blurry has no effect without guidance (cfg_scale 0.5)",
         "guidance_passes in-turn has no effect without guidance (cfg_scale 0.5)",
         "dynamic_cfg true has no effect without guidance (cfg_scale 0.5)"}},
-      {[](auto& r) { r.steps.reset(); },  // which sigmas would contradict
+      {[](auto& r) { r.steps.reset(); },  // a number of steps would contradict sigmas
        [](auto& r) {
          r.cfg_scale_2 = 3, r.flow_shift = 5, r.sigmas = {1, 0.25};
        },
@@ -318,11 +318,11 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
               ElementsAre("offload has no effect on a CPU, whose memory is the host's"));
 }
 
-/// Copies the model, its text encoder being one layer of zeros whose sizes are no multiples of 16.
+/// Copies the model but replaces its text encoder with one layer of zeros whose sizes are not multiples of 16.
 void copy_narrow_model(const std::filesystem::path& to) {
   struct Matrix {
     std::string name;
-    size_t rows, columns;  // 0 columns: a vector
+    size_t rows, columns;  // 0 columns for a vector
   };
   const std::string attention = "encoder.block.0.layer.0.", feed_forward = "encoder.block.0.layer.1.";
   const std::vector<Matrix> matrices = {{"shared", 119, 32},
@@ -373,7 +373,7 @@ TEST(Library, WarnsOfEightBitsThatNoLayerTakes) {
       IsEmpty());
 }
 
-/// Copies the model, its decoder's last bias being this fp16 number, given by its bits.
+/// Copies the model and sets its decoder's last bias to the fp16 number with these bits.
 void copy_model(const std::filesystem::path& to, uint16_t half) {
   std::filesystem::copy(kModel, to, std::filesystem::copy_options::recursive);
   const std::filesystem::path path = to / "vae" / "diffusion_pytorch_model.safetensors";
@@ -435,7 +435,7 @@ TEST(Library, GuidesAsAsked) {
   VideoRequest request = small();
   request.frames = 5;
   const std::vector<float> usual = model.generate(request).pixels;
-  request.guidance_passes = "in-turn";  // the same arithmetic, in another order of sums
+  request.guidance_passes = "in-turn";  // the same arithmetic with sums in another order
   EXPECT_THAT(model.generate(request).pixels, Pointwise(FloatNear(1e-3), usual));
   for (std::optional<double> VideoRequest::*member : {&VideoRequest::cfg_scale_2, &VideoRequest::flow_shift}) {
     VideoRequest other = request;

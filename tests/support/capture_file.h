@@ -15,8 +15,8 @@
 
 namespace sparsereel::app {
 
-/// As fp16, which is what kernels are given and half the size. `metadata` is added to what read_capture() needs. Throws
-/// Error where fp16 cannot hold a value.
+/// Writes `capture` as fp16: kernels take fp16, and the file is half as large. `metadata` is added to the metadata that
+/// read_capture() needs. Throws Error if fp16 cannot hold a value.
 inline void write_capture(const std::filesystem::path& file, const Capture& capture,
                           std::map<std::string, std::string> metadata) {
   const auto tensor_name = [](const CapturedCall& call, const std::string& part) {

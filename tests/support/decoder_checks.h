@@ -1,4 +1,4 @@
-// What every decoder and every encoder promises.
+// Checks that the tests of every VAE decoder and encoder share.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 
 namespace sparsereel::test {
 
-/// Adds up what torch's CPU allocator hands out and takes back.
+/// Tracks the bytes that torch's CPU allocator holds at present, and their peak.
 class AllocatedBytes : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -29,14 +29,15 @@ class AllocatedBytes : public c10::MemoryReportingInfoBase {
   int64_t live = 0, peak = 0;
 };
 
-/// `vae` takes four channels.
+/// Expects latents of a wrong shape to be refused. `vae` takes four channels.
 inline void expect_other_latents_refused(models::Vae& vae) {
   for (const at::Tensor& latents :
        {at::zeros({1, 16, 2, 4, 4}), at::zeros({2, 4, 2, 4, 4}), at::zeros({4, 2, 4, 4}), at::zeros({1, 4, 0, 4, 4})})
     EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
 }
 
-/// How many frames come at a time, each counted as progress only then. Together they are the whole video's.
+/// Returns the number of frames of each piece that the decoder hands out. Expects that a piece without tiling arrives
+/// before it counts as progress, and that the pieces together are the whole video.
 inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latents, bool tiled) {
   std::vector<at::Tensor> pieces;
   std::vector<int64_t> sizes;
@@ -53,7 +54,7 @@ inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latent
   return sizes;
 }
 
-/// `vae` has four frames and eight pixels a latent.
+/// Expects frames of a wrong shape to be refused. `vae` has four frames and eight pixels a latent.
 inline void expect_other_frames_refused(models::Vae& vae) {
   const auto refused = [&](const std::vector<int64_t>& shape, const std::string& why) {
     EXPECT_TRUE(throws_error([&] { vae.encode(at::zeros(shape), false); }, {"The VAE cannot encode", why}));
@@ -67,7 +68,7 @@ inline void expect_other_frames_refused(models::Vae& vae) {
   refused({1, 3, 1, 16, 17}, "height and width have to be multiples of 8");
 }
 
-/// Beside what is said beforehand.
+/// Expects the peak memory of `work` to be 0.8 to 1.1 times the estimate `said`, in bytes.
 inline void expect_peak_memory(const std::function<void()>& work, uint64_t said, at::IntArrayRef shape) {
   const auto allocated = std::make_shared<AllocatedBytes>();
   {

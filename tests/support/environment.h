@@ -1,4 +1,4 @@
-// Environment variables for tests, in place of the process's own.
+// Stands in for the process's environment variables in tests.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// The families that the parity harnesses run: those of tests/families.json that have data. A further family is a row
-// there and its data: no code of theirs knows it.
+// The model families that the parity tests run: every family in tests/families.json that has data. To add a family, add
+// a row there and its data; no test code names a family.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,15 +19,15 @@
 namespace sparsereel::test {
 
 struct ParityFamily {
-  std::string name;    // in the names of tests
-  std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
+  std::string name;    // appears in test names
+  std::string folder;  // below tests/parity/data, with a final slash; empty for that folder itself
   std::string transformer_class, vae_class;
-  bool cross_attention = false;  // to the text, which else stands among the video's tokens
-  double fp8_error = 0.025;      // relative L1 of a forward in 8 bits: larger where updates are normalized before they
-                                 // are added, which keeps the residual stream from outweighing their errors, and where
-                                 // cross-attention adds up what two contexts say
-  double vae_tolerance = 1e-5;   // in fp32, of the frames' scale: larger where norms divide by the length of a pixel
-  std::vector<std::string> lists{};  // of cases, that it has; empty: all
+  bool cross_attention = false;  // to the text; without it, text tokens join the video's tokens
+  double fp8_error = 0.025;  // relative L1 of an 8-bit forward. Larger if updates are normalized before they are added,
+                             // because the residual stream then outweighs their errors less. Larger too if
+                             // cross-attention adds the outputs of two contexts.
+  double vae_tolerance = 1e-5;  // in fp32, relative to the frames' scale; larger if norms divide by a pixel's length
+  std::vector<std::string> lists{};  // those that the family has; empty for all
 };
 
 inline nlohmann::json read_data(const std::string& name) {
@@ -47,7 +47,7 @@ inline ParityFamily parity_family(const nlohmann::json& row) {
           .lists = row.value("lists", std::vector<std::string>())};
 }
 
-/// Those that make videos of text, then those that make them of images.
+/// Returns the text-to-video families, then the image-to-video families.
 inline const std::vector<ParityFamily>& parity_families() {
   static const std::vector<ParityFamily> table = [] {
     std::vector<ParityFamily> families, of_images;
@@ -66,7 +66,7 @@ inline bool has_list(const ParityFamily& family, const std::string& list) {
   return family.lists.empty() || std::ranges::count(family.lists, list) > 0;
 }
 
-/// Those that run as a whole pipeline; of the others only the modules are there.
+/// Returns the families that have whole pipelines. The others have only modules.
 inline std::vector<ParityFamily> whole_families() {
   std::vector<ParityFamily> whole;
   for (const ParityFamily& family : parity_families()) {
@@ -76,15 +76,15 @@ inline std::vector<ParityFamily> whole_families() {
   return whole;
 }
 
-/// A case of one of a family's lists: dit_cases.json, vae_cases.json, vae_names.json, pipeline_cases.json, each name ->
-/// what it is.
+/// One case of a list of a family: dit_cases.json, vae_cases.json, vae_names.json or pipeline_cases.json, which map
+/// names to cases.
 struct ParityCase {
   const ParityFamily* family = nullptr;
   std::string name;
   nlohmann::json content;
 };
 
-/// Cases of every family.
+/// Returns the cases in `list` of every family.
 inline std::vector<ParityCase> parity_cases(const std::string& list) {
   std::vector<ParityCase> cases;
   for (const ParityFamily& family : parity_families()) {
@@ -95,7 +95,7 @@ inline std::vector<ParityCase> parity_cases(const std::string& list) {
   return cases;
 }
 
-/// "CogVideoX_tiled"; for INSTANTIATE_TEST_SUITE_P.
+/// Returns a name such as "CogVideoX_tiled" for INSTANTIATE_TEST_SUITE_P.
 inline std::string case_name(const ::testing::TestParamInfo<ParityCase>& test) {
   std::string name = test.param.family->name + "_" + test.param.name;
   std::replace_if(
@@ -103,8 +103,8 @@ inline std::string case_name(const ::testing::TestParamInfo<ParityCase>& test) {
   return name;
 }
 
-/// The transformer of a case of dit_cases.json: the golden file holds the weights of all cases; a case lists name ->
-/// key.
+/// Returns the transformer of a case of dit_cases.json. The golden file holds the weights of all cases; each case maps
+/// its tensors' names to keys in the file.
 inline models::Component transformer_component(const ParityCase& one) {
   const auto file = std::make_shared<models::TensorFile>(std::string(SPARSEREEL_TEST_DATA) + "/" + one.family->folder +
                                                          "dit_golden.safetensors");
@@ -119,15 +119,15 @@ inline models::Component transformer_component(const ParityCase& one) {
   return component;
 }
 
-/// What a forward of such a case is given, in one dtype on one device.
+/// The inputs of a transformer's forward pass, in one dtype on one device.
 struct TransformerForward {
   at::Tensor latents;
   models::Conditioning conditioning;
   at::Tensor timesteps;
 };
 
-/// From the golden file of the case's family. `text_tokens` of a case: zeros follow its text up to so many; it may have
-/// tokens of images and a mask of what is known.
+/// Reads a case's inputs from its family's golden file. If the case sets `text_tokens`, zeros pad its text to that
+/// length. A case may also have image tokens and a mask of known latents.
 inline TransformerForward transformer_forward(const ParityCase& one, const Golden& golden,
                                               const at::TensorOptions& options) {
   const auto tensor = [&](const char* key) { return golden[one.name + "/" + key]; };
@@ -148,9 +148,9 @@ inline TransformerForward transformer_forward(const ParityCase& one, const Golde
           .timesteps = tensor("timesteps").to(options.device())};
 }
 
-/// The VAE in the folder `name` of the family's data: config.json and a weight file, or two where the encoder has one
-/// of its own, without a pipeline around them. A scaling factor is 1: the golden latents are those of diffusers' own
-/// decode() and encode(), which know no such factor.
+/// Returns the VAE in the folder `name` of the family's data. The folder holds config.json and a weight file, or two if
+/// the encoder has its own. The scaling factor is set to 1, because diffusers' decode() and encode(), which made the
+/// golden latents, do not apply it.
 inline models::Component vae_component(const ParityFamily& family, const std::string& name) {
   models::Component component;
   component.class_name = family.vae_class;
@@ -168,7 +168,7 @@ inline models::Component vae_component(const ParityFamily& family, const std::st
   return component;
 }
 
-/// The same without files, whose weights are random.
+/// Returns the same component with random weights instead of files.
 inline models::Component with_random_weights(models::Component component, uint64_t seed) {
   component.files.clear();
   component.tensors.clear();
@@ -176,7 +176,7 @@ inline models::Component with_random_weights(models::Component component, uint64
   return component;
 }
 
-/// Those of a case of vae_encoder_cases.json, which its script makes too.
+/// Returns the frames of a case of vae_encoder_cases.json. The case's script makes the same frames.
 inline at::Tensor frames_to_encode(at::IntArrayRef shape) {
   const at::Tensor index = at::arange(c10::multiply_integers(shape), at::kLong);
   return (index * index * 31 + index * 7919).remainder(251).to(at::kFloat).div(125).sub(1).view(shape);

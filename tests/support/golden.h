@@ -10,7 +10,7 @@
 
 namespace sparsereel::test {
 
-/// Tensors of one golden file, tests/parity/data/<name>.safetensors.
+/// The tensors of one golden file, tests/parity/data/<name>.safetensors.
 class Golden {
  public:
   explicit Golden(const std::string& name) : file_(std::string(SPARSEREEL_TEST_DATA) + "/" + name + ".safetensors") {}
@@ -32,8 +32,8 @@ class Golden {
   models::TensorFile file_;
 };
 
-/// Passes when max|actual - expected| <= tolerance * max|expected| (the output's scale) and NaN or Inf stand at the
-/// same places.
+/// Passes if max|actual - expected| <= tolerance * max|expected| (the output's scale) and NaN and Inf are in the same
+/// places.
 inline ::testing::AssertionResult close_to(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
   if (actual.sizes() != expected.sizes()) {
     std::ostringstream text;

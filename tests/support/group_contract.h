@@ -1,4 +1,4 @@
-// What every Group promises, as checks that each of its ranks runs; whoever makes groups runs them all.
+// Checks of what every Group must do. Each rank runs them; the tests of every kind of Group run them all.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,19 +15,19 @@ namespace sparsereel::test {
 
 using models::Group;
 
-/// Runs `part` as each of `size` ranks at once, each with its group; throws what one of them threw.
+/// Runs `part` on `size` ranks at once, each with its own group. Throws the exception of a rank that failed.
 using RunRanks = std::function<void(int64_t size, const std::function<void(Group&)>& part)>;
 
 inline void require(bool holds, const std::string& what) {
   if (!holds) throw std::runtime_error("not so: " + what);
 }
 
-/// Numbers that tell who sent them to whom.
+/// Returns numbers that identify the sender and the receiver.
 inline at::Tensor told(int64_t from, int64_t to, int64_t count, const at::TensorOptions& options) {
   return (at::arange(count, options.dtype(at::kLong)) + (10 * from + to)).to(options);
 }
 
-/// all_to_all of sizes that differ by pair, some of them nothing.
+/// Checks all_to_all with sizes that differ by pair; some are zero.
 inline void exchanges_uneven_pieces(Group& group, at::Device device) {
   for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kByte}) {
     const auto options = at::TensorOptions().device(device).dtype(dtype);
@@ -44,7 +44,7 @@ inline void exchanges_uneven_pieces(Group& group, at::Device device) {
   }
 }
 
-/// More than sockets hold at once, both ways.
+/// Exchanges more bytes than sockets buffer, in both directions at once.
 inline void exchanges_large_pieces(Group& group, at::Device device) {
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   const int64_t count = int64_t{1} << 20;
@@ -77,7 +77,7 @@ inline void reduces_to_the_same_bits(Group& group, at::Device device) {
     require(at::equal(sum, base * n + n * (n - 1) / 2), "sums");
     require(at::equal(most, base + (n - 1)), "maxima");
   }
-  // Whose order matters: all ranks have what rank 0 has.
+  // The result depends on the order of the sum, yet every rank must get rank 0's result.
   at::Tensor odd = at::arange(1000, at::TensorOptions().device(device).dtype(at::kFloat)).add_(0.1).pow_(group.rank());
   group.all_reduce_sum(odd);
   const at::Tensor first = odd.clone();
@@ -93,7 +93,7 @@ inline void broadcasts_from_every_root(Group& group, at::Device device) {
   }
 }
 
-/// Parts and the whole in turn: both see every call in the same order.
+/// Alternates calls of the parts and of the whole group: both must see every call in the same order.
 inline void splits_by_color(Group& group, at::Device device) {
   const auto part = group.split(group.rank() % 2);
   require(part->size() == (group.size() + 1 - group.rank() % 2) / 2, "the part's size");
@@ -113,17 +113,17 @@ inline void splits_by_color(Group& group, at::Device device) {
   alone->all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));
 }
 
-/// What each rank puts into the others' windows is there, round after round, in windows that grow and are made again.
-/// Whether there are any: all ranks hear the same.
+/// Checks that every rank finds what the others put into its windows, over several rounds and with windows that grow
+/// and are made again. Returns false if the group has no windows; all ranks return the same.
 inline bool puts_into_windows(Group& group, at::Device device) {
   const int64_t size = group.size(), own = group.rank();
   const auto options = at::TensorOptions().device(device).dtype(at::kLong);
   for (const int64_t count : {10, 100'000, 100'000}) {
-    at::Tensor right = at::ones({}, options.dtype(at::kBool));  // asked at the end: nothing waits for a GPU until then
+    at::Tensor right = at::ones({}, options.dtype(at::kBool));  // read last, so nothing waits for the GPU before
     for (int64_t round = 0; round < 20; ++round) {
       models::Windows* windows = group.windows(2 * size * count * 8, device);
       if (windows == nullptr) return false;
-      const auto part = [&](int64_t rank, int64_t maker) {  // of one window's two halves in turn
+      const auto part = [&](int64_t rank, int64_t maker) {  // alternates between the two halves of a window
         return windows->of(rank).view(at::kLong).narrow(0, (round % 2 * size + maker) * count, count);
       };
       windows->exchange([&] {
@@ -143,13 +143,13 @@ inline bool puts_into_windows(Group& group, at::Device device) {
   return true;
 }
 
-/// Calls until one throws, and says what.
+/// Repeats calls until one throws, and returns its message.
 inline std::string end_of(Group& group, at::Device device) {
   try {
     for (;;) {
       const at::Tensor one = at::ones({1}, at::TensorOptions().device(device));
       group.all_reduce_sum(one);
-      one.item<float>();  // waits for a GPU
+      one.item<float>();  // waits for the GPU
     }
   } catch (const Error& error) {
     return error.what();
@@ -158,7 +158,7 @@ inline std::string end_of(Group& group, at::Device device) {
 
 inline void aborts_for_all(Group& group, at::Device device) {
   if (group.rank() == group.size() - 1) {
-    group.all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));  // once all are there
+    group.all_reduce_sum(at::ones({1}, at::TensorOptions().device(device)));  // after all ranks have started
     group.abort("it rains");
     group.abort("something else");
   }
@@ -168,7 +168,7 @@ inline void aborts_for_all(Group& group, at::Device device) {
   require(end_of(group, device) == said, "nothing can be exchanged after that");
 }
 
-/// The last rank ends, without a word, after a few calls.
+/// The last rank leaves silently after a few calls. The others must name it.
 inline void names_who_left(Group& group, at::Device device) {
   if (group.rank() == group.size() - 1) return;
   const std::string said = end_of(group, device);

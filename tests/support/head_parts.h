@@ -1,4 +1,4 @@
-// Calls of attention that have some of the heads each, at the same time, and what they count together.
+// Runs attention calls that each compute a part of the heads, concurrently, and adds up their counts.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace sparsereel::test {
 
-/// sizes: how many heads each part has. Runs call(part, its heads) of all parts in a thread each.
+/// Runs call(part, number of its heads) for every part at once, one thread each. `sizes` has the number of heads of
+/// each part.
 inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
                       const std::function<void(const attention::HeadPart& part, int64_t heads)>& call) {
   std::barrier meeting(static_cast<std::ptrdiff_t>(sizes.size()));
@@ -31,7 +32,7 @@ inline void run_parts(const std::vector<int64_t>& sizes, bool alike,
     meeting.arrive_and_wait();
     const std::lock_guard lock(mutex);
     sums.clear();
-    // Nobody adds before all have cleared.
+    // No part adds before every part has cleared.
   };
   const auto exchange = [&](int64_t* counts, int64_t count) {
     sum(counts, count);

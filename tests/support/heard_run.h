@@ -1,4 +1,4 @@
-// An observer of a run made of functions.
+// A run observer made of functions.
 #pragma once
 
 #include <functional>

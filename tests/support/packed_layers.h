@@ -14,7 +14,7 @@
 
 namespace sparsereel::test {
 
-/// A safetensors file.
+/// Writes the tensors to a safetensors file.
 inline void write_tensors(const std::filesystem::path& file,
                           const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
   std::vector<models::TensorView> views;
@@ -28,8 +28,8 @@ inline void write_tensors(const std::filesystem::path& file,
   models::write_safetensors(file, views);
 }
 
-/// Layer i is one product of two matrices, q and k, [outs[i], in] each: int8 with a scale a row. On q is a LoRA in
-/// fp32, on k one in bf16 and one in fp32.
+/// Layer i is one product of two matrices, q and k, each [outs[i], in] in int8 with one scale a row. Matrix q has a
+/// LoRA in fp32; k has one in bf16 and one in fp32.
 class PackedLayers {
  public:
   PackedLayers(std::vector<int64_t> outs, int64_t in) : outs_(std::move(outs)), in_(in) {

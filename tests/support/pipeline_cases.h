@@ -1,4 +1,4 @@
-// The cases of pipeline_cases.json: the checkpoint, the request and the pictures of each.
+// Reads the cases of pipeline_cases.json: the checkpoint, the request and the images of each.
 #pragma once
 
 #include <functional>
@@ -32,12 +32,12 @@ inline models::Request request_of(const nlohmann::json& content) {
       {"scheduler", [&](const auto& value) { request.scheduler = value; }},
       {"flow_shift", [&](const auto& value) { request.flow_shift = value.template get<double>(); }},
       {"max_sequence_length", [&](const auto& value) { request.max_sequence_length = value.template get<int64_t>(); }},
-      {"attention", [](const auto&) {}},  // above
+      {"attention", [](const auto&) {}},  // read above
       {"topk", [&](const auto& value) { request.topk = value.template get<double>(); }},
       {"error", [&](const auto& value) { request.error = value.template get<double>(); }},
       {"block_error", [&](const auto& value) { request.block_error = value.template get<double>(); }},
-      {"folder", [](const auto&) {}},  // open()'s
-      {"lora", [](const auto&) {}},    // likewise
+      {"folder", [](const auto&) {}},  // read by open()
+      {"lora", [](const auto&) {}},    // read by open()
       {"image", [&](const auto& value) { request.image = value; }},
       {"last_image", [&](const auto& value) { request.last_image = value; }},
       {"width", [&](const auto& value) { request.width = value.template get<int64_t>(); }},
@@ -47,7 +47,7 @@ inline models::Request request_of(const nlohmann::json& content) {
   return request;
 }
 
-/// The checkpoint of a case: "pipeline" unless it names another.
+/// Opens the checkpoint of a case: "pipeline" unless the case names another folder.
 inline std::shared_ptr<models::Pipeline> open(const ParityFamily& family, const nlohmann::json& content) {
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/" + family.folder;
   models::Request request{.device = "cpu", .dtype = "fp32", .loras = models::parse_loras(content.value("lora", ""))};
@@ -55,7 +55,7 @@ inline std::shared_ptr<models::Pipeline> open(const ParityFamily& family, const 
   return models::Pipeline::open(models::Checkpoint::open(data + content.value("folder", "pipeline")), request);
 }
 
-/// The pictures of a case, which its request names, as the golden file holds them.
+/// Returns the images that a case's request names, from the golden file.
 inline models::Inputs inputs_of(const ParityFamily& family, const nlohmann::json& content) {
   const Golden golden(family.folder + "pipeline_golden");
   const auto picture = [&](const char* key) -> std::shared_ptr<const models::Picture> {

@@ -10,7 +10,7 @@
 
 namespace sparsereel::test {
 
-/// `device`: as in devices_of_threads().
+/// Opens one pipeline per rank. `device` is that of devices_of_threads().
 inline std::vector<std::shared_ptr<models::Pipeline>> pipelines_of(int64_t ranks, const std::string& device) {
   std::vector<std::shared_ptr<models::Pipeline>> all;
   for (const std::string& each : models::devices_of_threads(ranks, device))

@@ -1,5 +1,5 @@
-// The scalar reference: prepares a head (smoothing and rounding, if emulated), then runs online softmax a row of blocks
-// at a time.
+// The scalar reference: prepares a head, with smoothing and rounding if it emulates them. Then it runs online softmax
+// over one row of blocks at a time.
 #include "tests/support/reference_attention.h"
 
 #include <atomic>
@@ -17,13 +17,13 @@ constexpr double kNoScore = -std::numeric_limits<double>::infinity();
 
 using Matrix = std::vector<double>;  // [tokens, head_dim]
 
-/// One head's keys and values as the arithmetic sees them.
+/// One head's keys and values as the emulated arithmetic sees them.
 struct Head {
   Matrix k, v;
-  std::vector<double> k_mean, v_mean;  // [head_dim], taken off k and v; zero in exact arithmetic
-  std::vector<float> balance;          // [head_dim], what k is divided by, and q multiplied with; one likewise
-  std::vector<double> v_scale;         // [head_dim], of v, which holds e4m3 numbers; one in exact arithmetic
-  Matrix cell_k, cell_v;               // means of the cells of whole video blocks, [cells, head_dim]
+  std::vector<double> k_mean, v_mean;  // [head_dim], subtracted from k and v; zero in exact arithmetic
+  std::vector<float> balance;          // [head_dim], divides k and multiplies q; one in exact arithmetic
+  std::vector<double> v_scale;         // [head_dim], scale of v, which holds e4m3 numbers; one in exact arithmetic
+  Matrix cell_k, cell_v;               // [cells, head_dim], means of the cells of whole video blocks
 };
 
 Matrix read(const View<const float>& view, int64_t b, int64_t h, int64_t tokens, int64_t head_dim) {
@@ -33,7 +33,7 @@ Matrix read(const View<const float>& view, int64_t b, int64_t h, int64_t tokens,
   return m;
 }
 
-/// Takes the mean token off the first `tokens` rows and returns it.
+/// Subtracts the mean token from the first `tokens` rows and returns it.
 std::vector<double> center(Matrix& m, int64_t tokens, int64_t head_dim) {
   std::vector<double> mean(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens; ++t)
@@ -43,7 +43,7 @@ std::vector<double> center(Matrix& m, int64_t tokens, int64_t head_dim) {
   return mean;
 }
 
-/// Sums over the first `tokens` rows.
+/// Returns the sum of squares of each column over the first `tokens` rows.
 std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
   for (int64_t t = 0; t < tokens; ++t)
@@ -52,8 +52,7 @@ std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
   return sum;
 }
 
-/// Divides the keys of head h, which have no mean any more, by what the queries of all heads that share it are
-/// multiplied with.
+/// Divides the zero-mean keys of head h by the factors that multiply the queries of all heads that share it.
 void balance_keys(const KernelParams& params, int64_t b, int64_t h, Head& head) {
   const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
   const int64_t queries = balanced_queries(params.queries, params.keys, tokens);
@@ -88,7 +87,7 @@ void round_query(double* q, int64_t head_dim) {
   for (int64_t d = 0; d < head_dim; ++d) q[d] = round_int8(q[d] / scale) * scale;
 }
 
-/// To e4m3 numbers, whose means are exact; returns the scale of each channel.
+/// Rounds v to e4m3 numbers; the means of its cells are not rounded. Returns the scale of each channel.
 std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
   std::vector<double> scales;
   for (int64_t d = 0; d < head_dim; ++d) {
@@ -100,7 +99,7 @@ std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
   return scales;
 }
 
-/// Means of the first `cells` cells of `cell` rows.
+/// Returns the means of the first `cells` cells of `cell` rows each.
 Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim) {
   Matrix means(static_cast<size_t>(cells * head_dim), 0.0);
   for (int64_t t = 0; t < cells * cell; ++t)
@@ -109,7 +108,7 @@ Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim
   return means;
 }
 
-/// Records of 64 cells; those of blocks with equal mean_group() share a scale.
+/// Rounds in records of 64 cells. Blocks with equal mean_group() share a scale.
 void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
   const int64_t cells = static_cast<int64_t>(k.size()) / head_dim;
   for (int64_t record = 0; record < cells; record += kBlock) {
@@ -127,7 +126,7 @@ void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
   }
 }
 
-/// Means of the keys and values as the arithmetic sees them.
+/// Adds the means of the keys and values, as the arithmetic sees them.
 void add_means(const KernelParams& params, int64_t b, Head& head) {
   if (params.mean_cell == 0) return;
   const int64_t cells = params.video_keys(b) / kBlock * (kBlock / params.mean_cell);
@@ -135,7 +134,7 @@ void add_means(const KernelParams& params, int64_t b, Head& head) {
   head.cell_v = cell_means(head.v, cells, params.mean_cell, params.head_dim);
 }
 
-/// h: of k and v.
+/// Prepares key head h of batch entry b.
 Head prepare(const KernelParams& params, int64_t b, int64_t h, Arithmetic arithmetic) {
   const int64_t tokens = params.key_length(b), head_dim = params.head_dim;
   Head head{.k = read(params.k, b, h, tokens, head_dim),
@@ -164,12 +163,12 @@ Head prepare(const KernelParams& params, int64_t b, int64_t h, Arithmetic arithm
 /// The running state of one query row.
 struct Row {
   std::vector<double> q;       // as the arithmetic sees it
-  std::vector<double> scores;  // of the current block, log2 units; -inf where masked
+  std::vector<double> scores;  // of the current block, in log2 units; -inf where masked
   std::vector<double> out;
   double block_max = kNoScore;
   double max = kNoScore;
   double sum = 0;
-  double smoothing = 0;  // what smoothing K took off every score, natural units
+  double smoothing = 0;  // what smoothing K subtracted from every score, in natural units
 };
 
 class RowOfBlocks {
@@ -218,7 +217,7 @@ class RowOfBlocks {
     if (arithmetic_ == Arithmetic::int8) round_query(row.q.data(), params_.head_dim);
   }
 
-  /// Adds the means of the blocks that are dropped and have any, 64 at a time; returns how many cells these are.
+  /// Adds the means of dropped blocks that have means, 64 cells at a time. Returns the number of cells added.
   int64_t add_cells(const uint8_t* kept) {
     std::vector<int64_t> cells;
     for (int64_t j = 0; j < params_.blocks_with_means(b_, block_); ++j)
@@ -247,7 +246,7 @@ class RowOfBlocks {
     return score * params_.scale * std::numbers::log2e;
   }
 
-  /// Brings the sums of a row to a maximum that includes `score`.
+  /// Rescales the sums of a row to a maximum that includes `score`.
   static void raise_maximum(Row& row, double score) {
     const double max = std::max(row.max, score), alpha = std::exp2(row.max - max);
     row.sum *= alpha;
@@ -255,7 +254,7 @@ class RowOfBlocks {
     row.max = max;
   }
 
-  /// Adds a value that counts `times` times.
+  /// Adds a value with the weight of `times` tokens.
   void add_value(Row& row, double score, double times, const double* value) const {
     const double exact = times * std::exp2(score - row.max + offset_);
     const double p = arithmetic_ == Arithmetic::int8 ? round_e4m3(exact) : exact;
@@ -263,8 +262,8 @@ class RowOfBlocks {
     for (size_t d = 0; d < row.out.size(); ++d) row.out[d] += p * value[d];
   }
 
-  /// Scores of key block j for every row; returns by how much the maximum rose at most over the rows (negative:
-  /// nowhere).
+  /// Computes the scores of key block j for every row. Returns the largest rise of a row's maximum; negative if no
+  /// maximum rose.
   double score(int64_t j) {
     double rise = kNoScore;
     for (size_t r = 0; r < rows_.size(); ++r) {

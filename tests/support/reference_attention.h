@@ -7,7 +7,7 @@
 
 namespace sparsereel::attention::cpu {
 
-/// What block_sparse_attention() promises, in the order in which it says it.
+/// Computes what block_sparse_attention() promises, in the same order.
 Counts reference_attention(const KernelParams& params, const BlockMap& map, std::span<const double> pv_thresholds,
                            Arithmetic arithmetic, const ParallelFor& parallel);
 

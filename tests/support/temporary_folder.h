@@ -1,4 +1,4 @@
-// A folder of its own for each test, and the check that a call throws an Error that says the right things.
+// A temporary folder for each test, and a check that a call throws an Error with given parts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace sparsereel::test {
 
-/// Made empty, removed with everything in it.
+/// A new empty folder, removed with its contents at the end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -47,7 +47,7 @@ inline std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// Names of what a folder holds, hidden files too, sorted.
+/// Returns the sorted names of a folder's entries, hidden ones too.
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
@@ -56,7 +56,7 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
-/// Passes when `call` throws Error, its cause holds every one of `parts`, and it has a remedy.
+/// Passes if `call` throws an Error whose cause contains each of `parts` and which has a remedy.
 template <typename Call>
 ::testing::AssertionResult throws_error(const Call& call, const std::vector<std::string>& parts) {
   try {

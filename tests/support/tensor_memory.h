@@ -9,8 +9,8 @@
 
 namespace sparsereel::test {
 
-/// Counts the bytes that CPU tensors take while it lives, and the highest count. One at a time. Resident memory would
-/// count pages of libraries and what malloc keeps as well, which differ from run to run.
+/// Counts the bytes of CPU tensors while it lives, and their peak. Only one may exist at a time. Resident memory is no
+/// substitute: it also counts pages of libraries and what malloc keeps, which differ between runs.
 class TensorMemory {
  public:
   TensorMemory() : saved_(c10::GetAllocator(c10::kCPU)) {
@@ -22,11 +22,11 @@ class TensorMemory {
   TensorMemory(const TensorMemory&) = delete;
   TensorMemory& operator=(const TensorMemory&) = delete;
 
-  /// Bytes; what was there before does not count.
+  /// Peak in bytes; tensors that existed before do not count.
   int64_t highest() const { return peak(); }
 
  private:
-  /// Memory of the usual allocator, counted. Tensors may outlive the counting.
+  /// Counts memory of the usual allocator. Tensors may outlive the counting.
   struct CountingAllocator final : c10::Allocator {
     at::DataPtr allocate(size_t size) override {
       void* const data = c10::GetDefaultCPUAllocator()->raw_allocate(size);

@@ -1,4 +1,4 @@
-// Waiting for what other threads and processes do: nothing in a test sleeps in the hope that they are through.
+// Waits for other threads and processes. No test sleeps and hopes that they have finished.
 #pragma once
 
 #include <poll.h>
@@ -14,8 +14,8 @@ namespace sparsereel::test {
 
 constexpr std::chrono::seconds kLongestWait{60};
 
-/// Waits until `event()` holds; false: it did not within a minute. This is the one poll of these tests, for events that
-/// tell nobody.
+/// Waits until `event()` is true; returns false after a minute. Only this function of the tests polls, for events that
+/// notify nobody.
 inline bool wait_until(const std::function<bool()>& event) {
   const auto end = std::chrono::steady_clock::now() + kLongestWait;
   while (!event()) {
@@ -25,7 +25,8 @@ inline bool wait_until(const std::function<bool()>& event) {
   return true;
 }
 
-/// An event in one process that another one waits for. It is made before they are forked; one process waits for it.
+/// An event of one process that another process waits for. It must be made before the fork; only one process may wait
+/// for it.
 class ProcessEvent {
  public:
   ProcessEvent() {
@@ -40,7 +41,7 @@ class ProcessEvent {
   void tell() const {
     if (write(ends_[1], "!", 1) != 1) throw std::runtime_error("the event cannot be told");
   }
-  /// Returns once it was told; throws std::runtime_error after a minute.
+  /// Returns once the event has happened; throws std::runtime_error after a minute.
   void wait() const {
     pollfd told{.fd = ends_[0], .events = POLLIN, .revents = 0};
     const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kLongestWait);

@@ -23,12 +23,12 @@
 
 namespace sparsereel::test {
 
-/// A module with the names, shapes and dtype of a published one, all of whose tensors lie over each other in one
-/// file of zeros.
+/// A module with the names, shapes and dtype of a published one. All its tensors overlap in one file of zeros.
 class ZeroComponent {
  public:
-  /// model: "config" and "rest", name -> shape. A transformer also has "block", likewise; blocks: what stands before a
-  /// block's number. "blocks": how many are like that, where the others are part of "rest".
+  /// `model` has "config" and "rest", which maps names to shapes. A transformer also has "block", a map of one block's
+  /// tensors, and "blocks", the number of equal blocks; blocks that differ are in "rest". `blocks` is the prefix before
+  /// a block's number.
   ZeroComponent(const std::string& class_name, const std::string& blocks, const nlohmann::json& model) {
     component.class_name = class_name;
     component.origin = "zeros";
@@ -72,7 +72,7 @@ class ZeroComponent {
     file.write(reinterpret_cast<const char*>(&length), 8);
     file << header;
     file.close();
-    std::filesystem::resize_file(path_, kHeaderBytes + largest_);  // a hole
+    std::filesystem::resize_file(path_, kHeaderBytes + largest_);  // the data is a hole
     component.files = {std::make_shared<models::TensorFile>(path_)};
   }
 
@@ -96,7 +96,7 @@ inline void load_encoder(const models::Component& component) {
   models::load_vae(component, at::kMeta, at::kBFloat16, models::VaeParts::encoder);
 }
 
-/// What loading complains of; empty: nothing.
+/// Returns the message of the error that loading throws; empty if it throws none.
 inline std::string load_complaint(const models::Component& component, const Load& load = load_transformer) {
   const c10::InferenceMode inference;
   try {
@@ -109,7 +109,7 @@ inline std::string load_complaint(const models::Component& component, const Load
   return "";
 }
 
-/// A published transformer loads by its own names and shapes, and by no others.
+/// Expects a published transformer to load with exactly its own names and shapes.
 inline void expect_exact_names(ZeroComponent& zeros) {
   EXPECT_EQ(load_complaint(zeros.component), "");
   const models::TensorEntry* entry = zeros.component.tensors["proj_out.bias"].second;

@@ -126,7 +126,7 @@ nlohmann::json report_of(const ModelGroup& group) {
   return report;
 }
 
-std::string text_of(const ModelGroup& group) {
+std::string group_text(const ModelGroup& group) {
   std::string text = model_text(group.model);
   for (const SizeGroup& size : group.sizes) {
     text += counted(size.videos, "video") + (size.done > 0 ? " (" + std::to_string(size.done) + " done)" : "") +
@@ -162,7 +162,7 @@ void show_set(SetPlan& plan, const BatchOptions& options, const Share& share, in
                      " done, " + std::to_string(left) + " to make, " + std::to_string(failed) + " would fail\n";
   for (const ModelGroup& group : foresight.models()) {
     content["models"].push_back(report_of(group));
-    text += text_of(group);
+    text += group_text(group);
   }
   for (const VideoTask& row : plan.rows) {
     content["videos"].push_back({{"place", row.place}, {"output", name_of(row)}, {"state", foresight.state_of(row)}});

@@ -1,4 +1,4 @@
-// Numbers in messages.
+// Tests how messages show numbers.
 #include "app/counted.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What is read of the command line before CLI11 reads it agrees with what CLI11 reads.
+// What is read from the command line before CLI11 runs must agree with what CLI11 reads.
 #include "app/early_command_line.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::Pair;
 
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
-/// The words as main() gets them.
+/// Returns the words as main() gets them, with a null pointer at the end.
 std::vector<const char*> ended(std::vector<const char*> words) {
   words.push_back(nullptr);
   return words;
@@ -36,7 +36,7 @@ Texts options_in(const std::vector<const char*>& words) {
   return texts;
 }
 
-/// `words`: behind the program's name.
+/// `words` are those after the program's name.
 int device_for(std::vector<const char*> words, const std::vector<const char*>& environment = {}) {
   words.insert(words.begin(), "sparsereel");
   return likely_device(ended(words).data(), ended(environment).data());

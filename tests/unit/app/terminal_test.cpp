@@ -1,4 +1,4 @@
-// What a terminal would obey is shown and not sent.
+// Text that a terminal would obey is shown instead of sent.
 #include "app/terminal.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tests of attend() on a CPU share: inputs, the call, and how far results are apart.
+// Shared by the tests of attend() on a CPU: inputs, the call, and the difference between results.
 #pragma once
 
 #include <ATen/ATen.h>

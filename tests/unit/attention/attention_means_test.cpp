@@ -1,4 +1,4 @@
-// Means for dropped blocks and selection by predicted error through attend() on a CPU: modes, maps, statistics.
+// Tests attend() on a CPU with means for dropped blocks and selection by predicted error: modes, maps, statistics.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using ::testing::Not;
 
 constexpr int64_t kHeads = 3;
 
-/// Tokens that resemble their neighbors, as those of a video in Hilbert order do, in some blocks more than in others.
+/// Tokens that resemble their neighbors, as in a video in Hilbert order. Some blocks are more uniform than others.
 struct GroupedInputs : Projection {
   explicit GroupedInputs(int64_t tokens, at::ScalarType dtype = at::kFloat, int64_t head_dim = 64)
       : Projection(alike(tokens, head_dim).to(dtype)) {}
@@ -50,12 +50,12 @@ Context sparse(double topk, Dropped dropped = Dropped::mean, Ranking ranking = R
 BlockMap some_blocks(const GroupedInputs& x) {
   BlockMap map(2, kHeads, blocks_of(x.q.size(1)), blocks_of(x.k.size(1)), true);
   for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 5 < 2 ? 1 : 0;
-  std::fill(map.row(1, 2, 1), map.row(1, 2, 1) + map.key_blocks, uint8_t{0});  // a row without any
+  std::fill(map.row(1, 2, 1), map.row(1, 2, 1) + map.key_blocks, uint8_t{0});  // a row that keeps no block
   return map;
 }
 
-/// softmax over the keys of kept blocks and the means of dropped ones, row by row of blocks, in double; neither text,
-/// masks nor key lengths.
+/// Computes softmax over the keys of kept blocks and the means of dropped blocks in double. Supports no text, masks or
+/// key lengths.
 std::pair<at::Tensor, at::Tensor> by_hand(const GroupedInputs& x, const BlockMap& map, int64_t cell) {
   const int64_t tokens = x.q.size(1), keys = x.k.size(1);
   const double scale = 1 / std::sqrt(static_cast<double>(x.q.size(3)));
@@ -143,7 +143,7 @@ TEST(AttendWithMeans, ErrsLessThanDroppingAndLeastByPredictedError) {
   const GroupedInputs x(1280);
   const at::Tensor full = run(x, Context()).out;
   const auto error = [&](Context context) {
-    context.policy.selection_rows = 64;  // blocks of smaller tiles would cost less
+    context.policy.selection_rows = 64;  // dropping blocks of smaller tiles would cost less
     const Result result = run(x, context);
     EXPECT_EQ(result.statistics.kept_blocks, 2 * kHeads * 20 * 6);
     return relative_l1(result.out, full);

@@ -1,4 +1,4 @@
-// A needle in a haystack: what causal sparse attention keeps of a few keys among 128K.
+// A needle-in-a-haystack test: causal sparse attention must keep a few keys among 128K.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -11,18 +11,18 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr int64_t kKeys = 128 << 10, kNeedles = 9, kDim = 64;
-constexpr int64_t kLength = 4;   // tokens of a needle, as of a short word or number. A single one can be lost
+constexpr int64_t kLength = 4;   // tokens of a needle, like a short word or number; a single token can be lost
 constexpr int64_t kAsking = 64;  // queries for each
-constexpr double kScore = 15;    // of a whole needle: nine tenths of attention beside keys whose scores are noise
+constexpr double kScore = 15;    // of a whole needle: 0.9 of the attention beside keys with random scores
 
 int64_t place_of(int64_t needle) {
   return (needle + 1) * kKeys / (kNeedles + 1);
 }
 
-/// At each tenth of the keys a needle that kAsking of the last queries ask for, and whose value no other key has. Heads
-/// of q, which share one of k and v, ask for the needles in orders of their own.
+/// At each tenth of the keys lies a needle with a value of its own; kAsking of the last queries attend to it. Heads of
+/// q share one head of k and v, and each asks for the needles in another order.
 struct Haystack {
-  at::Tensor q, k, v, values;  // values [heads, kNeedles, D], in the orders in which they are asked for
+  at::Tensor q, k, v, values;  // values [heads, kNeedles, D], in the order in which queries ask for them
 
   explicit Haystack(int64_t heads) {
     at::manual_seed(3);
@@ -48,7 +48,7 @@ struct Haystack {
     q = in_orders(directions).repeat_interleave(kAsking, 1).transpose(0, 1).unsqueeze(0) * root;
   }
 
-  /// What share of its queries' output each needle is, [heads, kNeedles].
+  /// Returns each needle's share of its queries' output, [heads, kNeedles].
   at::Tensor weights(const Context& context) const {
     Workspace workspace;
     const at::Tensor out = attend(q, k, v, context, workspace).out[0].transpose(0, 1).unflatten(1, {kNeedles, kAsking});

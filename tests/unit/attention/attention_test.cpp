@@ -1,4 +1,4 @@
-// attend() on a CPU: every mode against torch's attention, the prologue, masks, statistics, policies and refusals.
+// Tests attend() on a CPU: every mode against torch's attention, the prologue, masks, statistics, policies and errors.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Inputs : Projection {
   }
 };
 
-/// softmax(q k^T scale + mask) v in double; mask [B, H, Nq, Nk] of bool, true: visible.
+/// Returns softmax(q k^T scale + mask) v in double. `mask` is [B, H, Nq, Nk] of bool; true means visible.
 std::pair<at::Tensor, at::Tensor> expected(const Inputs& x, const at::Tensor& mask, double scale) {
   const auto heads_first = [](const at::Tensor& t) { return t.transpose(1, 2).to(at::kDouble); };
   at::Tensor scores = at::matmul(heads_first(x.q), heads_first(x.k).transpose(2, 3)) * scale;
@@ -58,7 +58,7 @@ void expect_matches(const Inputs& x, const Context& context, const at::Tensor& m
   EXPECT_LE(max_error(at::nan_to_num(result.lse, 0, 0, 0), at::nan_to_num(lse, 0, 0, 0)), 1e-4) << result.kernel;
 }
 
-/// full, and sparse with every block: the modes that must equal exact attention.
+/// Returns the modes that must equal exact attention: full, and sparse with every block.
 std::vector<Context> exact_contexts() {
   Context full, sparse;
   sparse.mode = Mode::sparse;
@@ -157,7 +157,7 @@ TEST(Attend, AKeyWithABiasOfLogNCountsNTimes) {
 TEST(Attend, ObeysTheCallersBlockMapExactly) {
   for (Context context : exact_contexts()) {
     context.return_lse = true;
-    context.text_tokens = 20;  // a map of the caller is not added to
+    context.text_tokens = 20;  // adds no blocks to a map of the caller
     context.policy.dropped = Dropped::none;
     context.policy.ranking = Ranking::mass;
     const Inputs x(200);
@@ -193,7 +193,7 @@ TEST(Attend, QuantizedStaysNearExact) {
   context.return_lse = true;
   const Result full = run(x, context);
   context.mode = Mode::quantized;
-  context.policy.defaults.topk = 0.1;  // every block all the same
+  context.policy.defaults.topk = 0.1;  // must not matter: every block is computed
   const Result result = run(x, context);
   EXPECT_LT(relative_l1(result.out, full.out), 0.045);
   EXPECT_GT(relative_l1(result.out, full.out), 0.01);
@@ -252,7 +252,7 @@ TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   EXPECT_THROW(kept(2, 1), Error) << "a policy of two heads for a call of three";
 }
 
-/// x with the first `heads` of k's and v's.
+/// Returns x with only the first `heads` heads of k and v.
 Inputs with_fewer(Inputs x, int64_t heads) {
   x.k = x.k.narrow(2, 0, heads);
   x.v = x.v.narrow(2, 0, heads);
@@ -338,7 +338,7 @@ TEST(Attend, FullModeCopiesNothingForLayout) {
   EXPECT_TRUE(run(x, Context()).out.is_contiguous()) << "[B, N, H, D], so that the heads can be joined by a view";
 }
 
-/// The prologue written out with torch operations in double.
+/// Computes the prologue with torch operations in double.
 at::Tensor prologue_by_hand(const Prologue& p, at::Tensor x, const at::Tensor& weight, const at::Tensor& bias,
                             int64_t text) {
   x = x.to(at::kDouble);
@@ -398,14 +398,14 @@ TEST(Prologue, NormalizesAndRotatesAsWrittenOut) {
           context.mode = plain.mode = Mode::sparse;
           context.policy.defaults.topk = plain.policy.defaults.topk = 1;
           EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
-          // The torch operations that other devices and dtypes take.
+          // fp16 takes the torch operations that other devices and dtypes use.
           Inputs half(90, 40, at::kHalf);
           context.mode = Mode::full;
           EXPECT_LE(relative_l1(run(half, context).out.to(at::kFloat), run(x, context).out), 0.02);
         }
 }
 
-/// q or k of a prologue that differs by token and by head, in fp64.
+/// Computes q or k of a prologue that differs by token and by head, in fp64.
 at::Tensor parts_by_hand(const Prologue& p, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_text,
                          int64_t text) {
   const int64_t video = x.size(1) - text;
@@ -449,7 +449,7 @@ TEST(Prologue, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
         context.mode = plain.mode = Mode::sparse;
         context.policy.defaults.topk = plain.policy.defaults.topk = 1;
         EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 1e-4);
-        // The torch operations that other devices and dtypes take.
+        // fp16 takes the torch operations that other devices and dtypes use.
         Inputs half(90, 40, at::kHalf);
         context.mode = Mode::full;
         EXPECT_LE(relative_l1(run(half, context).out.to(at::kFloat), run(x, context).out), 0.02);

@@ -1,4 +1,4 @@
-// Calls that have some of the heads each do what one call with all heads does, to the last bit.
+// Several calls that each have some of the heads give the same bits as one call with all heads.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class HeadParts : public ::testing::Test {
     prologue.rotary_sin = angles.sin();
   }
 
-  /// The same of the part's heads.
+  /// Runs the call for the heads of one part.
   Result run_part(const HeadPart& part, int64_t heads) const {
     Context context = context_;
     context.part = part;
@@ -107,7 +107,7 @@ TEST_F(HeadParts, ChooseByMassAsEver) {
   check();
 }
 
-// The first two heads are alike, and with the others they are not: all have a budget of their own.
+// The first two heads have equal policies, the others differ, so every head has its own budget.
 TEST_F(HeadParts, HaveBudgetsOfTheirOwnWherePoliciesDiffer) {
   policies_.assign(kHeads, HeadPolicy{});
   policies_[3].topk = 0.4;

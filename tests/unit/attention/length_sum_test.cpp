@@ -1,4 +1,4 @@
-// The mean length of outputs, summed exactly.
+// Tests the exact sum behind the mean length of outputs.
 #include "attention/length_sum.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(LengthSum, DoesNotCountWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(sum_of({}).mean()));
 }
 
-/// Where sums in fp32 or fp64 would differ.
+/// Sums in fp32 or fp64 would depend on the order here.
 TEST(LengthSum, IsTheSameInAnyOrder) {
   std::mt19937 generator(1);
   std::lognormal_distribution<float> lengths(0, 20);

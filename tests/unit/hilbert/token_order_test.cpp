@@ -1,5 +1,5 @@
-// Token orders: every order is a bijection with its inverse, the Hilbert order is the one expected, the cache is
-// thread-safe.
+// Tests token orders: every order is a bijection with its inverse, the Hilbert order is the expected one, and the cache
+// is thread-safe.
 #include "hilbert/token_order.h"
 
 #include <gmock/gmock.h>
@@ -70,7 +70,7 @@ TEST(HilbertOrder, StepsToANeighborEverywhereInEvenBoxes) {
 }
 
 TEST(HilbertOrder, TakesTheAxesAsWidthHeightTime) {
-  // 4 wide, 2 high, 1 frame, by hand: up, along and down, twice. Native index = h * 4 + w.
+  // 4 wide, 2 high, 1 frame, worked out by hand: up, along and down, twice. Native index = h * 4 + w.
   EXPECT_THAT(permutation(TokenOrder::hilbert, {.frames = 1, .height = 2, .width = 4}).order,
               ElementsAre(0, 4, 5, 1, 2, 6, 7, 3));
   const Grid grid{.frames = 9, .height = 16, .width = 16};

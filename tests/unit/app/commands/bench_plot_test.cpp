@@ -1,4 +1,4 @@
-// The chart of `bench attention`: relative L1 against time, a curve a method.
+// The chart of `bench attention` plots relative L1 against time, with one curve per method.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(ErrorCurves, AreOneAMethodOnALogarithmicAxis) {
   EXPECT_EQ(data.curves[0].name, "quantized");
   EXPECT_EQ(data.curves[1].name, "dropped none, select mass");
   ASSERT_EQ(data.curves[1].points.size(), 2U);
-  EXPECT_EQ(data.curves[1].points[0].label, "0.15");  // by time
+  EXPECT_EQ(data.curves[1].points[0].label, "0.15");  // points are sorted by time
   EXPECT_EQ(data.curves[1].points[0].x, 2);
   EXPECT_EQ(data.curves[1].points[0].y, 0.4);
   EXPECT_EQ(data.curves[2].name, "dropped mean, select mass");
@@ -58,7 +58,7 @@ TEST(ErrorCurves, TellTokenOrdersAndWorkloadsApart) {
   EXPECT_EQ(data.curves[0].name, "tiny: dropped none, select mass, token_order hilbert");
   EXPECT_EQ(data.curves[1].name, "tiny: dropped none, select mass, token_order native");
   EXPECT_EQ(data.curves[2].name, "[1,1,64,64]: dropped none, select mass");
-  EXPECT_FALSE(data.mark.has_value());  // of which of them?
+  EXPECT_FALSE(data.mark.has_value());  // it would hold for one workload only
 }
 
 TEST(ErrorCurves, NeedASparseRow) {

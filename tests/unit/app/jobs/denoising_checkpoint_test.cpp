@@ -1,4 +1,4 @@
-// A checkpoint is gone on from to the same bits or not at all, and no other file is replaced or removed.
+// A resumed run gives the same bits, or a checkpoint is not used. No other file is replaced or removed.
 #include "app/jobs/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
@@ -97,7 +97,7 @@ TEST_F(DenoisingCheckpoint, IsFoundAndRemovedBehindAGap) {
   EXPECT_EQ(test::names_in(folder_.path()).size(), 4U);
 }
 
-/// A tensor of a checkpoint, to be damaged.
+/// A tensor of a checkpoint that a test damages.
 struct Tensor {
   std::string name;
   at::Tensor values;
@@ -162,7 +162,7 @@ TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 
-/// A checkpoint with a right checksum whose content no run of ours has.
+/// Each checkpoint has a right checksum but content that no run of ours writes.
 TEST_F(DenoisingCheckpoint, ContradictionsAreNotGoneOnFrom) {
   using State = models::DenoisingState;
   const std::vector<std::pair<const char*, std::function<void(State&)>>> contradictions = {
@@ -185,7 +185,7 @@ TEST_F(DenoisingCheckpoint, ContradictionsAreNotGoneOnFrom) {
   }
 }
 
-/// 2^40 steps of no layers are no bytes of the file.
+/// 2^40 steps of no layers take no bytes in the file.
 TEST_F(DenoisingCheckpoint, ItsChecksumIsReadBeforeItsSizesAreBelieved) {
   const models::TensorFile sound(file_);
   const auto metadata = sound.metadata();

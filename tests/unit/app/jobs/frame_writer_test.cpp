@@ -1,4 +1,4 @@
-// Files that are written while frames come: whole or not there, and what stops them.
+// Tests files that are written while frames arrive: they are complete or absent, and errors stop the decoder.
 #include "app/jobs/frame_writer.h"
 
 #include <ATen/ATen.h>
@@ -36,12 +36,12 @@ class FrameWriterTest : public ::testing::Test {
   static FrameWriter::Text text() {
     return {.recipe = [](bool tiled) { return tiled ? R"({"tiled":true})" : R"({"tiled":false})"; }, .caption = "a"};
   }
-  /// Frames from `first` up to `end`, in the writer's type.
+  /// Returns the frames from `first` up to `end`, in the writer's type.
   at::Tensor frames(const FrameWriter& writer, int64_t first, int64_t end) const {
     const at::Tensor piece = values_.narrow(0, first, end - first);
     return writer.dtype() == at::kFloat ? piece : piece.mul(255).add_(0.5).to(at::kByte);
   }
-  /// A file's bytes, or those of a folder's files.
+  /// Returns a file's bytes, or those of all files in a folder.
   std::string content(const std::string& name) const {
     const std::filesystem::path path = folder_ / name;
     if (!std::filesystem::is_directory(path)) return test::read_text(path);
@@ -94,7 +94,7 @@ TEST_F(FrameWriterTest, ForgetsWhatWasDecodedBeforeItBeganAgain) {
   EXPECT_EQ(content("clip.y4m.json"), R"({"tiled":true})");
 }
 
-/// Of a full disk the decoder hears with one of the next pieces, or at the end.
+/// The decoder gets the error with one of the next pieces, or at the end.
 TEST_F(FrameWriterTest, TellsTheDecoderThatTheDiskIsFull) {
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};

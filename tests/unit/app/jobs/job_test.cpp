@@ -1,4 +1,5 @@
-// Sets of texts that would not all find room: encoded in parts, each part's videos made before the next one's texts.
+// Tests sets whose encoded texts do not fit into memory at once. They are encoded in parts; each part's videos are made
+// before the next part's texts.
 #include "app/jobs/job.h"
 
 #include <c10/core/InferenceMode.h>
@@ -63,7 +64,7 @@ class JobTest : public ::testing::Test {
     }
   }
 
-  /// How many videos each part has; all of them are made.
+  /// Makes all videos and returns the number of videos in each part.
   std::vector<size_t> parts(TextLimit limit) {
     Job job(heard_, never, of_a_set(limit));
     std::vector<size_t> counts;
@@ -95,7 +96,7 @@ TEST_F(JobTest, APictureThatTextsShareIsEncodedOnce) {
   test::write_text(picture, "P6 2 1 255\nabcdef");
   add({"a", "b", "a"}, {{"image", picture}});
   Job job(heard_, never, of_a_set({}));
-  test::write_text(picture, "no picture any more");  // it was decoded for its size, and is not again
+  test::write_text(picture, "no picture any more");  // its first decoding found the size; it is not decoded again
   EXPECT_EQ(job.load(rows_, *pipeline_), 3U);
   EXPECT_THAT(heard_.told, ElementsAre("image", "encoded 1 of 1", "text", "load"));
   const models::Conditioning& first = videos_[0].conditioning;

@@ -1,4 +1,4 @@
-// How long a run took and how long its video is, in words.
+// Tests the words for how long a run took and how long its video is.
 #include "app/jobs/last_line.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Pieces keep their order, what waits is bounded, and nobody waits for a side that has given up.
+// Pieces keep their order, few of them wait, and a thread stops waiting if the other side has stopped.
 #include "app/jobs/piece_queue.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// The progress line, and the texts that reports and messages are made of.
+// Tests the progress line and the texts of which reports and messages are made.
 #include "app/jobs/progress.h"
 
 #include <ATen/ATen.h>
@@ -48,7 +48,7 @@ TEST(ProgressText, CountsHours) {
 
 class ProgressLines : public ::testing::Test {
  protected:
-  ProgressLines() { ::testing::internal::CaptureStderr(); }  // which is no terminal
+  ProgressLines() { ::testing::internal::CaptureStderr(); }  // the captured stderr is no terminal
   static std::string printed() { return ::testing::internal::GetCapturedStderr(); }
 };
 
@@ -65,7 +65,7 @@ TEST_F(ProgressLines, ComeAfterTheTimeBetweenThem) {
 
 TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
   Progress progress(true);
-  progress.set("set", 3, 9, 0, 0);  // of an earlier run
+  progress.set("set", 3, 9, 0, 0);  // from an earlier run
   progress.stage("denoise");
   progress.step(1, 4, 2);
   progress.set("set", 4, 9, 1, 10);

@@ -1,4 +1,4 @@
-// What reports say of a video that begins with an image.
+// Tests the report of a video that begins with an image.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Three frames of one color each; the image is the first one, darker by 5 of 255.
+/// Returns three frames of one color each. The image is the first frame, darker by 5/255.
 models::Outcome fading() {
   models::Outcome result;
   const at::Tensor frames = at::full({3, 2, 2, 3}, 0.5);

@@ -1,4 +1,4 @@
-// Test clips, a folder that cleans up after itself, and a reader that decodes what the writers wrote.
+// Test clips, a folder that cleans up after itself, and a reader for what the writers wrote.
 #pragma once
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace sparsereel::app {
 using test::names_in;
 using test::TemporaryFolder;
 
-/// A colored disc with a soft edge moving over a gradient: half-resolution chroma can hold it.
+/// A colored disk with a soft edge that moves over a gradient; half-resolution chroma can represent it.
 struct Clip {
   std::vector<float> values;
   FramesView view;
@@ -65,7 +65,7 @@ struct Decoded {
   double seconds = 0;
 };
 
-/// Converts as a player would: BT.709 where the stream says so.
+/// Converts as a player does: with BT.709 if the stream says so.
 inline std::vector<uint8_t> to_rgb(const AVFrame& frame) {
   ffmpeg::Scaler scaler(sws_getContext(frame.width, frame.height, static_cast<AVPixelFormat>(frame.format), frame.width,
                                        frame.height, AV_PIX_FMT_RGB24,
@@ -116,7 +116,7 @@ inline Decoded decode_video(const std::filesystem::path& path) {
   return result;
 }
 
-/// Peak signal to noise ratio in dB over all frames, peak 255.
+/// Returns the peak signal-to-noise ratio in dB over all frames, for a peak of 255.
 inline double psnr(const Decoded& decoded, const FramesView& expected) {
   double sum = 0;
   size_t count = 0;

@@ -1,4 +1,4 @@
-// Pictures as Pillow sees them; tests/parity/make_images.py writes them and the golden.
+// Images must be read as Pillow reads them. tests/parity/make_images.py writes them and the golden values.
 #include "app/media/image.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 const fs::path kPictures = SPARSEREEL_TEST_DATA "/images";
 
-/// Most that a value is away from Pillow's, of what loses something or is made of other colors.
+/// The largest allowed difference from Pillow, for lossy formats and for colors that are converted.
 const std::map<std::string, int> kTolerances = {
     {"turned1.avif", 3},    {"turned2.avif", 3}, {"turned3.avif", 3}, {"turned4.avif", 3}, {"turned5.avif", 3},
     {"turned6.avif", 3},    {"turned7.avif", 3}, {"turned8.avif", 3}, {"turned.jpg", 3},   {"half-colour.jpg", 6},
@@ -127,7 +127,6 @@ std::string little(uint32_t number, int bytes) {
   return text;
 }
 
-/// A BMP of one color.
 std::string bmp(int width, int height, const std::string& bgr) {
   std::string pixels;
   for (int i = 0; i < width * height; ++i) pixels += bgr;
@@ -149,7 +148,7 @@ TEST(Image, ANameWithAPercentSignIsOneFile) {
   }
 }
 
-// Only a decoder finds the size of these, and it must not take gigabytes for it.
+// Only a decoder can find the size of these images, and it must not take gigabytes to do so.
 TEST(Image, TooManyPixelsAreRefusedByTheDecoderToo) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "large.pam") << "P7\nWIDTH 30000\nHEIGHT 30000\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n"
@@ -178,14 +177,14 @@ TEST(Image, HeadersSaySizes) {
     const ImageHeader header = read_image_header(format, bytes);
     EXPECT_EQ(header.height, 12) << name;
     EXPECT_EQ(header.width, 20) << name;
-    for (size_t size = 0; size < bytes.size(); ++size) read_image_header(format, bytes.first(size));  // ends somewhere
+    for (size_t size = 0; size < bytes.size(); ++size) read_image_header(format, bytes.first(size));  // must terminate
   }
 }
 
 TEST(Image, AMovingPictureGivesItsLastFrame) {
   const test::TemporaryFolder folder;
   constexpr int64_t frames = 30, height = 32, width = 48;
-  std::vector<float> pixels;  // red grows to the right of the last frame, the others are blue
+  std::vector<float> pixels;  // the last frame's red grows to the right, the other frames are blue
   for (int64_t i = 0; i < frames * height * width; ++i) {
     const bool last = i / (height * width) == frames - 1;
     const std::array<float, 3> blue = {0, 0, 1}, red = {static_cast<float>(i % width) / width, 0.25F, 0.25F};
@@ -242,7 +241,7 @@ TEST(Image, FilesThatHoldNoPictureSayWhatIsNeeded) {
   EXPECT_EQ(read_image(folder / "a.ppm").pixels, (std::vector<uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
   std::ofstream(folder / "b.ppm") << "P6 2 x";
   EXPECT_TRUE(test::throws_error([&] { read_image(folder / "b.ppm"); }, {"b.ppm", "is no PPM"}));
-  std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);  // half of the way
+  std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);  // about half
   EXPECT_EQ(read_image(folder / "c.pgm").pixels, (std::vector<uint8_t>{127, 127, 127}));
 }
 

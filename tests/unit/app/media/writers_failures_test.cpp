@@ -1,4 +1,4 @@
-// What the writers refuse, and that a full disk leaves nothing behind and the old file as it was.
+// Tests what the writers refuse. A full disk must leave nothing behind and the old file intact.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Lets no file of this process grow past `bytes`: the same path through write() as a full disk.
+/// Lets no file of this process grow past `bytes`. write() then fails as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -159,7 +159,7 @@ TEST_F(Failures, RecipeOfAMissingOrBrokenFileIsAnError) {
 }
 
 TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
-  // In a child, because the function is for a process that is about to end.
+  // Runs in a child process, because the function is for a process that is about to end.
   const auto holds_a_picture = [&] {
     std::error_code gone;
     for (std::filesystem::recursive_directory_iterator each(folder.path(), gone), end; each != end;

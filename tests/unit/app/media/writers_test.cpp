@@ -1,4 +1,4 @@
-// GIF, PNG folder, y4m, safetensors and contact sheet: read back and compared.
+// Reads back what was written and compares it: GIF, PNG folder, y4m, safetensors and contact sheet.
 #include "app/media/writers.h"
 
 #include <gmock/gmock.h>
@@ -98,7 +98,7 @@ TEST_F(Writers, Y4mIsWhatFfmpegTakesItFor) {
 }
 
 TEST_F(Writers, Y4mUsesBt601LimitedRange) {
-  // White, black, pure red, green and blue by ITU-R BT.601.
+  // White, black, and pure red, green and blue by ITU-R BT.601.
   const std::vector<float> pixels = {1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1};
   const auto path = folder / "colours.y4m";
   write_video(path, {.data = pixels.data(), .frames = 1, .height = 1, .width = 5}, {});

@@ -1,4 +1,4 @@
-// The name that was probably meant.
+// Tests the guess of a misspelled name.
 #include "app/options/nearest.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the option table says of options holds together, and the manuals say the same.
+// The option table must be consistent, and the manuals must agree with it.
 #include "app/options/option_table.h"
 
 #include <gmock/gmock.h>
@@ -50,8 +50,8 @@ TEST(OptionTable, CommandsTakeWhatMeansSomethingToThem) {
   EXPECT_THAT(decode, Not(Contains("steps")));
   EXPECT_THAT(batch, Contains("steps"));
   EXPECT_THAT(batch, Not(Contains("output")));
-  EXPECT_THAT(taken_by(Command::bench_quality), Not(Contains("topk")));  // its own is a list
-  EXPECT_THAT(taken_by(Command::tune), Not(Contains("profile")));        // which it writes
+  EXPECT_THAT(taken_by(Command::bench_quality), Not(Contains("topk")));  // it has a list instead
+  EXPECT_THAT(taken_by(Command::tune), Not(Contains("profile")));        // it writes one
   for (const Command command : {Command::decode, Command::bench_pipeline, Command::bench_quality, Command::tune})
     for (const char* key : {"model", "random_weights", "device", "dtype", "threads", "report", "quiet", "json"})
       EXPECT_THAT(taken_by(command), Contains(key));
@@ -69,7 +69,7 @@ TEST(OptionTable, ARecipeChoosesNothingThatIsReadOrWritten) {
   EXPECT_EQ(find_option("report")->recipe, InRecipe::nothing);
 }
 
-/// "`dropped: none`", or "`topk`" where any value will do.
+/// Returns "`dropped: none`", or "`topk`" if any value is meant.
 std::string in_yaml(const std::string& key, const std::string& value) {
   return "`" + key + (value.empty() ? "" : ": " + value) + "`";
 }
@@ -78,7 +78,7 @@ bool is_value_of(const OptionSpec& option, const std::string& value) {
   return value.empty() || std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
 }
 
-/// The lines of configs/README.md that the table calls for.
+/// Returns the lines that the table requires in configs/README.md.
 std::vector<std::string> lines_of_contradictions() {
   std::vector<std::string> lines;
   for (const OptionSpec& option : option_table()) {

@@ -1,4 +1,4 @@
-// Merging of option values: strength of sources, exclusive options, wrong values.
+// Tests merging of option values: strength of sources, exclusive options, wrong values.
 #include "app/options/settings.h"
 #include "models/request/asked_policy.h"
 
@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The cause of the Error that adding these values throws.
+/// Returns the cause of the Error that adding these values throws.
 std::string cause_of(Source source, const std::map<std::string, std::string>& values, const std::string& file = {}) {
   Settings settings;
   try {
@@ -56,7 +56,7 @@ TEST(Settings, StrongerChoiceRemovesWhatItExcludesInWhateverOrder) {
 TEST(Settings, StrongerChoiceOfMeansRemovesTheValuesThatItExcludes) {
   using Values = std::map<std::string, std::string>;
   struct Case {
-    Values weak, strong, left;  // left: of the weak ones
+    Values weak, strong, left;  // left: the weak ones that stay
   };
   const Values published = {{"dropped", "none"}, {"select", "mass"}, {"topk", "0.3"}};
   const Values by_error = {{"dropped", "mean"}, {"select", "error"}, {"error", "0.05"}};
@@ -170,7 +170,7 @@ TEST(Settings, ErrorsOfLaterStagesGetThePlaceThatGaveTheValue) {
   EXPECT_EQ(placed("num_frames", "8 is wrong"), "c.yaml:2:9: frames 8 is wrong");
   EXPECT_EQ(placed("topk", "is 3"), "c.yaml:3:7: topk is 3");
   EXPECT_EQ(placed("width", "8 is wrong"), "--width 8 is wrong");
-  EXPECT_EQ(placed("negative_prompt", "is too long"), "--negative-prompt is too long");  // that nobody gave
+  EXPECT_EQ(placed("negative_prompt", "is too long"), "--negative-prompt is too long");  // nobody gave this option
   EXPECT_EQ(placed("per_head[0][1].topk", "is 3"), "per_head[0][1].topk is 3");
   settings.given_as_lists({"--topk"});
   EXPECT_EQ(placed("topk", "is 3"), "--topk is 3");
@@ -187,7 +187,7 @@ TEST(Settings, RowsOfASetAreKnownByTheirLine) {
   EXPECT_EQ(settings.describe("frames"), "frames 8") << "the row's place stands before its warnings";
 }
 
-/// The key that with_place() blames for an error about this file, all of these values being in a file; empty where it
+/// Puts all values into a file and returns the key that with_place() blames for an error about `file`; empty if it
 /// blames none.
 std::string blamed(const std::map<std::string, std::string>& values, const std::string& file,
                    const std::map<std::string, std::string>& command_line = {}) {

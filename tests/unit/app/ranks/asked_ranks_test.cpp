@@ -1,4 +1,4 @@
-// What the environment and the command line ask of ranks.
+// Tests how the environment and the command line ask for ranks.
 #include "app/ranks/asked_ranks.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(AskedRanks, LimitsAreThoseOfTheEnvironment) {
         {"SPARSEREEL_GROUP_SECONDS", wrong}));
 }
 
-/// `words`: behind the program's name.
+/// `words` are those after the program's name.
 bool is_silent(std::vector<const char*> words, const Environment& environment) {
   words.push_back(nullptr);
   return is_silent_rank(words.data(), environment);

@@ -1,4 +1,4 @@
-// What a started rank finds in its environment, and what is quoted of its words.
+// Tests the environment of a started rank, and which line of its output is quoted.
 #include "app/ranks/children.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What another rank's end does to this one, by stage.
+// Tests how the end of another rank affects this rank in each stage.
 #include "app/ranks/end_watch.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What launchers say of a process: its place among the others, and where they meet.
+// Tests what launchers tell a process: its rank, the number of ranks, and where they meet.
 #include "app/ranks/launched.h"
 
 #include <map>
@@ -85,7 +85,7 @@ TEST(Launched, SlurmsOwnVariablesComeBeforeThoseThatItSetsForMpi) {
     return found == variables.end() ? nullptr : found->second.c_str();
   };
   EXPECT_EQ(find_launched(environment)->local_rank, 1);
-  variables["SLURM_STEP_NUM_TASKS"] = "2";  // of an mpirun's helpers, one a node
+  variables["SLURM_STEP_NUM_TASKS"] = "2";  // counts mpirun's helpers, one per node
   EXPECT_EQ(find_launched(environment)->local_rank, std::nullopt);
   EXPECT_EQ(find_launched(environment)->size, 8);
 }

@@ -1,4 +1,4 @@
-// Numbers of 16 bits are rounded to the nearest.
+// 16-bit numbers are rounded to the nearest value.
 #include "attention/core/elements.h"
 
 #include <gtest/gtest.h>

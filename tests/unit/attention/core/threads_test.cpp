@@ -1,4 +1,4 @@
-// The threads of a program that brings none.
+// Tests the library's threads, which serve programs that have none of their own.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +35,8 @@ TEST(AttentionThreads, TakeEveryPartOnce) {
 }
 
 #ifndef __SANITIZE_THREAD__  // its runtime starts no threads in a child
-/// The status with which a child ends that runs `works`: 0 where it returns true. A child that hangs ends by a signal.
+/// Runs `works` in a child process and returns the child's status: 0 if `works` returned true. A signal ends a child
+/// that hangs.
 int status_of_child(const std::function<bool()>& works) {
   const pid_t child = fork();
   if (child == 0) {
@@ -57,7 +58,7 @@ TEST(AttentionThreads, AreStartedAnewInAChild) {
   EXPECT_EQ(status_of_child(sums_up), 0);  // before the first task
   EXPECT_TRUE(sums_up());
   EXPECT_EQ(status_of_child([&] { return sums_up() && status_of_child(sums_up) == 0; }), 0);
-  // A thread of the parent runs a task, and holds its mutex, while another one forks.
+  // One thread of the parent runs a task and holds its mutex while another thread forks.
   std::atomic<bool> begun{false}, forked{false};
   std::thread other([&] {
     threads.run(3, [&](int64_t, int64_t) {

@@ -1,4 +1,5 @@
-// Seeded inputs for CPU attention tests, with packed-projection strides, and a naive double softmax to compare with.
+// Seeded inputs for CPU attention tests, strided like a packed projection, and a naive softmax in double as the
+// reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,8 +29,7 @@ inline void serial(int64_t count, const std::function<void(int64_t, int64_t)>& b
   body(0, count);
 }
 
-/// Owns the inputs of a KernelParams: q, k, v are views of [batch, tokens, 3, heads, head_dim] when queries = keys
-/// allow it.
+/// Owns the inputs of a KernelParams. q, k and v are views of [batch, tokens, 3, heads, head_dim] if queries = keys.
 class Case {
  public:
   explicit Case(const Sizes& sizes, unsigned seed = 1) : sizes_(sizes) {
@@ -82,7 +82,7 @@ class Case {
         threshold);
   }
 
-  /// softmax over the visible keys of the kept blocks, all at once, in double.
+  /// Computes softmax over the visible keys of the kept blocks in one pass, in double.
   Output naive(const BlockMap& map) {
     return run(
         [&](const KernelParams& p, const std::vector<double>&) {
@@ -139,7 +139,7 @@ class Case {
   Sizes sizes_;
 };
 
-/// Heads of q that share one of k and v, and the same with k and v repeated, over the same memory.
+/// A case whose heads of q share heads of k and v, and the same case with k and v repeated, in the same memory.
 struct GroupedCase {
   static constexpr int64_t kGroup = 3, kHeads = 6;
 
@@ -153,7 +153,7 @@ struct GroupedCase {
             std::copy_n(view.row(b, t, h / kGroup * kGroup), p.head_dim, repeated.row(view, b, t, h));
   }
 
-  /// repeated's inputs and masks as they are now, without the repetitions.
+  /// Returns the current inputs and masks of `repeated` without the repetitions.
   Case fewer() const {
     Case c = repeated;
     c.params.group = kGroup;
@@ -164,7 +164,7 @@ struct GroupedCase {
   Case repeated;
 };
 
-/// max|a - e| <= tolerance * max(1, max|e|), infinities at the same places, no NaN.
+/// Passes if max|a - e| <= tolerance * max(1, max|e|), infinities are in the same places, and there is no NaN.
 inline ::testing::AssertionResult near(const std::vector<float>& actual, const std::vector<float>& expected,
                                        double tolerance) {
   if (actual.size() != expected.size()) return ::testing::AssertionFailure() << "sizes differ";
@@ -188,7 +188,7 @@ inline double relative_l1(const std::vector<float>& actual, const std::vector<fl
   return error / size;
 }
 
-/// About half of the blocks, seeded.
+/// Returns a seeded map of about half of the blocks.
 inline BlockMap random_map(const KernelParams& params, unsigned seed = 7) {
   BlockMap map(params.batch, params.heads, params.query_blocks(), params.key_blocks(), false);
   std::mt19937 generator(seed);
@@ -197,9 +197,9 @@ inline BlockMap random_map(const KernelParams& params, unsigned seed = 7) {
   return map;
 }
 
-constexpr double kTolerance = 1e-5;  // of near(), for the fast path beside the reference
+constexpr double kTolerance = 1e-5;  // of near(), for the fast kernels against the reference
 
-/// Every third key block louder than the others, so that some P.V are worth skipping.
+/// Makes every third key block larger than the others, so that some P.V products can be skipped.
 inline void make_loud_and_quiet(Case& c) {
   const KernelParams& p = c.params;
   for (int64_t t = 0; t < p.keys; ++t)
@@ -208,8 +208,8 @@ inline void make_loud_and_quiet(Case& c) {
         for (int64_t d = 0; d < p.head_dim; ++d) c.row(p.k, b, t, h)[d] *= t / kBlock % 3 == 0 ? 5.0F : 0.5F;
 }
 
-/// Four channels, two pairs, that hold most of K's energy and have no mean: k was +-30 in them, the same in every
-/// token, and q a third as large as elsewhere, before a rotary embedding.
+/// Gives K four channels (two rotary pairs) that hold most of its energy but have no mean. Before the rotary embedding,
+/// k is +-30 there in every token, and q is a third as large as elsewhere.
 inline void make_loud_channels(Case& c) {
   const KernelParams& p = c.params;
   const auto turn = [&](const View<const float>& view, int64_t tokens, double mean, double gain) {
@@ -229,7 +229,7 @@ inline void make_loud_channels(Case& c) {
   turn(p.k, p.keys, 30, 1);
 }
 
-/// Every kernel skips as many P.V as the reference, some but not all, and computes the same.
+/// Expects every kernel to skip as many P.V products as the reference (some, not all) and to compute the same.
 inline void expect_same_skips(Case& c, const BlockMap& map) {
   const Case::Output reference = c.reference(map, 2);
   EXPECT_GT(reference.counts.skipped_pv_blocks, 0);

@@ -1,4 +1,4 @@
-// Heads of q that share one of k and v, against the same with k and v repeated.
+// Compares heads of q that share one head of k and v with the same call with k and v repeated.
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
@@ -6,7 +6,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// The same bits wherever nothing is rounded: all the same products and sums.
+/// Expects the same bits: without rounding, all products and sums are the same.
 void expect_same(Case fewer, Case repeated) {
   for (const BlockMap& map : {visible_blocks(fewer.params), random_map(fewer.params)}) {
     const Case::Output naive = repeated.naive(map), reference = fewer.reference(map);
@@ -63,7 +63,7 @@ TEST(Groups, ChooseTheBlocksThatRepeatedKeysAndValuesChoose) {
   }
 }
 
-/// In 8 bits the fast kernels compute what the reference does, as near to exact attention as with k and v repeated.
+/// Expects the fast 8-bit kernels to compute what the reference does, and no larger error than with k and v repeated.
 void expect_near_exact(const GroupedCase& groups, double bound) {
   Case fewer = groups.fewer(), repeated = groups.repeated;
   const BlockMap map = random_map(fewer.params);
@@ -87,7 +87,7 @@ TEST(Groups, StayNearExactInEightBits) {
   expect_near_exact(groups, 0.06);
 }
 
-// A record of k serves every head of its group, so its channels are balanced for all their queries together.
+// A record of k serves every head of its group, so its channels are balanced for the queries of all these heads.
 TEST(Groups, BalanceChannelsForAllTheirHeads) {
   GroupedCase groups({.queries = 128, .keys = 1500});
   make_loud_channels(groups.repeated);

@@ -1,5 +1,5 @@
-// Means that stand for dropped blocks: the reference against the formulas written out in double, every fast kernel
-// against the reference.
+// Tests means that stand for dropped blocks: the reference against formulas in double, and every fast kernel against
+// the reference.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-/// Whether every key of a block is a real key of video that all queries of a query block see.
+/// Returns true if all keys of a block are real video keys that every query of the query block sees.
 bool has_means(const KernelParams& p, int64_t b, int64_t query_block, int64_t key_block) {
   const int64_t first = query_block * kBlock, end = std::min(first + kBlock, p.queries);
   for (int64_t key = key_block * kBlock; key < (key_block + 1) * kBlock; ++key) {
@@ -23,13 +23,13 @@ bool has_means(const KernelParams& p, int64_t b, int64_t query_block, int64_t ke
   return true;
 }
 
-/// Softmax of one row over everything at once.
+/// Computes the softmax of one row over all scores at once.
 class RowByHand {
  public:
   RowByHand(const KernelParams& p, int64_t b, int64_t h, int64_t query)
       : p_(p), b_(b), h_(h), q_(p.q.row(b, query, h)), visible_(p.visible_keys(b, query)) {}
 
-  /// The mean of `count` tokens from `first` on.
+  /// Adds the mean of `count` tokens, starting at `first`.
   void add(int64_t first, int64_t count) {
     std::vector<double> key(static_cast<size_t>(p_.head_dim)), value(key.size());
     for (int64_t t = first; t < first + count; ++t)
@@ -111,7 +111,7 @@ BlockMap no_blocks(const KernelParams& p) {
   return {p.batch, p.heads, p.query_blocks(), p.key_blocks(), false};
 }
 
-/// Some blocks, none, all: by hand, in the reference and in every fast kernel.
+/// Compares the formulas, the reference and every fast kernel on maps of some, no and all blocks.
 void expect_all_agree_on_means(Case& c) {
   for (const BlockMap& map : {random_map(c.params), no_blocks(c.params), visible_blocks(c.params)}) {
     const Case::Output expected = by_hand(c, map), reference = c.reference(map);
@@ -219,7 +219,7 @@ TEST_P(Cells, PassNanOn) {
   }
 }
 
-/// Far more cells than a panel holds, and blocks of all kinds of loudness.
+/// Returns a case with far more cells than a panel holds, and key blocks of different size.
 Case loud_and_quiet(int64_t cell) {
   Case c({.queries = 200, .keys = 2000, .batch = 1});
   make_loud_and_quiet(c);

@@ -1,4 +1,4 @@
-// The fast kernels, each of those that this machine can run, against the scalar reference, and that against a naive
+// Tests every fast kernel that this machine can run against the scalar reference, and the reference against a naive
 // softmax.
 #include "attention/cpu/block_sparse.h"
 
@@ -10,7 +10,8 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Reference against naive, every fast kernel against the reference, with every block and with a random half of them.
+/// Compares the reference with the naive softmax and every fast kernel with the reference, on all blocks and on a
+/// random half.
 void expect_all_agree(Case& c) {
   for (const BlockMap& map : {visible_blocks(c.params), random_map(c.params)}) {
     const Case::Output naive = c.naive(map), reference = c.reference(map);
@@ -96,7 +97,7 @@ TEST(BlockSparse, SurvivesHugeValues) {
   for (const BlockMap& map : {visible_blocks(c.params), random_map(c.params)}) {
     const Case::Output naive = c.naive(map);
     for (const TileKernel& kernel : tile_kernels()) {
-      // Scores reach 1e9, where one fp32 step is 64: softmax is one-hot and must pick the same key.
+      // Scores reach 1e9, where one fp32 step is 64. Softmax is then one-hot, and all must pick the same key.
       EXPECT_TRUE(near(c.fast(map, kernel).out, naive.out, kTolerance)) << kernel.name;
     }
   }
@@ -120,7 +121,7 @@ TEST(BlockSparse, PassesNanOn) {
   }
 }
 
-/// One query direction; keys of block j give scores of about level[j] log2 units.
+/// Returns a case with one query direction, in which keys of block j score about levels[j] log2 units.
 Case stairs(const std::vector<double>& levels) {
   Case c({.queries = 64, .keys = static_cast<int64_t>(levels.size()) * kBlock, .head_dim = 16, .heads = 1, .batch = 1});
   c.params.scale = std::numbers::ln2;
@@ -145,8 +146,8 @@ TEST(PvSkip, LeavesOutBlocksFarBelowTheRunningMaximum) {
       EXPECT_TRUE(near(fast.lse, reference.lse, kTolerance));
     }
   };
-  expect_skips(15, 2);    // -16 against 0 and -13 against 3; the last block never
-  expect_skips(13.5, 4);  // and -14, -11 (14 below 3)
+  expect_skips(15, 2);    // -16 against 0 and -13 against 3; never the last block
+  expect_skips(13.5, 4);  // also -14, and -11 (14 below 3)
   expect_skips(31, 0);
   expect_skips(kNeverSkip, 0);
 }
@@ -175,7 +176,7 @@ TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
     setenv(variable, kernel.name, 1);
     EXPECT_STREQ(chosen_tile_kernel().name, kernel.name);
   }
-  setenv(variable, "ampere", 1);  // a GPU's
+  setenv(variable, "ampere", 1);  // a GPU kernel
   EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
   setenv(variable, "amper", 1);
   EXPECT_THROW(chosen_tile_kernel(), Error);

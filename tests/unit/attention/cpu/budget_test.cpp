@@ -1,5 +1,5 @@
-// One budget of blocks for all tiles of a batch entry, against a sort of everything that may be chosen; one bound on
-// the errors of their blocks, against the formula.
+// Tests the budget of blocks that a batch entry's tiles share, against a sort of all candidates. Tests the bound on the
+// errors of blocks against its formula.
 #include "attention/cpu/budget.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,6 @@ HeadPolicy keep(double topk) {
   return policy;
 }
 
-/// One head of hand-made ranks.
 RankedHead ranked(const std::vector<std::vector<float>>& rows, int64_t visible) {
   const auto tiles = static_cast<int64_t>(rows.size()), blocks = static_cast<int64_t>(rows[0].size());
   RankedHead head;
@@ -43,7 +42,7 @@ TEST(Budget, GoesToTheBestRanksOfAnyHeadAndTile) {
   const std::vector<RankedHead> given = {ranked({{1, 2, 3, 4}, {9, 8, 7, 6}}, 4),
                                          ranked({{0, 1, 5, 1}, {5.5F, 0, 0, 0}}, 4)};
   auto heads = given;
-  spend_budget(heads, 0.25);  // one a tile, its best
+  spend_budget(heads, 0.25);  // one per tile, its best
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 0, 1, 1, 0, 0, 0));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
   heads = given;
@@ -57,7 +56,7 @@ TEST(Budget, GoesToTheBestRanksOfAnyHeadAndTile) {
 
 TEST(Budget, SharesTheTiesAtItsEndOutByTiles) {
   std::vector<RankedHead> heads = {ranked({{1, 1, 1, 1, 1, 1}, {1, 1, 2, 1, 1, 1}, {0, 0, 1, 1, 1, 1}}, 6)};
-  spend_budget(heads, 0.5);  // 9 in all: each tile's best, then 6 of the 1s: 2 a tile
+  spend_budget(heads, 0.5);  // 9 in all: each tile's best, then 6 of the 1s: 2 per tile
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0));
 }
 
@@ -70,14 +69,13 @@ TEST(Budget, GrantsEveryTileABlockAndDenseTilesNone) {
 
 TEST(Budget, KeepsNan) {
   std::vector<RankedHead> heads = {ranked({{NAN, 2, NAN, NAN}, {3, 4, 1, NAN}}, 4)};
-  spend_budget(heads, 0.25);  // 2, one a tile, but 4 are broken
+  spend_budget(heads, 0.25);  // 2, one per tile, but 4 are NaN
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1, 0, 0, 0, 1));
   heads = {ranked({{NAN, 2, 0, 0}, {3, 4, 1, NAN}}, 4)};
-  spend_budget(heads, 0.75);  // 6: the broken ones among them
+  spend_budget(heads, 0.75);  // 6, the NaNs among them
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 0, 0, 1, 1, 1, 1));
 }
 
-/// A head whose tiles have these output lengths.
 RankedHead with_lengths(RankedHead head, std::vector<float> lengths) {
   head.tile_lengths = std::move(lengths);
   return head;
@@ -93,7 +91,7 @@ TEST(BlockBound, KeepsWhatErrsByMoreAndTheBestOfATile) {
   const std::vector<RankedHead> given = {with_lengths(ranked({one, other}, 4), {3, 100}),
                                          with_lengths(ranked({other, one}, 4), {1, 100})};
   auto heads = given;
-  keep_above_bound(heads, 0.01);  // of 2, the mean of the first tiles' lengths
+  keep_above_bound(heads, 0.01);  // 0.01 of 2, the mean length of the first tiles
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 1, 1, 0, 1, 0, 0));
   EXPECT_THAT(heads[1].kept, ElementsAre(0, 1, 0, 0, 0, 1, 1, 1));
   heads = given;
@@ -130,7 +128,7 @@ TEST(BlockBound, KeepsNanAndEverythingWhereNoLengthIsFinite) {
 }
 
 TEST(BlockBound, KeepsTheBestAloneOfValuesWithoutLength) {
-  const float none = log_of(1e-30);  // what no error is ranked as, less the mass
+  const float none = log_of(1e-30);  // the rank of no error, before the mass is added
   std::vector<RankedHead> heads = {with_lengths(ranked({{none - 1, none - 0.5F, none - 2}}, 3), {0})};
   keep_above_bound(heads, 0.01);
   EXPECT_THAT(heads[0].kept, ElementsAre(0, 1, 0));
@@ -143,7 +141,7 @@ TEST(BlockBound, LeavesDenseTilesAlone) {
   EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1));
 }
 
-/// As many heads of ranks that often tie, some of them broken.
+/// Returns `count` heads whose ranks often tie; some ranks are NaN.
 std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   std::vector<RankedHead> heads;
   uint64_t state = static_cast<uint64_t>(seed);
@@ -163,7 +161,8 @@ std::vector<RankedHead> some_heads(int64_t count, int64_t seed) {
   return heads;
 }
 
-/// choose: spend_budget() or keep_above_bound(). of: what these are given.
+/// Expects parts of the heads to choose the blocks that all heads together choose. `choose` is spend_budget() or
+/// keep_above_bound(); `of` lists its amounts.
 void expect_parts_choose_as_one(void (*choose)(std::span<RankedHead>, double, const HeadPart*),
                                 std::initializer_list<double> of) {
   for (int64_t seed = 1; seed <= 20; ++seed) {
@@ -197,14 +196,14 @@ TEST(Budget, OfHeadsThatDifferIsTheirOwn) {
   for (size_t head = 0; head < alone.size(); ++head) EXPECT_EQ(part_of_more[head].kept, alone[head].kept);
 }
 
-/// A candidate, and the rank that the formulas give it.
+/// A candidate block and the rank that the formulas give it.
 struct Candidate {
   double rank;
   int64_t h, tile, block;
 };
 
-/// What topk grants the tiles of one batch entry, and what may be chosen, each tile's best aside. Written for Case: no
-/// similarity.
+/// The number of blocks that topk grants one batch entry's tiles, and the candidates for them, without each tile's
+/// best. Supports no similarity.
 struct Entry {
   int64_t wanted = 0;
   std::vector<Candidate> candidates;  // best first
@@ -230,8 +229,8 @@ struct Entry {
   }
 };
 
-/// Each batch entry keeps every tile's best candidate, the best others, as many as its own tiles are granted, and all
-/// else that is visible.
+/// Expects each batch entry to keep every tile's best candidate and all visible blocks that are no candidates. Of the
+/// other candidates it keeps the best, as many as its tiles are granted.
 void expect_budgets(const Case& c, double topk, int64_t rows) {
   const KernelParams& p = c.params;
   const BlockMap map = choose(c, keep(topk), rows).prediction.map;
@@ -262,8 +261,8 @@ TEST(BudgetOfABatchEntry, MovesBlocksBetweenHeadsAndBetweenTiles) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 1});
   for (int64_t t = 0; t < 640; ++t)
     for (int64_t d = 0; d < 32; ++d) {
-      c.row(c.params.v, 0, t, 1)[d] *= 1.3F;                // head 1's means err more,
-      if (t >= 320) c.row(c.params.q, 0, t, 0)[d] *= 0.1F;  // those of head 0 less for its later queries
+      c.row(c.params.v, 0, t, 1)[d] *= 1.3F;                // means err more in head 1,
+      if (t >= 320) c.row(c.params.q, 0, t, 0)[d] *= 0.1F;  // and less for the later queries of head 0
     }
   expect_budgets(c, 0.3, 64);
   const BlockMap map = choose(c, keep(0.3), 64).prediction.map;
@@ -303,7 +302,7 @@ HeadPolicy bounded(double bound) {
   return policy;
 }
 
-/// Of the heads [first, end) of a batch entry.
+/// Returns the mean output length of the heads [first, end) of a batch entry.
 double mean_length(const KernelParams& p, int64_t rows, int64_t b, int64_t first, int64_t end) {
   LengthSum sum;
   for (int64_t h = first; h < end; ++h) {
@@ -313,8 +312,8 @@ double mean_length(const KernelParams& p, int64_t rows, int64_t b, int64_t first
   return sum.mean();
 }
 
-/// Every tile keeps its best candidate and those that err by more than the bound. length: of a batch entry and head.
-/// Written for Case: no similarity, no mask.
+/// Expects every tile to keep its best candidate and those that err by more than the bound. `length` takes a batch
+/// entry and a head. Supports no similarity and no mask.
 template <typename F>
 void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t rows, const F& length) {
   const KernelParams& p = c.params;
@@ -344,7 +343,7 @@ void expect_bounded(const Case& c, const BlockMap& map, double bound, int64_t ro
 
 TEST(BlockBoundOfABatchEntry, KeepsWhatErrsByMoreOfTheMeanLength) {
   Case c = uneven_case({.queries = 700, .keys = 640, .head_dim = 32, .heads = 3});
-  for (int64_t t = 0; t < 640; ++t)  // entries have lengths of their own
+  for (int64_t t = 0; t < 640; ++t)  // each batch entry has another length
     for (int64_t h = 0; h < 3; ++h)
       for (int64_t d = 0; d < 32; ++d) c.row(c.params.v, 1, t, h)[d] *= 1000;
   for (const int64_t rows : {64, 192}) {
@@ -402,7 +401,7 @@ TEST(BudgetOfABatchEntry, SharesEquallyAmongTilesOfConstants) {
 
 TEST(BudgetOfABatchEntry, LeavesOutTilesThatKeepEveryBlock) {
   Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 1, .batch = 1});
-  for (int64_t t = 0; t < 640; ++t)  // the queries of block 3 are unlike each other, all others and the keys are alike
+  for (int64_t t = 0; t < 640; ++t)  // the queries of block 3 are unlike each other; those of other blocks are alike
     for (int64_t d = 0; d < 32; ++d) {
       if (t / kBlock != 3) c.row(c.params.q, 0, t, 0)[d] += 10;
       c.row(c.params.k, 0, t, 0)[d] += t / kBlock % 2 == 0 ? 20.0F : -20.0F;

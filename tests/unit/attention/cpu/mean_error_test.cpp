@@ -1,4 +1,4 @@
-// Blocks ranked and selected by the error of a mean in their place, against the formulas written out in double.
+// Tests how blocks are ranked and selected by the error of a mean in their place, against formulas in double.
 #include "attention/cpu/mean_error.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(MeanErrors, AreWhatTheFormulasSay) {
   }
 }
 
-/// No covariance where the means of cells say everything of the tokens, whatever the block's own variance.
+/// If all tokens of a cell are equal, means make no error, whatever the variance within the block.
 TEST(MeanErrors, AreNoneWhereTokensAreAlikeWithinCells) {
   Case c = uneven_case({.queries = 64, .keys = 320, .head_dim = 16, .heads = 1, .batch = 1});
   for (int64_t t = 0; t < 320; ++t)
@@ -109,7 +109,7 @@ TEST(SelectionUpToAnError, KeepsTheFewestBlocksThatHoldTheBound) {
     int64_t tiles = 0;
     for_tiles(c, choice.prediction.map, 128, [&](const ByHand& hand, size_t tile, const uint8_t* row) {
       const double dropped = dropped_error(hand, tile, row), most = bound * hand.output_length;
-      double least = 1e30;  // of those kept and not forced: the last block is ragged
+      double least = 1e30;  // of kept blocks that are not forced: the last block is ragged
       for (size_t j = 0; j + 1 < hand.error[tile].size(); ++j)
         if (row[j] != 0) least = std::min(least, hand.error[tile][j]);
       EXPECT_LE(dropped, most * (1 + 1e-4));
@@ -154,7 +154,7 @@ TEST(SelectionUpToAnError, KeepsBlocksThatHoldNan) {
 TEST(Means, KeepRaggedBlocksOfVideo) {
   for (const Ranking ranking : {Ranking::mass, Ranking::error}) {
     Case c = uneven_case({.queries = 192, .keys = 300, .head_dim = 32});
-    const int64_t lengths[] = {300, 170};  // of the second entry, block 2 is ragged and the others are padding
+    const int64_t lengths[] = {300, 170};  // in the second entry, block 2 is ragged and the others are padding
     c.params.key_lengths = lengths;
     const std::vector<HeadPolicy> heads(2, HeadPolicy{.topk = 0.01});
     const BlockMap map = predict_blocks(c.params, {.heads = heads, .rows = 64, .ranking = ranking}, serial).map;
@@ -190,7 +190,7 @@ TEST(RankingByError, ForcesDiverseBlocksToo) {
   HeadPolicy policy;
   policy.selection = Selection::error;
   policy.error = 1e6;
-  policy.similarity = 1;  // nothing is so alike
+  policy.similarity = 1;  // no block is so similar
   const Prediction prediction = choose(c, policy, 64).prediction;
   EXPECT_EQ(count_blocks(prediction.map), static_cast<int64_t>(prediction.map.bits.size()));
   EXPECT_EQ(prediction.sum_error, 0);

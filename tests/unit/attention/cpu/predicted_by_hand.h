@@ -1,4 +1,4 @@
-// The errors of means, written out slowly in double from their formulas, and cases whose blocks differ.
+// Computes the errors of means in double, straight from their formulas, and makes cases whose blocks differ.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace sparsereel::attention::cpu {
 
 using Vector = std::vector<double>;
 
-/// One head's predictions, [tiles][blocks of video keys]; nothing (empty vectors) where a tile sees no block.
+/// One head's predictions, [tiles][blocks of video keys]. A tile that sees no block has empty vectors.
 struct ByHand {
   std::vector<Vector> rank, error;
   Vector lengths;            // [tiles], of outputs
@@ -27,7 +27,7 @@ inline Vector mean_of(const View<const float>& view, int64_t b, int64_t h, int64
   return mean;
 }
 
-/// Mean over the tokens of (x - mean of the token's cell)^2, of each dimension.
+/// Returns the mean over the tokens of (x - mean of the token's cell)^2, for each dimension.
 inline Vector spread_in_cells(const View<const float>& view, int64_t b, int64_t h, int64_t first, int64_t count,
                               int64_t cell, int64_t head_dim) {
   Vector spread(static_cast<size_t>(head_dim));
@@ -93,7 +93,7 @@ inline ByHand predict_by_hand(const KernelParams& p, int64_t rows, int64_t b, in
   return result;
 }
 
-/// Structured enough that blocks differ: each block of keys and values has its own mean and spread.
+/// Returns a case in which each block of keys and values has its own mean and spread.
 inline Case uneven_case(const Sizes& sizes, int64_t cell = 16) {
   Case c(sizes);
   for (int64_t b = 0; b < sizes.batch; ++b)
@@ -122,7 +122,7 @@ inline Choice choose(const Case& c, const HeadPolicy& policy, int64_t rows) {
   return choice;
 }
 
-/// Calls f(by hand, tile, the tile's row of the map) for every tile of every head.
+/// Calls f(predictions, tile, the tile's row of the map) for every tile of every head.
 template <typename F>
 void for_tiles(const Case& c, const BlockMap& map, int64_t rows, const F& f) {
   for (int64_t b = 0; b < c.params.batch; ++b)

@@ -1,4 +1,4 @@
-// The 8-bit arithmetic: the number formats, the fast emulation against the scalar one, and its error against exact
+// Tests 8-bit arithmetic: the number formats, the fast emulation against the scalar one, and its error against exact
 // attention.
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-/// Every non-negative e4m3 value, from the format's definition: exponent bias 7, 3 mantissa bits, 0x7F is NaN.
+/// Returns every non-negative e4m3 value by the format's definition: exponent bias 7, 3 mantissa bits, 0x7F is NaN.
 std::vector<double> e4m3_values() {
   std::vector<double> values;
   for (int code = 0; code < 0x7F; ++code) {
@@ -51,8 +51,8 @@ TEST(Int8, SharesAScaleAmongTheKeysOfOneThread) {
   EXPECT_NE(key_group(1), key_group(2));
 }
 
-/// Rounding may fall the other way where fp32 and double differ in the last digit; a few such steps stay far below the
-/// 4% that the formats cost.
+/// fp32 and double differ in the last digit, so some values round the other way. A few such steps stay far below the 4%
+/// error of the formats.
 constexpr double kSameArithmetic = 1e-3;
 
 void expect_same_arithmetic(Case& c, double error_limit) {
@@ -99,7 +99,7 @@ TEST(Quantized, LoudChannelsOfKeysTakeNoBitsFromTheOthers) {
   for (const int64_t head_dim : {64, 128}) {
     Case c({.queries = 128, .keys = 1500, .head_dim = head_dim, .heads = 1, .batch = 2});
     make_loud_channels(c);
-    expect_same_arithmetic(c, 0.046);  // 0.04 without them, 0.1 where all channels have one scale
+    expect_same_arithmetic(c, 0.046);  // 0.04 without loud channels, 0.1 if all share one scale
   }
 }
 
@@ -174,7 +174,7 @@ TEST(Quantized, PaddingOfQueriesChangesNoOtherRow) {
 
 TEST(Quantized, HandlesConstantInputs) {
   Case c({.queries = 70, .keys = 100, .head_dim = 32});
-  std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // K and V less their means are zero
+  std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // K and V minus their means are zero
   const BlockMap map = visible_blocks(c.params);
   for (const TileKernel& kernel : tile_kernels())
     EXPECT_TRUE(near(c.fast(map, kernel, kNeverSkip, Arithmetic::int8).out, c.reference(map).out, 1e-6));

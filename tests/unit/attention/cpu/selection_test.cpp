@@ -1,4 +1,4 @@
-// Block selection on hand-made cases: which blocks topk, cdf, similarity, text, masks and dense heads keep.
+// Tests block selection on hand-made cases: which blocks topk, cdf, similarity, text, masks and dense heads keep.
 #include "attention/cpu/selection.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// One head of dimension 16; key block j scores level[j] (natural units) against every query.
+/// One head of dimension 16 whose key block j scores levels[j] (natural units) against every query.
 class Levels {
  public:
   explicit Levels(const std::vector<double>& levels, int64_t text_tokens = 0)
@@ -75,7 +75,7 @@ TEST(Cdf, KeepsTheCrossingBlock) {
 }
 
 TEST(Text, IsDenseAsKeysAndAsQueriesOnTopOfTheSelection) {
-  // 6 blocks, text from token 5 * 64 - 10: block 4, where video meets text, counts as text.
+  // There are 6 blocks, and text starts at token 5 * 64 - 10: block 4, where video meets text, counts as text.
   Levels x({1, 5, 2, 4, 3, 9}, 64 + 10);
   x.policy.topk = 0.34;  // floor(.34 * 6) = 2 video blocks beside blocks 4 and 5
   for (const int64_t block : {0, 1, 2, 3}) EXPECT_THAT(x.row(block), ElementsAre(0, 1, 0, 1, 1, 1));
@@ -105,7 +105,7 @@ TEST(Selection, TakesTheMeanOfRealTokensOnly) {
 }
 
 TEST(Selection, SharesOneChoiceAmongSelectionRows) {
-  // Queries of block 0 like key block 0, of blocks 1 and 2 like key block 1, of block 3 like key block 3.
+  // Queries of block 0 match key block 0, blocks 1 and 2 match key block 1, block 3 matches key block 3.
   Levels x({0, 0, 0, 0});
   const int64_t likes[] = {0, 1, 1, 3};
   for (int64_t t = 0; t < x.c.params.keys; ++t) {
@@ -124,7 +124,7 @@ TEST(Selection, SharesOneChoiceAmongSelectionRows) {
     return result;
   };
   EXPECT_THAT(chosen(64), ElementsAre(0, 1, 1, 3));
-  EXPECT_THAT(chosen(128), ElementsAre(1, 1, 1, 1));  // a tie in the second pair goes to the lower index
+  EXPECT_THAT(chosen(128), ElementsAre(1, 1, 1, 1));  // the tie in the second pair goes to the lower index
   EXPECT_THAT(chosen(192), ElementsAre(1, 1, 1, 3));
 }
 
@@ -132,10 +132,10 @@ TEST(Similarity, ForcesDiverseKeyBlocksAndQueryTiles) {
   Levels x({1, 5, 2, 4});
   x.policy.topk = 0.25;
   x.policy.similarity = 0.5;
-  // Key block 2 gets tokens of alternating sign: its mean says nothing about them.
+  // Key block 2 gets tokens of alternating sign: its mean does not represent them.
   for (int64_t t = 128; t < 192; ++t) x.c.row(x.c.params.k, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
-  // So do the queries of tile 1 (blocks 2 and 3).
+  // The queries of tile 1 (blocks 2 and 3) get alternating signs as well.
   for (int64_t t = 128; t < 256; ++t) x.c.row(x.c.params.q, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(x.row(2), ElementsAre(1, 1, 1, 1));
@@ -170,7 +170,7 @@ TEST(Selection, NeverPicksPadding) {
   Levels x({1, 5, 2, 9});
   const int64_t length = 130;
   x.c.params.key_lengths = &length;
-  x.policy.topk = 0.99;  // of the 3 blocks with keys
+  x.policy.topk = 0.99;  // 2 of the 3 blocks with keys
   EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
   const int64_t none = 0;
   x.c.params.key_lengths = &none;

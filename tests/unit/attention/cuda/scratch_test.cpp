@@ -1,4 +1,4 @@
-// Which head of k and v a head of q reads.
+// Tests which head of k and v a head of q reads.
 #include <gtest/gtest.h>
 
 #include "attention/cuda/scratch.h"
@@ -10,7 +10,7 @@ TEST(HeadGroup, IsTheQuotientForEverySizeOfACall) {
   for (int size = 1; size <= 128; ++size) {
     const HeadGroup group(size);
     for (int head = 0; head < 20000; ++head) ASSERT_EQ(group.of(head), head / size) << head << " by " << size;
-    const int most = 1 << 24;  // of all batch entries
+    const int most = 1 << 24;  // heads of all batch entries together
     for (int head = most - 1000; head < most; ++head) ASSERT_EQ(group.of(head), head / size) << head << " by " << size;
   }
 }

@@ -1,4 +1,4 @@
-// How the Hopper kernel's last query tiles are cut into shares: plain arithmetic, tested without a GPU.
+// Tests how the Hopper kernel's last query tiles are cut into shares. This is plain arithmetic and needs no GPU.
 #include "attention/cuda/shares.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ struct Piece {
   ListRange part;
 };
 
-/// What all shares compute, by tile.
+/// Returns what all shares compute, by tile.
 std::vector<std::vector<Piece>> pieces(const Shares& shares, int length, int stage) {
   std::vector<std::vector<Piece>> tiles(static_cast<size_t>(shares.tiles));
   for (int share = 0; share < shares.processors; ++share)

@@ -1,4 +1,4 @@
-// The numbers of query tiles and their way back.
+// Tests the numbers of query tiles and the way back to the tile.
 #include "attention/cuda/tile_index.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 TEST(TileIndex, NumbersEveryTileOnceAndBack) {
-  for (const int listed : {0, 1, 5, 7}) {  // causal; text in most, in some, in no tiles
+  for (const int listed : {0, 1, 5, 7}) {  // causal; then text in most, some and no tiles
     const TileCounts counts{.batch_heads = 3, .query_tiles = 7, .listed_tiles = listed};
     std::set<int64_t> lists;
     for (int index = 0; index < 21; ++index) {

@@ -1,4 +1,4 @@
-// What cannot be gets a status and a message that says what to do, and is not done.
+// An invalid call returns a status and a message with a remedy, and computes nothing.
 #include <array>
 #include <functional>
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 
 using cpu::Case;
 
-/// What a call comes to that `spoil` has changed.
+/// Changes a valid call with `spoil` and returns the status of the call, which must leave the output alone.
 sparsereel_status refused(const std::function<void(Caller&)>& spoil, const std::string& cause) {
   const Case c({.queries = 100, .keys = 100});
   Caller caller(c);
@@ -113,7 +113,7 @@ TEST(AttentionRefusals, SizesThatCannotBe) {
   EXPECT_EQ(sparsereel_attention_call_init(&call, sizeof call - 1), SPARSEREEL_BAD_ARGUMENT);
 }
 
-/// Sizes whose products cannot be, each of which is possible by itself.
+/// Each size is valid by itself, but some products of sizes are not.
 TEST(AttentionRefusals, ProductsOfSizesThatCannotBe) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 1;
   const Case c({.queries = 100, .keys = 100});
@@ -177,7 +177,7 @@ TEST(AttentionRefusals, SizesThatAGPUCannotCount) {
   struct GpuCase {
     int64_t batch, heads, queries, keys, arithmetic;
     bool dense;
-    const char* cause;  // null: it takes them
+    const char* cause;  // null if the sizes are accepted
   };
   constexpr int64_t kList = int64_t{1} << 26;
   const GpuCase cases[] = {{2, 40, 430'000, 430'000, 8, false, nullptr},

@@ -1,4 +1,4 @@
-// The C interface computes what the core does.
+// The C interface computes what the core computes.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -106,7 +106,7 @@ TEST(AttentionLibrary, SharesHeadsOfKeysAndValues) {
     if (quantized == 0) {
       EXPECT_EQ(caller.out, all.out);
       EXPECT_EQ(caller.lse, all.lse);
-    } else {  // channels are balanced for a group together
+    } else {  // a group's channels are balanced together
       EXPECT_LT(cpu::relative_l1(caller.out, all.out), 0.05);
     }
     EXPECT_EQ(caller.counts[SPARSEREEL_COUNT_KEPT], all.counts[SPARSEREEL_COUNT_KEPT]);
@@ -114,7 +114,7 @@ TEST(AttentionLibrary, SharesHeadsOfKeysAndValues) {
   }
 }
 
-/// A program compiled with the header of before kv_heads: its struct ends there.
+/// The program was compiled with a header older than kv_heads, so its struct ends before that field.
 TEST(AttentionLibrary, TakesCallsOfItsFirstHeader) {
   constexpr size_t first = offsetof(sparsereel_attention_call, kv_heads);
   Case c({.queries = 130, .keys = 130});
@@ -123,7 +123,7 @@ TEST(AttentionLibrary, TakesCallsOfItsFirstHeader) {
   const std::vector<float> expected = caller.run();
   sparsereel_attention_call old = caller.call;
   old.size = first;
-  old.kv_heads = 77;  // what happens to lie behind it
+  old.kv_heads = 77;  // whatever lies behind the struct
   std::fill(caller.out.begin(), caller.out.end(), NAN);
   ASSERT_EQ(
       sparsereel_attention_run(caller.library.get(), &old, caller.workspace.data(), caller.workspace.size(), nullptr),
@@ -151,7 +151,7 @@ TEST(AttentionLibrary, LetsHeadsDiffer) {
 
 TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
   Case c({.queries = 300, .keys = 300});
-  const BlockMap tall = cpu::random_map(c.params);  // of 64 queries; only every second row becomes part of the other
+  const BlockMap tall = cpu::random_map(c.params);  // a row per 64 queries; the other map takes every second row
   std::vector<uint8_t> given;
   BlockMap wide = tall;
   for (int64_t b = 0; b < 2; ++b)
@@ -198,7 +198,7 @@ TEST(AttentionLibrary, WritesToAnyOrderOfBatchTokensAndHeads) {
                                &other[((b * 2 + h) * 90 + i) * 64]));
 }
 
-/// The case's tensors as 16-bit ones, contiguous.
+/// Returns the case's tensors in 16 bits, contiguous.
 std::vector<uint16_t> narrowed(const cpu::View<const float>& view, const Case& c, uint16_t (*convert)(float)) {
   std::vector<uint16_t> all;
   for (int64_t b = 0; b < c.params.batch; ++b)
@@ -260,7 +260,7 @@ TEST(AttentionLibrary, AppliesThePrologueFirst) {
   caller.call.prologue.rotary_sin = sines.data();
   caller.call.prologue.interleaved = 0;
   caller.run();
-  // The same by hand, in place.
+  // Applies the same prologue by hand, in place.
   const auto apply = [&](const cpu::View<const float>& view, bool weighted) {
     for (int64_t b = 0; b < 2; ++b)
       for (int64_t t = 0; t < 80; ++t) {
@@ -305,7 +305,7 @@ TEST(AttentionLibrary, TextHasWeightsOfItsOwnAndHeadsTheirAngles) {
                        .rotary_positions = positions.data(),
                        .rotary_frequencies = frequencies.data()};
   caller.run();
-  // The same by hand, in place.
+  // Applies the same rotation by hand, in place.
   const auto turn = [&](float* x, int64_t t, int64_t h) {
     for (int64_t i = 0; i < 16; ++i) {
       double angle = 0;

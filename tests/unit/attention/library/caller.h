@@ -1,4 +1,4 @@
-// A program that calls the C interface on a CPU, about the inputs of the core's tests.
+// Calls the C interface on a CPU with the inputs of the core's tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ inline sparsereel_tensor tensor_of(const cpu::View<const float>& view) {
   return {const_cast<float*>(view.data), view.batch_stride, view.token_stride, view.head_stride};
 }
 
-/// A call about a case, and memory for what comes of it.
+/// A call for a case, and memory for its results.
 struct Caller {
   explicit Caller(const cpu::Case& c, int device = SPARSEREEL_CPU) : library(device) {
     const cpu::KernelParams& p = c.params;
@@ -38,14 +38,14 @@ struct Caller {
     call.counts = counts;
   }
 
-  /// The output, with as much workspace as the library asks for, full of garbage.
+  /// Runs the call with the workspace that the library asks for, filled with garbage, and returns the output.
   std::vector<float> run() {
     workspace.assign(library.workspace_size(call), '\xFF');
     EXPECT_TRUE(library.run(call, workspace.data(), workspace.size()));
     return out;
   }
 
-  /// The status of the call as it is, which is to be refused with a message of that.
+  /// Runs a call that must fail with `cause` in its message, and returns the status.
   sparsereel_status refusal(const std::string& cause) {
     size_t bytes = 0;
     sparsereel_status status = sparsereel_attention_workspace_size(library.get(), &call, &bytes);

@@ -1,5 +1,4 @@
-// The policy search on made-up heads whose errors are known: what it finds, how little it asks, and that it can be
-// saved.
+// Tests the policy search on invented heads whose errors are known: its result, the number of trials, and saving it.
 #include "attention/policies/head_search.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +15,7 @@ Trial trial(double error, double work) {
   return {.error = error, .size = 1, .total_blocks = 1000, .kept_blocks = 1000 * work, .calls = 1};
 }
 
-/// Runs one call on a ladder whose setting i has that error; returns how often it asked.
+/// Runs one call on a ladder whose setting i has the error error(i). Returns the number of settings it asked for.
 int call(Ladder& ladder, const std::function<double(size_t)>& error, double bound) {
   int asked = 0;
   ladder.begin_call();
@@ -46,7 +45,7 @@ TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
                   ladder, [](size_t point) { return point >= 13 ? 0.05 : 0.09; }, 0.06),
               4);
   EXPECT_EQ(ladder.found(), 13U);
-  for (int i = 0; i < 40; ++i)  // and these none but the sparsest
+  for (int i = 0; i < 40; ++i)  // and these only the sparsest
     EXPECT_LE(call(
                   ladder, [](size_t) { return 0.0; }, 0.06),
               2);
@@ -72,7 +71,7 @@ TEST(Ladder, FindsNothingWhereNothingPasses) {
   }
 }
 
-/// A head: relative L1 and work of a policy.
+/// A head maps a policy to its relative L1 and work.
 using Head = std::function<Trial(const HeadPolicy&)>;
 
 void measure(HeadSearch& search, const Head& head, int calls = 1) {
@@ -85,7 +84,8 @@ void measure(HeadSearch& search, const Head& head, int calls = 1) {
   }
 }
 
-/// A head whose mass is concentrated: cdf keeps few blocks, topk wastes them; skipping P.V below 3 costs 0.01.
+/// A head whose mass is concentrated: cdf keeps few blocks, topk wastes them. A P.V threshold below 3 adds an error of
+/// 0.01.
 Trial concentrated(const HeadPolicy& policy) {
   if (policy.dense) return trial(0, 1);
   const bool cdf = policy.selection == Selection::cdf;
@@ -149,7 +149,7 @@ TEST(HeadSearch, KeepsTheSelectionsOwnBoundWhereEachCallCounts) {
 
 TEST(HeadSearch, SkipsPvAlsoWhereAnotherWayWouldBeBetterLater) {
   bool first = true;
-  const Head head = [&](const HeadPolicy& policy) {  // topk serves best in the first call, cdf over all
+  const Head head = [&](const HeadPolicy& policy) {  // topk is best in the first call, cdf over all
     const bool cdf = policy.selection == Selection::cdf;
     const double share = cdf ? policy.cdf : policy.topk, bad = cdf ? 0.3 : first ? 0.15 : 0.55;
     Trial result = policy.dense ? trial(0, 1) : trial((1 - share) * bad, share * (cdf ? 0.65 : 0.6));
@@ -212,14 +212,14 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
   const size_t dropped = 8,
-               way = 1 + 2 + 20 * 7;  // where it says whether the first way was, and from there to the next
+               way = 1 + 2 + 20 * 7;  // position of the first way's flag, and distance to the next
   numbers[dropped] = 2;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
   numbers[dropped] = 0;
   EXPECT_NO_THROW(HeadSearch({}, {}).restore(numbers));
-  numbers[4] = 2000;  // blocks kept of 1000
+  numbers[4] = 2000;  // kept blocks, of 1000
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
 }
 
@@ -231,7 +231,7 @@ double total_work(const std::vector<std::vector<HeadChoice>>& choices) {
 }
 
 TEST(Choose, NeverDoesMoreWorkThanUntuned) {
-  // The first head needs many blocks to be exact, more than untuned's half; the second needs few.
+  // To be exact, the first head needs more blocks than the untuned policy's half; the second needs few.
   const Head difficult = [](const HeadPolicy& policy) {
     const double share = policy.selection == Selection::topk ? policy.topk : policy.cdf;
     return policy.dense ? trial(0, 1) : trial((1 - share) * 0.2, share);
@@ -239,19 +239,20 @@ TEST(Choose, NeverDoesMoreWorkThanUntuned) {
   HeadSearch first({.topk = 0.5}, {}), second({.topk = 0.5}, {});
   measure(first, difficult);
   measure(second, concentrated);
-  const auto balanced = choose({{first, second}});  // what the second saves pays for the first
+  const auto balanced = choose({{first, second}});  // the second's savings pay for the first
   EXPECT_LE(total_work(balanced), 1);
   EXPECT_LE(balanced[0][0].trial.relative_l1(), 0.065);
   const auto alone = choose({{first, first}});
   EXPECT_LE(total_work(alone), 1);
   EXPECT_EQ(alone[0][0].policy, HeadPolicy{.topk = 0.5});
-  const auto bounded = within_bounds({{first, first}});  // at any price
+  const auto bounded = within_bounds({{first, first}});  // at any cost
   EXPECT_GT(total_work(bounded), 1);
   EXPECT_LE(bounded[0][0].trial.relative_l1(), 0.065);
 }
 
 TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {
-  // The untuned policy keeps next to nothing and gives no numbers; what works needs more, so that the search wants it.
+  // The untuned policy keeps next to nothing and gives a huge error. The policies that work need more blocks, so the
+  // search must want them.
   HeadPolicy untuned;
   untuned.topk = 0.01;
   const Head fragile = [&](const HeadPolicy& policy) {

@@ -1,4 +1,4 @@
-// The names, ranges, per-head lookup and the arithmetic of statistics.
+// Tests names and ranges of policies, their lookup by head, and the arithmetic of statistics.
 #include "attention/policies/policy.h"
 
 #include <gmock/gmock.h>

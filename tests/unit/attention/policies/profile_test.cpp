@@ -1,4 +1,4 @@
-// Profiles: what is written reads back, and what is wrong is refused with file, line and key.
+// Profiles read back as they were written, and wrong ones are refused with file, line and key.
 #include "attention/policies/profile.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST(Profile, IsReadable) {
   EXPECT_THAT(text, HasSubstr("\n# layer 1\n"));
 }
 
-/// What the example is without its keys `dropped`, `select` and `cell`, as profiles were before there were means.
+/// Returns the example without the keys `dropped`, `select` and `cell`, as in profiles from before there were means.
 std::string of_before_means() {
   Profile profile = example();
   profile.heads[1][1] = profile.heads[0][2] = profile.heads[1][0];
@@ -104,7 +104,7 @@ TEST(Profile, OfBeforeMeansIsThePublishedMethods) {
   EXPECT_THAT(to_yaml(read), HasSubstr("\ndropped: none\nselect: mass\n")) << "what is written anew says so";
 }
 
-/// The example with one piece of text replaced.
+/// Replaces one piece of text in the example and returns the cause of the resulting error.
 std::string cause_of(const std::string& from, const std::string& to) {
   std::string text = to_yaml(example());
   const size_t place = text.find(from);
@@ -151,7 +151,7 @@ TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
     EXPECT_THROW(parse_profile(text, "p.yaml"), Error) << text;
 }
 
-/// A whole setting without a policy for each head.
+/// Returns a whole setting without policies for heads.
 Profile setting_alone() {
   Profile profile = example();
   profile.heads.clear();

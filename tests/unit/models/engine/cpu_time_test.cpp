@@ -1,4 +1,4 @@
-// Who starts on a CPU what is meant for a GPU hears of it.
+// Tests the warning about videos that take too long on a CPU.
 #include "models/engine/cpu_time.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// The guard of the denoising steps, with a transformer that fails on purpose: what is redone, what is committed, what
-// is counted.
+// Tests the guard of the denoising steps with transformers that fail on purpose: which steps are redone, committed and
+// counted.
 #include "models/engine/denoising.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Predicts the same whatever the attention, but for the step at which a value becomes NaN or Inf.
+/// Predicts the same with any attention, except in the step in which one value becomes NaN or Inf.
 class FaultyDenoiser final : public LoadedTransformer {
  public:
   FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
@@ -73,7 +73,7 @@ class BreakingDenoiser final : public LoadedTransformer {
   bool broken_ = false;
 };
 
-/// Predicts what no sampler can use, once, in the middle of a run: the sampler's step throws.
+/// Predicts a wrong shape once, in the middle of a run, so that the sampler's step throws.
 class MisshapenDenoiser final : public LoadedTransformer {
  public:
   explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
@@ -93,8 +93,8 @@ class MisshapenDenoiser final : public LoadedTransformer {
   bool broken_ = false;
 };
 
-/// Its second layer is left out wherever the cache allows that; a step goes wrong there, once: it gives NaN, which the
-/// cache gets to see, or throws with the cache changed.
+/// Skips its second layer whenever the cache allows it. One step fails there once: it gives NaN, which the cache may
+/// see, or throws after it changed the cache.
 class CachingDenoiser final : public LoadedTransformer {
  public:
   enum class Fault { none, nan, exception };
@@ -105,7 +105,7 @@ class CachingDenoiser final : public LoadedTransformer {
     run.per_layer.resize(2);
     ++run.per_layer[0].calls;
     const bool now = run.step == faulty_step_ && !std::exchange(broken_, true);
-    // Of four steps the first and the third are computed.
+    // The first and the third of four steps are computed.
     if (cache->undecided()) cache->decide(at::full({1, 1, 1}, run.step < 2 ? 1.0 : 2.0));
     at::Tensor rest = cache->reuses() ? cache->recall() : latents * 0.25;
     seen_ = rest;
@@ -119,7 +119,7 @@ class CachingDenoiser final : public LoadedTransformer {
   }
   void collect(AttentionRun&) override {}
   uint64_t weight_bytes() const override { return 0; }
-  /// Who else holds what the cache remembers or recalls.
+  /// Returns the number of other owners of the tensor that the cache remembers or recalls.
   size_t others_that_hold_it() const { return seen_.defined() ? seen_.use_count() - 1 : 0; }
 
  private:
@@ -180,7 +180,7 @@ TEST(Denoising, KnownLatentsStayAsTheyAre) {
   }
 }
 
-/// Predicts from all channels of what it is given, as many as the noise has.
+/// Predicts from all channels of its input; the prediction has as many channels as the noise.
 class WideDenoiser final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
@@ -210,7 +210,7 @@ TEST(Denoising, LatentsWithoutAMaskGoBesideTheNoise) {
   }
 }
 
-/// Keeps a key of the context in each forward, where there is none yet.
+/// Stores a key of the context in a forward if there is none yet.
 class KeepingDenoiser final : public LoadedTransformer {
  public:
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor&, AttentionRun& run,
@@ -259,7 +259,7 @@ TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
   for (const float fault : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const int64_t step : {0, 2, 3}) {
       const auto denoising = start(std::make_shared<FaultyDenoiser>(step, fault), GetParam());
-      // Latents, the sampler's history and the generator are those of a run without the fault.
+      // Latents, the sampler's history and the generator equal those of a run without the fault.
       EXPECT_TRUE(finish(*denoising).equal(expected)) << step;
       ASSERT_THAT(denoising->warnings(), SizeIs(1));
       EXPECT_THAT(denoising->warnings()[0], HasSubstr("step " + std::to_string(step + 1) + " gave NaN or Inf"));
@@ -453,7 +453,7 @@ INSTANTIATE_TEST_SUITE_P(Samplers, Cached, ::testing::Values(SamplerKind::ddim, 
 INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
                          [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
-// Reused steps have run their first layer, dense ones all blocks.
+// Reused steps run only their first layer, dense steps compute all blocks.
 TEST(Attention, KeptShareIsOfTheStepsThatMayLeaveBlocksOut) {
   const auto layer = [](int64_t kept) {
     return attention::Statistics{.total_blocks = 100, .kept_blocks = kept, .calls = 1};

@@ -1,3 +1,4 @@
+// Tests which dtype a run chooses from the stored weights.
 #include "models/engine/device_choices.h"
 
 #include <ATen/ATen.h>
@@ -10,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Halves beside 8-bit weights are no reason to compute in them: UMT5's activations leave their range.
+/// fp16 tensors beside 8-bit weights are no reason to compute in fp16: UMT5's activations leave its range.
 TEST(StoredDtype, APackedTextEncoderInPlaceOfTheCheckpointsMakesTheRunBf16) {
   const test::TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");

@@ -1,4 +1,4 @@
-// Which transformer denoises a timestep, which are in memory, and whose scale counts.
+// Tests which transformer denoises a timestep, which transformers are in memory, and whose guidance scale counts.
 #include "models/engine/experts.h"
 
 #include <ATen/ATen.h>
@@ -74,7 +74,7 @@ class ExpertsTest : public ::testing::Test {
   Request request_;
   std::vector<std::string> loads_;
   bool fits_ = true;
-  int fails_ = 0;  // so many loads do
+  int fails_ = 0;  // number of loads that fail
 };
 
 TEST_F(ExpertsTest, TheTimestepDecides) {
@@ -135,7 +135,7 @@ TEST_F(ExpertsTest, WhatFailsAgainIsHeard) {
   EXPECT_THROW(both->load(0), std::runtime_error);
 }
 
-/// The load goes on for 10 s, unless it is told to stop.
+/// The load takes 10 s unless it is told to stop.
 TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
   std::promise<void> begun;
   bool stopped = false;
@@ -159,11 +159,11 @@ TEST_F(ExpertsTest, WhatWasBegunStopsWhenNobodyIsLeftToUseIt) {
   EXPECT_TRUE(stopped);
 }
 
-/// Each step adds (next sigma - sigma) x prediction, which guidance makes value x (1 + scale).
+/// Each step adds (next sigma - sigma) x prediction; with guidance the prediction is value x (1 + scale).
 TEST_F(ExpertsTest, EachStepTakesItsExpertAndItsScale) {
   const auto denoising = start(experts());
   double x = 0;
-  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // evenly down to the last of training, then clean
+  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // even steps to training's last sigma, then clean
   for (size_t step = 0; step < 4; ++step) {
     EXPECT_EQ(denoising->load_expert(), step == 0 || step == 2);
     denoising->step();

@@ -1,4 +1,4 @@
-// Decoded pieces become the frames of one video, whatever they are cut into, and nothing about them is lost.
+// Decoded pieces become the frames of one video, however they are cut, and no facts about them are lost.
 #include "models/engine/frames.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ class Taken final : public FrameSink {
   std::vector<at::Tensor> pieces_;
 };
 
-/// [1, 3, 7, 4, 6], beyond what is shown on both sides.
+/// Returns [1, 3, 7, 4, 6]; some values lie outside the displayable range on both sides.
 at::Tensor decoded() {
   return at::randn({1, 3, 7, 4, 6}) * 0.7;
 }

@@ -1,4 +1,4 @@
-// Guidance: its arithmetic, what each forward is given, and that passes in turn predict what a batch does.
+// Tests guidance: its arithmetic, the inputs of each forward, and passes in turn against a batch.
 #include "models/engine/guidance.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 
 class Guided : public ::testing::Test {
  protected:
-  /// The mean of a row's text, added to its latents; remembers the batch of each forward.
+  /// Adds the mean of a row's text to its latents, and remembers the batch size of each forward.
   Guidance::Denoise denoise() {
     return [this](const at::Tensor& latents, const Conditioning& conditioning) {
       batches_.push_back(latents.size(0));

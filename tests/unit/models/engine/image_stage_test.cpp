@@ -1,4 +1,4 @@
-// Where the latents of an image come to stand.
+// Tests where the latents of an image are placed.
 #include "models/engine/image_stage.h"
 #include "models/image/resample.h"
 
@@ -29,7 +29,7 @@ TEST(ImageStage, ItsLatentsAreTheFirstThatAreNoFilling) {
   }
 }
 
-/// A plan of three latent frames, of two frames each but for the first.
+/// A plan of three latent frames. The first holds one frame, the others two each.
 struct Beside : ::testing::Test {
   Beside() {
     spec.image.latents = ImageSpec::Latents::beside_noise;
@@ -85,7 +85,7 @@ TEST_F(Beside, ChannelsBeforeThemTellWhichFramesAreGiven) {
     for (const bool has_last : {false, true}) {
       const at::Tensor all = beside(mean, has_last), given = all.narrow(1, 0, 2).mean({0, 3, 4});
       EXPECT_TRUE(all.narrow(1, 2, 2).equal(mean));
-      // The first latent is one frame; of the last one's two the second is the video's last.
+      // The first latent holds one frame. Of the two frames in the last latent, the second is the video's last.
       const float last = has_last ? 1 : 0;
       EXPECT_TRUE(given.equal(at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 0.0F, last}).view({2, 3})));
     }
@@ -105,7 +105,7 @@ TEST_F(Beside, OnlyLatentsThatHaveADeviationAreDrawn) {
   EXPECT_EQ(drawn.sum().item<int64_t>(), 8);
 }
 
-/// Tokens tell the mean of the pixels.
+/// Its tokens hold the mean of the pixels.
 class MeanEncoder final : public ImageEncoder {
  public:
   at::Tensor forward(const at::Tensor& pixels) const override {
@@ -143,7 +143,7 @@ TEST(ImageStage, DrawsLatentsFromTheGeneratorOnceARun) {
     EXPECT_TRUE(conditioning.latents.narrow(axis, 1, 2).equal(mean.narrow(axis, 1, 2)));
     EXPECT_FALSE(conditioning.deviation.defined());
     EXPECT_TRUE(generator.get_state().equal(same.get_state()));
-    draw_latents(conditioning, layout, at::kBFloat16, generator);  // there are none left
+    draw_latents(conditioning, layout, at::kBFloat16, generator);  // none are left to draw
     EXPECT_TRUE(generator.get_state().equal(same.get_state()));
   }
 }

@@ -1,4 +1,5 @@
-// What a video needs at the very least: never more than making it takes, and exact for sizes that overflow integers.
+// The minimal memory for a video is never more than the video takes, and it is exact even for sizes that overflow
+// integers.
 #include "models/engine/memory_need.h"
 
 #include <ATen/ATen.h>
@@ -224,7 +225,7 @@ TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
   EXPECT_GT(host({at::kHalf, /*in_fp8=*/true}), 0.2 * host(at::kFloat));
 }
 
-/// A safetensors file of these names, dtypes and shapes, whose numbers are a hole.
+/// A safetensors file with these names, dtypes and shapes, whose data is a hole.
 class Hole {
  public:
   void add(const std::string& name, Dtype dtype, const std::vector<int64_t>& shape) {

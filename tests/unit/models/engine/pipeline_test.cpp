@@ -1,4 +1,4 @@
-// What a pipeline refuses of its checkpoint and its requests, what it warns of, and whose a run is.
+// Tests which checkpoints and requests a pipeline refuses, its warnings, and that runs do not affect each other.
 #include "models/engine/pipeline.h"
 
 #include <gmock/gmock.h>
@@ -94,14 +94,13 @@ TEST(Pipeline, MakesAPlanWithoutResolvingItAgain) {
   Request request;
   request.num_inference_steps = 1;
   const Plan plan = pipeline->resolve(request);
-  request.width = request.height = request.num_frames = 1'000'000'001;  // no model's, and more than any memory
+  request.width = request.height = request.num_frames = 1'000'000'001;  // no model's size, and more than any memory
   EXPECT_THROW(pipeline->generate(request), Error);
   const Outcome result = pipeline->generate(plan, {.decode = false});
   EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), plan.latent)));
 }
 
-/// Two pipelines side by side, in threads of their own, the second one's run cancelled after `steps`. Latents of the
-/// first.
+/// Runs two pipelines in two threads and cancels the second's run after `steps`. Returns the latents of the first.
 at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Request& request, int64_t steps) {
   std::thread other([&] {
     int64_t done = 0;
@@ -128,7 +127,7 @@ TEST(Pipeline, ARunIsCancelledByItself) {
   EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
 }
 
-/// Lets a run call `cut` while it uses the file of this name in the test pipeline.
+/// Makes a run call `cut` while it uses the file of this name in the test pipeline.
 void watch(test::HeardRun& heard, const std::string& file, const std::function<void()>& cut) {
   if (file.starts_with("text_encoder/"))
     heard.on_stage = [cut](const std::string& stage) {
@@ -142,7 +141,7 @@ void watch(test::HeardRun& heard, const std::string& file, const std::function<v
     heard.on_decoded = [cut](const PieceProgress&) { cut(); };
 }
 
-/// A CPU computes with the file's own memory where the dtype is the file's.
+/// Makes a video while the file is truncated. The dtype is the file's, so a CPU computes with the mapped file itself.
 Outcome made_while_cut(const std::filesystem::path& model, const std::string& file, const Request& request) {
   const auto pipeline = Pipeline::open(model.string(), "cpu", "fp16");
   test::HeardRun heard;
@@ -167,7 +166,7 @@ TEST(Pipeline, AFileThatGetsShorterWhileItIsUsedEndsTheRunAndNoOther) {
   }
 }
 
-/// The states that a run keeps which is cancelled after the first call of attention in step `step`, from 0.
+/// Cancels a run after the first attention call in step `step` (from 0), and returns the states that it kept.
 std::vector<std::shared_ptr<DenoisingState>> cancelled_within(Pipeline& pipeline, const Request& request, int64_t step,
                                                               const CheckpointTimes& times) {
   std::vector<std::shared_ptr<DenoisingState>> kept;
@@ -202,7 +201,7 @@ TEST(Pipeline, ARunThatIsCancelledWithinAStepKeepsTheWholeOnesAndGoesOnFromThem)
   }
 }
 
-/// The last step goes to where it predicts that the video ends, whatever the sampler.
+/// With every sampler, the last step must end at the latents that it predicts as final.
 TEST(Pipeline, AStepTellsWhatItTakesTheFinalLatentsToBe) {
   const std::string data = SPARSEREEL_TEST_DATA;
   for (const auto& [folder, sampler] : {std::pair("/pipeline", "ddim"), std::pair("/wan/pipeline", "unipc"),
@@ -251,7 +250,7 @@ TEST(Pipeline, AStopIsHeardWithinAPieceOfADecode) {
   EXPECT_EQ(pieces, 0);
 }
 
-/// A transformer and a text encoder with heads of so many channels.
+/// Opens a pipeline whose transformer and text encoder have heads of `head_dim` channels.
 std::shared_ptr<Pipeline> open_in_fp8(int64_t head_dim) {
   const json architecture = {{"transformer",
                               {{"num_attention_heads", 3},

@@ -1,4 +1,4 @@
-// Ranks that are threads: what one of them throws, and what comes after it.
+// Tests ranks that are threads: how they report errors and go on afterwards.
 #include "models/engine/rank_threads.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +35,7 @@ Request short_video() {
   return request;
 }
 
-/// A run that somebody hears.
+/// A run with an observer.
 struct Heard {
   explicit Heard(const std::function<void(test::HeardRun&)>& set) {
     set(observer);
@@ -67,7 +67,7 @@ TEST(RankThreads, GoOnAfterWhatEndedAVideo) {
 
 TEST(RankThreads, WhatAnotherRankCannotEndsTheVideoWithItsName) {
   auto all = pipelines_of(2, "cpu");
-  all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // of other sizes
+  all.back() = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");  // has other sizes
   const Request request = short_video();
   const Plan plan = all.front()->resolve(request);
   RankThreads ranks(std::move(all));
@@ -92,7 +92,7 @@ TEST(RankThreads, WhoeverCancelsFromAnEventEndsAllAndTheNextVideoIsMade) {
   }
 }
 
-/// Rank 0 gives the video up for a reason of its own, and may not have heard of the other's by the next one.
+/// Rank 0 gives up for its own reason. At its next video it may not know yet that the other rank failed too.
 TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
   const test::TemporaryFolder folder;
   std::filesystem::copy(SPARSEREEL_TINY_MODEL, folder / "model", std::filesystem::copy_options::recursive);
@@ -100,7 +100,7 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
   const Heard failing([](test::HeardRun& heard) {
     heard.on_stage = [](const std::string&) { throw run_failure("no more", "begin again"); };
   });
-  for (int turn = 0; turn < 8; ++turn) {  // news travel fast: few turns outrun them
+  for (int turn = 0; turn < 8; ++turn) {  // the race is rare, so take several turns
     auto all = pipelines_of(2, "cpu");
     all.back() = Pipeline::open((folder / "model").string(), "cpu", "fp32");
     const Request request = short_video();
@@ -113,7 +113,7 @@ TEST(RankThreads, GoOnAtOnceAfterAnotherRankFailed) {
   }
 }
 
-/// Of all that a run tells of.
+/// Both must report the same events.
 TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
   const auto one = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "fp32");
   Request request = short_video();
@@ -137,7 +137,7 @@ TEST(RankThreads, TellOfTheTextAsOnePipelineDoes) {
   EXPECT_GT(outcome.seconds.text, 0);
 }
 
-/// It is told before the text is encoded, while the others load.
+/// The video fails before its text is encoded, while the other ranks load.
 TEST(RankThreads, GoOnAfterAVideoThatHadNoText) {
   RankThreads ranks(pipelines_of(4, "cpu"));
   const Request request = short_video();

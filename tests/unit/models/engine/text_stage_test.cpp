@@ -1,4 +1,4 @@
-// What passes through the text encoder, and what is filled up behind it.
+// Tests which tokens pass through the text encoder, and how its output is padded.
 #include "models/engine/text_stage.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// A channel that holds how many tokens its prompt was encoded with, and one that holds the token.
+/// One channel holds the number of tokens its prompt was encoded with, the other holds the token.
 class Counting final : public TextEncoder {
  public:
   at::Tensor forward(const at::Tensor& ids) const override {

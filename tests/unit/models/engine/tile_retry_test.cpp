@@ -1,4 +1,4 @@
-// Decoding that runs out of GPU memory is done again, once: in tiles where that was left open, else where memory was
+// If decoding runs out of GPU memory, it is tried once more: in tiles if that is allowed, else only if memory was
 // freed.
 #include "models/engine/tile_retry.h"
 
@@ -10,7 +10,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Decodes that fail untiled (or always), unless something was freed that is enough; and what was called.
+/// Runs out of memory untiled, or always if tiles do not help, until enough memory is freed. Records its calls.
 struct Decoder {
   bool tiles_help = true;
   bool something_to_free = false;

@@ -1,4 +1,4 @@
-// What a worker refuses to do.
+// Tests what a worker refuses to do.
 #include "models/engine/worker.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class SomeRank final : public Rank {
   std::shared_ptr<SocketGroup> control_;
 };
 
-/// What rank 0 tells -> whether rank 1 ends with an error of these words.
+/// Lets rank 0 send messages and passes if rank 1 ends with an error that contains `words`.
 ::testing::AssertionResult refuses(const std::function<void(Rank& leader)>& tell_it, const std::string& words) {
   const auto links = local_links(2);
   auto second = std::async(std::launch::async, [&] {

@@ -24,7 +24,7 @@ using test::write_text;
 using ::testing::HasSubstr;
 using ::testing::Test;
 
-/// Lets no file of this process grow beyond `bytes`, as a full disk would, for as long as it lives.
+/// While it lives, no file of this process grows beyond `bytes`, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -149,7 +149,7 @@ TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
   for (const mode_t mode : {0600U, 0464U, 0664U, 0200U}) {
     const std::filesystem::path path = folder / std::to_string(mode);
     write_text(path, "old");
-    ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // which is not for what somebody else wrote
+    ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // the set-user-ID bit must not be kept
     AtomicFile file(path);
     write_text(file.temporary(), "new");
     file.commit();

@@ -1,3 +1,4 @@
+// Tests the JSON parser: strictness, errors and speed.
 #include "models/files/json_text.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +56,7 @@ TEST(JsonText, TakesDeepAndBrokenTextForNoJsonWhereItNeedNotBe) {
   EXPECT_EQ(parse_json_if_valid("[1]"), json({1}));
 }
 
-// A file's header has a member for each tensor. Time that grows with the square of their number was minutes here.
+// A file's header has a member for each tensor. Quadratic time would be minutes here.
 TEST(JsonText, TakesTimeInProportionToItsLength) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i)

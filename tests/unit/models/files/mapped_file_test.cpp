@@ -1,4 +1,4 @@
-// A mapped file may get shorter at any time: reading it goes on, and says so.
+// A mapped file may be truncated at any time: reads must continue, and the file must report it.
 #include "models/files/mapped_file.h"
 
 #include <sys/mman.h>
@@ -70,7 +70,7 @@ TEST_F(MappedFiles, AreOrdinaryAndNotEmpty) {
   EXPECT_TRUE(throws_error([&] { MappedFile{folder_.path()}; }, {"not an ordinary file"}));
 }
 
-/// Of a mapping that is not ours.
+/// Reads behind the end of a file in a mapping that is not ours.
 void read_behind_the_end(const fs::path& path, size_t page) {
   const MappedFile ours(path);
   std::FILE* file = std::fopen(path.c_str(), "rb");
@@ -89,7 +89,7 @@ constexpr bool kIsSanitized = false;
 
 TEST_F(MappedFiles, LeaveOtherErrorsAsTheyAre) {
   const fs::path path = write("a");
-  if (kIsSanitized)  // its handler stood before ours, so the signal is passed on to it
+  if (kIsSanitized)  // its handler was there before ours, which passes the signal on to it
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::ExitedWithCode(1), "AddressSanitizer: BUS");
   else
     EXPECT_EXIT(read_behind_the_end(path, page_), ::testing::KilledBySignal(SIGBUS), "");

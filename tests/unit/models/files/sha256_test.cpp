@@ -1,4 +1,4 @@
-// The hash of a file.
+// Tests the hash of a file's content.
 #include "models/files/sha256.h"
 
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,5 @@
-// What killed processes leave is told from what live ones hold, and a name is reserved by one process at a time.
+// Leftovers of killed processes are told from files that live processes hold, and one process at a time reserves a
+// name.
 #include "models/files/temporary.h"
 
 #include <fcntl.h>
@@ -27,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// A process that has done something and lives until it is killed.
+/// A process that runs `act` and then lives until it is killed.
 class OtherProcess {
  public:
   explicit OtherProcess(const std::function<void()>& act) {
@@ -133,7 +134,7 @@ TEST(Leftovers, FoldersThatAreTakenForSuchAreMadeAgain) {
   other.join();
 }
 
-/// No file can be opened as long as it lives.
+/// While it lives, no file can be opened.
 class NoDescriptors {
  public:
   NoDescriptors() {

@@ -1,4 +1,4 @@
-// UTF-8, white space, normal forms and small letters. Data from tests/parity/make_prompt_cleaning.py.
+// Tests UTF-8, white space, normal forms and lower case with data from tests/parity/make_prompt_cleaning.py.
 #include "models/files/unicode.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Utf8, IsCutBetweenCharacters) {
   EXPECT_EQ(whole_characters("abc", 3), "abc");
   EXPECT_EQ(whole_characters("abc", 60), "abc");
   EXPECT_EQ(whole_characters("", 60), "");
-  const std::string_view text = "a\u00e9\u20ac\U0001F600";  // of 1, 2, 3 and 4 bytes
+  const std::string_view text = "a\u00e9\u20ac\U0001F600";  // characters of 1, 2, 3 and 4 bytes
   const size_t lengths[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
   for (size_t most = 0; most < std::size(lengths); ++most)
     EXPECT_EQ(whole_characters(text, most), text.substr(0, lengths[most])) << most;
@@ -50,7 +50,7 @@ TEST(WhiteSpace, LengthsOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length("\u00a0"), 2u);
   EXPECT_EQ(white_space_length("\u3000x"), 3u);
   EXPECT_EQ(white_space_length("a "), 0u);
-  EXPECT_EQ(white_space_length("\u200b"), 0u);  // zero width, but no White_Space
+  EXPECT_EQ(white_space_length("\u200b"), 0u);  // zero width, but not White_Space
   EXPECT_EQ(white_space_length(""), 0u);
 }
 

@@ -1,4 +1,4 @@
-// Configs that are read, and those that are refused by the name of a field.
+// Tests configs that are accepted, and configs that are refused with the name of a field.
 #include "models/image/clip_config.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Loading by either kind of name, and what is refused; values are compared in tests/parity.
+// Tests loading with either kind of names, and the weights that are refused. tests/parity compares values.
 #include "models/image/clip_encoder.h"
 
 #include <ATen/ATen.h>
@@ -39,7 +39,6 @@ class ClipEncoderTest : public ::testing::Test {
   Component component_;
 };
 
-/// The tensors under other names.
 TensorTable renamed(const TensorTable& tensors, const auto& name_of) {
   TensorTable all;
   for (const auto& [name, place] : tensors) all[name_of(name)] = place;

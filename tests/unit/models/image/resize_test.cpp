@@ -1,4 +1,4 @@
-// The same bytes as Pillow's, whatever the scale; tests/parity/make_resize.py writes the golden.
+// Resized images have the same bytes as Pillow's at every scale. tests/parity/make_resize.py writes the golden images.
 #include "models/image/resize.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Linear layers against double precision, whichever library computes them.
+// Tests linear layers against double precision with every library that may compute them.
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>
@@ -72,7 +72,7 @@ TEST_F(LinearLayer, TakesStridedRowsAndNoRowsAtAll) {
   EXPECT_EQ(linear(at::empty({0, 16}), layer).sizes(), at::IntArrayRef({0, 8}));
 }
 
-// OpenMP gives one thread here, which oneDNN's product would not survive.
+// OpenMP gives one thread here, and oneDNN's product would leave rows out.
 TEST_F(LinearLayer, IsRightWhereOpenMpGivesFewerThreads) {
   const int threads = at::get_num_threads(), levels = omp_get_max_active_levels();
   at::set_num_threads(2);
@@ -103,7 +103,7 @@ TEST(AllThreads, AreGivenWhileOneLives) {
   omp_set_max_active_levels(levels);
 }
 
-/// names, shape as stored, shape, fp32
+/// Returns names, shape as stored, shape and fp32.
 std::string text_of(const Parameter& parameter) {
   std::ostringstream text;
   for (const std::string& name : parameter.names) text << name << " ";

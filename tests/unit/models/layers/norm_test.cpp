@@ -1,4 +1,4 @@
-// Fused norm and gate against the composition of torch operators that they stand for.
+// Tests the fused norm and gate against the torch operators that they replace.
 #include "models/layers/norm.h"
 
 #include <ATen/ATen.h>
@@ -108,7 +108,7 @@ TEST_P(NormLayer, AddsAndNormalizesInOnePassAsInTwo) {
 
 TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
   const auto [batch, video, text, channels] = shape_;
-  const int64_t video_tokens = video;  // Clang captures no structured binding where OpenMP is on
+  const int64_t video_tokens = video;  // Clang with OpenMP cannot capture a structured binding
   const at::Tensor x = at::randn({batch, video + text, channels});
   const JointModulation first = {random_modulation(batch, channels, at::kFloat),
                                  random_modulation(batch, channels, at::kFloat)};
@@ -153,7 +153,7 @@ TEST_P(NormLayer, TakesTheRowOfEachToken) {
     const JointModulation m = {.video = random_modulation(kRows, channels, dtype),
                                .text = random_modulation(kRows, channels, dtype),
                                .row_of_token = at::randint(kRows, {batch, video + text}, at::kLong)};
-    // Each token alone, as a sequence of one.
+    // Compute each token alone, as a sequence of one.
     at::Tensor added = x.clone(), expected = at::empty_like(x);
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t n = 0; n < video + text; ++n) {
@@ -173,7 +173,7 @@ TEST_P(NormLayer, TakesTheRowOfEachToken) {
     EXPECT_TRUE(layer_norm_modulate(apart, norm, 1e-5, video, m).equal(expected)) << dtype;
     EXPECT_TRUE(add_gated_norm_modulate_(together, update, m, norm, 1e-5, video, m).equal(expected)) << dtype;
     EXPECT_TRUE(together.equal(added)) << dtype;
-    // What is added and what is normed after it need not have the same rows.
+    // The addition and the norm after it may use different rows.
     const JointModulation shared = {random_modulation(batch, channels, dtype),
                                     random_modulation(batch, channels, dtype)};
     together = x.clone();
@@ -183,7 +183,7 @@ TEST_P(NormLayer, TakesTheRowOfEachToken) {
   }
 }
 
-// One row of factors a batch entry, as torch's operators have it.
+// Torch's operators need one row of factors per batch entry.
 at::Tensor rms_normed(const at::Tensor& x, double eps, const at::Tensor& factor) {
   const at::Tensor wide = x.to(at::kFloat);
   return wide * at::rsqrt(wide.square().mean(-1, true) + eps) * factor.to(at::kFloat).unsqueeze(1);
@@ -246,7 +246,7 @@ TEST(RmsNorm, MatchesTorch) {
   EXPECT_TRUE(close_to(rms_norm(x, weight, 1e-3), at::rms_norm(x, {40}, weight, 1e-3), 1e-6));
 }
 
-// T5's way: half precision loses bits in the quotient and in the product.
+// T5 does it so: half precision loses bits in the quotient and in the product.
 TEST(RmsNorm, RoundsTheQuotientToTheDtypeOfTheWeight) {
   const c10::InferenceMode inference;
   const at::Tensor x = at::randn({2, 9, 40}) * 3, quotient = rms_norm(x, at::ones({40}), 1e-6);

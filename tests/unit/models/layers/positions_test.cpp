@@ -1,4 +1,4 @@
-// Position tables at points where their values are known.
+// Tests position tables at points where their values are known.
 #include "models/layers/positions.h"
 
 #include <ATen/ATen.h>
@@ -26,8 +26,8 @@ TEST(AxisPositions, AtTheBaseSizeAreTheIndices) {
 }
 
 TEST(AxisPositions, OfAWiderGridLieInACropCenteredInTheHeight) {
-  // 4 x 16 into 30 x 45: resized to 11 x 45 (45 / 16 * 4 = 11.25), from row round(19 / 2) = 10 (ties to even), 45 / 16
-  // columns apart.
+  // 4 x 16 in 30 x 45 is resized to 11 x 45 (45 / 16 * 4 = 11.25). It starts at row round(19 / 2) = 10 (ties to even);
+  // columns are 45 / 16 apart.
   const AxisPositions positions = cropped_axis_positions({1, 4, 16}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 10);
   EXPECT_FLOAT_EQ(positions.h[3].item<float>(), 21.0F * 3 / 4);
@@ -36,7 +36,7 @@ TEST(AxisPositions, OfAWiderGridLieInACropCenteredInTheHeight) {
 }
 
 TEST(AxisPositions, OfATallerGridLieInACropCenteredInTheWidth) {
-  // 20 x 10 into 30 x 45: resized to 30 x 15, from column 15.
+  // 20 x 10 in 30 x 45 is resized to 30 x 15 and starts at column 15.
   const AxisPositions positions = cropped_axis_positions({1, 20, 10}, 30, 45);
   EXPECT_FLOAT_EQ(positions.h[0].item<float>(), 0);
   EXPECT_FLOAT_EQ(positions.h[19].item<float>(), 30.0F * 19 / 20);

@@ -1,4 +1,4 @@
-// The fused row kernels against plain double-precision loops, at widths around the vector lengths.
+// Tests the fused row kernels against plain loops in double precision, at widths around the vector lengths.
 #include "models/layers/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class RowKernels : public ::testing::TestWithParam<int64_t> {
 };
 
 TEST_P(RowKernels, LayerNormMatchesDoublePrecision) {
-  // A mean far from zero: the variance must not be taken from a difference of large sums.
+  // The mean is far from zero, so a variance from the difference of large sums would be wrong.
   const std::vector<float> x = random_floats(size_, 100.0F, 1), weight = random_floats(width_, 1.0F, 2),
                            bias = random_floats(width_, 0.0F, 3);
   std::vector<float> y(size_);

@@ -1,4 +1,4 @@
-// Timestep sinusoids at points where their values are known.
+// Tests timestep sinusoids at points where their values are known.
 #include "models/layers/timestep_embedding.h"
 
 #include <ATen/ATen.h>

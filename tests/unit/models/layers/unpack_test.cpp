@@ -1,5 +1,5 @@
-// Weights that are unpacked for each product: ggml's blocks as the package gguf unpacks them (parity/make_gguf.py),
-// 8-bit numbers as torch does.
+// Tests weights that are unpacked for each product: ggml's blocks against the package gguf (parity/make_gguf.py), 8-bit
+// numbers against torch.
 #include "models/layers/unpack.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ namespace {
 
 at::Tensor random_bytes(int64_t count) {
   at::Tensor bytes = at::randint(0, 256, {count}, at::kByte);
-  return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // no half of it is NaN or Inf
+  return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // no fp16 in it is NaN or Inf
 }
 
 TEST(Unpack, GivesWhatGgufGives) {
@@ -78,7 +78,7 @@ at::Tensor product(const LowRank& delta) {
   return at::matmul(delta.up.to(at::kDouble), delta.down.to(at::kDouble)) * delta.scale;
 }
 
-/// More rows than are unpacked at once; parts of their own formats and deltas.
+/// There are more rows than are unpacked at once, and the parts have different formats and deltas.
 TEST(Unpack, DeltasAreAddedInFp32AndTheSumIsRoundedOnce) {
   at::manual_seed(1);
   const int64_t columns = 256, rows = 700, bytes = rows * columns;
@@ -104,7 +104,7 @@ TEST(Unpack, ADeltaInBf16OfThreeTimesTheRankIsThatOfFp32) {
   EXPECT_TRUE(((product(split) - product(delta)).abs() <= most).all().item<bool>());
 }
 
-/// The threads that share a large matrix know nothing of their caller's mode.
+/// Threads that share a large matrix do not inherit their caller's inference mode.
 TEST(Unpack, ALargeMatrixIsUnpackedInInferenceModeToo) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
@@ -130,7 +130,7 @@ TEST(Unpack, WholeBlocksOnly) {
   EXPECT_EQ(packed_bytes(Dtype::iq4_xs, 512), 272);
 }
 
-/// A fused layer of three parts that are packed each in its own way.
+/// The three parts of a fused layer are packed in different formats.
 TEST(Linear, OfMixedPartsIsThatOfTheirValues) {
   std::vector<StoredRows> rows;
   std::vector<at::Tensor> parts;

@@ -1,4 +1,4 @@
-// Each family's decoder by several ranks, a piece of the height each, against one rank's.
+// Compares each family's decoder on several ranks, each with a band of rows, with one rank's decoder.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -19,9 +19,9 @@
 namespace sparsereel::models {
 namespace {
 
-/// What a rank comes to.
+/// The result of one rank.
 struct Decode {
-  at::Tensor frames;  // undefined where it takes none
+  at::Tensor frames;  // undefined if the rank gets none
   std::vector<std::pair<int64_t, int64_t>> progress;
 };
 
@@ -74,7 +74,7 @@ TEST_P(DecodingOverRanks, GivesTheFramesOfOneRank) {
   ASSERT_TRUE(vae->decodes_in_pieces());
   const double tolerance = GetParam().family->vae_tolerance;
   expect_frames_of_one(*vae, latents(2, 2, 2), 1, tolerance);
-  expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // of uneven rows
+  expect_frames_of_one(*vae, latents(3, 5, 2), 2, tolerance);  // uneven numbers of rows
   expect_frames_of_one(*vae, latents(3, 4, 2), 3, tolerance);
   expect_frames_of_one(*vae, latents(1, 3, 2), 3, tolerance);  // a row each, and one latent frame
   expect_frames_of_one(*vae, latents(9, 2, 1), 2, tolerance);
@@ -85,7 +85,7 @@ TEST_P(DecodingOverRanks, GivesThemInHalfPrecision) {
   const at::Tensor given = latents(3, 5, 3).to(at::kBFloat16);
   const at::Tensor alone = decode(*vae, given, nullptr).frames.to(at::kFloat);
   const at::Tensor shared = decode_over(2, *vae, given).front().frames.to(at::kFloat);
-  // Roundings of 2^-9 each, which sums of another order turn the other way.
+  // Each rounding is 2^-9, and another order of sums rounds some values the other way.
   EXPECT_LT(((shared - alone).square().mean() / alone.square().mean()).sqrt().item<double>(), 0.02);
 }
 
@@ -100,7 +100,7 @@ TEST_P(DecodingOverRanks, TakesEveryRanksLatents) {
   EXPECT_TRUE(decode_over(2, *vae, given).front().frames.equal(alone));  // the same bits every time
 }
 
-/// Most bytes of this thread's tensors while frames are decoded that nobody keeps.
+/// Returns the most bytes that this thread's tensors hold while frames are decoded and discarded.
 double peak_of_decoding(Vae& vae, const at::Tensor& latents, const RowSplit* rows) {
   const c10::InferenceMode guard;
   at::set_num_threads(1);
@@ -114,17 +114,17 @@ TEST_P(DecodingOverRanks, NeedsTheMemoryOfAPiece) {
   const auto vae = load();
   const at::Tensor given = latents(3, 24, 8);
   const double alone = peak_of_decoding(*vae, given, nullptr);
-  double shared = 0;  // of the second rank: the first has the whole frames of each step besides
+  double shared = 0;  // of rank 1; rank 0 also holds the whole frames of each step
   run_in_threads(2, [&](Group& group) {
     const RowSplit rows(group, given.size(3), at::kCPU);
     const double peak = peak_of_decoding(*vae, given, &rows);
     if (group.rank() == 1) shared = peak;
   });
-  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // with a neighbor's row
+  EXPECT_LT(shared, 1.1 * static_cast<double>(vae->untiled_bytes(3, 13, 8)));  // includes a neighbor's row
   EXPECT_LT(shared, 0.7 * alone);
 }
 
-/// One of each family's VAEs.
+/// Returns one case for each of the families' VAEs.
 std::vector<test::ParityCase> vaes() {
   std::vector<test::ParityCase> cases;
   std::set<std::string> seen;
@@ -135,7 +135,8 @@ std::vector<test::ParityCase> vaes() {
 
 INSTANTIATE_TEST_SUITE_P(Families, DecodingOverRanks, ::testing::ValuesIn(vaes()), test::case_name);
 
-/// body(rows, this rank's part of x) on each of so many ranks; x [F, H, W, C] of twice as many rows as latents.
+/// Calls body(rows, this rank's part of x, its first row) on each rank. x [F, H, W, C] has twice as many rows as the
+/// latents.
 void on_pieces(const at::Tensor& x, int64_t ranks, const auto& body) {
   run_in_threads(ranks, [&](Group& group) {
     const RowSplit rows(group, x.size(1) / 2, at::kCPU);

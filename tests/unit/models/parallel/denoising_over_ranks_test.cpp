@@ -1,4 +1,4 @@
-// The steps of a video by several ranks: the latents, decisions and state of one rank, whatever their number.
+// Any number of ranks must make a video's steps with the latents, decisions and state of one rank.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
@@ -36,7 +36,7 @@ struct How {
   int64_t height = 3;  // in patches
 };
 
-/// The toy of 5 heads, whose prediction becomes NaN once where that is asked for.
+/// A toy transformer with 5 heads. In the step `faulty_step` its prediction contains NaN unless attention is full.
 class FaultyToy final : public LoadedTransformer {
  public:
   explicit FaultyToy(int64_t faulty_step) : faulty_step_(faulty_step) {
@@ -62,7 +62,7 @@ class FaultyToy final : public LoadedTransformer {
 
 constexpr int64_t kSteps = 6;
 
-/// 3 x height x 5 tokens.
+/// Starts a video of 3 x height x 5 tokens.
 std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_step = -1) {
   Plan plan;
   plan.attention_mode = how.mode;
@@ -94,7 +94,7 @@ std::unique_ptr<Denoising> start(const How& how, Group* group, int64_t faulty_st
                                                     .group = group});
 }
 
-/// What a rank ends with.
+/// The result of one rank.
 struct End {
   at::Tensor latents;
   std::vector<DenoisingState> states;  // before each step
@@ -114,7 +114,7 @@ End finish(Denoising& denoising) {
   return end;
 }
 
-/// 0 ranks: without a group. resume: from where.
+/// Makes the video on `ranks` ranks; 0 means without a group. `resume` is the state to start from, or null.
 End make(const How& how, int64_t ranks, const DenoisingState* resume = nullptr, int64_t faulty_step = -1) {
   End first;
   const auto body = [&](Group* group) {
@@ -192,7 +192,7 @@ std::vector<How> all_ways() {
 INSTANTIATE_TEST_SUITE_P(Ways, DenoisingOverRanks, ::testing::ValuesIn(all_ways()),
                          [](const auto& test) { return test.param.name; });
 
-/// Of the first pass little changes, of the second much.
+/// Little changes in the first pass, much in the second.
 TEST(CacheOverRanks, DecidesForAllByThePassesThatOneRankDecidesBy) {
   for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
     run_in_threads(2, [&](Group& group) {
@@ -208,7 +208,7 @@ TEST(CacheOverRanks, DecidesForAllByThePassesThatOneRankDecidesBy) {
   }
 }
 
-/// 10 blocks of keys, of which attention drops some.
+/// There are 10 blocks of keys, and attention drops some of them.
 TEST(SparseAttentionOverRanks, KeepsAsManyBlocksInEveryLayerAndStep) {
   for (const bool guided : {false, true}) {
     const How sparse{.name = {}, .guided = guided, .mode = Mode::sparse, .height = 42};

@@ -1,4 +1,4 @@
-// Which device each rank has.
+// Tests which device each rank gets.
 #include "models/parallel/devices_of_ranks.h"
 
 #include <gtest/gtest.h>

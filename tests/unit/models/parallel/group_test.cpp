@@ -1,4 +1,4 @@
-// The contract of Group, for everything that makes one on CPUs.
+// Tests the contract of Group for every kind of group on CPUs.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,6 @@ using namespace std::chrono_literals;  // NOLINT(google-build-using-namespace)
 /// Exit code of a process whose part threw.
 constexpr int kThrew = 3;
 
-/// A process for each rank.
 std::vector<pid_t> start_processes(int64_t size, const GroupLimits& limits, const std::function<void(Group&)>& part) {
   const auto links = local_links(size);
   std::vector<pid_t> ranks;
@@ -56,7 +55,7 @@ void as_processes(int64_t size, const std::function<void(Group&)>& part) {
     if (exit_code(process) != 0) throw std::runtime_error("a rank failed: see above");
 }
 
-/// The same groups, their calls timed.
+/// Runs the same groups with timed calls.
 void as_timed_processes(int64_t size, const std::function<void(Group&)>& part) {
   as_processes(size, [&](Group& group) {
     ExchangeMeter meter(at::kCPU);
@@ -119,7 +118,7 @@ TEST(MeteredGroup, TimesTheCallsOfItsPartsAndWaitingForOthers) {
     MeteredGroup metered({&group, [](Group*) {}}, meter);
     const auto part = metered.split(0);
     meter.take();
-    if (group.rank() == 1) usleep(300'000);  // rank 0 waits for so long
+    if (group.rank() == 1) usleep(300'000);  // rank 0 waits for this long
     part->all_reduce_sum(at::ones({1}));
     const double taken = meter.take();
     test::require(group.rank() == 1 ? taken < 250 : taken > 250, std::to_string(taken) + " ms");
@@ -160,7 +159,7 @@ TEST(SocketGroup, RankThatDoesNotAnswerIsNamedOnceTheLimitIsOver) {
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
 
-/// Ctrl-Z stops all ranks, for as long as people like; they go on one after the other.
+/// Ctrl-Z stops all ranks for any time. They are continued one after the other.
 TEST(SocketGroup, RanksThatWereStoppedForLongerThanTheLimitGoOn) {
   const test::ProcessEvent met;
   const auto ranks = start_processes(2, {.start = 60s, .call = 2s}, [&](Group& group) {
@@ -175,7 +174,7 @@ TEST(SocketGroup, RanksThatWereStoppedForLongerThanTheLimitGoOn) {
   sleep(3);  // longer than the limit
   for (const pid_t process : ranks) {
     kill(process, SIGCONT);
-    usleep(200'000);  // people start one after the other
+    usleep(200'000);  // a shell continues them one after the other
   }
   for (const pid_t process : ranks) EXPECT_EQ(exit_code(process), 0);
 }
@@ -195,7 +194,7 @@ TEST(SocketGroup, ErrorsKeepKindAndRemedyOnTheirWay) {
   const auto ranks = start_processes(2, {}, [](Group& group) {
     auto& sockets = dynamic_cast<SocketGroup&>(group);
     if (group.rank() == 1) {
-      group.all_reduce_sum(at::ones({1}));  // once both are there
+      group.all_reduce_sum(at::ones({1}));  // after both have started
       sockets.end(bad_input("no such card", "use another"), /*sound=*/true);
     }
     test::end_of(group, at::kCPU);

@@ -1,4 +1,4 @@
-// What ranks tell each other.
+// Tests the messages that ranks send each other.
 #include "models/parallel/messages.h"
 
 #include <ATen/ATen.h>
@@ -50,7 +50,7 @@ TEST(Messages, AreTakenOneByOneFromWhatHasCome) {
   EXPECT_TRUE(test::throws_error([&] { take_message(wrong); }, {"a message of rank 0"}));
 }
 
-/// A message is checked whoever sends it.
+/// A message is checked, no matter who sends it.
 TEST(Messages, ThatAreNoneOfOursAreRefused) {
   const auto refused = [](const std::function<void(SocketGroup&)>& send, bool is_tensor) {
     const auto links = local_links(2);

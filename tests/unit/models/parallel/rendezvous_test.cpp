@@ -1,4 +1,4 @@
-// Ranks that meet over TCP, here as threads: with whom they meet, and who cannot hold them up.
+// Tests ranks (threads here) that meet over TCP: which ranks they meet, and that no other program can delay them.
 #include "models/parallel/rendezvous.h"
 
 #include <ATen/ATen.h>
@@ -27,13 +27,13 @@ using ::testing::HasSubstr;
 
 constexpr GroupLimits kPatient = {.start = 60s, .call = 60s}, kHurried = {.start = 1s, .call = 60s};
 
-/// On this host, at a port that was free just now.
+/// Returns a place on this host with a port that was free just now.
 Rendezvous some_place() {
   const uint16_t port = listen_towards("127.0.0.1", 0, 1).port;
   return {.host = "127.0.0.1", .port = port, .secret = "a secret of sixteen"};
 }
 
-/// Why the rank does not meet the others; empty: it does.
+/// Returns the reason why the rank cannot meet the others; empty if it meets them.
 std::future<std::string> begin_to_meet(const Rendezvous& place, int64_t rank, int64_t size,
                                        const GroupLimits& limits = kPatient) {
   return std::async(std::launch::async, [=] {
@@ -57,7 +57,7 @@ void expect_that_all_meet(const Rendezvous& place, int64_t size) {
   for (auto& each : all) EXPECT_EQ(each.get(), "");
 }
 
-/// A program that is no rank: it connects once somebody listens.
+/// Connects like a program that is no rank, once somebody listens.
 Socket stranger_at(const Rendezvous& place) {
   Socket socket;
   test::wait_until([&] {
@@ -156,7 +156,7 @@ TEST(Rendezvous, SilentProgramAtTheMeetingPlaceIsNotWaitedForForEver) {
   EXPECT_THAT(problem_of(store, 1, 2), HasSubstr("nobody keeps the ranks' meeting place at 127.0.0.1:"));
 }
 
-/// As a packet filter does: the connection neither fails nor comes.
+/// As behind a packet filter, the connection neither fails nor succeeds.
 TEST(Rendezvous, ConnectionThatNeverComesEndsWithTheLimit) {
   const Listeners full = listen_towards("127.0.0.1", 0, 0);
   const Rendezvous place = {.host = "127.0.0.1", .port = full.port};
@@ -205,7 +205,7 @@ TEST(Rendezvous, UnknownHostIsOneLine) {
   }
 }
 
-/// The store of a launcher, as torchrun keeps it, outlives each run.
+/// A launcher's store, such as torchrun's, outlives each run.
 TEST(Rendezvous, RunsMeetOneAfterAnotherInAStoreThatStays) {
   c10d::TCPStoreOptions options;
   options.port = 0;
@@ -214,7 +214,7 @@ TEST(Rendezvous, RunsMeetOneAfterAnotherInAStoreThatStays) {
   const auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
   Rendezvous place = {.host = "127.0.0.1", .port = store->getPort(), .is_kept = true, .secret = "a secret of sixteen"};
   expect_that_all_meet(place, 3);
-  auto rank_1 = begin_to_meet(place, 1, 2);  // before rank 0: it reads where that was
+  auto rank_1 = begin_to_meet(place, 1, 2);  // before rank 0: reads where an earlier rank 0 was
   std::this_thread::sleep_for(500ms);        // the store does not tell who has read it
   EXPECT_EQ(problem_of(place, 0, 2, kPatient), "");
   EXPECT_EQ(rank_1.get(), "");

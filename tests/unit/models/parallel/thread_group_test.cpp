@@ -1,4 +1,4 @@
-// Ranks that are threads: what each gets of the others, and that nobody waits for one who does not come.
+// Tests ranks that are threads: what each gets from the others, and that none waits for a rank that does not come.
 #include "models/parallel/thread_group.h"
 
 #include <ATen/ATen.h>
@@ -82,7 +82,7 @@ TEST(ThreadGroup, WhatOneThrowsEndsTheOthersWithItsName) {
     run_in_threads(4, [&](Group& group) {
       const auto half = group.split(group.rank() % 2);
       if (group.rank() == 2) throw std::runtime_error("no more paper");
-      // The others of its half, and those who wait for everybody.
+      // Rank 0 waits for its half of the ranks, the others for all ranks.
       EXPECT_TRUE(test::throws_error([&] { exchange(group.rank() == 0 ? *half : group); }, {"rank 2: no more paper"}));
       ++ended;
     });
@@ -140,7 +140,7 @@ TEST(SplitGroups, SplitsAreKnownBeforehand) {
   EXPECT_TRUE(splits_of_shares(1, 2).empty());
 }
 
-/// As one whose calls return before they are done, and were broken off.
+/// Like a group whose calls return before they are done, after they were aborted.
 class BrokenOff final : public Group {
  public:
   int64_t rank() const override { return 0; }
@@ -187,8 +187,8 @@ TEST(SplitGroups, SlicesAreGatheredInTheOrderOfTheRanks) {
 
 TEST(SplitGroups, MoreRanksThanHeadsAreRefused) {
   check_ranks(30, 1, 30, 1000);
-  check_ranks(60, 2, 30, 1000);  // 30 a pass
-  check_ranks(8, 2, 30, 1000);   // 4 a pass: 7 heads or 8
+  check_ranks(60, 2, 30, 1000);  // 30 per pass
+  check_ranks(8, 2, 30, 1000);   // 4 per pass, with 7 or 8 heads each
   EXPECT_TRUE(test::throws_error([] { check_ranks(3, 2, 2, 1000); },
                                  {"3 ranks cannot share this video: 3 of them share a pass, of 2 attention heads"}));
   EXPECT_TRUE(test::throws_error([] { check_ranks(6, 2, 12, 2); }, {"3 of them share a pass, of 2 tokens"}));

@@ -1,4 +1,4 @@
-// Transformers of every family, whose tokens and heads several ranks share, against one rank alone.
+// Compares the transformers of every family, with tokens and heads shared by several ranks, with one rank alone.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -22,7 +22,7 @@ namespace {
 
 using attention::Mode;
 
-/// What a forward of one rank, or of several, gives.
+/// The result of a forward by one rank or by several.
 struct Forward {
   at::Tensor prediction;
   attention::Statistics counts;  // of all ranks
@@ -36,7 +36,7 @@ AttentionRun in_mode(Mode mode) {
 
 class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  /// 5 heads, which divide neither by 2 nor by 3.
+  /// Returns a component with 5 heads, which neither 2 nor 3 divides.
   static Component component() {
     Component odd = test::with_random_weights(test::transformer_component(GetParam()), 7);
     odd.config["num_attention_heads"] = 5;
@@ -51,7 +51,7 @@ class TokensOverRanks : public ::testing::TestWithParam<test::ParityCase> {
 
   Forward forward(const AttentionRun& how, Group* group, at::ScalarType dtype = at::kFloat) const {
     const c10::InferenceMode inference;
-    at::set_num_threads(1);  // of this one: ranks are threads already
+    at::set_num_threads(1);  // one thread per rank
     AttentionRun run = how;
     run.tokens = group;
     const auto transformer = load_transformer(component(), at::kCPU, dtype);
@@ -88,7 +88,7 @@ TEST_P(TokensOverRanks, SixteenBitsPredictNearlyTheSame) {
   EXPECT_TRUE(test::close_to(over(3, {}, at::kBFloat16).prediction, alone, 2e-2));
 }
 
-// Choices are made from pooled queries and keys, which are those of one rank but for the order of sums before them.
+// Blocks are chosen from pooled queries and keys. These equal one rank's except for the order of sums before them.
 TEST_P(TokensOverRanks, SparseAttentionKeepsAsManyBlocks) {
   const AttentionRun how = in_mode(Mode::sparse);
   const Forward alone = forward(how, nullptr);

@@ -1,4 +1,4 @@
-// Whole videos of every family by several ranks, each with a pipeline of its own, against those of one.
+// Compares whole videos of every family by several ranks, each with its own pipeline, with those of one rank.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Changes what one rank is told; group: null of one rank alone.
+/// Changes the request of one rank. run.group is null if the rank is alone.
 using Change = std::function<void(Request& request, Inputs& inputs, models::Run& run, test::HeardRun& heard)>;
 
 class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
@@ -42,7 +42,7 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
     if (change) change(request, inputs, run, heard);
     return test::open(*one.family, one.content)->generate(request, inputs, run);
   }
-  /// What each rank ends with.
+  /// Returns the outcome of each rank.
   static std::vector<Outcome> over(int64_t ranks, const Change& change = {}) {
     std::vector<Outcome> all(static_cast<size_t>(ranks));
     run_in_threads(ranks, [&](Group& group) { all[static_cast<size_t>(group.rank())] = make(&group, change); });
@@ -53,7 +53,7 @@ class VideosOverRanks : public ::testing::TestWithParam<test::ParityCase> {
 
 TEST_P(VideosOverRanks, EndWithTheLatentsOfOne) {
   const at::Tensor alone = make(nullptr, {}).latents;
-  for (const int64_t ranks : guided() ? std::vector<int64_t>{2, 4} : std::vector<int64_t>{2}) {  // up to 2 a pass
+  for (const int64_t ranks : guided() ? std::vector<int64_t>{2, 4} : std::vector<int64_t>{2}) {  // up to 2 per pass
     const std::vector<Outcome> shared = over(ranks);
     for (const Outcome& outcome : shared) EXPECT_TRUE(test::close_to(outcome.latents, alone, 1e-4)) << ranks;
     for (const Outcome& outcome : shared) EXPECT_TRUE(outcome.latents.equal(shared.front().latents)) << ranks;
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Families, VideosOverRanks, ::testing::ValuesIn(test::pa
 INSTANTIATE_TEST_SUITE_P(WithLora, VideosOverRanks, ::testing::ValuesIn(test::parity_cases("lora_cases.json")),
                          test::case_name);
 
-/// What holds of every family, shown by the first of its cases.
+/// Tests properties that all families share, on the first case of each family.
 using FirstVideosOverRanks = VideosOverRanks;
 
 TEST_P(FirstVideosOverRanks, CountWhatOneCounts) {
@@ -185,7 +185,7 @@ TEST_P(FirstVideosOverRanks, AreCancelledOnAllRanksWhileTheyAreDecoded) {
   EXPECT_EQ(cancelled, 2);
 }
 
-/// Takes none: a disk is full.
+/// A sink that takes no frames because the disk is full.
 class FullDisk final : public FrameSink {
  public:
   at::ScalarType dtype() const override { return at::kByte; }

@@ -1,4 +1,4 @@
-// Passes apart and together.
+// Tests how conditioning is split into passes and joined again.
 #include "models/request/conditioning.h"
 
 #include <ATen/ATen.h>

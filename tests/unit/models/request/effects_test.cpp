@@ -1,4 +1,4 @@
-// Warnings of options without effect: which are given, and by whom.
+// Tests warnings about options without effect: which are given, and for which sources.
 #include "models/request/effects.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The list of fields by itself: texts go in and come out again, keys tell what differs, recipes say what counts.
+// Tests the list of fields: texts are read and written, keys show differences, and recipes hold the values that count.
 #include "models/request/fields.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace {
 using test::throws_error;
 using ::testing::IsEmpty;
 
-/// A value that is none of the program's defaults.
+/// Returns a value that is not a default of the program.
 std::string some_value(const Field& field) {
   static const std::map<std::string, std::string> special = {{"cache", "steps:20"},
                                                              {"lora", "/a/st\xffyle.safetensors@high:0.5"},
@@ -124,7 +124,7 @@ TEST(Fields, KeysTellPipelinesAndTextsApart) {
   plan.guidance_scale = other.guidance_scale = 6;
   other.negative_prompt = "blurry";
   EXPECT_NE(text_key(plan), text_key(other));
-  plan.guidance_scale = other.guidance_scale = 1;  // there the negative prompt is not encoded
+  plan.guidance_scale = other.guidance_scale = 1;  // without guidance the negative prompt is not encoded
   EXPECT_EQ(text_key(plan), text_key(other));
   other.seed = 7;
   other.num_inference_steps = 3;
@@ -189,7 +189,7 @@ TEST(Fields, ARecipeSaysWhatCounts) {
   EXPECT_EQ(recipe["sigmas"], "1.0,0.5");
   EXPECT_EQ(recipe["cache"], "steps:2");
   EXPECT_FALSE(recipe.contains("steps"));
-  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // a profile's: no one number says them
+  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // from a profile: no single number describes them
   recipe = recipe_of(plan);
   EXPECT_FALSE(recipe.contains("topk"));
   EXPECT_EQ(recipe["dropped"], "mean");

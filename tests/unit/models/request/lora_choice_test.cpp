@@ -1,4 +1,4 @@
-// Which files a text of LoRAs names.
+// Tests which files a list of LoRAs names.
 #include "models/request/lora_choice.h"
 
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-// Every number of frames and every side of a frame: each model keeps it, or the error offers numbers that it keeps.
+// Each model keeps every number of frames and every side of a frame, or its error offers numbers that it keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,6 @@ namespace {
 using test::throws_error;
 using ::testing::SizeIs;
 
-/// Every model of configs/, by its file's name.
 std::map<std::string, ModelSpec> every_model() {
   std::map<std::string, ModelSpec> all;
   for (const auto& entry : std::filesystem::directory_iterator(SPARSEREEL_SOURCE_DIR "/configs")) {
@@ -48,7 +47,7 @@ std::vector<int64_t> numbers_in(const std::string& text) {
   return numbers;
 }
 
-/// Returns the values that the request's error offers; nothing where the request is taken.
+/// Returns the values that the request's error offers; nullopt if the request is valid.
 std::optional<std::vector<int64_t>> offered(const Request& request, const ModelSpec& spec, const std::string& field) {
   try {
     resolve_request(request, spec);
@@ -59,7 +58,7 @@ std::optional<std::vector<int64_t>> offered(const Request& request, const ModelS
   }
 }
 
-/// Returns true if the model's video has exactly so many frames.
+/// Returns true if the model's video has exactly `frames` frames.
 bool keeps_frames(Request request, const ModelSpec& spec, int64_t frames) {
   request.num_frames = frames;
   const Plan plan = resolve_request(request, spec);
@@ -80,7 +79,7 @@ TEST(RequestSizes, EachNumberOfFramesIsKeptOrTwoThatAreKeptAreNamed) {
       }
       const Plan plan = resolve_request(request, spec);
       if (plan.decoded_frames == frames) continue;
-      // The reference takes these numbers and makes more frames. Recipes hold them.
+      // The reference accepts these numbers and makes more frames. Recipes store them.
       const std::vector<int64_t> named = numbers_in(frame_count_warning(plan, spec));
       ASSERT_THAT(named, SizeIs(4));
       EXPECT_EQ(named[0], plan.decoded_frames);

@@ -1,4 +1,4 @@
-// What a request resolves to, beyond what the command line's tests show.
+// Tests how a request is resolved, beyond what the command line's tests show.
 #include "models/request/make_plan.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(Request, DenseStepsAreAShareOfThisRunsAndStandInPlaceOfAPolicysOwn) {
   EXPECT_EQ(dense_steps(), 3);
 }
 
-/// What is at fault where the run's noise levels leave no room.
+/// Returns the field and the file that the error blames for impossible noise levels; "nothing" without an error.
 std::pair<std::string, std::string> blamed(const Request& request, const ModelSpec& spec) {
   try {
     resolve_request(request, spec);
@@ -119,7 +119,7 @@ TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
   spec.samplers[0].sigmas = nullptr;
   request.num_inference_steps = 4;
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
-  request.scheduler = "b";  // has none
+  request.scheduler = "b";  // has no sigmas
   EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
   EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
   request.cache = {.kind = CacheKind::steps, .steps = 3};
@@ -149,7 +149,7 @@ ModelSpec spec_of_images() {
   return spec;
 }
 
-/// The message where the images are refused; else empty.
+/// Returns the message of the error about the images; empty if they are accepted.
 std::string refusal(const std::string& image, const std::string& last, const ModelSpec& spec) {
   Request request;
   request.image = image;
@@ -209,7 +209,7 @@ TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {
     return PixelSize{.height = plan.height, .width = plan.width};
   };
   EXPECT_EQ(size(), (PixelSize{624, 640}));
-  request.width = 1280;  // of the model's file
+  request.width = 1280;  // as the model's file sets it
   request.height = 720;
   EXPECT_EQ(size(), (PixelSize{960, 960}));
   request.size = find_frame_area("480p");

@@ -1,4 +1,4 @@
-// Which preset holds, and what it gives: the rules on a file of their own, and that every committed file keeps them.
+// Tests which preset applies and what it sets, with a file of the test and with every committed file.
 #include "models/request/presets.h"
 
 #include <gmock/gmock.h>
@@ -132,7 +132,7 @@ std::vector<std::filesystem::path> committed() {
   return files;
 }
 
-/// A preset of a model that was published has its sparse steps behind a fifth of all that compute every block.
+/// In a published model's preset, sparse steps come only after the first fifth of the steps, which compute every block.
 TEST(CommittedPresets, KeepTheModelsRule) {
   ASSERT_GE(committed().size(), 8U);
   for (const std::filesystem::path& file : committed()) {
@@ -142,7 +142,7 @@ TEST(CommittedPresets, KeepTheModelsRule) {
     EXPECT_EQ(config.presets.at("exact").values, OptionValues({{"attention", "full"}}));
     for (const auto& [name, preset] : config.presets) {
       app::Settings settings;
-      settings.add(Source::matched_config, preset.values, file.string(), preset.places);  // or an error
+      settings.add(Source::matched_config, preset.values, file.string(), preset.places);  // throws if a value is wrong
       const Request request = read_request(preset.values);
       check_ranges(request);
       make_policy(request);

@@ -1,4 +1,4 @@
-// Our noise is libtorch's, and leaves the generator where libtorch leaves it.
+// Our noise equals libtorch's and leaves the generator in the same state.
 #include "models/samplers/noise.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// The samplers' contract beyond parity: errors, draws from the generator, history.
+// Tests the samplers' contract beyond parity: errors, draws from the generator, history.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
@@ -41,7 +41,7 @@ std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
   return "none";
 }
 
-/// Draws of `count` normals in fp32 that the generator is ahead of `seed`; -1 when it is none of 0 to 3.
+/// Returns how many fp32 draws of `shape` the generator is ahead of `seed`; -1 if it is none of 0 to 3.
 int64_t draws_made(const at::Generator& generator, uint64_t seed, at::IntArrayRef shape) {
   for (int64_t draws = 0; draws <= 3; ++draws) {
     at::Generator fresh = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -63,7 +63,8 @@ TEST(Sampler, TimestepsOfFlowMatching) {
   EXPECT_THAT(make_sampler(kEuler, 1)->timesteps(), ElementsAre(1000));
 }
 
-// Of diffusers' linear_quadratic_schedule(steps, 0.025), whose own sums differ in the last bit of a double.
+// The values are those of diffusers' linear_quadratic_schedule(steps, 0.025), whose sums differ in the last bit of a
+// double.
 TEST(LinearQuadratic, SigmasAreTheReferences) {
   const auto near = [](const std::vector<double>& values) {
     return ::testing::Pointwise(::testing::DoubleNear(1e-15), values);
@@ -150,7 +151,7 @@ TEST_F(SamplerStep, SixteenBitPredictionsLeaveUniPcsLatentsInFp32) {
   EXPECT_EQ(make_sampler(kEuler, 4)->step(half, 0, sample_, generator_).scalar_type(), at::kBFloat16);
 }
 
-// From noise along a straight line, whose slope the model knows, every step count leads to its clean end.
+// The model knows the slope of the straight line from the noise, so any number of steps must reach its clean end.
 TEST_F(SamplerStep, FlowSamplersReachTheEndOfAStraightLine) {
   const at::Tensor clean = sample_.square();
   for (const SchedulerConfig& config : {kEuler, kUniPc}) {

@@ -1,4 +1,4 @@
-// Tables that could lead SentencePiece astray are refused, each for its own reason.
+// Tables that could mislead SentencePiece are refused, each with its own reason.
 #include "models/text/charsmap.h"
 
 #include <gmock/gmock.h>
@@ -14,10 +14,10 @@ using test::charsmap_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kLeaf = 1U << 8;  // of a unit: a string ends here
+constexpr uint32_t kLeaf = 1U << 8;  // flag of a unit: a string ends here
 constexpr uint32_t kRootOffset = 256 << 10, kNoLabel = 1U << 31;
 
-/// The unit of `label` in the root's block whose children and leaf stand in the block of unit `base`.
+/// Returns the unit of `label` in the root's block; its children and leaf are in the block of unit `base`.
 uint32_t node(char label, uint32_t base, uint32_t flags = 0) {
   const uint32_t own_place = 256 ^ static_cast<uint8_t>(label);
   return (own_place ^ base) << 10 | flags | static_cast<uint8_t>(label);
@@ -80,7 +80,7 @@ TEST(Charsmap, CirclesAreRefused) {
   EXPECT_THAT(complaint(charsmap_of(units, kReplacement)), HasSubstr("circle"));
 }
 
-/// A trie of "a", "aa", "aaa" and so on.
+/// Returns a trie of "a", "aa", "aaa" and so on.
 std::string nested(uint32_t strings) {
   std::vector<uint32_t> units(256 * (strings + 2), kNoLabel);
   units[0] = kRootOffset;

@@ -1,4 +1,4 @@
-// Cleaned prompts against diffusers, ftfy and Python; data from tests/parity/make_prompt_cleaning.py.
+// Compares cleaned prompts with diffusers, ftfy and Python. tests/parity/make_prompt_cleaning.py made the data.
 #include "models/text/clean_prompt.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(CleanPrompt, GivesWhatWanPipelineMakesOfIt) {
     EXPECT_EQ(clean_prompt(each[0].get<std::string>()), each[1].get<std::string>()) << each[0].dump(-1, ' ', true);
 }
 
-/// Of Python: " \n A Red FOX, ÉCOLE İ \u3000".lower().strip().
+/// Python returns this for " \n A Red FOX, ÉCOLE İ \u3000".lower().strip().
 TEST(LowerPrompt, IsPythonsLowerAndStrip) {
   EXPECT_EQ(lower_prompt(" \n A Red FOX,  \u00C9COLE \u0130Z \u3000"), "a red fox,  \u00E9cole i\u0307z");
   EXPECT_EQ(lower_prompt("\u0410\u042F \u0100\u0101 \u1E9E \uA7D6 \U00010400"),
@@ -51,13 +51,13 @@ TEST(CleanPrompt, TakesTimeInProportionToTheTextHoweverDeepReferencesAreNested) 
   const auto seconds = [](const std::string& text) {
     double least = 1e9;
     for (int i = 0; i < 3; ++i) {
-      const std::clock_t start = std::clock();  // of this process alone, however busy the machine is
+      const std::clock_t start = std::clock();  // counts this process alone, however busy the machine is
       EXPECT_EQ(clean_prompt(text), "<");
       least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
     }
     return least;
   };
-  // 16 times the text takes 256 times as long where each layer is a pass of its own.
+  // If each layer took a pass of its own, 16 times the text would take 256 times as long.
   EXPECT_LT(seconds(nested("&", "amp;", 8000, "lt;")), 64 * seconds(nested("&", "amp;", 500, "lt;")));
 }
 

@@ -1,4 +1,4 @@
-// What a text encoder is given of a prompt.
+// Tests how a prompt is prepared for a text encoder.
 #include "models/text/prepared_prompt.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Data from tests/parity/make_open_sora_plan_captions.py: prompts of many ends.
+/// tests/parity/make_open_sora_plan_captions.py made the data: prompts with many kinds of endings.
 TEST(PreparedPrompt, OfOpenSoraPlanIsThatOfItsAuthors) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/open_sora_plan/captions.json");
   const nlohmann::json cases = nlohmann::json::parse(file);

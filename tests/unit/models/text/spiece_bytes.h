@@ -15,15 +15,15 @@ inline std::string u32(uint32_t value) {
   return bytes;
 }
 
-/// A normalizer's table: a trie's units, then the replacements (see models/text/charsmap.h).
+/// Returns a normalizer's table: a trie's units, then the replacements (see models/text/charsmap.h).
 inline std::string charsmap_of(const std::vector<uint32_t>& units, const std::string& replacements) {
   std::string bytes = u32(static_cast<uint32_t>(4 * units.size()));
   for (const uint32_t unit : units) bytes += u32(unit);
   return bytes + replacements;
 }
 
-/// A trie of the letter a. The root's children stand from unit 256 on; from that of 'a' offset 1 leads to its leaf. No
-/// byte is the label of an unused unit.
+/// Returns a trie of the letter a. The root's children start at unit 256; offset 1 from the unit of 'a' leads to its
+/// leaf. No byte is the label of an unused unit.
 inline std::vector<uint32_t> units_that_replace_a(uint32_t place = 0) {
   constexpr uint32_t kNoLabel = 1U << 31;
   std::vector<uint32_t> units(512, kNoLabel);
@@ -45,12 +45,12 @@ class SpieceBytes {
     bytes_ += field(2, std::string("\x18") + static_cast<char>(type));
     return *this;
   }
-  /// A normalizer's table that replaces the letter a, whose replacement starts at `place` of `replacements`.
+  /// Adds a normalizer's table that replaces the letter a. The replacement starts at `place` in `replacements`.
   SpieceBytes& replace_a(const std::string& replacements, uint32_t place = 0) {
     bytes_ += field(3, field(2, charsmap_of(units_that_replace_a(place), replacements)));
     return *this;
   }
-  /// Of the normalizer: a flag's field number, and its value.
+  /// Adds a flag of the normalizer: its field number and its value.
   SpieceBytes& normalizer_flag(int number, bool value) {
     bytes_ += field(3, {static_cast<char>(number << 3), static_cast<char>(value)});
     return *this;

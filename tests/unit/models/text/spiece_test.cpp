@@ -1,4 +1,4 @@
-// Reading spiece.model: whole, damaged in every place, and of the wrong kind.
+// Tests reading a spiece.model: whole, damaged in every place, and of the wrong kind.
 #include "models/text/spiece.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ TEST(Spiece, RandomDamageNeverReadsOutOfBounds) {
   int refused = 0;
   for (int i = 0; i < 60; ++i) {
     std::string damaged = whole;
-    // Most bytes belong to the normalizer's trie, so that it gets damaged too.
+    // Most bytes belong to the normalizer's trie, so this damages it too.
     for (int k = 0; k < 200; ++k) damaged[random() % damaged.size()] = static_cast<char>(random());
     try {
       const SpieceModel model = parse_spiece(damaged, "spiece.model");

@@ -1,4 +1,4 @@
-// tokenizer.json gives the ids that the spiece.model it was made from gives, and each bad field has its error.
+// A tokenizer.json gives the ids of the spiece.model that it was made from, and each bad field has its own error.
 #include "models/text/tokenizer_json.h"
 
 #include <gmock/gmock.h>

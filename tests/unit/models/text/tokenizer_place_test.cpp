@@ -1,4 +1,4 @@
-// Tokenizers from wherever they lie: the ids are those of the spiece.model, text by text.
+// Tokenizers from any place give the ids of the spiece.model for every text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using Keys = std::map<std::string, std::string>;
 const fs::path kSpiece = fs::path(SPARSEREEL_TEST_DATA) / "tokenizer" / "spiece.model";
 constexpr int64_t kPieces = 189, kVocabulary = 200;
 
-/// What llama.cpp's converter makes of a spiece.model for an encoder of a larger vocabulary.
+/// Returns what llama.cpp's converter makes of a spiece.model for an encoder with a larger vocabulary.
 Keys keys_of(const SpieceModel& model, int64_t vocabulary) {
   json tokens, scores, types, table = json::array();
   for (int64_t i = 0; i < vocabulary; ++i) {
@@ -46,7 +46,7 @@ Keys keys_of(const SpieceModel& model, int64_t vocabulary) {
           {"tokenizer.ggml.remove_extra_whitespaces", json(model.remove_extra_whitespaces).dump()}};
 }
 
-/// Texts of every kind, and what transformers makes of them with a folder that has no sentinels.
+/// Returns texts of every kind with the ids that transformers gives for a folder without sentinels.
 json golden_cases() {
   std::ifstream file(SPARSEREEL_TEST_DATA "/tokenizer_golden.json");
   const json golden = json::parse(file);
@@ -97,7 +97,7 @@ TEST(TokenizerPlace, ADamagedTensorIsRefusedByItsName) {
   EXPECT_TRUE(throws_error([&] { Tokenizer::load(*place); }, {"a.safetensors: spiece_model is not a whole Sentence"}));
 }
 
-/// The condition on which the keys are taken at all.
+/// A GGUF's keys are accepted only because they give the ids of the file.
 TEST(GgufTokenizer, GivesTheIdsOfTheFile) {
   const SpieceModel model = read_spiece(kSpiece);
   ASSERT_FALSE(model.precompiled_charsmap.empty());

@@ -1,4 +1,4 @@
-// The tokenizer's contract beyond parity: padding, truncation flags, and one clear error for each bad folder.
+// Tests the tokenizer's contract beyond parity: padding, truncation flags, and one clear error for each bad folder.
 #include "models/text/tokenizer.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ class TokenizerTest : public ::testing::Test {
   TokenizerTest() {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    // ids: pad 0, eos 1, unknown 2, then 3, 4, 5
+    // The ids are pad 0, eos 1, unknown 2, then 3, 4, 5.
     write("spiece.model", SpieceBytes()
                               .piece("<pad>", 0, 3)
                               .piece("</s>", 0, 3)
@@ -151,7 +151,7 @@ TEST_F(TokenizerTest, MillionsOfBytesWithoutAPieceTakeSeconds) {
   for (int i = 0; i < 1'000'000; ++i) accents += "\u0301";
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(tokenizer.encode(accents, 4).ids, ElementsAre(4, 2, 1, 0));
-  // In time that grows as the square of their number it is 40 to 80 without sanitizers.
+  // Quadratic time would be 40 to 80 s without sanitizers.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
@@ -180,7 +180,8 @@ TEST_F(TokenizerTest, UserDefinedPiecesAreAlwaysOneToken) {
   EXPECT_THAT(Tokenizer::load(folder_).encode(std::string(81, 'x'), 3).ids, ElementsAre(83, 4, 1));
 }
 
-/// The larger of two objects by one name gives the place, or libc10's flags behind the smaller are overwritten.
+/// The larger of the two objects with this name must be the one in use; otherwise libc10's flags after the smaller are
+/// overwritten.
 TEST(SentencePieceLibrary, IsLoadedBeforeLibtorch) {
   Dl_info place = {};
   ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "FLAGS_minloglevel"), &place), 0);

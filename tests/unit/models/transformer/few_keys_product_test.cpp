@@ -1,4 +1,4 @@
-// P (V W) against (P V) W.
+// Compares P (V W) with (P V) W.
 #include "models/transformer/few_keys_product.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ class FewKeysProduct : public ::testing::Test {
     layer_ = {.weight = at::randn({96, kHeads * kHeadDim}) / 16, .bias = at::randn({96})};
   }
 
-  /// As attention_weights() gives them.
+  /// Returns the weights padded as attention_weights() returns them.
   attention::Result padded() const {
     attention::Result result;
     result.out = at::constant_pad_nd(weights_, {0, 3});
@@ -72,7 +72,7 @@ TEST_F(FewKeysProduct, IsLessWorkUpToHalfAsManyKeysAsAHeadHasChannels) {
   EXPECT_FALSE(less(33, 4, 64));
   layer_.scale = at::ones({96});
   EXPECT_TRUE(less(24, 4, 128));
-  EXPECT_FALSE(less(24, 3, 128));  // 72 columns are no multiple of 16
+  EXPECT_FALSE(less(24, 3, 128));  // 72 columns are not a multiple of 16
 }
 
 TEST_F(FewKeysProduct, IsNotForFp16) {

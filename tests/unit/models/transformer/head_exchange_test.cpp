@@ -1,4 +1,4 @@
-// Slices of tokens to slices of heads and back, by windows and by messages.
+// Tests the exchange of token slices for head slices and back, through windows and messages.
 #include "models/transformer/head_exchange.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Another group, whose ranks do not reach each other's memory.
+/// Wraps a group as one whose ranks cannot reach each other's memory.
 class MessagesAlone final : public Group {
  public:
   explicit MessagesAlone(Group& group) : group_(group) {}
@@ -42,7 +42,7 @@ class HeadExchangeOf : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kVideo = 11, kBatch = 2, kHeadDim = 8;
 
-  /// Of all tokens and heads, the same on all ranks.
+  /// Returns the rows of all tokens and heads, equal on all ranks.
   static AttentionRows all_rows(int64_t round) {
     const auto [ranks, heads, text, moments, windows] = GetParam();
     const int64_t tokens = kVideo + text;
@@ -54,7 +54,7 @@ class HeadExchangeOf : public ::testing::TestWithParam<Case> {
     rows.k_moments = -rows.q_moments;
     return rows;
   }
-  /// A rank's slice of the video, and the text.
+  /// Returns a rank's slice of the video, and the text.
   static at::Tensor tokens_of(const at::Tensor& x, const Slice& slice) {
     return at::cat({x.narrow(1, slice.first, slice.count), x.narrow(1, kVideo, GetParam().text)}, 1);
   }
@@ -70,7 +70,7 @@ class HeadExchangeOf : public ::testing::TestWithParam<Case> {
                                         .options = all.q.options()});
     EXPECT_EQ(exchange.heads().first, some.first);
     const auto project = [&](int64_t part) { return tokens_of(part == 0 ? all.q : part == 1 ? all.k : all.v, slice); };
-    // Told apart by what they are of, not computed.
+    // Moments are not computed; they are chosen by the tensor they belong to.
     const AttentionRows got = exchange.to_heads(project, [&](const at::Tensor& x) {
       return tokens_of(x.equal(project(0)) ? all.q_moments : all.k_moments, slice);
     });

@@ -1,5 +1,5 @@
-// The loop behind every transformer, run with the tests' own family: another layout of latents, text in a width of its
-// own, layers of differing shapes.
+// Tests the loop that all transformers share, with a family of the tests' own. It has another layout of latents,
+// another text width, and layers of different shapes.
 #include "models/transformer/loaded_transformer.h"
 
 #include <ATen/ATen.h>
@@ -66,7 +66,7 @@ TEST_F(Loop, TextBehindItsLengthChangesNothing) {
     padded.text_lengths = {4, 4};
     EXPECT_FALSE(test::close_to(predict(padded), predict(text), 1e-3));
     padded.text_lengths = text.text_lengths;
-    // Each entry is that of its text alone.
+    // Each entry equals the result for its text alone.
     const at::Tensor alone = transformer_->forward(
         latents_.narrow(0, 0, 1), {text.text.narrow(0, 0, 1).narrow(1, 0, 1)}, times_.narrow(0, 0, 1), run_);
     EXPECT_TRUE(test::close_to(predict(text).narrow(0, 0, 1), alone, 1e-5));

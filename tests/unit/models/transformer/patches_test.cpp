@@ -1,4 +1,4 @@
-// Patches: where an element of the latents goes, and that it comes back in every token order.
+// Tests where an element of the latents goes in a patch, and that it comes back in every token order.
 #include "models/transformer/patches.h"
 
 #include <ATen/ATen.h>

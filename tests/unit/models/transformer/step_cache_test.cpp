@@ -1,4 +1,4 @@
-// The rule on residuals made by hand, and the loop that leaves blocks out by it.
+// Tests the cache's rule on hand-made residuals, and the loop that skips blocks by it.
 #include "models/transformer/step_cache.h"
 
 #include <ATen/ATen.h>
@@ -121,7 +121,7 @@ class Rule : public ::testing::TestWithParam<at::ScalarType> {
   at::Tensor of(double first, double second) const {
     return at::tensor({first, second}).to(GetParam()).view({2, 1, 1});
   }
-  /// Whether a step of one forward whose first block adds this is reused.
+  /// Returns true if the cache reuses a step of one forward whose first block adds `first`.
   bool reuses(const at::Tensor& first, const at::Tensor& rest = {}) { return reuses(first, rest, cache_); }
   static bool reuses(const at::Tensor& first, const at::Tensor& rest, StepCache& cache) {
     cache.begin_step();
@@ -151,7 +151,7 @@ TEST_P(Rule, ComparesTheRelativeChangeWithTheThreshold) {
 TEST_P(Rule, ComparesWithTheLastStepThatWasComputed) {
   EXPECT_FALSE(reuses(of(4, 4), of(5, 6)));
   EXPECT_TRUE(reuses(of(4.5, 4.5)));
-  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // though the step before was near
+  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // although the step before was near
   cache_.begin_step();
   cache_.decide(of(5.5, 5.5));
   ASSERT_TRUE(cache_.reuses());
@@ -241,7 +241,7 @@ TEST_P(Rule, RefusesAStateWhoseCountsAreNone) {
 TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
   cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
   EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));
-  EXPECT_TRUE(reuses(of(9, 0)));  // nothing is known of a change yet
+  EXPECT_TRUE(reuses(of(9, 0)));  // no change is known yet
   EXPECT_FALSE(reuses(of(12, 0), of(14, 16)));
   const std::vector<std::pair<at::Tensor, at::Tensor>> cases = {
       {of(14, 0), of(16, 14)},      // half of the change from 8 to 12: half of the others' change
@@ -269,8 +269,8 @@ TEST_P(Rule, ANumberOfStepsForecastsWhateverTheChange) {
       cache_.remember(rest);
   };
   step(false, of(8, 0), of(10, 20));
-  step(true, of(80, 0), of(10, 20));    // nothing is known of a change yet
-  step(false, of(8.5, 0), of(14, 16));  // though it is near
+  step(true, of(80, 0), of(10, 20));    // no change is known yet
+  step(false, of(8.5, 0), of(14, 16));  // although it is near
   step(true, of(9.5, 0), of(22, 8));    // twice the change from 8 to 8.5
 }
 
@@ -292,7 +292,7 @@ TEST_P(Rule, AForecastReusesNothingOfNaN) {
   cache_.decide(of(std::nan(""), 2));
   EXPECT_FALSE(cache_.reuses());
   cache_.remember(of(7, 8));
-  EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // of NaN nothing is reused
+  EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // NaN is never reused
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, Rule, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
@@ -352,7 +352,8 @@ TEST_F(CachedLoop, AReusedForwardAddsWhatTheOtherBlocksAdded) {
   EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
   EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &cache), once, 1e-5));
   EXPECT_THAT(calls(), ElementsAre(1, 0, 0));
-  // The toy's embedding, first block and head stand for themselves: their change is that of the whole.
+  // The embedding, the first block and the head of the toy are always computed. Their change is close to the whole
+  // change.
   const at::Tensor next = forward(latents_, 0.21, &cache), exact = forward(latents_, 0.21, nullptr);
   EXPECT_FALSE(next.equal(once));
   EXPECT_LT((next - exact).abs().mean().item<double>(), (once - exact).abs().mean().item<double>());

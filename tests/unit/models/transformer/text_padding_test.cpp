@@ -1,4 +1,4 @@
-// What stands for the equal rows at a text's end gives cross-attention the result of them all.
+// A few rows that replace the equal rows at a text's end must give cross-attention the same result.
 #include "models/transformer/text_padding.h"
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 namespace sparsereel::models {
 namespace {
 
-// [lengths.size(), rows, 8], zeros from each length on.
+// Returns [lengths.size(), rows, 8] with zeros from each length on.
 at::Tensor padded_text(const std::vector<int64_t>& lengths, int64_t rows) {
   at::manual_seed(2);
   at::Tensor text = at::randn({static_cast<int64_t>(lengths.size()), rows, 8});
@@ -18,7 +18,7 @@ at::Tensor padded_text(const std::vector<int64_t>& lengths, int64_t rows) {
   return text;
 }
 
-// As a layer's projections do, padding becomes keys and values that are alike, and not zeros.
+// As in a layer's projections, padding becomes keys and values that are equal but not zero.
 at::Tensor attended(const at::Tensor& rows, const at::Tensor& bias) {
   at::manual_seed(3);
   const at::Tensor q = at::randn({rows.size(0), 5, 2, 16}), to_k = at::randn({8, 32}), to_v = at::randn({8, 32});

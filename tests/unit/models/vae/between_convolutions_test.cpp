@@ -1,4 +1,4 @@
-// Layers between convolutions against plain formulas.
+// Tests the layers between convolutions against plain formulas.
 #include "models/vae/between_convolutions.h"
 
 #include <ATen/ATen.h>

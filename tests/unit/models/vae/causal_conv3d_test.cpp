@@ -1,4 +1,4 @@
-// Causal convolutions against plain formulas, in one batch of frames and in several.
+// Tests causal convolutions against plain formulas, with frames in one batch and in several.
 #include "models/vae/causal_conv3d.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// RMS normalization of pixels against its formula.
+// Tests the RMS norm of pixels against its formula.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>

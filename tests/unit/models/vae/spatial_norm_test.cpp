@@ -1,4 +1,4 @@
-// Norms that the latents scale and shift, against plain formulas.
+// Tests norms that latents scale and shift against plain formulas.
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Tiles: how they cover a frame, and how they are blended.
+// Tests how tiles cover a frame and how they are blended.
 #include "models/vae/tiling.h"
 
 #include <ATen/ATen.h>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-// A decoder that repeats each latent pixel 8 x 8: whatever the tiles, the same frame.
+// A decoder that repeats each latent pixel 8 x 8, so that the frame does not depend on the tiles.
 at::Tensor repeat_pixels(const at::Tensor& latents) {
   return latents.repeat_interleave(8, 3).repeat_interleave(8, 4);
 }
@@ -47,8 +47,8 @@ TEST_P(Tiles, GiveTheWholeFrameWhateverTheSampleSize) {
   EXPECT_LT((frames - repeat_pixels(latents)).abs().max().item<double>(), 1e-6);
 }
 
-// 96 and 120 divide evenly; 100, 104, 112 and 248 do not, and the reference returns another size; 16 leaves one-pixel
-// tiles.
+// 96 and 120 divide evenly. 100, 104, 112 and 248 do not, and the reference returns another size for them. 16 leaves
+// one-pixel tiles.
 INSTANTIATE_TEST_SUITE_P(Samples, Tiles, ::testing::Values(16, 48, 96, 100, 104, 112, 120, 192, 248, 480));
 
 TEST(Tiles, FadeLinearlyFromOneToTheNext) {

@@ -1,4 +1,4 @@
-// What the pipeline relies on: frame counts, scales, progress, memory, errors.
+// Tests what the pipeline relies on: frame counts, scales, progress, memory, errors.
 #include "models/families/cogvideox/loaders.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Manifests: what a killed process leaves, the lock, and what is not ours.
+// Tests manifests: what a killed process leaves, the lock, and files that are not manifests of ours.
 #include "app/jobs/batch/manifest.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Names of videos.
+// Tests file names of videos.
 #include "app/jobs/batch/names.h"
 
 #include <gtest/gtest.h>

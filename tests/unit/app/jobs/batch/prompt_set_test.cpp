@@ -1,4 +1,4 @@
-// Prompt sets: every format, and what is wrong with one said by file and line.
+// Tests prompt sets in every format. Errors name the file and the line.
 #include "app/jobs/batch/prompt_set.h"
 
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-// Rows on their way to cards.
+// Tests the queue that hands rows of a set to GPUs.
 #include "app/jobs/batch/row_queue.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(RowQueue, RowsOfALostCardWaitBeforeAllOthers) {
   queue.finished(0, 0);
   EXPECT_THAT(queue.lost(0), IsEmpty());
   EXPECT_FALSE(queue.is_done());
-  EXPECT_THAT(queue.take(1, 1), ElementsAre(1));  // it may have ended the card: alone
+  EXPECT_THAT(queue.take(1, 1), ElementsAre(1));  // alone, because it may have ended the GPU's process
   EXPECT_THAT(queue.take(2, 1), ElementsAre(2, 3, 4, 5));
 }
 

@@ -1,4 +1,4 @@
-// Shares by option and by launcher.
+// Tests shares of a set, given by an option or by a launcher.
 #include "app/jobs/batch/share.h"
 
 #include <map>

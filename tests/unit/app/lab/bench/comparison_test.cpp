@@ -1,4 +1,4 @@
-// What the rows of `bench quality` say of each other: names, differences by prompt, and who beats whom.
+// Tests how rows of `bench quality` are compared: names, differences by prompt, and which row beats which.
 #include "app/lab/bench/comparison.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ Row of_prompts(const std::vector<double>& psnr) {
 TEST(PairedDifferences, HaveTheStandardErrorOfTheirMean) {
   Rows rows = {of_prompts({31, 22, 43, 20}), of_prompts({30, 20, 40, 10}), of_prompts({})};
   compare_prompts(rows, 1);
-  EXPECT_DOUBLE_EQ(rows[0]["psnr_difference"], 4);  // of 1, 2, 3, 10
+  EXPECT_DOUBLE_EQ(rows[0]["psnr_difference"], 4);  // the mean of 1, 2, 3 and 10
   EXPECT_NEAR(rows[0]["psnr_difference_se"], std::sqrt((9 + 4 + 1 + 36) / 3.0 / 4), 1e-12);
   EXPECT_FALSE(rows[0].contains("ssim_difference")) << "no prompt has one";
   EXPECT_FALSE(rows[1].contains("psnr_difference")) << "it is what others are compared with";

@@ -1,4 +1,4 @@
-// Shapes, lists and checks of `bench attention`.
+// Tests shapes, lists and checks of `bench attention`.
 #include "app/lab/bench/options.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ AttentionOptions with_shape(const std::string& shape) {
   return options;
 }
 
-/// The refusal's text; fails where there is none, or where it is not the user's mistake or names no remedy.
+/// Returns the error's text. Fails if there is no error, if it is not the user's mistake, or if it names no remedy.
 std::string refusal(const AttentionOptions& options) {
   try {
     make_plan(options);
@@ -35,7 +35,7 @@ std::string refusal(const AttentionOptions& options) {
   return {};
 }
 
-/// The plan's sparse rows: "0.5", "0.5 means of 16 by error".
+/// Returns the plan's sparse rows, such as "0.5" or "0.5 means of 16 by error".
 std::vector<std::string> names(const AttentionPlan& plan) {
   std::vector<std::string> names;
   for (const Combination& each : plan.grid.combinations) names.push_back(selection_name(fields_of(each)));

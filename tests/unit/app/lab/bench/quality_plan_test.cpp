@@ -1,4 +1,4 @@
-// How the lists of `bench quality` become combinations, and what of them is refused or left out.
+// Tests how the lists of `bench quality` become combinations, and which combinations are refused or left out.
 #include "app/lab/bench/quality_plan.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// A config file with nothing left to the defaults that may change.
+/// A config file that leaves nothing to defaults, because these may change.
 const std::map<std::string, std::string> kDropping = {
     {"dropped", "none"}, {"select", "mass"}, {"cell", "16"}, {"topk", "0.4"}};
 const std::map<std::string, std::string> kMeans = {
@@ -52,7 +52,7 @@ TEST(QualityGrid, TooManyCombinationsAreRefusedBeforeAnyIsMade) {
   const Lists all = {{"topk", numbers(100)},   {"similarity", numbers(100)}, {"dropped", "none,mean"},
                      {"select", "mass,error"}, {"dense_steps", "0,1,2,3,4"}, {"cell", "16,32,64"}};
   EXPECT_TRUE(throws_error([&] { expanded(all); }, {"the lists make 600000 combinations"}));
-  // Each list is short enough, all of them together are not.
+  // Each list is short enough, but all together are too long.
   const Lists several = {{"topk", numbers(600)}, {"error", numbers(600)}};
   EXPECT_TRUE(throws_error([&] { expanded(several, kMeans); }, {"the lists make 1001 combinations"}));
 }
@@ -79,7 +79,7 @@ TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
   EXPECT_TRUE(throws_error([] { expanded({{"cache", "0.1,x"}}); }, {"--cache x: a finite number"}));
 }
 
-/// What `bench quality` makes of the options.
+/// Returns the names of the combinations that `bench quality` makes of the options.
 std::vector<std::string> planned(const std::string& modes, const std::string& cache, const std::string& weights,
                                  const Lists& more = {}) {
   const test::TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// What `bench pipeline --gpus` makes of its measurements, and of the model of what GPUs exchange.
+// Tests how `bench pipeline --gpus` combines its measurements with the predicted cost of exchanges between GPUs.
 #include "app/lab/bench/rank_stages.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The rows of `bench attention` as Markdown, CSV and JSON, and what every table does with rows.
+// Tests the rows of `bench attention` as Markdown, CSV and JSON, and the features that all tables share.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>

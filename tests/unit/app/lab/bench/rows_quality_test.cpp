@@ -1,4 +1,4 @@
-// The rows of `bench quality` as tables, JSON and curves, and how a run's steps become one time.
+// Tests the rows of `bench quality` as tables, JSON and curves, and how the steps of a run become one time.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +97,7 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
   const std::string text =
       quality_table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
   EXPECT_THAT(text, HasSubstr("| topk | dropped | select | cell | PSNR dB |"));
-  EXPECT_THAT(text, Not(HasSubstr("order")));  // both have the same
+  EXPECT_THAT(text, Not(HasSubstr("order")));  // both have the same order
   EXPECT_THAT(text, Not(HasSubstr("rel. L1")));
   Combination other = combination(0.5, attention::Dropped::none);
   other.order = hilbert::TokenOrder::native;

@@ -1,4 +1,4 @@
-// The rows of `bench pipeline` as tables and JSON, a rival's rows beside them, and what is drawn of them.
+// Tests the rows of `bench pipeline` as tables and JSON, the rows of a baseline beside them, and their charts.
 #include "app/lab/bench/rows.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ Row step(attention::Mode mode, double ms, const std::string& cache = "0") {
   return row;
 }
 
-/// As of another selection than the default.
+/// Returns a row with another selection than the default.
 Row sparse(const nlohmann::json& selection, double ms = 300) {
   Row row = step(Mode::sparse, ms);
   row.update(selection_fields(nullptr));
@@ -83,7 +83,6 @@ TEST(StageTables, ShowContendersFirst) {
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
 }
 
-/// As `rows()`, with a cache for full attention and for sparse.
 Rows rows_with_caches() {
   Rows all = rows();
   for (const Mode mode : {Mode::full, Mode::sparse}) {
@@ -152,7 +151,7 @@ TEST(Baseline, RowsComeWithTheirTimes) {
   EXPECT_EQ(compiled["token_order"], "");
 }
 
-/// What a Markdown table's last row says, by title.
+/// Returns the number in the last row of a Markdown table, in the column with this title.
 double number_in(const std::string& table, const std::string& title) {
   const auto cells = [](const std::string& line) {
     std::vector<std::string> texts;
@@ -222,7 +221,7 @@ TEST(Baseline, AnotherConfigurationIsRefusedByItsField) {
   EXPECT_TRUE(refused(other, "settings.dtype is \"fp32\", this run's is \"bf16\""));
   EXPECT_TRUE(refused(nullptr, "settings.layers is null"));
   other = settings();
-  other["seed"] = 7;  // no time depends on it
+  other["seed"] = 7;  // times do not depend on the seed
   EXPECT_FALSE(refused(other, ""));
 }
 

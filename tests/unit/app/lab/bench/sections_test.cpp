@@ -1,5 +1,5 @@
-// The split of a call: products outside of attention, attention with what it contains, the rest; and no trace
-// afterwards.
+// Tests how the time of a call is split: products outside of attention, attention with everything in it, and the rest.
+// No trace may stay active afterwards.
 #include "app/lab/bench/sections.h"
 
 #include <ATen/ATen.h>
@@ -14,10 +14,10 @@ namespace sparsereel::app::bench {
 namespace {
 
 void wait(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // what is measured takes this long
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));  // sets the time to be measured
 }
 
-/// What a transformer's attention does: the watcher, the call, `attended`.
+/// Does what a transformer's attention does: calls the watcher, the operation and `attended`.
 void attend(const models::AttentionRun& run, const std::function<void()>& call) {
   const at::Tensor none;
   const attention::Context context;

@@ -1,4 +1,4 @@
-// Times of another model in the rows of `bench quality`.
+// Tests rows of `bench quality` whose times come from another model.
 #include "app/lab/bench/step_times.h"
 
 #include <gmock/gmock.h>
@@ -109,10 +109,10 @@ Combination bounded(double bound) {
   return result;
 }
 
-// The report's own step by a bound is of random weights, of which a bound leaves next to nothing.
+// The report also timed a bound, but with random weights, for which a bound keeps next to no blocks.
 TEST_F(StepTimesOf, AnotherModelGiveABoundWhatTheBlocksTakeThatItComputed) {
   Row few = step(sparse(0.1), 150);
-  few["sparsity"] = 0.8;  // of text blocks, which are computed whatever the topk
+  few["sparsity"] = 0.8;  // text blocks are computed whatever the topk
   const StepTimes times = read_step_times({write(
       "r.json", report({step({.mode = attention::Mode::full}, 500), step({.mode = attention::Mode::quantized}, 300),
                         step(bounded(0.01), 1), step(sparse(0.5), 210), few}))});

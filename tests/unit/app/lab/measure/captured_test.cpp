@@ -1,4 +1,4 @@
-// Files of captured q, k and v: what is written is read back, and what is wrong is named.
+// Files of captured q, k and v can be written and read back; errors name what is wrong.
 #include "app/lab/measure/captured.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using ::testing::ElementsAre;
 
-/// Two calls of 2 x 2 x 3 video tokens and one of text; q counts up.
+/// Returns two calls of 2 x 2 x 3 video tokens and one text token; q counts up.
 Capture capture() {
   Capture result{.grid = {.frames = 2, .height = 2, .width = 3}, .text_tokens = 1, .calls = {}};
   for (const int64_t layer : {0, 7}) {
@@ -48,7 +48,7 @@ TEST(Capture, TextStaysLastInEveryOrder) {
     EXPECT_EQ(places[12].item<int64_t>(), 12);
     EXPECT_TRUE(at::equal(std::get<0>(places.sort()), at::arange(13)));
   }
-  EXPECT_EQ(places_in(hilbert::TokenOrder::time_major, one)[1].item<int64_t>(), 6);  // the next frame's first
+  EXPECT_EQ(places_in(hilbert::TokenOrder::time_major, one)[1].item<int64_t>(), 6);  // the first of the next frame
 }
 
 TEST(Capture, WhatIsWrongWithAFileIsNamed) {

@@ -1,4 +1,4 @@
-// Charts: what is refused, what gnuplot draws, and what it is not told.
+// Tests charts: which input is refused, what gnuplot draws, and that names of reports cannot become gnuplot commands.
 #include "app/lab/measure/chart.h"
 
 #include <gmock/gmock.h>

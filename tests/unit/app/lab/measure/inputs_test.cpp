@@ -1,4 +1,4 @@
-// The benchmark's inputs, its exact oracle, and its contenders on a CPU.
+// Tests the benchmark's inputs, its exact reference, and its contenders on a CPU.
 #include "app/lab/measure/inputs.h"
 
 #include <ATen/ATen.h>
@@ -46,7 +46,7 @@ TEST(StructuredInputs, GatherAttentionNearTheDiagonal) {
   const at::Tensor position = at::arange(1024);
   const at::Tensor near = (position.unsqueeze(0) - position.unsqueeze(1)).abs() < 128;
   const double share = (mass * near).sum().item<double>() / mass.sum().item<double>();
-  EXPECT_GT(share, 0.5);  // 0.23 of the keys
+  EXPECT_GT(share, 0.5);  // in 0.23 of the keys
 }
 
 TEST(StructuredInputs, HaveLargeMeansInK) {
@@ -107,7 +107,7 @@ TEST(MadeInputs, HaveFewerHeadsOfKeysAndValuesWhereAsked) {
     EXPECT_EQ(inputs.k.sizes(), at::IntArrayRef({2, 300, 2, 32}));
     EXPECT_EQ(inputs.v.sizes(), inputs.k.sizes());
     for (const at::Tensor& x : {inputs.q, inputs.k, inputs.v})
-      EXPECT_GT(x.std(1).min().item<double>(), 0.1);  // all of it is written
+      EXPECT_GT(x.std(1).min().item<double>(), 0.1);  // every element is written
   }
   EXPECT_DOUBLE_EQ(input_bytes(kShared, at::kHalf, 3), 3 * 2.0 * 2 * 300 * 32 * (6 + 2 * 2));
 }
@@ -156,12 +156,12 @@ TEST(Accuracy, PoolsSumsAndNotRatios) {
   Accuracy pooled = compare(exact.out, exact);
   ExactRows large = exact;
   large.out = exact.out * 3;
-  pooled += compare(exact.out, large);  // off by 2 / 3, and three times as large
+  pooled += compare(exact.out, large);  // wrong by 2/3, and three times as large
   EXPECT_NEAR(pooled.relative_l1(), 2.0 / 4, 1e-12);
   EXPECT_NEAR(pooled.cosine(), 4 / std::sqrt(2 * 10.0), 1e-12);
 }
 
-/// full, quantized, sparse with every block and with half of them.
+/// Expects four contenders: full, quantized, sparse with every block and sparse with half of them.
 void expect_every_mode(const Shape& shape) {
   AttentionOptions options;
   options.shapes = {shape.text()};

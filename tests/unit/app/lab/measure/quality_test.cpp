@@ -1,4 +1,4 @@
-// PSNR and SSIM against values worked out by hand.
+// Tests PSNR and SSIM against values worked out by hand.
 #include "app/lab/measure/quality.h"
 
 #include <ATen/ATen.h>
@@ -9,7 +9,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-/// Waves that differ by frame and channel, in 0..1.
+/// Returns waves in 0..1 that differ by frame and channel.
 at::Tensor pattern(int64_t frames, int64_t height, int64_t width) {
   const at::Tensor t = at::arange(frames, at::kFloat).view({frames, 1, 1, 1});
   const at::Tensor y = at::arange(height, at::kFloat).view({1, height, 1, 1});
@@ -38,8 +38,8 @@ TEST(Ssim, OfFlatFramesIsTheTermOfTheMeans) {
 }
 
 TEST(Ssim, OfACleanContrastChangeIsWorkedOutFromTheVariances) {
-  // y = 0.5 x + 0.25 keeps the mean of 0.5 nearly: per window (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25 vx +
-  // C2)).
+  // y = 0.5 x + 0.25 nearly keeps the mean of 0.5. Each window gives (2 mx my + C1)(vx + C2) / ((mx^2 + my^2 + C1)(1.25
+  // vx + C2)).
   const at::Tensor x = pattern(9, 32, 32), y = x * 0.5 + 0.25;
   const double forward = ssim(x, y, at::kCPU), backward = ssim(y, x, at::kCPU);
   EXPECT_NEAR(forward, backward, 1e-6) << "it is symmetric";
@@ -55,7 +55,7 @@ TEST(Ssim, FramesPastTheChunkCountAlike) {
   EXPECT_NEAR(ssim(changed, frames, at::kCPU), (8 + last) / 9, 1e-5);
 }
 
-/// As pytorch-msssim 1.0.0 has them, of one channel of luma in fp64.
+/// The values are those of pytorch-msssim 1.0.0 for one channel of luma in fp64.
 TEST(MsSsim, IsThatOfTheReferenceImplementation) {
   const at::Tensor x = pattern(2, 176, 192);
   EXPECT_NEAR(*ms_ssim(x.roll({2, 3}, {1, 2}) * 0.7 + 0.1, x, at::kCPU), 0.2751078039182075, 1e-6);

@@ -1,4 +1,4 @@
-// The model of what several GPUs exchange, against what was measured on hosts of four H100 with NVLink.
+// Compares the predicted cost of exchanges between GPUs with measurements on hosts of four H100 with NVLink.
 #include "app/lab/measure/ranks_cost.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Milliseconds of the all-to-all of q, k and v of a layer, one pass over four cards.
+/// Returns the milliseconds of one layer's all-to-all of q, k and v for one pass over four GPUs.
 double all_to_all_ms(double tokens, double channels) {
   const RanksCost cost =
       cost_over_ranks({.tokens = tokens, .layers = 1, .heads = 40, .channels = channels}, 4, kNvlinkSpeed);

@@ -1,4 +1,4 @@
-// The columns of all tables: each says what it means, and a key is the same figure everywhere.
+// Every column of a table explains itself, and a key means the same figure in every table.
 #include "app/lab/measure/table.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ TEST(Columns, HaveAMeaningInEveryTable) {
 }
 
 TEST(Columns, HaveOneTitleAndUnitAKey) {
-  const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // a call's or a step's; quartiles
+  const std::vector<std::string> of_their_table = {"ms", "rel_l1", "step_ms"};  // per call or per step; with quartiles
   std::map<std::string, std::pair<std::string, std::string>> known;
   for (const Columns& table :
        {bench::attention_columns(), bench::quality_columns(), bench::stage_columns(), bench::rank_columns()}) {

@@ -1,4 +1,4 @@
-// Quantiles, and how contenders take turns.
+// Tests quantiles and the turns that contenders take.
 #include "app/lab/measure/timing.h"
 
 #include <ATen/ATen.h>
@@ -79,7 +79,7 @@ TEST(Alternate, FillsATurnWithCallsAndCountsItsLaterHalf) {
   Timer timer(at::kCPU, [&now] { return now; });
   const auto measurements =
       alternate({quick}, {.warmup = 1, .repetitions = 1, .buffers = 1, .turn_ms = 120}, timer, [](int64_t) {});
-  EXPECT_EQ(calls, 7);  // one call of 20 ms, then a turn of six, the first three of them slow
+  EXPECT_EQ(calls, 7);  // one call of 20 ms, then a turn of six, of which the first three are slow
   EXPECT_THAT(measurements[0].milliseconds, ElementsAre(1));
 }
 

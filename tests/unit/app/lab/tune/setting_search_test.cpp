@@ -1,4 +1,5 @@
-// The search for a setting on made-up models whose nearness and times are known: what it finds, and how little it asks.
+// Tests the search for a setting on invented models whose fidelity and times are known: the result and the number of
+// videos it needs.
 #include "app/lab/tune/setting_search.h"
 
 #include <gmock/gmock.h>
@@ -18,13 +19,13 @@ constexpr int64_t kSteps = 50;
 constexpr size_t kPrompts = 3;
 constexpr double kFullSeconds = 50;
 
-/// A model that nobody measured: errors add up by other factors and powers than expected, no candidate is just as the
-/// formula says, and prompts differ.
+/// An invented model that differs from the search's expectation: errors add up with other factors and powers. Each
+/// candidate deviates from the formula, and prompts differ.
 struct Truth {
   double of_topk = 2e-5, of_cache = 1e-5, power = 3, of_fp8 = 1e-4, scatter = 0.7;
   double topk_power = 1.2;
-  double of_bounds = 0.5;    // what blocks left out by one bound cost, of those by a topk
-  double more_blocks = 1.3;  // a bound leaves than expected
+  double of_bounds = 0.5;    // error of blocks that one bound drops, relative to those of a topk
+  double more_blocks = 1.3;  // factor by which a bound keeps more blocks than expected
 
   Seen video(const Candidate& candidate, size_t prompt) const {
     const double share = candidate.block_error ? std::min(1.0, more_blocks * usual_share(candidate)) : 1;
@@ -89,7 +90,7 @@ Result searched(const Truth& truth, const Goal& goal, const std::vector<Candidat
   return result;
 }
 
-/// The least seconds of all candidates that keep the floor.
+/// Returns the fewest seconds of all candidates whose mean PSNR is at least `min_psnr`.
 double least_seconds(const Truth& truth, double min_psnr, const std::vector<Candidate>& candidates) {
   double least = kFullSeconds;
   for (const Candidate& candidate : candidates) {
@@ -110,7 +111,7 @@ TEST(SettingSearch, FindsNearlyTheFastestThatKeepsTheFloorInFewVideos) {
       const Standing& best = search.standings()[*search.best()];
       EXPECT_TRUE(search.holds(best)) << floor;
       EXPECT_GE(best.mean(&Seen::psnr), floor);
-      // The very fastest are those of thousands whose scatter was lucky, which only their videos tell.
+      // The very fastest of thousands of candidates had lucky scatter, which only their videos show.
       EXPECT_LE(best.seconds, 1.1 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
       EXPECT_LE(videos, 110) << "of " << candidates.size() * kPrompts;
     }
@@ -241,7 +242,7 @@ TEST(Candidates, ChooseBlocksByATopkOrABoundUnlessTold) {
 TEST(Candidates, OfFewStepsAreNotMadeTwice) {
   Settings settings;
   settings.add(Source::command_line, {{"cache", "0"}, {"topk", "0.3"}, {"weights", "auto"}});
-  EXPECT_THAT(candidates_of(axes_of(settings), 2).size(), Le(3U));  // quantized; none dense, one step dense
+  EXPECT_THAT(candidates_of(axes_of(settings), 2).size(), Le(3U));  // quantized, and sparse with no dense step or one
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// An MP4 is decoded again: frames, colors, tags, index in front, recipe, and the encoders that can be asked for.
+// Decodes MP4 files that were written: frames, colors, tags, index at the front, recipe, and the choice of encoders.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST_F(Mp4, IsH264Yuv420pWithAllFourColorTags) {
   EXPECT_EQ(written.note, "");
 }
 
-// Apple's players refuse FFmpeg's own choice, hev1. libx265 leaks 2 KB, which the leak check would report here.
+// Apple's players refuse hev1, which FFmpeg would choose. libx265 leaks 2 KB, which the leak check would report here.
 #if defined(__clang__)
 #define SPARSEREEL_CHECKS_LEAKS __has_feature(address_sanitizer)
 #else
@@ -122,12 +122,12 @@ TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
 TEST_F(Mp4, EncoderThatNoMp4HoldsIsRefused) {
   EXPECT_THROW(check_output(path, {.codec = "gif"}), Error);
   EXPECT_THROW(check_output(path, {.codec = "aac"}), Error);
-  EXPECT_THROW(check_encoding(path, 64, 64, {.codec = "mjpeg"}), Error);  // found only when it opens
+  EXPECT_THROW(check_encoding(path, 64, 64, {.codec = "mjpeg"}), Error);  // fails when it opens
   EXPECT_NO_THROW(check_output(path, {.codec = "mpeg4"}));
   EXPECT_NO_THROW(check_encoding(path, 64, 64, {.codec = "mpeg4"}));
 }
 
-/// "use A or B, or leave --codec out" -> A, B
+/// Returns A and B for "use A or B, or leave --codec out".
 std::vector<std::string> encoders_in(const std::string& remedy) {
   std::vector<std::string> names;
   std::istringstream words(remedy.substr(0, remedy.find(',')));

@@ -1,4 +1,4 @@
-// A build without FFmpeg and OpenCV: what it cannot write is refused before any work, what it can write is written.
+// Without FFmpeg and OpenCV, a build refuses formats that it cannot write before any work, and writes the others.
 #include "app/media/image.h"
 #include "app/media/video.h"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-// What CogVideoX's image to video says of itself, and the requests that it refuses.
+// Tests the description of CogVideoX's image-to-video models, and the requests that they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ ModelSpec spec_of(const std::string& folder) {
   return describe(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/" + folder));
 }
 
-/// The field of the error that the request meets; "none" where there is no error.
+/// Returns the field of the error that the request causes; "none" without an error.
 std::string refused(const ModelSpec& spec, const Request& request) {
   try {
     resolve_request(request, spec);
@@ -42,7 +42,7 @@ TEST(CogVideoXImages, GoBesideTheNoiseAndAreDrawn) {
     EXPECT_EQ(spec.image.latents, Latents::beside_noise) << folder;
     EXPECT_TRUE(spec.image.needed && spec.image.drawn) << folder;
     EXPECT_FALSE(spec.image.takes_last || spec.image.encodes_video || spec.image.has_context) << folder;
-    EXPECT_EQ(spec.latent_channels, 4) << folder;  // of the transformer's 8
+    EXPECT_EQ(spec.latent_channels, 4) << folder;  // half of the transformer's 8
     EXPECT_THAT(spec.fingerprint, Contains(Pair("in_channels", "8"))) << folder;
     EXPECT_EQ(refused(spec, {}), "image") << folder;
     EXPECT_EQ(refused(spec, {.image = "a.png", .last_image = "b.png"}), "last_image") << folder;

@@ -1,5 +1,5 @@
-// The forward pass's contract with its caller: shapes, dtypes, token grid, and inputs that are refused. Values:
-// tests/parity.
+// Tests the contract of the forward pass: shapes, dtypes, token grid, and inputs that are refused. tests/parity checks
+// its values.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,8 @@
 namespace sparsereel::models {
 namespace {
 
-// The parity tests' random pipeline: patches of 2 x 2, 4 channels, text_embed_dim 32, rotary positions, stored as fp16.
+// Uses the parity tests' random pipeline: patches of 2 x 2, 4 channels, text_embed_dim 32, rotary positions, stored as
+// fp16.
 class CogVideoXForward : public ::testing::Test {
  protected:
   CogVideoXForward() {

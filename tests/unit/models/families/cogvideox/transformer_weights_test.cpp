@@ -1,4 +1,4 @@
-// Loading CogVideoX: the names and shapes of the published checkpoints, and what is refused.
+// Tests loading CogVideoX: the names and shapes of the published checkpoints, and the weights that are refused.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Of text to video, and of image to video.
+/// Returns the tensors of text-to-video and image-to-video models.
 nlohmann::json published() {
   nlohmann::json all = nlohmann::json::object();
   for (const char* name : {"/dit_names.json", "/cogvideox_i2v/dit_names.json"}) {

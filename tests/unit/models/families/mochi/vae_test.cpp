@@ -1,4 +1,4 @@
-// What the pipeline relies on of Mochi's decoder: frame counts, progress, memory, errors.
+// Tests what the pipeline relies on in Mochi's decoder: frame counts, progress, memory, errors.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST_F(MochiDecoding, GivesTheSameFramesHoweverAVideoIsCut) {
   EXPECT_EQ(parts, 1U);
   EXPECT_TRUE(test::close_to(decode({1, 1, 1, 1, 1, 1}, kAll), whole, 1e-5));
   EXPECT_TRUE(test::close_to(decode({3, 1, 2}, kAll), whole, 1e-5));
-  EXPECT_TRUE(test::close_to(decode({6}, 1), whole, 1e-5));  // a frame at a time on every level
+  EXPECT_TRUE(test::close_to(decode({6}, 1), whole, 1e-5));  // one frame at a time on every level
   EXPECT_EQ(parts, static_cast<size_t>(whole.size(0)));
   EXPECT_TRUE(test::close_to(decode({6}, 5 * whole[0].numel() / 3 * config.block_out_channels.front()), whole, 1e-5));
   EXPECT_GT(parts, 1U);

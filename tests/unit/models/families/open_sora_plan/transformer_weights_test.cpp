@@ -1,4 +1,4 @@
-// Loading Open-Sora-Plan: the names and shapes of the published transformer, and what is refused.
+// Tests loading Open-Sora-Plan: the names and shapes of the published transformer, and the weights that are refused.
 #include <gtest/gtest.h>
 
 #include "models/families/open_sora_plan/config.h"
@@ -18,7 +18,7 @@ test::ZeroComponent plan_zeros() {
   return {"OpenSoraT2V", "transformer_blocks", published("dit_names.json")};
 }
 
-/// What a parser says of a config with one field changed.
+/// Returns the message of a parser's error about a config with one field changed; empty without an error.
 template <typename Parse>
 std::string complaint_of(Parse parse, json config, const char* field, const json& value) {
   config[field] = value;
@@ -69,7 +69,7 @@ TEST(OpenSoraPlanLoading, TheVaesOfOtherVersionsAreRefused) {
                                      {"decoder_temporal_upsample", json({"", "", "TimeUpsampleRes2x", ""})}}) {
     const std::string cause = complaint_of(parse_open_sora_plan_vae_config, config, field, value);
     const char* named =
-        std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;  // of other length
+        std::string(field) == "hidden_size_mult" ? "decoder_spatial_upsample" : field;  // the lists' lengths differ
     EXPECT_NE(cause.find(named), std::string::npos) << field << ": " << cause;
   }
 }

@@ -1,4 +1,4 @@
-// What is known of a Wan checkpoint before its weights are read, and what is refused there.
+// Tests what is known of a Wan checkpoint before its weights are read, and the checkpoints that are refused.
 #include "models/families/wan/family.h"
 
 #include <gmock/gmock.h>

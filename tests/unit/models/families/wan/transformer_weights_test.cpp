@@ -1,4 +1,4 @@
-// Loading Wan: the names and shapes of the published transformers, and what is refused.
+// Tests loading Wan: the names and shapes of the published transformers, and the weights that are refused.
 #include <gtest/gtest.h>
 
 #include "tests/support/zero_component.h"
@@ -6,7 +6,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// Of text to video, and of image to video.
+/// Returns the tensors of text-to-video and image-to-video models.
 nlohmann::json published_wan() {
   nlohmann::json all = read_json(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
   all.update(read_json(SPARSEREEL_TEST_DATA "/wan_i2v/dit_names.json"));

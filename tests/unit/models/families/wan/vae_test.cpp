@@ -1,4 +1,4 @@
-// What the pipeline relies on of Wan's VAE: frame counts, progress, memory, errors.
+// Tests what the pipeline relies on in Wan's VAE: frame counts, progress, memory, errors.
 #include "models/families/wan/loaders.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// A checkpoint folder opens whole, or one error says what is wrong with which file.
+// A checkpoint folder opens completely, or one error says what is wrong in which file.
 #include "models/store/checkpoint/checkpoint.h"
 
 #include <functional>
@@ -20,7 +20,7 @@ using test::write_text;
 
 constexpr const char* kIndex = "transformer/diffusion_pytorch_model.safetensors.index.json";
 
-/// A copy of the test pipeline that a test may damage.
+/// Makes a copy of the test pipeline that a test may damage.
 class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointTest() {
@@ -148,7 +148,7 @@ TEST_F(CheckpointTest, AMissingShardIsNamedWithAllOthers) {
   EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1000): \"lost0\"", ", ..."}));
 }
 
-/// Files of one tensor "w", which holds `value`, and one more that is called as the file.
+/// Writes files with a tensor "w" that holds `value`, and a tensor named after the file.
 class SplitFiles : public ::testing::Test {
  protected:
   void write(const std::string& name, char value, bool with_w = true) const {
@@ -284,7 +284,7 @@ TEST(ParseJson, SameKeyInDifferentObjectsIsAllowed) {
   EXPECT_NO_THROW(parse_json(R"({"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":2}]})", "f", "r"));
 }
 
-/// A file of the tensors of the small transformer, each renamed.
+/// Writes a file with the tensors of the small transformer, renamed.
 fs::path write_transformer(const fs::path& path, const std::function<std::string(const std::string&)>& renamed) {
   const Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const Component& all = model.component("transformer");

@@ -1,4 +1,4 @@
-// Config parsers: published configs are read, everything else is refused by file and field.
+// Config parsers read published configs and refuse all others by file and field.
 #include "models/text/encoder/t5_config.h"
 
 #include <nlohmann/json.hpp>
@@ -61,7 +61,7 @@ json valid(const std::string& kind) {
 struct Bad {
   std::string kind, field;
   json value;
-  std::string part;  // of the cause
+  std::string part;  // text in the cause
 };
 
 void PrintTo(const Bad& bad, std::ostream* out) {
@@ -236,7 +236,7 @@ TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
                            {"some/file.json", "prediction_type", "epsilon"}));
 }
 
-// With keys that nobody reads: a published file holds all that the class knows.
+// The config has keys that nobody reads: a published file holds everything that its class knows.
 TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
   json published = unipc();
   published.update({{"_diffusers_version", "0.33.0.dev0"},
@@ -299,7 +299,7 @@ TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
   EXPECT_EQ(parse_cogvideox_vae_config(vae(), "f").layers_per_block, 3);
 }
 
-// The fields in which the published checkpoints differ from the defaults, with keys that nobody reads.
+// Sets the fields in which published checkpoints differ from the defaults, and keys that nobody reads.
 TEST(Configs, ReadsTheThreePublishedLayouts) {
   json small = transformer();
   small["_diffusers_version"] = "0.30.0.dev0";

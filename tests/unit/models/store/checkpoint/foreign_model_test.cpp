@@ -1,4 +1,4 @@
-// The names by which files of other models are told.
+// Tests how names of tensors identify files of unsupported models.
 #include "models/store/checkpoint/foreign_model.h"
 
 #include <gtest/gtest.h>

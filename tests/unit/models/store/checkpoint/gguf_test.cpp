@@ -1,4 +1,4 @@
-// The GGUF reader finds tensors where they lie and refuses every malformed file with an Error that names it.
+// The GGUF reader finds the place of each tensor and refuses every malformed file with an Error that names it.
 #include "models/store/checkpoint/gguf.h"
 
 #include <cstring>
@@ -110,7 +110,7 @@ TEST(Gguf, TensorThatWasFoldedGetsItsShapeBack) {
   EXPECT_EQ(list.entries[0].shape, (std::vector<int64_t>{8, 1, 4}));
 }
 
-/// [outputs, inputs, frames, height, width], of which ggml has outputs and inputs in one dimension.
+/// The shape is [outputs, inputs, frames, height, width]; ggml stores outputs and inputs in one dimension.
 TEST(Gguf, ConvolutionThatWasFoldedToFourDimensionsGetsItsFive) {
   const auto shape = [](const std::vector<uint64_t>& dims, uint64_t bias, const std::vector<std::string>& values = {}) {
     uint64_t count = 1;
@@ -153,7 +153,7 @@ TEST(Gguf, FileCutShortAnywhereIsAnError) {
 struct MalformedGguf {
   const char* name;
   std::string bytes;
-  std::vector<std::string> parts;  // of the cause, besides the file's name
+  std::vector<std::string> parts;  // texts in the cause, besides the file's name
 };
 
 std::vector<MalformedGguf> malformed_ggufs() {

@@ -1,4 +1,4 @@
-// Alphas that stand outside of a LoRA's tensors.
+// Tests alphas that are stored outside a LoRA's tensors.
 #include "models/store/checkpoint/lora_settings.h"
 
 #include "tests/support/temporary_folder.h"
@@ -41,7 +41,7 @@ TEST(LoraSettings, AlphasThatContradictEachOtherAreRefused) {
                       "alpha 2 contradicts lora_adapter_metadata: lora_alpha 3"));
   EXPECT_TRUE(refused({{"alpha", "2"}, {"network_alpha", "4"}}, "alpha 2 contradicts"));
   EXPECT_EQ(alpha({{"alpha", "3.0"}, {"lora_adapter_metadata", R"({"transformer.lora_alpha": 3})"}}), 3);
-  // A pattern is no contradiction: it is for its layers alone.
+  // A pattern does not contradict alpha, because it applies to its layers alone.
   EXPECT_EQ(alpha({{"alpha", "2"}, {"lora_adapter_metadata", R"({"transformer.alpha_pattern": {"to_q": 8}})"}}), 8);
 }
 
@@ -56,7 +56,7 @@ TEST(LoraSettings, AreThoseOfThePart) {
   EXPECT_FALSE(settings.uses_rslora("transformer"));
 }
 
-/// PEFT's get_pattern_key(): re.match(rf"(.*\.)?({pattern})$", name).
+/// PEFT's get_pattern_key() is re.match(rf"(.*\.)?({pattern})$", name).
 TEST(LoraSettings, PatternsAreRegularExpressionsAsPeftReadsThem) {
   const auto fits = [](const std::string& pattern, const std::string& layer) {
     return alpha(of_diffusers(nlohmann::json({{"transformer.alpha_pattern", {{pattern, 8}}}}).dump()), "transformer",

@@ -1,4 +1,4 @@
-// Which LoRA files are read, what they mean for a checkpoint, and how the others are refused.
+// Tests which LoRA files are read, what they change in a checkpoint, and how the others are refused.
 #include "models/store/checkpoint/lora.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ class Lora : public ::testing::Test {
     all.push_back(file.string());
     return throws_error([&] { read_lora(file); }, all);
   }
-  /// What is added to the checkpoint's component.
+  /// Returns the deltas that the LoRAs add to a component of the checkpoint.
   static WeightDeltas added(const std::string& model, const std::string& loras, const std::string& component) {
     Checkpoint folder = Checkpoint::open(kData / model);
     add_loras(folder, describe(folder), parse_loras(loras));
@@ -150,7 +150,7 @@ TEST_F(Lora, NamesInEverySpelling) {
         "base_model.model.blocks.0.self_attn.q", "base_model.model.transformer.blocks.0.attn1.to_q",
         "base_model.model.diffusion_model.blocks.0.self_attn.q", "pipe.dit.blocks.0.self_attn.q",
         "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q",
-        // Wrapped by trainers, compilers and pipelines.
+        // These are wrapped by trainers, compilers and pipelines.
         "transformer.base_model.model.blocks.0.attn1.to_q", "unet.base_model.model.blocks.0.attn1.to_q",
         "module.blocks.0.self_attn.q", "_orig_mod.blocks.0.self_attn.q", "module._orig_mod.blocks.0.self_attn.q",
         "transformer._orig_mod.blocks.0.attn1.to_q", "diffusion_model._orig_mod.blocks.0.self_attn.q",
@@ -181,7 +181,7 @@ TEST_F(Lora, OriginalNamesAreThoseOfEveryLayer) {
                            "time_projection.1", "text_embedding.0", "time_embedding.2", "blocks.0.norm3"})
     tensors.push_back({"diffusion_model." + std::string(name) + ".diff_b", {1}});
   tensors.push_back({"diffusion_model.blocks.0.diff_m", {1}});
-  // Every layer is found: all that is wrong are the shapes.
+  // Every layer is found; only the shapes are wrong.
   EXPECT_TRUE(does_not_fit(
       "wan/pipeline", write(tensors).string(),
       {"9 of another shape", "\"blocks.1.attn2.to_out.0.bias\" is [32]", "\"blocks.1.ffn.net.2.bias\"",
@@ -574,7 +574,7 @@ TEST_F(Lora, AFileTellsWhatItIsFor) {
 }
 
 TEST_F(Lora, TheRowsNameLayersThatTheCheckpointsHave) {
-  for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {  // that of images has all that text's has, and more
+  for (const char* model : {"pipeline", "wan_i2v/pipeline"}) {  // image-to-video has all layers of text-to-video
     const Checkpoint folder = Checkpoint::open(kData / model);
     const LoraNames& names = find_family(folder.pipeline_class())->lora;
     for (const std::string& layer : names.layers)

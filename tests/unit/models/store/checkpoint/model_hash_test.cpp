@@ -1,4 +1,4 @@
-// SHA-256 against the standard's examples, and what changes a model's hash.
+// Tests SHA-256 on the standard's examples, and what changes a model's hash.
 #include "models/store/checkpoint/model_hash.h"
 
 #include <nlohmann/json.hpp>
@@ -62,7 +62,7 @@ TEST_F(ModelHash, IsThatOfACopyAndOfReformattedConfigs) {
   EXPECT_EQ(hash(), original);
 }
 
-/// Recipes and profiles know their model by it.
+/// Recipes and profiles identify their model by this hash.
 TEST_F(ModelHash, OfFoldersIsWhatItWasInEveryVersion) {
   EXPECT_EQ(hash(), "686884aaf7977dd1adf7d4907c04343aedb0af38a816b162152172978d165298");
   EXPECT_EQ(model_hash(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_two_experts")),

@@ -1,4 +1,4 @@
-// Folders as people keep models in them, with files of nothing: only names count.
+// Tests folders as people keep models in them. The files are empty, because only names count.
 #include "models/store/checkpoint/model_tree.h"
 
 #include <gmock/gmock.h>

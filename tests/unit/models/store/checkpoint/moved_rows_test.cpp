@@ -1,4 +1,4 @@
-// Parts of stored tensors lie where their rows do, and what cannot be parted is left alone.
+// Parts of stored tensors are found where their rows are; tensors that cannot be split are left alone.
 #include "models/store/checkpoint/moved_rows.h"
 
 #include <gtest/gtest.h>

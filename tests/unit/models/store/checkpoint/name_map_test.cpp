@@ -1,4 +1,4 @@
-// Names go from one program's to another's and back.
+// Names are translated from one program's to another's and back.
 #include "models/store/checkpoint/name_map.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(NameMap, LeavesOtherNamesAlone) {
   EXPECT_EQ(NameMap().first("anything"), "anything");
 }
 
-/// Those that convert_wan_to_diffusers.py renames.
+/// Uses names that convert_wan_to_diffusers.py renames.
 TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
   const std::pair<const char*, const char*> names[] = {
       {"patch_embedding.weight", "patch_embedding.weight"},
@@ -73,7 +73,7 @@ TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
     }
 }
 
-/// The published lists, and those that convert_wan_to_diffusers.py renames.
+/// Uses the published lists and names that convert_wan_to_diffusers.py renames.
 TEST(NameMap, OfWansVaesAreThoseOfDiffusersConverter) {
   std::ifstream list(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
   const nlohmann::json published = nlohmann::json::parse(list);
@@ -127,7 +127,7 @@ TEST(NameMap, OneNameMayHoldTheRowsOfSeveral) {
   EXPECT_EQ(names.placed_firsts("anything").front().name, "anything");
 }
 
-/// Those of convert_mochi_to_diffusers.py, with what it cuts and swaps.
+/// Uses names that convert_mochi_to_diffusers.py renames, and the tensors that it splits and swaps.
 TEST(NameMap, OfMochisTransformerIsThatOfDiffusersConverter) {
   const std::pair<const char*, const char*> names[] = {
       {"patch_embed.proj.weight", "x_embedder.proj.weight"},

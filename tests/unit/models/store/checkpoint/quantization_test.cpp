@@ -1,4 +1,4 @@
-// Files of quantized weights are taken or refused by what they say of themselves.
+// Files of quantized weights are accepted or refused by their own description.
 #include "models/store/checkpoint/quantization.h"
 
 #include <memory>
@@ -15,7 +15,7 @@ using test::throws_error;
 
 class Quantization : public ::testing::Test {
  protected:
-  /// A layer "q" whose description this is, with another tensor beside its weight.
+  /// Writes a layer "q" with this description and another tensor beside its weight.
   void write(const std::string& description, const std::map<std::string, std::string>& metadata = {},
              const std::string& other = "q.weight_scale", Dtype dtype = Dtype::f8_e4m3) {
     const std::string eight(8, '\1');
@@ -67,7 +67,7 @@ TEST_F(Quantization, OthersAreRefusedByTheirNames) {
   EXPECT_TRUE(is_refused({"\"q.weight_scale_2\"", "nvfp4"}));
 }
 
-/// ConvRot may stand under "params" or beside the format.
+/// ConvRot may be described under "params" or beside the format.
 TEST_F(Quantization, WhatADescriptionSaysBesidesIsRefusedUnlessItIsKnown) {
   for (const std::string key : {R"("convrot":true)", R"("convrot":1)", R"("convrot":"yes")", R"("group_size":64)",
                                 R"("linear_dtype":"int4")", R"("num_experts":8)", R"("something":null)"}) {
@@ -103,7 +103,7 @@ TEST_F(Quantization, AWeightThatIsStoredOtherwiseThanItSaysIsRefused) {
   EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 and stored as I8"}));
 }
 
-/// A weight and its companions may lie in different shards.
+/// A weight and its companions may be in different shards.
 TEST_F(Quantization, IsOfAllFilesTogether) {
   const std::string eight(8, '\1');
   write("", {}, "k.bias");

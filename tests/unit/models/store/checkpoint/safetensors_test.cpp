@@ -1,5 +1,4 @@
-// The safetensors reader refuses every malformed file with an Error that names it, and reads back what the writer
-// wrote.
+// The safetensors reader reads back what the writer wrote and refuses every malformed file with an Error that names it.
 #include "models/store/checkpoint/safetensors.h"
 
 #include <sys/resource.h>
@@ -24,7 +23,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
 
-/// A file's bytes: length, header, `data_bytes` of data.
+/// Returns a file's bytes: the header's length, the header, and `data_bytes` of data.
 std::string file_of(const std::string& header, size_t data_bytes) {
   const uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');
@@ -36,7 +35,7 @@ TensorList parse(const std::string& bytes) {
   return parse_safetensors_header(std::as_bytes(std::span(bytes)), bytes.size(), "weights.safetensors");
 }
 
-/// A header of one tensor "w".
+/// Returns the header of one tensor "w".
 std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"({"w":{"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
 }
@@ -44,7 +43,7 @@ std::string one(const std::string& dtype, const std::string& shape, const std::s
 struct Malformed {
   const char* name;
   std::string bytes;
-  std::vector<std::string> parts;  // of the cause, besides the file's name
+  std::vector<std::string> parts;  // texts in the cause, besides the file's name
 };
 
 std::vector<Malformed> malformed_files() {

@@ -1,4 +1,4 @@
-// What `inspect` says of a checkpoint.
+// Tests what `inspect` reports about a checkpoint.
 #include "models/store/checkpoint/summary.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Files that are no weights are refused as what they are.
+// Files that hold no weights are refused, and the error says what they are.
 #include "models/store/checkpoint/tensor_file.h"
 
 #include <utility>
@@ -32,7 +32,7 @@ TEST(TensorFile, OfAnotherFormatIsCalledByItsName) {
   }
 }
 
-/// 123 is a brace, too, and these two bytes begin an archive.
+/// A length of 123 looks like a brace, and the bytes of the other length begin an archive.
 TEST(TensorFile, OfSafetensorsIsOneWhateverItsHeadersLength) {
   const TemporaryFolder folder;
   for (const size_t length : {size_t{'{'}, size_t{0x8b1f}}) {

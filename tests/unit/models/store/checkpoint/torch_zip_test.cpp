@@ -1,5 +1,5 @@
-// Files of torch.save(), as Python's pickle and zipfile write them (fuzz/make_corpus.py): sound ones are read, and each
-// damaged twin is refused by name.
+// Reads files of torch.save() that Python's pickle and zipfile wrote (fuzz/make_corpus.py). Damaged copies are refused
+// by name.
 #include "models/store/checkpoint/torch_zip.h"
 
 #include <cstring>
@@ -48,7 +48,7 @@ TEST(TorchZip, EveryWayToSaveADictionaryIsRead) {
     ASSERT_EQ(file.entries().size(), 1U);
     EXPECT_EQ(file.entries()[0].name, "w");
     EXPECT_EQ(file.entries()[0].bytes, 24U);
-    EXPECT_GT(file.entries()[0].shape.size(), 1U);  // a trainer's other model has a "w" of one dimension
+    EXPECT_GT(file.entries()[0].shape.size(), 1U);  // the trainer's other model has a "w" of one dimension
     const float two = 2;
     EXPECT_EQ(std::memcmp(file.data(file.entries()[0]).data() + 8, &two, sizeof two), 0);
   }
@@ -92,7 +92,7 @@ TEST(TorchZip, FileCutShortAnywhereIsAnError) {
 
 struct RefusedTorchZip {
   const char* name;
-  std::vector<std::string> parts;  // of the cause, besides the file's name
+  std::vector<std::string> parts;  // texts in the cause, besides the file's name
 };
 
 const RefusedTorchZip kRefused[] = {

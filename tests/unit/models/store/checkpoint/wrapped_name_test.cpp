@@ -1,4 +1,4 @@
-// Names as trainers and compilers write them.
+// Tests names as trainers and compilers write them.
 #include "models/store/checkpoint/wrapped_name.h"
 
 #include <gtest/gtest.h>

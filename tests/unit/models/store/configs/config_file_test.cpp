@@ -1,4 +1,4 @@
-// YAML files: the committed model configs fit their models and nothing else, and wrong files are named.
+// Tests YAML files: each committed model config matches its model and no other, and errors name the wrong file.
 #include "models/store/configs/config_file.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ nlohmann::json to_json(const YAML::Node& node) {
   return parsed.is_discarded() ? nlohmann::json(node.Scalar()) : parsed;
 }
 
-/// The architecture of a committed config, as the checkpoint's files would give it.
+/// Returns the model that a committed config describes, as the checkpoint's files would describe it.
 ModelSpec model_of(const std::string& name) {
   const YAML::Node node = YAML::LoadFile((kConfigs / name).string());
   return describe(

@@ -1,4 +1,4 @@
-// Published names of files for high and low noise.
+// Tests published names of files for high and low noise.
 #include "models/store/configs/expert_pairs.h"
 
 #include <gmock/gmock.h>

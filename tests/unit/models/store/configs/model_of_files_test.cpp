@@ -1,4 +1,4 @@
-// Files with the published names and shapes, and nothing in them: what they are is told by these alone.
+// Files with published names and shapes, but no data, must be recognized by these alone.
 #include "models/store/configs/model_of_files.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ json published(const std::string& list) {
   return json::parse(file);
 }
 
-/// {name: shape} of a transformer of whom one block is listed, or of what is listed whole.
+/// Returns {name: shape} of all tensors. A list has either one block, which is repeated, or every tensor.
 json tensors_of(const json& listed, const std::string& blocks) {
   json tensors = listed.contains("rest") ? listed["rest"] : listed["tensors"];
   if (!listed.contains("block")) return tensors;
@@ -46,7 +46,7 @@ json tensors_of(const json& listed, const std::string& blocks) {
 
 class PublishedFiles : public ::testing::Test {
  protected:
-  /// A file of F8 tensors, which are a hole.
+  /// Writes a file of F8 tensors whose data is a hole.
   fs::path write(const std::string& name, const json& tensors, const Spelling& spelled = as_diffusers) const {
     json header;
     uint64_t end = 0;
@@ -70,7 +70,7 @@ class PublishedFiles : public ::testing::Test {
   static Spelling authors(const StoredNames& names, const std::string& prefix = {}, size_t map = 0) {
     return [names, prefix, map](const std::string& name) { return prefix + names.others.at(map).second(name); };
   }
-  /// All but the transformers.
+  /// Writes all files except the transformers.
   void write_rest(const std::string& vae, size_t map) const {
     write("vae/vae.safetensors", published("wan/vae_names.json")[vae]["rest"], authors(wan_vae_part().names, "", map));
     write("text_encoders/umt5.safetensors", published("umt5_names.json")["tensors"]);

@@ -1,4 +1,4 @@
-// Repositories in the YAML of models, and the commands that download them.
+// Tests repositories in the models' YAML files, and the commands that download them.
 #include "models/store/configs/published.h"
 
 #include <gmock/gmock.h>

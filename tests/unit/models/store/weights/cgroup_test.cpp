@@ -1,4 +1,4 @@
-// What a container's limits leave, of groups in a folder of our own.
+// Tests the memory that a container's limits leave, with control groups in a folder of our own.
 #include "models/store/weights/cgroup.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Devices and dtypes by name.
+// Tests devices and dtypes by name.
 #include "models/store/weights/device.h"
 
 #include <ATen/ATen.h>
@@ -53,7 +53,7 @@ TEST(Device, FreeMemoryIsWithinTheMachines) {
   }
 }
 
-/// Says that so much of the host is page-locked.
+/// Reports `bytes` bytes of the host's memory as page-locked.
 class LockedBytes final : public at::HostAllocator {
  public:
   explicit LockedBytes(int64_t bytes) : bytes_(bytes) { at::setHostAllocator(at::kCUDA, this); }

@@ -1,4 +1,4 @@
-// Layers of differing shapes: how they are packed, counted, and read when it is their turn.
+// Tests layers of different shapes: how they are packed, counted, and read when it is their turn.
 #include "models/store/weights/layer_weights.h"
 
 #include <ATen/ATen.h>
@@ -20,7 +20,7 @@ class Layers : public ::testing::Test {
     component_.random_seed = 1;
     layers_.resize(3);
     for (size_t i = 0; i < layers_.size(); ++i) {
-      // The last layer is wider than the others and has a tensor less.
+      // The last layer is wider than the others and has one tensor less.
       const int64_t out = i == 2 ? 7 : 3;
       slots_.push_back(slots_of(
           [&](const Visit& visit) { layers_[i].weights(visit, "layer." + std::to_string(i), out, 5, i != 2); }));
@@ -75,7 +75,7 @@ TEST_F(Layers, PackedTensorsComeBackAsTheyWere) {
   EXPECT_TRUE(packing.view(memory, 2).equal(wide));
 }
 
-/// Resident, read anew for each visit, and moved as one piece (what a GPU's layers in the host's memory are).
+/// Tests layers that are resident, read for each visit, or moved as one piece (like a GPU's layers in host memory).
 TEST(PackedLayers, TakeTheirLorasWithThem) {
   const c10::InferenceMode inference;
   const test::PackedLayers files({24, 40}, 64);

@@ -1,3 +1,4 @@
+// Tests the plan of how a layer's stored tensors become its weight.
 #include "models/store/weights/load_plan.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// A file of ggml's packed blocks, [2, 256] each.
+/// Uses a file of ggml's packed blocks, [2, 256] each.
 class LoadPlanTest : public ::testing::Test {
  protected:
   LoadPlanTest() {
@@ -39,7 +40,7 @@ TEST_F(LoadPlanTest, KeepsPackedRowsInTheOrderOfTheNames) {
   EXPECT_EQ(found.form, LoadForm::packed);
   ASSERT_EQ(found.rows.size(), 2U);
   EXPECT_EQ(found.rows[0].dtype, Dtype::q6_k);
-  EXPECT_EQ(found.rows[1].offset, 432);  // 2 x 210 bytes, and then on 16
+  EXPECT_EQ(found.rows[1].offset, 432);  // 2 x 210 bytes, aligned to 16
   EXPECT_EQ(found.bytes, 432U + 288U);
   EXPECT_FALSE(found.rounds_again);
 }

@@ -1,4 +1,4 @@
-// Random weights are the same for the same seed, keep activations at unit scale, and stand for any checkpoint.
+// Random weights are the same for the same seed, keep activations at unit scale, and can replace any checkpoint.
 #include "models/store/weights/random_weights.h"
 
 #include <ATen/ATen.h>

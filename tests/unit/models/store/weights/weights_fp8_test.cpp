@@ -1,4 +1,4 @@
-// Weights in 8 bits: made from 16 and 32 bits, read as they are stored, and counted.
+// Tests 8-bit weights: made from 16 and 32 bits, read as they are stored, and counted.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class Fp8Weights : public ::testing::Test {
     for (const TensorEntry& entry : component_.files[0]->entries()) component_.tensors[entry.name] = {0, &entry};
   }
 
-  /// Adds twice `up` times `down` to one of them.
+  /// Adds a LoRA of twice `up` times `down` to one of the tensors.
   void add_lora(const char* name) {
     const std::pair<const char*, const at::Tensor*> tensors[] = {{"up", &up_}, {"down", &down_}};
     std::vector<TensorView> views;
@@ -64,7 +64,7 @@ class Fp8Weights : public ::testing::Test {
                                 reader);
   }
 
-  /// q, k below each other, of a module that may be in 8 bits.
+  /// Loads q and k, stacked, into a layer that may be in 8 bits.
   Linear load(const WeightFormat& format, at::Device device = at::kCPU) const {
     WeightReader reader(component_, device, format);
     Linear layer;
@@ -165,7 +165,7 @@ TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
            {"scaled_fp8", at::empty({0}, at::kFloat8_e4m3fn)}});
     const Linear fp8 = load(kFp8);
     EXPECT_TRUE(fp8.weight.view(at::kByte).equal(at::cat({q8_.view(at::kByte), k8_.view(at::kByte)})));
-    EXPECT_TRUE(fp8.scale.equal(at::cat({scale_of(scale), at::ones({16})})));  // without a scale it is 1
+    EXPECT_TRUE(fp8.scale.equal(at::cat({scale_of(scale), at::ones({16})})));  // the scale is 1 if none is stored
     const Linear bf16 = load(at::kBFloat16);  // stays in 8 bits and is expanded for each product
     EXPECT_FALSE(bf16.is_fp8());
     EXPECT_EQ(bf16.weight.nbytes(), fp8.weight.nbytes());
@@ -174,7 +174,8 @@ TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
   }
 }
 
-/// Expanded, added to, and quantized for 8-bit products; beside the deltas for all others.
+/// For 8-bit products the weight is expanded, the deltas are added and it is quantized again. For others the deltas
+/// stay beside it.
 TEST_F(Fp8Weights, ThatALoraChangesAreMadeAnewForEightBitProductsAlone) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
   EXPECT_FALSE(rounds_again(kFp8));
@@ -210,7 +211,7 @@ TEST_F(Fp8Weights, WhatIsOnlyPartlyStoredInEightBitsIsMadeAnew) {
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }
 
-/// No product takes them: they are expanded for each, whatever the run asks for.
+/// No product takes these numbers: they are expanded for each product, whatever the run requests.
 TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAre) {
   const at::Tensor scale = at::rand({16}) + 0.1;
   const std::pair<at::Tensor, at::Tensor> pairs[] = {

@@ -1,5 +1,4 @@
-// Packed weights with LoRAs on them: they stay packed, and become what they would be if they were expanded when they
-// are read.
+// Packed weights with LoRAs stay packed and have the values that they would have if they were expanded on reading.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@ namespace {
 
 using test::throws_error;
 
-/// ggml's blocks of the package gguf, q, k and v of one product, and a LoRA's file with what is added to each.
+/// Uses ggml's blocks written by the package gguf as q, k and v of one product, and a LoRA file with deltas for them.
 class PackedWithLora : public ::testing::Test {
  protected:
   PackedWithLora() {
@@ -55,7 +54,7 @@ class PackedWithLora : public ::testing::Test {
     Linear layer;
     return WeightReader(component_, at::kMeta, format).bytes(parameter(layer));
   }
-  /// Each part unpacked and added to when it is read.
+  /// Returns the weight whose parts are unpacked on reading, with the deltas added.
   at::Tensor expanded(at::ScalarType dtype) const {
     WeightReader reader(component_, at::kCPU, dtype);
     std::vector<at::Tensor> parts;
@@ -116,7 +115,7 @@ TEST_F(PackedWithLora, OthersScalesGiveOtherWeights) {
   EXPECT_TRUE(other.allclose(expanded(at::kFloat), 0, 1e-6));
 }
 
-/// As large as the matrix itself.
+/// A whole difference is as large as the matrix itself.
 TEST_F(PackedWithLora, WholeDifferencesExpandTheirLayer) {
   component_.deltas["Q2_K"] = {delta("diff", nullptr, 1)};
   EXPECT_TRUE(load(at::kFloat).rows.empty());

@@ -1,5 +1,4 @@
-// Weights arrive in the wanted dtype, without a copy where none is needed, and one error lists everything that does not
-// fit.
+// Weights arrive in the requested dtype, without a copy if possible, and one error lists everything that does not fit.
 #include "models/store/weights/weights.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +24,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
 
-/// A component of one file in the folder.
+/// Returns a component with the one file in the folder.
 Component open_component(const std::filesystem::path& folder) {
   Component component;
   component.class_name = "CogVideoXTransformer3DModel";
@@ -183,7 +182,8 @@ TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
       weights.tensor("w", {rows, width}).equal(weights.read(parameter("w", {rows, width}, true)).to(at::kBFloat16)));
 }
 
-/// As distilled models are published: whole differences of what is no matrix, under the names of the model's authors.
+/// Published distilled models hold whole differences of norms, biases and tables, with the names that the model's
+/// authors use.
 TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
   const TemporaryFolder folder;
   const std::map<std::string, std::string> layers = {
@@ -321,7 +321,7 @@ TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
                     "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
 }
 
-/// A trainer's marker or counter, and what another program keeps beside a model.
+/// They are a trainer's marker or counter, or tensors that another program keeps beside a model.
 TEST(Weights, StrangersAreLeftOutAndNamed) {
   const TemporaryFolder folder;
   write(folder.path(), {{"blocks.0.q.weight", at::ones({2})},
@@ -338,7 +338,7 @@ TEST(Weights, StrangersAreLeftOutAndNamed) {
                                                  "\"marker\" [0]", "\"step\" [1]"}));
 }
 
-/// A file's unknown names are its own, which the module's do not tell.
+/// An unknown tensor is named as in its file, because the module has no name for it.
 TEST(Weights, OneMoreBlockIsUnexpectedByTheFilesNamesToo) {
   const TemporaryFolder folder;
   write(folder.path(), {{"model.theirs.0.q.weight", at::ones({2})}, {"model.theirs.0.z.weight", at::ones({1})}});
@@ -494,7 +494,7 @@ TEST(Weights, MetaDeviceChecksNamesAndShapesAlone) {
   EXPECT_TRUE(throws_error([&] { reader.check_complete(); }, {"missing", "b"}));
 }
 
-/// Of the package gguf's file (parity/make_gguf.py).
+/// The file is written by the package gguf (parity/make_gguf.py).
 TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
   const std::filesystem::path folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / "gguf";
   Component component;
@@ -515,9 +515,9 @@ TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
                                .rows = &layer.rows};
   WeightReader reader(component, at::kCPU, at::kFloat);
   reader.load(layer.weight, parameter);
-  EXPECT_EQ(layer.weight.nbytes(), 2U * 144 + 2U * 210 + 12);  // the second part begins on 16 bytes, and is filled up
+  EXPECT_EQ(layer.weight.nbytes(), 2U * 144 + 2U * 210 + 12);  // the second part begins on 16 bytes and is padded
   EXPECT_TRUE(layer.in(at::kFloat).weight.equal(both));
-  EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // where nothing unpacks it later
+  EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // if nothing unpacks it later
 
   Linear eight_bits;
   Parameter quantized = parameter;

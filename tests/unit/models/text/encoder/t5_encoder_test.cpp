@@ -1,4 +1,4 @@
-// The encoder's errors and the position buckets' shape; its values are compared in tests/parity.
+// Tests the encoder's errors and the shape of the position buckets. tests/parity compares its values.
 #include "models/text/encoder/t5_encoder.h"
 
 #include <ATen/ATen.h>
@@ -58,8 +58,8 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-/// Every matrix, the embedding too, in 8 bits with a scale: whether a layer is kept or read while it is needed, the
-/// numbers are those that it stands for.
+/// Every matrix, even the embedding, is stored in 8 bits with a scale. A layer that is kept and a layer that is read
+/// when needed must both give the values that the 8 bits represent.
 TEST_F(T5EncoderTest, PackedMatricesGiveWhatTheyStandFor) {
   const test::TemporaryFolder folder;
   const at::Tensor scale = at::full({}, 0.015625, at::kFloat);

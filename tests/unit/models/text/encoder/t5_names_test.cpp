@@ -1,4 +1,4 @@
-// T5's and UMT5's encoders by every name that their files have, and by the sizes that tell one from the other.
+// Tests T5's and UMT5's encoders with every name that their files use, and the sizes that tell one from the other.
 #include "models/text/encoder/t5_names.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using test::TemporaryFolder;
 using test::throws_error;
 using Spelling = std::function<std::string(const std::string&)>;
 
-/// Config and shapes of a published encoder.
+/// Returns the config and the shapes of a published encoder.
 json published(const std::string& name) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/" + name + "_names.json");
   return json::parse(file);
@@ -31,7 +31,7 @@ Spelling as_in(size_t map) {
   return [names = t5_names().others.at(map)](const std::string& name) { return names.second(name); };
 }
 
-/// A file of these shapes, whose numbers are a hole.
+/// Writes a file with these shapes, whose data is a hole.
 fs::path write_published(const fs::path& path, const json& model, const Spelling& spelling,
                          const json& others = json::object()) {
   json header = others;
@@ -50,7 +50,7 @@ fs::path write_published(const fs::path& path, const json& model, const Spelling
   return path;
 }
 
-/// A pipeline whose text encoder is of the published sizes.
+/// Returns a pipeline whose text encoder has the published sizes.
 Checkpoint pipeline_of(const TemporaryFolder& folder, const std::string& pipeline, const json& model) {
   fs::copy(fs::path(SPARSEREEL_TEST_DATA) / pipeline, folder / "model", fs::copy_options::recursive);
   std::ofstream(folder / "model" / "text_encoder" / "config.json") << model["config"];
