@@ -1,4 +1,4 @@
-// Bisects in the first call. Later calls move the answer by one point, judged by the sums over all calls.
+// Bisects in the first call. Later calls move the answer by one point, as the sums over all calls.
 #include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {

@@ -37,13 +37,14 @@ class Contributing(unittest.TestCase):
 
 class Words(unittest.TestCase):
     def refused(self, page, text):
-        """Returns the output of tests/words on a copy of the pages, with the text added at the end of that page."""
+        """Returns the output of tests/words on a copy of the pages, with the text added at the end of that page or new file."""
         listed = re.search(r"^caps='(.*?)'$", (ROOT / 'tests' / 'words').read_text(), re.M | re.S)[1]
         with tempfile.TemporaryDirectory() as folder:
             for name in ('tests/words', *(line.split()[0] for line in listed.splitlines())):
                 copy = Path(folder, name)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, copy)
+            Path(folder, page).parent.mkdir(parents=True, exist_ok=True)
             with open(Path(folder, page), 'a') as file:
                 file.write(text)
             result = subprocess.run(['bash', 'tests/words'], cwd=folder, capture_output=True, text=True)
@@ -70,6 +71,19 @@ class Words(unittest.TestCase):
 
     def test_leaves_code_alone(self):
         self.assertEqual(self.refused('README.md', '\n`--judge rival.json`, ![](judge.png), [it](a/rival.md)\n```\ndenoiser\n```\n'), '')
+
+    def test_refuses_comments_without_a_subject(self):
+        for comment in ('/// Of the transformer.', 'int a = 0;  // What it takes, in bytes', '// Whether it runs'):
+            with self.subTest(comment):
+                self.assertIn('hilbert/a.h:1: ', self.refused('hilbert/a.h', f'{comment}\n'))
+        self.assertIn('tests/a.py:1: ', self.refused('tests/a.py', '# Of all files\n'))
+
+    def test_refuses_a_second_word_for_a_term_in_a_comment(self):
+        self.assertIn('another word for GPU', self.refused('app/a.cpp', '// Counts the cards.\n'))
+
+    def test_takes_comments_that_are_sentences_and_code_as_it_is(self):
+        for text in ('// Offers of what it holds, whether it runs or not', '// See `card` and "denoiser".', 'const char* kUrl = "https://example.org/card";', 'int judge = 0;'):
+            self.assertEqual(self.refused('app/a.cpp', f'{text}\n'), '')
 
 
 if __name__ == '__main__':

@@ -31,7 +31,7 @@ layers:
   - [{topk: 0.12, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {dense: true, error: 0, sparsity: 0}]
   - [{topk: 0.3, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}, {cdf: 0.9, similarity: -0.1, pv_threshold: 50, error: 0.1, sparsity: 0.2}]
 """
-# What each row gives besides its prompt, one frame and one step of 64x64. "model" is one of MODELS, "output" a file extension.
+# The options of each row besides its prompt, one frame and one step of 64x64. "model" is one of MODELS, "output" a file extension.
 ROWS = [
     {}, {'prompt': 'ein grüner Stern'}, {'prompt_file': 'prompt.txt'}, {'negative_prompt': 'blurry'}, {'negative_prompt': 'blurry', 'cfg_scale': 1},
     {'max_sequence_length': 8}, {'width': 48, 'height': 32}, {'size': '32x48'}, {'frames': 5}, {'fps': 12.5}, {'seed': 18446744073709551615}, {'steps': 2},

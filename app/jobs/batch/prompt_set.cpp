@@ -115,8 +115,7 @@ bool is_header(std::string_view line) {
   return has_prompt;
 }
 
-std::optional<std::string> checked_text(const nlohmann::json& value, const std::string& name,
-                                        const std::string& place) {
+std::optional<std::string> value_text(const nlohmann::json& value, const std::string& name, const std::string& place) {
   if (value.is_null()) return std::nullopt;
   if (value.is_string()) return value.get<std::string>();
   if (value.is_primitive()) return value.dump();
@@ -135,7 +134,7 @@ std::vector<PromptRow> parse_jsonl(std::string_view text, const std::string& fil
       throw bad_input(place + ": this is no JSON object",
                       "write for example {\"prompt\": \"a red ball\", \"seed\": 7}");
     PromptRow row{.line = number, .values = {}, .places = {}};
-    for (const auto& [name, value] : object.items()) add_field(row, name, checked_text(value, name, place), place);
+    for (const auto& [name, value] : object.items()) add_field(row, name, value_text(value, name, place), place);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -43,7 +43,7 @@ void split_prepass(Rows& rows);
 ///   step_ms of a computed step: the median of steps that took turns, with a cache the mean;
 ///   denoise_seconds of all steps of a video; full_step_ms and full_denoise_seconds, the same of full attention;
 ///   the quartiles of each of these times (step_ms_lower_quartile and so on); speedup, by seconds;
-///   the fields of comparison.h; judge, the share of videos that the classifier calls right; judge_counts; kernel;
+///   the fields of comparison.h; `judge`, the share of videos that the classifier calls right; judge_counts; kernel;
 ///   note, why a figure is missing or what to know about it; prompts, an object each with the same figures.
 Columns quality_columns();
 
