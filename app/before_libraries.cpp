@@ -1,6 +1,6 @@
-// Prepares the process before libtorch loads. While they load, its libraries open files and read the environment, the
-// stack limit and the working directory. This code runs before any of theirs. If something must change, it sets that
-// and starts the program again. That costs less than 0.1 s here, and would cost four times as much in main().
+// Prepares the process before libtorch loads. The libraries of libtorch open files and read the environment, the stack
+// limit and the working directory while they load. This code runs before any of theirs. If something must change, it
+// changes that and starts the program again. A restart costs less than 0.1 s here, and four times as much in main().
 #include <fcntl.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>

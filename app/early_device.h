@@ -11,10 +11,11 @@
 
 namespace sparsereel::app {
 
-/// Used in place of a GPU's number: start nothing, or only the driver, because a file or a rank's place decides.
+/// Values in place of a GPU's number. kNoDevice: start nothing. kDriverAlone: start only the driver, because a file or
+/// a rank's place decides the GPU.
 inline constexpr int kNoDevice = -1, kDriverAlone = -2;
 
-/// Profilers act at the end of a process (main.cpp), which must not come while the driver starts.
+/// Set by profilers. They act at the end of a process (main.cpp), so it must not end while the driver starts.
 inline constexpr std::string_view kProfilerVariable = "CUDA_INJECTION64_PATH";
 
 /// Options with which a command does no work.

@@ -55,7 +55,7 @@ struct Result {
   at::Tensor out_scale{};  // fp32 [B]: factor by which an e4m3 out must be multiplied; undefined if out has q's dtype
   at::Tensor lse;          // fp32 [B, H, Nq], natural log of the sum over the computed keys; only on request
   Statistics statistics;   // without the kernels' own counts on a GPU: see collect_counts()
-  std::string kernel;      // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why if it differs from the request
+  std::string kernel;      // "cpu block-sparse fp32 (avx512)", and the reason if it differs from the request
 };
 
 /// Memory that is reused from call to call. Each thread and each stream needs its own.
@@ -66,17 +66,18 @@ struct Workspace {
 
 /// Computes softmax(q k^T * scale) v over the blocks that the context keeps.
 /// q is [B, Nq, H, D]; k and v are [B, Nk, H, D]. They are not empty and have one dtype (fp16, bf16 or fp32) and one
-/// device. Strides are free, but D, from 16 to 256, is contiguous. k and v may have fewer heads, a divisor of q's:
-/// neighboring heads of q then share one, which is read, quantized and stored once. See call_policy.h for the modes. A
-/// query row without any key gets zeros and lse -inf. Throws Error, naming what is supported, if no kernel can do
-/// exactly that.
+/// device. Strides are free, except that D (16 to 256) is contiguous. k and v may have fewer heads, a divisor of q's.
+/// Neighboring heads of q then share one, which is read, quantized and stored once. See call_policy.h for the modes. A
+/// query row without any key gets zeros and lse -inf. Throws Error, naming the supported calls, if no kernel can
+/// compute this one exactly as asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
-/// Returns the weights with which mode full would sum V, for callers that have already multiplied V. out [B, Nq, H, Nk
-/// rounded up to a multiple of 8 and filled with zeros] is softmax(q k^T * scale + key_bias). Its dtype is q's or, if
-/// the context takes it, e4m3 with an out_scale of 1 / 448. q, k, context and errors: see attend(). Returns nullopt
-/// except for fp16 and bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to text.
+/// Returns the weights with which mode full would sum V, for callers that have already multiplied V. out is
+/// softmax(q k^T * scale + key_bias), [B, Nq, H, Nk], where Nk is padded with zeros to a multiple of 8. Its dtype is
+/// q's or, if the context takes it, e4m3 with an out_scale of 1 / 448. For q, k, context and errors see attend().
+/// Returns nullopt except for fp16 and bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to
+/// text.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
 /// Adds the counts of GPU kernels since the last collection to the statistics of their slots, and waits for the device.

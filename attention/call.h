@@ -18,7 +18,7 @@ struct Call {
   Element element = Element::fp32;
   int64_t batch = 0;
   int64_t heads = 0;
-  int64_t kv_heads = 0;  // heads of k and v; heads / kv_heads neighboring heads of q share one. 0: as many as heads
+  int64_t kv_heads = 0;  // heads of k and v; heads / kv_heads neighboring heads of q share one. 0 for as many as heads
   int64_t queries = 0;
   int64_t keys = 0;
   int64_t head_dim = 0;
@@ -30,7 +30,7 @@ struct Call {
   bool causal = false;                   // query i sees keys up to i + keys - queries
   const int64_t* key_lengths = nullptr;  // [batch]; null if every key counts
   CallPolicy policy{};
-  /// [batch, heads, ceil(queries / map_rows), ceil(keys / 64)], 0: drop. Replaces the selection.
+  /// [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block. Replaces the selection.
   const uint8_t* map = nullptr;
   int64_t map_rows = kBlock;  // kBlock or 2 kBlock
   CallPrologue prologue{};

@@ -69,8 +69,9 @@ struct HeadPolicy {
   // bound for all layers and steps sends blocks where means err most, so the number kept depends on the video. This
   // default equals about topk 0.4 of the tiny model at 256 x 256; with more blocks, each errs less.
   double block_error = 0.008;
-  double similarity = -0.1;  // key and query blocks with a mean cosine below this are always dense; < 0: never
-  // P.V is skipped for blocks whose scores are all this many log2 units below their rows' maxima; >= 32: never.
+  double similarity = -0.1;  // key and query blocks with a mean cosine below this are always dense; off below 0
+  // P.V is skipped for blocks whose scores are all this many log2 units below their rows' maxima; 32 or more skips
+  // none.
   double pv_threshold = 50;
   bool dense = false;  // keep every block
 

@@ -1,4 +1,4 @@
-// Tensors -> pointers and strides -> the CUDA kernels.
+// Runs calls of tensors on the CUDA kernels by turning them into pointers and strides.
 #include "attention/cuda_call.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +38,7 @@ cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
   return prologue;
 }
 
-/// Parameters without mask, prologue and selection.
+/// Returns parameters without mask, prologue and selection.
 cuda::KernelParams params_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
                              double scale) {
   return {.batch = static_cast<int>(q.size(0)),
@@ -54,7 +54,7 @@ cuda::KernelParams params_of(const at::Tensor& q, const at::Tensor& k, const at:
           .scale = static_cast<float>(scale)};
 }
 
-/// e4m3 or in q's dtype.
+/// Returns an uninitialized output, in e4m3 or in q's dtype.
 at::Tensor empty_output(const at::Tensor& q, at::IntArrayRef sizes, bool e4m3) {
   const auto options = q.options().memory_format(at::MemoryFormat::Contiguous);
   return at::empty(sizes, e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
@@ -81,7 +81,7 @@ CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
           .k_moments = kept.pointer(from.k_moments)};
 }
 
-/// That of this thread for a GPU: its streams and events are made once.
+/// Returns this thread's executor for a GPU. It is kept, because its streams and events are created only once.
 Executor& executor_of(at::Device device) {
   thread_local std::map<int, std::unique_ptr<Executor>> executors;
   std::unique_ptr<Executor>& executor = executors[device.index()];
@@ -89,13 +89,13 @@ Executor& executor_of(at::Device device) {
   return *executor;
 }
 
-/// One call; keeps what its pointers point into alive until the kernels are enqueued.
+/// One call. It keeps the tensors that its pointers refer to alive until the kernels are enqueued.
 class CudaCall {
  public:
   CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
            Workspace& workspace)
       : workspace_(workspace), head_dim_(q.size(3)), call_(call) {
-    // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
+    // The kernels' own prologue works on whole vectors, so other head sizes use torch's operations.
     const bool fuses_prologue = head_dim_ % (2 * kVector) == 0;
     const QueriesAndKeys ready =
         fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k, context.text_tokens);
@@ -125,7 +125,7 @@ class CudaCall {
 
  private:
   void make_outputs(const Context& context) {
-    // The error that Mode::check reports is that of attention alone.
+    // The error that Mode::check reports must be that of attention alone.
     const bool e4m3 = context.takes_e4m3 && context.mode != Mode::check && writes_e4m3(call_, q_.device().index());
     const auto floats = q_.options().dtype(at::kFloat);
     const bool over_q = context.may_overwrite_q && !e4m3 && context.mode != Mode::check && !repeats_elements(q_);
@@ -185,7 +185,7 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
 
 namespace {
 
-/// A call that has_few_keys_kernel(), of whose result only the outputs are there.
+/// Runs a call for which has_few_keys_kernel() holds. Of `result`, only the outputs need to be set.
 template <typename Run>
 void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
                   Result& result, const Run& run) {

@@ -1,4 +1,4 @@
-// Tensors in the form that the CUDA kernels of attention load.
+// Brings tensors into the form that the CUDA attention kernels load.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,8 +15,8 @@ inline cuda::View view_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
 }
 
-/// x itself where its rows suit the kernels' loads (16 bytes each, rows less than 4 GB apart), else a copy that does,
-/// its head_dim padded with zeros.
+/// Returns x if its rows suit the kernels' loads: 16 bytes at once, rows less than 4 GB apart. Otherwise returns a copy
+/// that does, with head_dim padded with zeros.
 inline at::Tensor loadable(const at::Tensor& x) {
   const bool aligned = on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 &&
                        x.stride(2) % kVector == 0 && x.stride(1) < int64_t{1} << 31;
@@ -29,7 +29,7 @@ inline float* pointer_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
 }
 
-/// Copies of what the kernels want in another form, kept alive until they are enqueued.
+/// Keeps copies in the form that the kernels need alive until the kernels are enqueued.
 class Kept {
  public:
   const void* pairs(const Prologue& prologue) {

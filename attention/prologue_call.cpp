@@ -1,3 +1,4 @@
+// Runs the CUDA kernels of the prologue on tensors.
 #include "attention/prologue_call.h"
 
 #include <ATen/ATen.h>

@@ -21,8 +21,8 @@ struct Grid {
 /// then w, then h. morton: Z-order. random: a fixed shuffle.
 enum class TokenOrder { hilbert, native, time_major, morton, random };
 
-/// name() returns the command line's name ("time-major"). parse_token_order() throws Error, listing the names, for
-/// others.
+/// name() returns the command line's name ("time-major"). parse_token_order() reads these names. For any other text it
+/// throws Error, listing them.
 std::string_view name(TokenOrder order);
 TokenOrder parse_token_order(std::string_view text);
 

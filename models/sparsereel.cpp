@@ -166,7 +166,7 @@ Texts texts_of(const ModelOptions& options) {
   return texts;
 }
 
-/// The options of ModelOptions and VideoRequest, and those that only a model's file sets.
+/// Returns the options of ModelOptions and VideoRequest, and those that only a model's file sets.
 const models::OptionList& members() {
   static const models::OptionList list = [] {
     std::vector<models::Option> all;
@@ -372,8 +372,8 @@ Failure::~Failure() = default;
 
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
-  std::unique_ptr<models::RankThreads> ranks;  // own `pipeline` as rank 0; null: `pipeline` works alone
-  models::ModelConfig config;                  // of the file that fits the model; without defaults if none does
+  std::unique_ptr<models::RankThreads> ranks;  // own `pipeline` as rank 0; null if it works alone
+  models::ModelConfig config;                  // file that fits the model; without defaults if none does
   std::vector<std::string> warnings;           // repeated with every video
   std::atomic<bool> is_busy = false;           // a video is being made
 };

@@ -2,7 +2,7 @@
 //
 // On a CPU, libtorch's threads spin while they wait for each other. Beside other busy processes a video then takes
 // several times as long. Set OMP_WAIT_POLICY=passive in the environment to prevent that. Set it before the program
-// starts, because it is read while the library is loaded. The command line sets it for itself.
+// starts, because it is read while the library is loaded. The sparsereel program sets it for itself.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 namespace sparsereel {
 
 /// The only exception that the library throws. Exceptions of libtorch and of the standard library are converted to it.
-/// what() holds cause and remedy, which call options by the names of the members below.
+/// what() holds the cause and the remedy. They name options as the members below are named.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy, std::string field = {});
@@ -32,10 +32,10 @@ class SPARSEREEL_API Failure : public std::runtime_error {
   Failure& operator=(const Failure&) = default;
   ~Failure() override;
 
-  int code() const { return code_; }  // 1: failed while running, 2: bad arguments or input, 130: cancelled
+  int code() const { return code_; }  // 1 failed while running, 2 bad arguments or input, 130 cancelled
   const std::string& cause() const { return cause_; }
   const std::string& remedy() const { return remedy_; }
-  const std::string& field() const { return field_; }  // the member below at fault, such as "steps"; empty: none
+  const std::string& field() const { return field_; }  // member below at fault, such as "steps"; empty if none
 
  private:
   int code_;
@@ -51,15 +51,16 @@ struct ModelOptions {
   /// Files of weights (safetensors, GGUF, .pth) that replace the model's, one for each part. Tensors have the names of
   /// diffusers or of the model's authors. transformer_2 is the second transformer of models that have two.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {}, image_encoder = {};
-  /// Tokenizer that replaces the model's, and any in the text encoder's file or beside it: a spiece.model, a
-  /// tokenizer.json, or a folder with one of them.
+  /// A spiece.model, a tokenizer.json, or a folder with one of them. It replaces the model's tokenizer, and one in the
+  /// text encoder's file or beside it.
   std::string tokenizer = {};
   std::string lora = {};  // "style.safetensors:0.8", several separated by commas; added to the weights
-  /// Folder with the YAML files of known models; it must exist. Empty: the installation's, or the source tree's.
+  /// Folder with the YAML files of known models; it must exist. If empty, the folder of the installation or of the
+  /// source tree is used.
   std::string configs = {};
   /// CPU threads of the whole process. 0 keeps the current number, which is at first the number of cores.
   int threads = 0;
-  /// GPUs that make each video together: cuda:0, cuda:1 and so on, among those that CUDA_VISIBLE_DEVICES leaves. Each
+  /// GPUs that make each video together: cuda:0, cuda:1 and so on, among those that CUDA_VISIBLE_DEVICES shows. Each
   /// GPU holds the whole transformer and decoder. While a video is made, each has a thread of this process. If one
   /// fails, the video fails, and the next one starts afresh; a broken GPU stays broken until the process ends. With
   /// device cpu, this many threads share the cores (for tests). Only the command line uses GPUs of several hosts.
@@ -67,51 +68,51 @@ struct ModelOptions {
 };
 
 /// An RGB picture of 8 bits per value, gamma-encoded: [height, width, 3] without gaps, already rotated upright. The
-/// caller owns the pixels; the library only reads them. Null if there is no picture.
+/// caller owns the pixels; the library only reads them. `pixels` is null if there is no picture.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t height = 0, width = 0;
 };
 
-/// Options of one video, resolved as on the command line. An unset member takes its value from the profile or preset,
-/// else from the one file in ModelOptions::configs that fits the model, else from the checkpoint. Only options with a
-/// member here count in that file. If that folder has no such files, a warning says so and only the checkpoint's
-/// defaults remain. Values that are impossible, out of range or contradict each other are refused before anything is
-/// computed. A member that can have no effect causes a warning.
+/// Options of one video, resolved as on the command line. An unset member takes its value from the first of these that
+/// gives one: the profile or preset, the file in ModelOptions::configs that fits the model, and the checkpoint. Entries
+/// of that file without a member here are ignored. If that folder holds no files of models, a warning says so, and only
+/// the checkpoint's defaults remain. Values that are impossible, out of range or contradict each other are refused
+/// before anything is computed. A member that can have no effect causes a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8; must contain more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
-  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; the model requires multiples
+  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; models restrict them
   std::string size = {};  // 480p, 720p: area that replaces width and height; the shape is the image's, or 16:9
   std::optional<double> seconds = {};  // replaces frames: the nearest possible number at the model's frame rate
   /// First and last frame of the video, of any size, for models that take them. If width and height are both unset, the
   /// video has the first image's shape, and the area of `size` or of the model's default.
   ImageView image = {}, last_image = {};
-  std::string resize = {};                                 // cover (scale and crop), stretch; empty: cover
+  std::string resize = {};                                 // cover (scale and crop), stretch; cover if empty
   std::optional<int64_t> max_sequence_length = {};         // most tokens of the prompt; longer prompts are cut
   std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // guidance scales; cfg_scale_2 is for a second transformer
-  std::string guidance_passes = {};                        // batched, in-turn; empty: batched
+  std::string guidance_passes = {};                        // batched, in-turn; batched if empty
   std::optional<bool> dynamic_cfg = {};                    // the guidance scale changes over the steps
-  std::string scheduler = {};                              // empty: the checkpoint's
+  std::string scheduler = {};                              // the checkpoint's if empty
   std::optional<double> flow_shift = {};                   // for flow-matching schedulers
   /// Noise levels before the shift, such as {1, 0.75, 0.5}, for flow-matching schedulers. They exclude `steps`.
   std::vector<double> sigmas = {};
-  std::string attention = {};  // full, quantized, sparse, check; empty: sparse where it runs
+  std::string attention = {};  // full, quantized, sparse, check; if empty, sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
-  std::string dropped = {};  // what represents blocks that are not computed: mean, none; empty: the program's default
-  std::string select = {};   // how blocks are ranked: error, mass; empty: the ranking that goes with `dropped`
-  std::optional<int64_t> cell = {};             // tokens that share one mean: 16, 32, 64
-  std::optional<int64_t> arithmetic = {};       // bits in which a GPU computes sparse attention: 8, 16; unset: 8
+  std::string dropped = {};                // replacement of blocks that are not computed: mean, none; default if empty
+  std::string select = {};                 // ranking of blocks: error, mass; if empty, the one that goes with `dropped`
+  std::optional<int64_t> cell = {};        // tokens that share one mean: 16, 32, 64
+  std::optional<int64_t> arithmetic = {};  // bits in which a GPU computes sparse attention: 8, 16; unset: 8
   std::optional<std::string> dense_steps = {};  // first steps that compute every block: "5", or "20%" of all
   std::optional<int64_t> dense_layers = {};     // first layers that compute every block
-  std::string token_order = {};                 // hilbert, native, time-major, morton, random; empty: hilbert
-  /// "0.1" or "forecast:0.1": reuse steps whose first block changes less. "steps:20": compute 20 steps. Empty: no
-  /// cache.
+  std::string token_order = {};                 // hilbert, native, time-major, morton, random; hilbert if empty
+  /// "0.1" or "forecast:0.1": reuse steps whose first block changes less. "steps:20": compute 20 steps. No cache if
+  /// empty.
   std::string cache = {};
-  std::string vae_tiling = {};  // auto, on, off; empty: auto
-  /// exact, near, balanced, fast, if the model's file has them. Empty: exact with attention full, else balanced.
+  std::string vae_tiling = {};  // auto, on, off; auto if empty
+  /// exact, near, balanced, fast, if the model's file has them. If empty, exact with attention full, else balanced.
   std::string preset = {};
   /// File of a profile that `sparsereel tune` made for this model. It replaces the preset and has no effect with
   /// attention full.

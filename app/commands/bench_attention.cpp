@@ -184,7 +184,7 @@ void try_contenders(const std::vector<bench::Contender>& contenders, const Data&
   for (size_t i = 0; i < contenders.size(); ++i) add_trial(trials[i], compares, rows[i]);
 }
 
-/// The call runs on the input whose turn it is, or on all.
+/// Returns a call that runs on the input whose turn it is, or on all.
 TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>& run) {
   if (!data.together) return [&data, run](int64_t buffer) { run(data.inputs[static_cast<size_t>(buffer)]); };
   return [&data, run](int64_t) {
@@ -192,7 +192,7 @@ TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>&
   };
 }
 
-/// Milliseconds of one call.
+/// Returns the milliseconds of one call.
 Spread spread_of(const Measurement& measurement, const Data& data) {
   std::vector<double> milliseconds = measurement.milliseconds;
   for (double& each : milliseconds) each /= static_cast<double>(data.compared());

@@ -187,7 +187,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   write_pictures(plan.options.pictures, runs.pictures());
 }
 
-/// Files of options that only this command has.
+/// Returns the files of options that only this command has.
 std::vector<NamedFile> files_of_quality(const bench::QualityOptions& options) {
   std::vector<NamedFile> files = {{"--output", options.table.output, true},
                                   {"--plot", options.plot, true},

@@ -89,7 +89,7 @@ std::string last_line(const VideoTask& video, const models::VideoShape& shape, d
   return text + (tells_seed ? ", seed " + std::to_string(video.plan.seed) : "");
 }
 
-/// The details that --verbose adds to the last line.
+/// Returns the details that --verbose adds to the last line.
 std::string details(const VideoTask& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;

@@ -35,7 +35,7 @@ constexpr size_t kFewTensors = 8;
 /// Most bytes shown of a metadata value, which may be a whole workflow.
 constexpr size_t kMostMetadata = 100;
 
-/// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"
+/// Converts "transformer_blocks.3.attn1.to_q" to "transformer_blocks.*.attn1.to_q".
 std::string in_any_block(std::string name) {
   constexpr const char* kDigits = "0123456789";
   const size_t begin = name.find_first_of(kDigits);

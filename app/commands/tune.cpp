@@ -39,7 +39,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
   video.run.video = {};
   video.run.metadata = true;
   models::Plan sparse = untuned;
-  sparse.attention_mode = attention::Mode::sparse;  // whose recipe holds the untuned policy
+  sparse.attention_mode = attention::Mode::sparse;  // its recipe holds the untuned policy
   const bool offload = plan.request.offload && !pipeline.device().is_cpu();
   constexpr int kFormat = 4;  // version of what the file holds for a video and a head
   const nlohmann::json key = {
@@ -242,7 +242,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
                         (found.complete ? "; ask for less" : "; run the same command again to search on"));
 }
 
-/// Files of options that only this command has.
+/// Returns the files of options that only this command has.
 std::vector<NamedFile> files_of_tune(const tuning::TuneOptions& options) {
   std::vector<NamedFile> files = {
       {"--output", options.output, true},

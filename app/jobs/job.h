@@ -75,16 +75,16 @@ std::optional<Error> failure_of_part(const Part& part) {
   return std::nullopt;
 }
 
-/// How much encoded text may wait for its video. Later texts are encoded in another round. Loading the encoder again
-/// costs little compared with the videos, and the first video does not wait for the last text.
+/// The limit of encoded text that waits for its video. Later texts are encoded in another round. Loading the encoder
+/// again costs little compared with the videos, and the first video does not wait for the last text.
 struct TextLimit {
   uint64_t bytes = std::numeric_limits<uint64_t>::max();
-  double seconds = std::numeric_limits<double>::infinity();  // of encoding; at least twice the time of loading
+  double seconds = std::numeric_limits<double>::infinity();  // time of encoding; at least twice the time of loading
 };
 
-/// How a job treats its videos. By default each video is made as if it were alone, because a transformer that stayed
-/// loaded might force the decoder to work in tiles. A failure is then thrown. A cancelled video keeps its finished
-/// steps, and the next job resumes from them.
+/// The treatment of a job's videos. By default each video is made as if it were alone, because a transformer that
+/// stayed loaded might force the decoder to work in tiles. A failure is then thrown. A cancelled video keeps its
+/// finished steps, and the next job resumes from them.
 struct JobPolicy {
   bool keep_loaded = false;          // keep transformer and decoder from video to video
   bool write_behind = false;         // write a video while the next one is denoised

@@ -22,7 +22,7 @@ bool understands_escapes() {
   return isatty(STDERR_FILENO) == 1 && (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
-/// Queried each time, because windows change.
+/// Asks the terminal each time, because windows change.
 int64_t terminal_columns() {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

@@ -41,7 +41,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
 void set_tiling(nlohmann::json& recipe, bool tiled);
 /// Adds "image_sha256" and "last_image_sha256" for the images that the recipe names. Throws Error naming the file.
 void add_image_hashes(nlohmann::json& recipe, const models::Plan& plan, PictureFiles& pictures);
-/// Adds what only the run itself shows: the chosen tiling and the achieved sparsity.
+/// Adds facts that only the run itself shows: the chosen tiling and the achieved sparsity.
 void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 
 /// Adds how frames become the output file: the frame rate, and crf and codec if an encoder is used.

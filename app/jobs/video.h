@@ -21,7 +21,7 @@ struct TextCost {
   uint64_t bytes = 0;           // peak GPU memory in use
 };
 
-/// Filled in stages: asked for, resolved, made.
+/// A video. Its members are set in three stages: when it is asked for, resolved and made.
 struct VideoTask {
   int64_t index = 0;       // position among the requested videos, from 0
   std::string set, place;  // the prompt set and the row's place: "set.csv:3"; empty on the command line
@@ -55,7 +55,7 @@ struct LoadedFiles {
   std::shared_ptr<PictureFiles> pictures = std::make_shared<PictureFiles>();
 };
 
-/// Checks the options against the model once and fills in what they leave open. Throws Error. `ranks`: how many ranks
+/// Checks the options against the model once and fills in unset values. Throws Error. `ranks`: number of ranks that
 /// make the video together.
 void resolve_video(VideoTask& video, const models::Pipeline& pipeline, LoadedFiles& loaded, int64_t ranks = 1);
 

@@ -13,8 +13,8 @@ namespace sparsereel::app {
 /// Returns a view of `frames` (fp32, CPU, contiguous [F, H, W, 3]), which must outlive the view.
 FramesView frames_view(const at::Tensor& frames);
 
-/// Call it once the video is written. Lets the latents go, unless the video is defective: then returns a warning that
-/// says where the latents are.
+/// Call it once the video is written. Releases the latents, unless the video is defective. In that case it returns a
+/// warning that says where the latents are.
 std::string defect_warning(const models::FrameFacts& frames, KeptLatents& kept);
 
 /// Returns the command that decodes saved latents, with those of this run's options that `decode` takes.

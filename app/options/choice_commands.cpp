@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// "--text_encoder" -> "--text-encoder"; short names stay as they are.
+/// Converts "--text_encoder" to "--text-encoder". Short names stay as they are.
 std::string usual_option(std::string word) {
   if (word.starts_with("--")) std::replace(word.begin(), word.end(), '_', '-');
   return word;

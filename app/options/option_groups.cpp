@@ -18,7 +18,7 @@ std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
   return all;
 }
 
-/// One part of the model as a file. All parts have the same help text, so that they share a row of --help.
+/// Returns one part of the model as a file. All parts have the same help text, so that they share a row of --help.
 OptionSpec part(const char* names) {
   return {.names = names,
           .kind = ValueKind::file,

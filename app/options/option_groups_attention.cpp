@@ -66,7 +66,7 @@ std::string pv_threshold_help() {
 /// Shared by --cdf, --error and --block-error, so that they share a row of --help.
 constexpr const char* kInsteadOfTopk = "for --topk: share of attention kept, or a bound on errors";
 
-/// The options that choose which blocks are computed and what represents the others.
+/// Returns the options that choose which blocks are computed and what represents the others.
 std::vector<OptionSpec> selection() {
   using enum ValueKind;
   using enum Command;

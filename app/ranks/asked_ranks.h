@@ -12,7 +12,7 @@
 
 namespace sparsereel::app {
 
-/// How ranks work together, from SPARSEREEL_GROUP: words with commas between, for tests.
+/// The way in which ranks work together, for tests. SPARSEREEL_GROUP gives it as words separated by commas.
 struct GroupChoice {
   bool of_one = false;   // "of-one": a single rank uses the code for several
   bool sockets = false;  // "sockets": no NCCL; ranks may then share a GPU

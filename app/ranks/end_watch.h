@@ -27,11 +27,11 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  /// starting -> working: the ranks have met. If a child died before that, ends the group.
+  /// Goes from starting to working: the ranks have met. If a child died before that, ends the group.
   void connected(std::shared_ptr<models::SocketGroup> control);
-  /// resting -> working.
+  /// Goes from resting to working.
   void work();
-  /// working -> resting.
+  /// Goes from working to resting.
   void rest();
   /// Goes to leaving from any stage. After it returns, no thread of the group uses this object.
   void leave() noexcept;

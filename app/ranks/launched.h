@@ -10,7 +10,7 @@ namespace sparsereel::app {
 
 /// Returns the value of an environment variable; null if it is not set.
 using Environment = std::function<const char*(const char* name)>;
-/// The environment of this process.
+/// Returns a variable from the environment of this process.
 const char* process_environment(const char* name);
 
 /// This process's place among the processes that a launcher started.

@@ -1,4 +1,4 @@
-// How the ranks of a command share a model: rank 0 says which one; the others open it and follow.
+// Shares a model among the ranks of a command: rank 0 names it; the others open it and follow.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-// A call on a GPU: fills in the kernels' parameters and enqueues the kernels.
+// Runs a call on a GPU: fills in the kernels' parameters and enqueues the kernels.
 #include "attention/core/check.h"
 #include "attention/core/executor.h"
 #include "attention/core/refusal.h"
@@ -22,13 +22,13 @@ namespace {
 
 constexpr size_t kScratchAlignment = 1024;
 static_assert(kBlock == cuda::kRecord && kMostGpuTokens == int64_t{cuda::kRecord} << cuda::kBlockBits);
-constexpr int64_t kLoad = 8;  // elements that the kernels load at once, from 16 bytes
+constexpr int64_t kLoad = 8;  // elements that the kernels load at once, aligned to 16 bytes
 
 [[noreturn]] void refuse_unsupported(const std::string& cause, const std::string& remedy) {
   throw Refusal(SPARSEREEL_UNSUPPORTED, cause, remedy);
 }
 
-/// The best kernel for the GPU, or forced_kernel(). In 16 bits there is one for all.
+/// Returns the best kernel for the GPU, or forced_kernel(). In 16 bits one kernel serves all GPUs.
 cuda::Kernel chosen_kernel(const Call& call, int device) {
   const int capability = cuda::compute_capability(device);
   check_capability(device, capability);
@@ -50,7 +50,7 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
                                                       : Kind::error,
           .cdf = static_cast<float>(head.cdf),
           .similarity = static_cast<float>(head.similarity),
-          // With every block asked for nothing is skipped, P.V included.
+          // If every block is computed, nothing is skipped, not even P.V.
           .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold),
           .error = static_cast<float>(by_block ? head.block_error : head.error)};
 }
@@ -77,7 +77,7 @@ cuda::Prologue prologue_of_call(const Call& call) {
           .k_moments = from.k_moments};
 }
 
-/// What the kernels are given for a call; whatever its pointers are.
+/// The kernels' parameters for a call. The call's pointers may be invalid if only sizes are needed.
 class CudaPlan {
  public:
   CudaPlan(const Call& call, int device) : call_(call), kernel_(chosen_kernel(call, device)) {
@@ -86,7 +86,7 @@ class CudaPlan {
     fill_problem();
     fill_selection();
   }
-  CudaPlan(const CudaPlan&) = delete;  // the parameters point to the heads
+  CudaPlan(const CudaPlan&) = delete;  // params_ points to heads_
   CudaPlan& operator=(const CudaPlan&) = delete;
 
   const cuda::KernelParams& params() const { return params_; }
@@ -202,7 +202,7 @@ void check_vectors(const StridedRows& rows, int64_t batch, int64_t tokens, int64
     refuse_unsupported("the tokens of " + std::string(name) + " are 2^31 elements apart, or more", "copy it");
 }
 
-/// How the pointers lie, as the kernels' loads need it.
+/// Throws Refusal if a pointer or stride does not suit the kernels' loads.
 void check_alignment(const Call& call) {
   check_vectors(call.q, call.batch, call.queries, call.heads, "q");
   check_vectors(call.k, call.batch, call.keys, call.heads_of_keys(), "k");
@@ -219,7 +219,7 @@ void check_alignment(const Call& call) {
       refuse_unsupported("a weight, bias, position or angle of the prologue does not start on 16 bytes", "align it");
 }
 
-/// failure: CUDA's message about a call, or null.
+/// Throws Refusal if `failure`, the message from CUDA, is not null.
 void check_enqueued(const char* failure) {
   if (failure == nullptr) return;
   if (cuda::is_broken())

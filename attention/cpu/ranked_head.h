@@ -19,8 +19,8 @@ struct RankedHead {
   std::vector<float> tile_lengths{};  // MeanErrors::tile_lengths
   double output_length = 0;           // mean of tile_lengths
   std::vector<int64_t> visible{};     // [tiles], number of key blocks that each tile sees, text included
-  std::vector<uint8_t> dense{};       // [tiles], 1: too diverse to be pooled, so it has no candidates
-  std::vector<uint8_t> kept{};        // [tiles, blocks], 0: a candidate that is not chosen (yet)
+  std::vector<uint8_t> dense{};       // [tiles], 1 if the tile is too diverse to be pooled, so it has no candidates
+  std::vector<uint8_t> kept{};        // [tiles, blocks], 0 for a candidate that is not chosen (yet)
 
   int64_t tiles() const { return rank.tiles; }
   uint8_t* kept_row(int64_t tile) { return kept.data() + tile * rank.blocks; }

@@ -46,10 +46,10 @@ struct Selection {
   HeadChoice all{};                   // choice of every head if heads is null
   const HeadChoice* heads = nullptr;  // host [heads], copied; if set, each head has its own budget or mean length
                                       // instead of its batch entry's
-  const uint8_t* map = nullptr;  // device [batch, heads, ceil(queries / map_rows), ceil(keys / 64)] of bytes, 0: drop
+  const uint8_t* map = nullptr;  // device [batch, heads, ceil(queries / map_rows), ceil(keys / 64)] of bytes; 0 drops
   int map_rows = 64;             // 64 or 128
   int first_head = 0, all_heads = 0;  // the call has the heads from first_head on, of all_heads that share a batch
-                                      // entry's budget or mean length; 0 of 0: all
+                                      // entry's budget or mean length; 0 of 0 for all
 };
 
 /// Counts of a call, in blocks of 64 x 64: kept blocks, those of them without P.V, and the cost of the means of dropped
@@ -71,11 +71,11 @@ struct KernelParams {
   Element element = Element::bf16;
   View q{}, k{}, v{}, out{};
   // device [batch]; if set, out is e4m3 with rows aligned to 8 bytes, and the call writes the scales that it divides
-  // out by. Only for Kernel::hopper and attend_few_keys(). Null: out has the type `element`.
+  // out by. Only for Kernel::hopper and attend_few_keys(). If null, out has the type `element`.
   float* out_scale = nullptr;
   float* lse = nullptr;  // [batch, heads, queries], natural log; null if not wanted
   float scale = 1;
-  const float* key_bias = nullptr;       // device [batch, keys], for attend_few_keys() only; null: zeros
+  const float* key_bias = nullptr;       // device [batch, keys], for attend_few_keys() only; zeros if null
   int text_tokens = 0;                   // last tokens of q and k
   bool causal = false;                   // query i sees keys up to i + keys - queries
   const int64_t* key_lengths = nullptr;  // device [batch]; null if every key counts
@@ -102,10 +102,10 @@ struct PrologueRows {
   Element element = Element::bf16;
   View in{}, out{};     // rows aligned to 16 bytes
   Prologue prologue{};  // its weights and biases are not read
-  /// weight, bias: [head_dim], across heads [heads * head_dim]; aligned to 16 bytes. Null: ones, zeros.
+  /// weight, bias: [head_dim], across heads [heads * head_dim]; aligned to 16 bytes. If null, they are ones and zeros.
   const float* weight = nullptr;
   const float* bias = nullptr;
-  /// For tokens behind prologue.rotary_tokens: [head_dim], aligned to 16 bytes. Null: they use weight.
+  /// For tokens behind prologue.rotary_tokens: [head_dim], aligned to 16 bytes. If null, these tokens use weight.
   const float* text_weight = nullptr;
   float* moments = nullptr;  // scratch of [batch, tokens, 2] if the norm is across heads
   bool has_moments = false;  // true if `moments` already holds the moments

@@ -1,4 +1,4 @@
-// The steps of a call, each a launch or two. Internal to attention/cuda. Errors surface through cudaGetLastError().
+// The steps of a call, each one or two launches. Internal to attention/cuda. Errors surface through cudaGetLastError().
 #pragma once
 
 #include <functional>
@@ -14,49 +14,51 @@ struct LaunchContext {
   Stream stream;
 };
 
-/// What the kernels want in another form than callers have it, made in the scratch memory: the choices of heads and the
-/// rotary pairs. Returns the parameters with pointers to them.
+/// Copies the head choices and makes the rotary pairs that kernels need, in scratch memory. Returns the parameters with
+/// pointers to them.
 KernelParams launch_inputs(const KernelParams& params, const Buffers& buffers, Stream stream);
 
 void launch_moments(const MomentRows& rows, Stream stream);
 
-/// apply_prologue() with the moments, if it needs any, as they are.
+/// Runs apply_prologue(); moments, if needed, must exist already.
 void launch_prologue(const PrologueRows& p, Stream stream);
-/// Rows of q and k behind their prologue in the scratch memory, for Kernel::sixteen. Returns the parameters of those.
+/// For Kernel::sixteen: writes the rows of q and k after their prologue to scratch memory. Returns the parameters with
+/// those rows.
 KernelParams launch_rows(const KernelParams& params, const Buffers& buffers, Stream stream);
-/// Moments of a call's q and, behind them in `moments`, of its k, where its norm goes across heads; copies those
-/// that are given.
+/// If the norm is across heads, writes the moments of q and, behind them in `moments`, those of k. Copies moments that
+/// the caller gave.
 void launch_moments(const KernelParams& params, float* moments, Stream stream);
-/// Mean of K, what balances Q and K, and center and scale of V, from every stat_stride-th key and query_stride-th
-/// query; resets the tile counter and the length classes.
+/// Computes the mean of K, the balance of Q and K, and center and scale of V. It reads every stat_stride-th key and
+/// query_stride-th query. Also resets the tile counter and the length classes.
 void launch_statistics(const LaunchContext& context);
-/// Records and scales; pooled means and similarities of Q and K where blocks are predicted.
+/// These write records and scales. If blocks are predicted, they also write pooled means and similarities of Q and K.
 void launch_quantize_queries(const LaunchContext& context);
 void launch_quantize_keys(const LaunchContext& context);
 void launch_quantize_values(const LaunchContext& context);
-/// V as fp16 instead.
+/// Writes V as fp16 instead.
 void launch_half_values(const LaunchContext& context);
-/// Records of the means of 16 tokens, from those of K and V, where means stand for dropped blocks; and, where blocks
-/// are ranked by error, the variances of K's blocks and the spreads of V's.
+/// If means replace dropped blocks, these write records of means of 16 tokens from the records of K and V. If blocks
+/// are ranked by error, they also write the variances of K's blocks and the spreads of V's.
 void launch_means_of_keys(const LaunchContext& context);
 void launch_means_of_values(const LaunchContext& context, Kernel kernel);
-/// Both kinds of means as 16-bit rows, from those of k and v, for Kernel::sixteen; and the spreads of V's blocks.
+/// For Kernel::sixteen: writes means of k and v as 16-bit rows, and the spreads of V's blocks.
 void launch_sixteen_means(const LaunchContext& context);
-/// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
+/// If key blocks are ranked by error, computes their masses. This is the part of the selection that does not need V.
 void launch_masses(const LaunchContext& context);
-/// `times` rows of `count` numbers each, whose first ones lie `apart` numbers from each other.
+/// `times` rows of `count` numbers each. The first numbers of consecutive rows are `apart` numbers apart.
 struct Numbers {
   int64_t* first;
   int count, apart, times;
 };
 using AddUp = std::function<void(Numbers numbers)>;
-/// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
-/// add_up: where other parts of the heads choose with these, sums up what all of them count, in place and in the
-/// stream. Else empty.
+/// Writes and counts the lists of key blocks that the first listed_tiles keep, and bitmaps for the other selection
+/// tiles. add_up: sums counts over all parts of the heads that choose together, in place and in the stream; empty if
+/// there are no others.
 void launch_select(const LaunchContext& context, const AddUp& add_up);
-/// Lists of key blocks for the other query tiles, counted.
+/// Writes and counts the lists of key blocks for the other query tiles.
 void launch_lists(const LaunchContext& context, int tile_rows);
-/// Attention over the lists. The Hopper kernel's shared tiles have launches of their own, beside the others.
+/// These run attention over the lists. The Hopper kernel's shared tiles have a separate launch that runs beside the
+/// other.
 void launch_hopper(const LaunchContext& context);
 void launch_hopper_shared(const LaunchContext& context);
 void launch_ampere(const LaunchContext& context);

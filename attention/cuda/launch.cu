@@ -1,4 +1,4 @@
-// The steps of a call in their order.
+// Runs the steps of a call in order, and connects its streams by events.
 #include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launch.h"
@@ -8,7 +8,7 @@ namespace sparsereel::attention::cuda {
 
 class SideStreams {
  public:
-  /// Within launched().
+  /// Must be created inside launched().
   SideStreams() {
     int least = 0, greatest = 0;
     note(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -41,8 +41,8 @@ class SideStreams {
     kSharedEnd,
     kPoints
   };
-  /// What `after` runs next waits for what `before` was given so far. Each point once a call, or once more after the
-  /// former wait was enqueued.
+  /// Makes later work in `after` wait for all work so far in `before`. Each point may be used once per call, or again
+  /// after the earlier wait was enqueued.
   void order(Point point, Stream before, Stream after) const {
     note(cudaEventRecord(events_[point], before));
     note(cudaStreamWaitEvent(after, events_[point], 0));
@@ -61,8 +61,8 @@ void prepare_values(const LaunchContext& context, Kernel kernel) {
   launch_means_of_values(context, kernel);
 }
 
-/// Where parts of the heads choose together. What they count is added up in the call's own stream, in which the
-/// caller's exchanges run.
+/// Returns a function that sums counts over parts that choose together; empty if there are none. It runs in the call's
+/// own stream, like the caller's exchanges.
 AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams& side, const HeadPart* part) {
   const bool shares = context.sizes.budgets > 0 || context.sizes.length_sums > 0;
   if (part == nullptr || !part->shares_budget() || !shares) return {};
@@ -73,8 +73,8 @@ AddUp adds_up(const LaunchContext& context, Stream selection, const SideStreams&
   };
 }
 
-/// Everything but attention itself. After the statistics K streams through memory; Q's records and the selection, whose
-/// steps wait for one another, run beside it, and V where those leave the GPU idle.
+/// Runs everything except attention itself. After the statistics, K streams through memory. Q's records and the
+/// selection, whose steps wait for one another, run beside it. V fills the time in which those leave the GPU idle.
 void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& side, const HeadPart* part) {
   const LaunchContext selection{context.params, context.sizes, context.buffers, side.selection()};
   const LaunchContext values{context.params, context.sizes, context.buffers, side.values()};
@@ -106,7 +106,7 @@ void prepare(const LaunchContext& context, Kernel kernel, const SideStreams& sid
   side.order(SideStreams::kSelectionEnd, selection.stream, context.stream);
 }
 
-/// The shared tiles wait beside the others for multiprocessors that are done.
+/// The shared tiles wait beside the others for multiprocessors that have finished.
 void attend_on_hopper(const LaunchContext& context, const SideStreams& side) {
   if (context.sizes.shares.tiles == 0) return launch_hopper(context);
   side.order(SideStreams::kPrepared, context.stream, side.values());

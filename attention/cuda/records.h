@@ -7,13 +7,11 @@
 //   so that a thread's scores become its operand of P.V without shuffles. The rows of ones make P.V sum P as well: row
 //   D + r holds 1 for the keys with key % 8 = r.
 // Hopper's V record of e4m3: V is reduced by the mean of the record's keys, which is stored separately in fp16. All
-// rows
-//   of ones hold 1 for every key. With D = 64 two records are multiplied at a time, so there are two sets of rows: the
-//   first record has 1 in the first four rows, the second in the last four.
+//   rows of ones hold 1 for every key. With D = 64 two records are multiplied at a time, so there are two sets of rows:
+//   the first record has 1 in the first four rows, the second in the last four.
 // V record of fp16 (kernels without e4m3): 64 keys x D, chunk ^= key & 7.
-// Means of dropped blocks: the mean of a cell of 16 tokens acts as one key. 64 cells, from 16 blocks, form a record of
-// K
-//   and one of V, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 is at key
+// Means of dropped blocks: the mean of a cell of 16 tokens acts as one key. 64 cells, from 16 blocks, form a record
+//   of K and one of V, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 is at key
 //   16 i + {0, 1, 8, 9}[c] + 2 a. A packed word of P then holds the four cells of one block, and a key scale serves
 //   whole blocks. Cells of partial blocks and of text are zeros. Hopper's V record of means is 16 times as large,
 //   because a mean weighs as much as 16 keys; P then needs no room for that weight.

@@ -1,4 +1,4 @@
-// Lays the buffers of a call out in one piece of memory.
+// Computes the sizes of a call and lays out its buffers in one piece of memory.
 #include "attention/cuda/scratch.h"
 
 #include <algorithm>
@@ -9,17 +9,17 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr size_t kAlignment = 1024;
-constexpr int kMostParts = 8;  // of a tile: one CTA adds them up
-// Entries that a tile computes in the time that sharing it costs, and some more: measured.
+constexpr int kMostParts = 8;  // parts per tile; one CTA adds them up
+// Entries that a tile computes in the time that sharing it costs, plus a margin; measured.
 #ifdef SPARSEREEL_RACECHECK
-constexpr float kEntriesWorthSharing = 5;  // so that the check sees it with short sequences
+constexpr float kEntriesWorthSharing = 5;  // small, so that the check covers sharing with short sequences
 #else
 constexpr float kEntriesWorthSharing = 40;
 #endif
-constexpr int kSortedRounds = 5;   // K and V of as many tiles' heads stay in the L2 cache of all models at hand
-constexpr int kStatSamples = 512;  // a mean off by 1/22 of a deviation serves as well as the exact one
+constexpr int kSortedRounds = 5;   // K and V of so many tiles' heads stay in the L2 cache for all current models
+constexpr int kStatSamples = 512;  // a mean that is off by 1/22 of a deviation serves as well as the exact one
 
-/// Hands out aligned pieces; with a null base it only counts.
+/// Hands out aligned pieces of memory. With a null base it only counts bytes.
 class Carver {
  public:
   explicit Carver(void* base) : base_(static_cast<uint8_t*>(base)) {}
@@ -37,8 +37,8 @@ class Carver {
   size_t used_ = 0;
 };
 
-/// A selection tile is a query tile's list if the two are equally high and no row of it is text or has a mask of its
-/// own.
+/// Returns the number of first query tiles whose lists the selection writes itself. That requires selection tiles as
+/// high as query tiles, and no row of text or with its own mask.
 int listed_tiles(const KernelParams& params, int query_tiles, Kernel kernel) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || selection.rows != tile_rows(kernel) || params.causal) return 0;
@@ -51,15 +51,15 @@ int mean_records(const KernelParams& params) {
   return drops && params.selection.means ? ceil_div(blocks_with_means(params.keys, video), kMeanBlocks) : 0;
 }
 
-/// One a batch entry or, where heads have choices of their own, one a (batch, head), of what heads choose together by;
-/// none where no head does. any: whether one does.
+/// Returns the number of shared choices: one per batch entry, or per (batch, head) if heads have their own. any: false
+/// if no head shares one, which gives 0.
 int shared_choices(const KernelParams& params, bool any) {
   const Selection& selection = params.selection;
   if (selection.kind != Selection::Kind::predict || !selection.by_error || !any) return 0;
   return params.batch * (selection.heads == nullptr ? 1 : params.heads);
 }
 
-/// Entries of every tile's list, where all are alike and their number is known before they are made; else 0.
+/// Returns the entries of every tile's list if all are equal and known beforehand; otherwise 0.
 float entries_of_each(const KernelParams& params, Kernel kernel, int key_blocks) {
   const Selection& selection = params.selection;
   if (params.causal || params.key_lengths != nullptr) return 0;
@@ -77,7 +77,8 @@ int value_record_bytes(int D, Kernel kernel) {
   return (D + kOnesRows * (kernel == Kernel::hopper ? ones_sets(D) : 1)) * kRecord;
 }
 
-/// Tiles left over when every multiprocessor has had equally many, if idling during those costs more than sharing them.
+/// Returns the tiles that remain after every multiprocessor has had equally many, if idling costs more than sharing
+/// them.
 Shares shares_of(const KernelParams& params, const Sizes& sizes, Kernel kernel) {
   const int processors = kernel == Kernel::hopper ? multiprocessors() : 0;
   if (processors == 0) return {0, 0};

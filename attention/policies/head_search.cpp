@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kLeastGain = 0.1;  // share of the work; a head that saves less stays dense (as in SpargeAttn's tuner)
 
-// From the sparsest to the densest. The steps are finer where the error is steep: near 0 for topk, near 1 for cdf.
+// The values go from the sparsest to the densest. The steps are finer where the error is steep: near 0 for topk, near 1
+// for cdf.
 constexpr std::array<double, 20> kTopk = {0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4,
                                           0.45, 0.5,  0.55, 0.6,  0.65, 0.7, 0.75, 0.8, 0.85, 0.9};
 constexpr std::array<double, 20> kCdf = {0.3, 0.4,  0.5,  0.6,   0.65, 0.7,  0.75,  0.8,  0.84,  0.87,
@@ -141,8 +142,8 @@ void HeadSearch::start_pv() {
   stage_ = Stage::done;
   if (best == nullptr) return;
   const HeadPolicy base = policy_of(*best, *best->ladder.found());
-  // Measurements of P.V with another selection are not valid for this one. If each call counts, however, this selection
-  // is denser and errs no more in those calls.
+  // Measurements of P.V with another selection are not valid for this one. If each call counts, however, their verdicts
+  // stay: this selection is denser and errs no more in those calls.
   if (base != pv_base_) {
     if (bounds_.each_call)
       pv_.forget_sums();

@@ -42,7 +42,7 @@ double measured_rate(at::ScalarType dtype) {
   return rate;
 }
 
-/// "45 minutes", "31 hours", "12 days"
+/// Returns "45 minutes", "31 hours" or "12 days".
 std::string duration_text(double seconds) {
   constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
   const auto text = [&](double unit, const char* name) {

@@ -23,7 +23,7 @@ struct DenoisingStart {
   at::Tensor latents;       // in the model's layout; frames are whole groups of the model's temporal patches
   at::Generator generator;  // its state after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;
-  Group* group = nullptr;  // ranks that make the video together, all from the same start; null: this rank alone
+  Group* group = nullptr;  // ranks that make the video together, from the same start; null for this rank alone
 };
 
 /// With several ranks, all of them call each function. They exchange predictions and compute everything else on their

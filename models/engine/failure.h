@@ -10,7 +10,7 @@ namespace sparsereel::models {
 /// Converts any exception that can end a run to kind, cause and remedy.
 Error as_error(const std::exception_ptr& exception);
 
-/// 1 failed, 2 bad input, 130 cancelled (as by Ctrl-C).
+/// Returns 1 for failed, 2 for bad input, 130 for cancelled (as by Ctrl-C).
 constexpr int exit_code(ErrorKind kind) {
   return kind == ErrorKind::bad_input ? 2 : kind == ErrorKind::failed ? 1 : 130;
 }

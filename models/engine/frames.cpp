@@ -33,7 +33,7 @@ at::Tensor shown_frames(const at::Tensor& frames) {
 
 namespace {
 
-/// Page-locked if the system has such memory, so that the host need not wait for a copy.
+/// Returns host memory that is page-locked if the system has such memory, so that the host need not wait for a copy.
 at::Tensor host_memory(const at::Tensor& like) {
   const auto options = like.options().device(at::kCPU);
   try {

@@ -24,7 +24,7 @@ class Guidance {
 
   /// Returns the guided prediction, fp32 [1, ..], the same bits on all ranks. latents are [1, ..]. `conditioning` has
   /// the passes of negative prompt and prompt, or of the prompt alone, whose prediction is then the result. Each of the
-  /// `ranks` computes the pass with its number; null: this rank computes all.
+  /// `ranks` computes the pass with its number; if null, this rank computes all.
   at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                      const Denoise& denoise, Group* ranks = nullptr) const;
   double scale(double timestep) const;

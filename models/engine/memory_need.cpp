@@ -33,7 +33,7 @@ double passes(const Plan& plan) {
   return plan.is_guided() ? 2 : 1;
 }
 
-/// Guidance passes in one forward pass.
+/// Returns the number of guidance passes in one forward pass.
 double batch(const Plan& plan) {
   return plan.guidance_passes == GuidancePasses::batched ? passes(plan) : 1;
 }
@@ -57,7 +57,7 @@ double cache_elements(const Plan& plan, const ModelSpec& spec) {
   return static_cast<double>(steps) * (first + rest) * channels(spec);
 }
 
-/// Bytes of the frames for the VAE's encoder, which are in memory together.
+/// Returns the bytes of the frames for the VAE's encoder, which are in memory together.
 double encoder_frames(const Plan& plan, const ModelSpec& spec) {
   if (plan.image.empty()) return 0;
   const double element = plan.encodes_in_vae_dtype && plan.vae_dtype != "fp32" ? 2 : 4;
@@ -103,8 +103,8 @@ Dtype stored(at::ScalarType dtype) {
   return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
 }
 
-/// Upper bound of the bytes that stay mapped: tensors that the run uses as they are in the files, packed ones included.
-/// Some are copied nevertheless, to make them contiguous.
+/// Returns an upper bound of the bytes that stay mapped: tensors that the run uses as they are in the files, packed
+/// ones included. Some are copied nevertheless, to make them contiguous.
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
@@ -197,14 +197,14 @@ uint64_t vae_parameters(const Checkpoint& checkpoint) {
   return vae.random_seed ? vae_weight_count(checkpoint) : vae.parameter_count();
 }
 
-/// Bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four times the
-/// width. `passes` are those in one forward pass.
+/// Returns the bytes of a block at its widest: the residual, its norm, and the feed-forward's two hidden layers of four
+/// times the width. `passes` are those in one forward pass.
 double widest_block(const ModelSpec& spec, double tokens, double passes, uint64_t element) {
   constexpr double kWidths = 10;
   return passes * tokens * kWidths * channels(spec) * static_cast<double>(element);
 }
 
-/// Bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
+/// Returns the bytes of untiled decoding, frames included, with a band of rows on each of `ranks`.
 double untiled_decoding(const Vae& vae, const ModelSpec& spec, const LatentSize& size, int64_t ranks) {
   const double frames = kColors * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
@@ -268,7 +268,7 @@ MemoryEstimate likely_for_all(const Checkpoint& checkpoint, const ModelSpec& spe
 
 namespace {
 
-/// The rule by which stages work in pieces: a quarter of the free memory must stay free.
+/// Returns true if a stage must work in pieces: a quarter of the free memory must stay free.
 bool is_tight(double bytes, c10::Device device) {
   return bytes > 0.75 * static_cast<double>(free_memory(device));
 }
@@ -336,7 +336,7 @@ StageEstimate likely_decoding(const Checkpoint& checkpoint, const ModelSpec& spe
   return stage;
 }
 
-/// Empty if there is memory for the stage.
+/// Returns the remedy for a lack of memory; empty if there is memory for the stage.
 std::string remedy_of(const StageEstimate& stage, const MemoryNeed& need, c10::Device device,
                       const std::function<std::vector<std::string>()>& lighter) {
   const auto obtainable = static_cast<double>(obtainable_memory(device));

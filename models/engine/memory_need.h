@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// How a pipeline holds its transformers in memory.
+/// The form in which a pipeline holds its transformers in memory.
 struct Loading {
   c10::Device device;
   WeightFormat format;

@@ -35,7 +35,8 @@ class Vae;
 
 class Pipeline {
  public:
-  /// Only the request's fields that decide the pipeline count. Weights are loaded stage by stage.
+  /// Opens a checkpoint. It uses only those fields of the request that decide the pipeline. Weights are loaded stage by
+  /// stage.
   static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
   Pipeline(Checkpoint folder, const Request& request);
@@ -47,22 +48,22 @@ class Pipeline {
   at::ScalarType dtype() const { return dtype_; }
   bool fp8_weights() const { return fp8_weights_; }
   bool fp8_text_weights() const { return fp8_text_weights_; }
-  /// The reason, to follow "weights fp8 has no effect". Set if fp8 was asked for and no layer supports it: it is then
-  /// not used.
+  /// Returns the reason, to follow "weights fp8 has no effect". Empty unless fp8 was asked for but no layer supports
+  /// it; the pipeline then does not use fp8.
   const std::string& why_weights_have_no_effect() const { return why_weights_have_no_effect_; }
   const std::string& why_text_weights_have_no_effect() const { return why_text_weights_have_no_effect_; }
-  /// Warns of tensors that were left out of LoRAs and weight files, and of weights that are rounded twice.
+  /// Returns warnings about tensors that were left out of LoRAs and weight files, and weights that are rounded twice.
   const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
   std::string family() const;  // name of the family
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  /// Hash by store/checkpoint/model_hash.h. Includes the request's files, but not the LoRAs.
+  /// Returns the hash that store/checkpoint/model_hash.h defines. Includes the request's files, but not the LoRAs.
   const std::string& model_hash() const;
   const std::string& lora_hash() const;             // hash_of() the LoRAs
   const std::vector<PartFile>& part_files() const;  // see store/checkpoint/part_files.h
   /// Checks the request against the checkpoint and the device, and fills in unset fields. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values. Also throws if video or weights
-  /// cannot fit into memory. `decode` as in Inputs; `ranks` make the video together.
+  /// cannot fit into memory. `decode`: as in Inputs. `ranks`: number of ranks that make the video together.
   Plan resolve(const Request& request, bool decode = true, int64_t ranks = 1) const;
   /// Resolves without the check of memory, for videos that are only described or made elsewhere.
   Plan resolve_anywhere(const Request& request) const;
@@ -74,8 +75,8 @@ class Pipeline {
   void check_ranks(const Plan& plan, int64_t ranks) const;
   /// Warns if the plan's steps will take very long on this CPU.
   std::string slow_warning(const Plan& plan) const;
-  /// Here and below, `plan` comes from resolve(), or differs only in prompts, seed, attention or cache. `begun` is the
-  /// outcome that encode() filled in, if the inputs come from there.
+  /// Makes the video. Here and below, `plan` comes from resolve(), or differs only in prompts, seed, attention or
+  /// cache. `begun` is the outcome that encode() filled in, if the inputs come from there.
   Outcome generate(const Plan& plan, const Inputs& inputs = {}, const Run& run = {}, Outcome begun = {});
   Outcome generate(const Request& request, const Inputs& inputs = {}, const Run& run = {}) {
     return generate(resolve(request, inputs.decode), inputs, run);
@@ -96,14 +97,14 @@ class Pipeline {
   /// The following functions run parts of the stages, to measure each or to run one for many videos. What they load
   /// stays until it is released.
   TextStage& text_stage() { return *text_; }
-  /// Adds what the images determine of the video. Loads the encoders for this call only. If memory is short, frames are
-  /// encoded in tiles, whatever vae_tiling is, with a warning. `run` is polled after each piece.
+  /// Adds the conditioning that comes from images. Loads the encoders for this call only. If memory is short, it
+  /// encodes frames in tiles, whatever vae_tiling is, and warns. `run` is polled after each piece.
   void add_images(Conditioning& conditioning, const Plan& plan, const Images& images,
                   std::vector<std::string>* warnings = nullptr, const Run& run = {}) const;
-  /// Loads the first transformer. Steps load theirs by themselves.
+  /// Loads the first transformer. Each step loads the one that it needs, if that is not loaded.
   void load_transformer();
-  /// Begins to load it in a thread of its own, if a GPU has room for it beside the text encoder. Does nothing if the
-  /// run `resumes` and there are several transformers, because it may continue with another one.
+  /// Begins to load it in a separate thread, if a GPU has room for it beside the text encoder. Does nothing if the run
+  /// `resumes` and there are several transformers, because it may continue with another one.
   void begin_transformer(bool resumes = false);
   bool has_transformer() const;  // true if any is loaded
   void release_transformer();

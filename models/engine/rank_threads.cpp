@@ -41,7 +41,7 @@ class ThreadsHere {
   int before_;
 };
 
-/// Nothing on a CPU.
+/// Returns the pipeline's GPU; nothing on a CPU.
 std::optional<at::Device> gpu_of(const Pipeline& pipeline) {
   return pipeline.device().is_cpu() ? std::nullopt : std::optional(pipeline.device());
 }

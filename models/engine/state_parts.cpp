@@ -31,7 +31,7 @@ at::Tensor tensor(const StateParts& parts, const char* name, at::ScalarType dtyp
   throw damaged(std::string("the tensor ") + name + " is missing or of another kind");
 }
 
-/// [steps, layers, counts] and [steps, layers, measures]
+/// Returns tensors [steps, layers, counts] and [steps, layers, measures].
 std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
   const auto steps = static_cast<int64_t>(per_step.size());
   const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
@@ -69,7 +69,7 @@ std::vector<std::vector<attention::Statistics>> statistics(const StateParts& par
   return per_step;
 }
 
-/// The keys are the rest of the names.
+/// Returns the tensors whose names have a prefix. Their keys are the rest of the names.
 std::map<std::string, at::Tensor> tensors(const StateParts& parts, const std::string& beginning) {
   std::map<std::string, at::Tensor> found;
   for (const auto& [name, tensor] : parts.tensors)

@@ -33,7 +33,7 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
           .token_count = random_token_count(text, length)};
 }
 
-/// The negative prompt has no words around it.
+/// Returns the rules for the negative prompt, which has no words around it.
 PromptRules without_words_around(PromptRules rules) {
   rules.before.clear();
   rules.after.clear();

@@ -31,9 +31,9 @@ class TextStage {
   /// Throws Error if the headers of the encoder's weights do not fit its config, or the tokenizer is damaged or belongs
   /// to another encoder.
   void check();
-  /// The encoder fits on the device, and a quarter of the free memory stays free.
+  /// Returns true if the encoder fits on the device and a quarter of the free memory stays free.
   bool fits() const;
-  /// The same with this many more bytes beside it.
+  /// Returns the same with this many more bytes beside it.
   bool fits_beside(uint64_t bytes) const;
   /// Returns true if the encoder's layers pass through the device one by one: with offload, or if it does not fit.
   bool streams() const;

@@ -44,9 +44,9 @@ class RankObserver final : public Observers {
     rank_.need_others(false);
   }
 
-  /// An observer has cancelled after a step.
+  /// Returns true if an observer has cancelled after a step.
   bool stopped() const { return stopped_; }
-  /// An observer has cancelled at another event, which the other ranks do not know.
+  /// Returns true if an observer has cancelled at another event, which the other ranks do not know.
   bool gave_up() const { return gave_up_; }
 
  protected:

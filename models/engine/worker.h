@@ -1,4 +1,4 @@
-// How ranks make a video together. Rank 0 leads. Each other rank is a worker: it receives a request, agrees on the
+// Makes a video on several ranks. Rank 0 leads. Each other rank is a worker: it receives a request, agrees on the
 // recipe, makes its part and reports errors. A rank is a process, or a thread of the library's caller.
 #pragma once
 
@@ -64,10 +64,10 @@ void work(Rank& rank, const WorkerTasks& tasks);
 /// Returns a number from rank 0's message. Throws Error if it is outside `least` to `most`.
 int64_t told_number(const nlohmann::json& message, const char* name, int64_t least, int64_t most);
 
-/// A request as the texts of its fields, for a message.
+/// Returns a request as the texts of its fields, for a message.
 nlohmann::json json_of(const Request& request);
 
-/// The inverse of json_of(), for this device.
+/// Returns the inverse of json_of(), for this device.
 Request request_of(const nlohmann::json& json, const std::string& device);
 
 }  // namespace sparsereel::models

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The value itself if it is short, else its type, for error messages.
+/// Returns the value itself if it is short, else its type, for error messages.
 std::string shown(const json& value) {
   if (value.is_structured()) return value.is_array() ? "an array" : "an object";
   return value.is_string() ? in_quotes(value.get_ref<const std::string&>()) : value.dump();

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr size_t kLongestQuote = 120;
 
-/// nlohmann's message without its "[json.exception...] " tag and without the unbounded excerpt of the input.
+/// Returns nlohmann's message without its "[json.exception...] " tag and without the unbounded excerpt of the input.
 std::string brief(const std::string& what) {
   const size_t tag = what.find("] ");
   std::string text = tag == std::string::npos ? what : what.substr(tag + 2);

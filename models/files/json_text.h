@@ -20,13 +20,13 @@ nlohmann::json parse_json(std::string_view text, const std::string& source, cons
 /// Parses text that need not be JSON. Instead of throwing, returns a value for which is_discarded() is true.
 nlohmann::json parse_json_if_valid(std::string_view text);
 
-/// parse_json() for CBOR, whose texts may have any bytes.
+/// Works like parse_json() for CBOR, whose texts may have any bytes.
 nlohmann::json parse_cbor(std::span<const uint8_t> bytes, const std::string& source, const std::string& remedy);
 
 /// Formats a name from outside for an error message: quoted, control characters escaped, cut to a readable length.
 std::string in_quotes(std::string_view name);
 
-/// True for the placeholder text of a Git LFS checkout whose real file was not downloaded.
+/// Returns true for the placeholder text of a Git LFS checkout whose real file was not downloaded.
 bool is_git_lfs_pointer(std::string_view start_of_file);
 
 }  // namespace sparsereel::models

@@ -32,7 +32,7 @@ class Sha256 {
 };
 
 std::string sha256(std::string_view text);
-/// HMAC-SHA-256, which nobody can compute without the key.
+/// Returns the HMAC-SHA-256, which nobody can compute without the key.
 Sha256Digest hmac_sha256(std::string_view key, std::string_view text);
 /// Throws Error naming the file if it cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);

@@ -88,7 +88,7 @@ void remove_unless_held(const fs::path& path) {
   ::close(descriptor);
 }
 
-/// True if `ours` has the name, or its beginning up to a dot.
+/// Returns true if `ours` has the name, or its beginning up to a dot.
 bool is_of(const std::string& name, const std::set<std::string>& ours) {
   if (ours.contains(name)) return true;
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))

@@ -22,7 +22,7 @@ struct Character {
   int64_t bytes;  // negative if the text does not begin with well-formed UTF-8
 };
 
-/// The first character of a nonempty text.
+/// Returns the first character of a nonempty text.
 Character first_character(std::string_view text) {
   utf8proc_int32_t code = 0;
   const utf8proc_ssize_t bytes = utf8proc_iterate(bytes_of(text), std::ssize(text), &code);

@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// True if `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
+/// Returns true if `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
 bool is_utf8(std::string_view text);
 /// Returns the text without the byte order mark that some editors write. Throws Error naming file and line if it is not
 /// UTF-8 or contains NUL, as UTF-16 does.
@@ -18,7 +18,7 @@ size_t character_length(std::string_view text);
 std::string_view whole_characters(std::string_view text, size_t most_bytes);
 /// Returns the bytes of the first white space character (property White_Space), or 0 if `text` starts with another one.
 size_t white_space_length(std::string_view text);
-/// True if the text has nothing but white space.
+/// Returns true if the text has nothing but white space.
 bool is_blank(std::string_view text);
 /// Converts `text`, which must be well-formed UTF-8.
 std::u32string to_code_points(std::string_view text);

@@ -16,13 +16,13 @@ class DiskError : public Error {
 /// Throws DiskError if the system's error number is such a reason, else a plain Error.
 [[noreturn]] void throw_write_error(int system_error, const Error& error);
 
-/// The cause and remedy for a failed write to `target`, by the system's error number.
+/// Returns the cause and remedy for a failed write to `target`, by the system's error number.
 Error write_failure(const std::filesystem::path& target, int system_error);
 
 /// Throws write_failure() through throw_write_error().
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
-/// The absolute path behind a chain of symbolic links, which need not exist; in a circle one of its links.
+/// Returns the absolute path behind a chain of symbolic links, which need not exist; in a circle one of its links.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -19,7 +19,7 @@ class ImageEncoder {
   virtual int64_t tokens() const = 0;
   virtual int64_t width() const = 0;
   virtual uint64_t weight_bytes() const = 0;
-  /// Packed or 8-bit weights were rounded to 8 bits again.
+  /// Returns true if packed or 8-bit weights were rounded to 8 bits again.
   virtual bool rounds_again() const { return false; }
 };
 

@@ -64,7 +64,7 @@ std::optional<cuda::StridedCopy> in_words(const at::Tensor& to, const at::Tensor
   return copy;
 }
 
-/// Nothing if one of the copies cannot be done in words.
+/// Returns the copies in words; nothing if one of them cannot be done so.
 std::optional<std::vector<cuda::StridedCopy>> all_in_words(std::span<const StridedCopy> copies) {
   std::vector<cuda::StridedCopy> all;
   for (const auto& [to, from] : copies) {

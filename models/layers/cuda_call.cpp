@@ -37,12 +37,12 @@ class Arguments {
     return rows_of(keep(rows_fit(tensor) ? tensor : tensor.clone(at::MemoryFormat::Contiguous)));
   }
 
-  /// [C] in x's dtype.
+  /// Returns a vector [C] in x's dtype; null if undefined.
   const void* channels(const at::Tensor& tensor) {
     return tensor.defined() ? keep(tensor.to(x_.scalar_type()).contiguous()).const_data_ptr() : nullptr;
   }
 
-  /// fp32 [B, C].
+  /// Returns vectors [B, C] in fp32.
   cuda::Vectors vector(const at::Tensor& tensor) {
     if (!tensor.defined()) return {};
     const at::Tensor rows = tensor.to(at::kFloat);
@@ -75,7 +75,7 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
-/// An unfilled quantization of x, of these sizes.
+/// Returns an unfilled quantization of x, of these sizes.
 Activation empty_fp8(const at::Tensor& x, at::IntArrayRef sizes) {
   return {at::empty(sizes, x.options().dtype(at::kFloat8_e4m3fn)),
           at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type()};

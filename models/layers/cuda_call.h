@@ -11,8 +11,8 @@
 
 namespace sparsereel::models {
 
-/// True if the kernels below accept x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to 5120,
-/// rows aligned to 16 bytes.
+/// Returns true if the kernels below accept x [B, N, C] as a residual: fp16 or bf16 on a GPU, C a multiple of 8 up to
+/// 5120, rows aligned to 16 bytes.
 bool has_norm_kernel(const at::Tensor& x);
 
 /// x += gates * update in place, if update is defined. Returns norm(x) * (1 + scale) + shift, or only the norm without
@@ -30,20 +30,22 @@ Activation rms_norm_on_cuda(const at::Tensor& x, const at::Tensor& update, doubl
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
 
-/// True if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
+/// Returns true if quantize_on_cuda() accepts x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
 bool has_quantize_kernel(const at::Tensor& x);
 
-/// quantize_rows(x), or with `gelu` of gelu(x) by the tanh approximation, rounded to x's dtype.
+/// Returns quantize_rows(x), or with `gelu` of gelu(x) by the tanh approximation, rounded to x's dtype.
 Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
 
-/// True if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to 16384.
+/// Returns true if swiglu_on_cuda() accepts x [.., 2 F]: fp16 or bf16 on a GPU, contiguous, F a multiple of 8 up to
+/// 16384.
 bool has_swiglu_kernel(const at::Tensor& x);
 
-/// a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype, then quantized by quantize_rows().
+/// Returns a * silu(b) [.., F] for x = (a, b). With fp8, the result is rounded to x's dtype, then quantized by
+/// quantize_rows().
 Activation swiglu_on_cuda(const at::Tensor& x, bool fp8);
 
-/// True if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, B and layers up to 4, in a
-/// multiple of 8.
+/// Returns true if project_on_cuda() accepts x [B, in] and these layers: fp16 or bf16 on a GPU, B and layers up to 4,
+/// in a multiple of 8.
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 /// Returns fp32 [B, out] for each layer.

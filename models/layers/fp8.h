@@ -13,11 +13,12 @@ namespace sparsereel::models {
 /// Quantizes x [.., in]. The largest value of a row becomes 448, e4m3's largest. A row of zeros stays zero.
 Activation quantize_rows(const at::Tensor& x);
 
-/// quantize_rows(gelu(x)) by the tanh approximation, in one pass for fp16 and bf16 on a GPU. May overwrite x.
+/// Returns quantize_rows(gelu(x)) by the tanh approximation, in one pass for fp16 and bf16 on a GPU. May overwrite x.
 Activation gelu_tanh_quantize_rows_(at::Tensor& x);
 
-/// The product of x [.., in] and weight [out, in], both in 8 bits, with the weight's scale [out]: [.., out] in x.dtype.
-/// A GPU accumulates fast, with fewer bits than fp32. A CPU emulates it in fp32, slowly. bias [out] may be undefined.
+/// Returns the product of x [.., in] and weight [out, in], both in 8 bits, with the weight's scale [out]: [.., out] in
+/// x.dtype. A GPU accumulates fast, with fewer bits than fp32. A CPU emulates it in fp32, slowly. bias [out] may be
+/// undefined.
 at::Tensor fp8_product(const Activation& x, const at::Tensor& weight, const at::Tensor& scale, const at::Tensor& bias);
 
 /// Says why the device has no such products; empty if it has them.

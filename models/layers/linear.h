@@ -19,22 +19,22 @@ at::Tensor linear(const Activation& x, const Linear& layer);
 /// 8 bits.
 void linear_out(const at::Tensor& out, const Activation& x, const Linear& layer);
 
-/// gelu(linear(x)) by the error function (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
+/// Returns gelu(linear(x)) by the error function (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 at::Tensor linear_gelu(const Activation& x, const Linear& layer);
 
-/// The same with the tanh approximation.
+/// Returns the same with the tanh approximation.
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 
-/// linear(linear_gelu_tanh(x, in), out). A moved x is freed before the second product.
+/// Returns linear(linear_gelu_tanh(x, in), out). A moved x is freed before the second product.
 at::Tensor feed_forward_gelu_tanh(Activation x, const Linear& in, const Linear& out);
 
-/// linear(a * silu(b), out), where linear(x, in) = (a, b) (Shazeer, arXiv 2002.05202). The part between is one pass on
-/// a GPU.
+/// Returns linear(a * silu(b), out), where linear(x, in) = (a, b) (Shazeer, arXiv 2002.05202). The part between is one
+/// pass on a GPU.
 at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);
 
-/// linear(x, layer) for each layer, [B, out] in x's dtype. It is for few rows x [B, in], such as the modulation vectors
-/// of a batch, where reading the weights dominates. Up to 4 rows and 4 layers of fp16 or bf16 on a GPU are one launch
-/// with fp32 results.
+/// Returns linear(x, layer) for each layer, [B, out] in x's dtype. It is for few rows x [B, in], such as the modulation
+/// vectors of a batch, where reading the weights dominates. Up to 4 rows and 4 layers of fp16 or bf16 on a GPU are one
+/// launch with fp32 results.
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

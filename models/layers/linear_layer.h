@@ -18,7 +18,7 @@ struct Linear {
   at::Tensor scale{};              // fp32 [out], for the rows of an 8-bit weight
   std::vector<StoredRows> rows{};  // layout of a weight that is unpacked for each product
 
-  /// True if the product is computed in 8 bits.
+  /// Returns true if the product is computed in 8 bits.
   bool is_fp8() const { return rows.empty() && scale.defined(); }
   /// Returns the layer, unpacked to `dtype` if it is packed.
   Linear in(at::ScalarType dtype) const;

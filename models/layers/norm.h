@@ -9,18 +9,18 @@
 
 namespace sparsereel::models {
 
-/// norm(x) over the last dimension, in x's dtype and shape, contiguous.
+/// Returns norm(x) over the last dimension, in x's dtype and shape, contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
-/// x / sqrt(mean(x^2) + eps) * weight over the last dimension, weight [C] (Zhang and Sennrich, arXiv 1910.07467). The
-/// quotient is computed in fp32 and rounded to the weight's dtype, in which the result is returned.
+/// Returns x / sqrt(mean(x^2) + eps) * weight over the last dimension, weight [C] (Zhang and Sennrich, arXiv
+/// 1910.07467). The quotient is computed in fp32 and rounded to the weight's dtype, in which the result is returned.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
 // The functions below compute in fp32 and round once, at the end. They take one pass for fp32 on a CPU and for fp16 and
 // bf16 on a GPU (if has_norm_kernel() is true). Modulation vectors may be fp32 for any x.
 
-/// norm(x) * (1 + scale) + shift (adaLN; Peebles and Xie, arXiv 2212.09748). Each part of x [B, N, C] has its own
-/// vectors; those of the text may be undefined if video_tokens = N.
+/// Returns norm(x) * (1 + scale) + shift (adaLN; Peebles and Xie, arXiv 2212.09748). Each part of x [B, N, C] has its
+/// own vectors; those of the text may be undefined if video_tokens = N.
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation);
 
@@ -33,7 +33,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
                                     const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation);
 
-/// x / sqrt(mean(x^2) + eps) * factor, for x [B, N, C] and a factor [B, C] per batch entry.
+/// Returns x / sqrt(mean(x^2) + eps) * factor, for x [B, N, C] and a factor [B, C] per batch entry.
 at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& factor);
 
 /// x += rms_norm_modulate(update, eps, gate), in place.
@@ -44,8 +44,8 @@ void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const 
 Activation add_rms_normed_modulate_(at::Tensor& x, const at::Tensor& update, double update_eps, const at::Tensor& gate,
                                     double eps, const at::Tensor& factor, bool fp8 = false);
 
-/// quantize_rows() of add_gated_norm_modulate_(), or of layer_norm_modulate() if update is undefined. One pass if those
-/// are one, with the same bits.
+/// Returns quantize_rows() of add_gated_norm_modulate_(), or of layer_norm_modulate() if update is undefined. One pass
+/// if those are one, with the same bits.
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
                               double eps, int64_t video_tokens, const JointModulation& modulation);
 

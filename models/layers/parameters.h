@@ -93,7 +93,7 @@ inline Visit in_fp8(const Visit& visit) {
   };
 }
 
-/// A parameter that is stored in the module's own shape.
+/// Returns a parameter that is stored in the module's own shape.
 inline Parameter parameter(std::string name, const std::vector<int64_t>& shape, bool fp32 = false) {
   return {.names = {std::move(name)}, .stored = shape, .shape = shape, .fp32 = fp32};
 }

@@ -22,11 +22,11 @@ struct AxisPositions {
   at::Tensor t, h, w;
 };
 
-/// Frames are 0, 1, ... Rows and columns are spread over the crop of the base grid that the grid covers when resized to
-/// it.
+/// Returns positions for resized grids. Frames are 0, 1, ... Rows and columns are spread over the crop of the base grid
+/// that the grid covers when resized to it.
 AxisPositions cropped_axis_positions(const hilbert::Grid& grid, int64_t base_height, int64_t base_width);
 
-/// 0, 1, ... on every axis.
+/// Returns positions 0, 1, ... on every axis.
 AxisPositions plain_axis_positions(const hilbert::Grid& grid, at::ScalarType dtype);
 
 /// Channels of a head that each axis rotates, each a multiple of 2.
@@ -38,8 +38,9 @@ struct RotaryTable {
   at::Tensor cos, sin;  // fp32 [tokens, head_dim]; entries 2i and 2i + 1 are equal (interleaved pairs)
 };
 
-/// Rotary angles (Su et al., arXiv 2104.09864) per axis, theta 10000, in the positions' dtype: time, row and column
-/// beside each other. If `rounded` is given, angles are rounded to it and their cosines and sines computed in it.
+/// Returns rotary angles (Su et al., arXiv 2104.09864) per axis, theta 10000, in the positions' dtype: time, row and
+/// column beside each other. If `rounded` is given, angles are rounded to it and their cosines and sines computed in
+/// it.
 RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions,
                                 std::optional<at::ScalarType> rounded = {});
 

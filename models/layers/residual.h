@@ -36,7 +36,7 @@ class Residual {
     add(feed_forward_gelu_tanh(norm_modulate(norm, eps, modulation, in), in, out), modulation);
   }
 
-  /// rms_norm_modulate() of all tokens, in 8 bits if `reader`, the layer that multiplies it, takes them.
+  /// Returns rms_norm_modulate() of all tokens, in 8 bits if `reader`, the layer that multiplies it, takes them.
   Activation rms_norm_modulate(double eps, const at::Tensor& factor, const Linear& reader) {
     const double update_eps = update_eps_.value_or(0);
     if (!std::exchange(update_eps_, {})) add_pending();
@@ -50,7 +50,7 @@ class Residual {
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
-  /// The same, in 8 bits if `reader` takes them.
+  /// Returns the same, in 8 bits if `reader` takes them.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
     if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
     if (update_eps_) add_pending();
@@ -63,7 +63,7 @@ class Residual {
     return hidden_;
   }
 
-  /// Its video tokens.
+  /// Returns its video tokens.
   at::Tensor video() { return value().narrow(1, 0, video_tokens_); }
 
  private:

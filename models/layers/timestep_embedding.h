@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-/// Transformer sinusoids (Vaswani et al., arXiv 1706.03762, 3.5) of timesteps [B]: fp32 [B, channels], sines then
+/// Returns the sinusoids (Vaswani et al., arXiv 1706.03762, 3.5) of timesteps [B]: fp32 [B, channels], sines then
 /// cosines, or cosines first with flip_sin_to_cos. With half = channels / 2, frequency i is 10000^(-i / (half -
 /// freq_shift)).
 at::Tensor timestep_sinusoids(const at::Tensor& timesteps, int64_t channels, bool flip_sin_to_cos, double freq_shift);

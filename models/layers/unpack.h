@@ -10,8 +10,8 @@
 
 namespace sparsereel::models {
 
-/// True if unpack() accepts rows with this number of columns: whole blocks for ggml's types, a multiple of 8 for 8-bit
-/// numbers.
+/// Returns true if unpack() accepts rows with this number of columns: whole blocks for ggml's types, a multiple of 8
+/// for 8-bit numbers.
 bool can_unpack(Dtype dtype, int64_t columns);
 /// Returns the bytes of a row.
 int64_t packed_bytes(Dtype dtype, int64_t columns);

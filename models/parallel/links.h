@@ -8,13 +8,13 @@
 namespace sparsereel::models {
 
 /// The two stream sockets to another rank: `data` for calls, and `control` for bad news, which a process reads even
-/// while it computes. -1 if there is none, as to the rank itself.
+/// while it computes. They are -1 if there is none, as for the rank itself.
 struct Link {
   int data = -1, control = -1;
 };
 
-/// How long a rank waits at the start and within a call before it gives up for all. `vanished` is how long another host
-/// may leave data unacknowledged.
+/// The times that a rank waits at the start and within a call before it gives up for all. `vanished` is the time for
+/// which another host may leave data unacknowledged.
 struct GroupLimits {
   std::chrono::milliseconds start{60'000}, call{600'000}, vanished{10'000};
 };

@@ -37,7 +37,7 @@ nccl::DataType data_type(const at::Tensor& tensor) {
   }
 }
 
-/// Between GPUs without a link, NCCL needs shared memory.
+/// Returns true if the system has shared memory, which NCCL needs between GPUs without a link.
 bool has_shared_memory() {
   constexpr uint64_t kEnough = uint64_t{256} << 20;  // containers have 64 MiB
   struct statvfs memory = {};

@@ -51,7 +51,7 @@ const Library* find_library(std::string* reason = nullptr);
 /// Throws Error if it is missing.
 const Library& library();
 
-/// "2.28.9"; empty if NCCL is missing. `file` receives its path.
+/// Returns "2.28.9"; empty if NCCL is missing. `file` receives its path.
 std::string version(std::string* file = nullptr);
 
 }  // namespace sparsereel::models::nccl

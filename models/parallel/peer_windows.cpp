@@ -125,12 +125,12 @@ PeerWindows::Offer PeerWindows::offer() {
   return own;
 }
 
-/// Bytes of one region for additions.
+/// Returns the bytes of one region for additions.
 int64_t PeerWindows::bytes_of_slots() const {
   return control_.size() * cuda::kMaxAdded * static_cast<int64_t>(sizeof(int64_t));
 }
 
-/// Bytes of this rank's memory for others.
+/// Returns the bytes of this rank's memory for others.
 int64_t PeerWindows::all_bytes() const {
   return kSignalBytes + 2 * bytes_of_slots() + bytes_;
 }

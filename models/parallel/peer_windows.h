@@ -30,7 +30,8 @@ class PeerWindows final : public Windows {
   at::Tensor of(int64_t rank) const override;
   void exchange(const std::function<void()>& put) override;
   void close() override;
-  /// Group's all_reduce_sum() of a few int64 numbers in one launch. Returns false, and does nothing, for other tensors.
+  /// Computes Group's all_reduce_sum() of a few int64 numbers in one launch. Returns false, and does nothing, for other
+  /// tensors.
   bool add_up(const at::Tensor& numbers);
 
  private:

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kCallAgain{100};  // after a call that nobod
 
 constexpr const char* kSameCommandRemedy = "see why it did not, and that all ranks were started with the same command";
 
-/// Where a rank listens. It is sent as its bytes.
+/// The place where a rank listens. It is sent as its bytes.
 struct ListenerRecord {
   ShortText<64> host;     // host name
   ShortText<64> address;  // numeric address
@@ -80,7 +80,7 @@ class KeptStore {
       return std::string();
     });
   }
-  /// Empty if there is no line yet.
+  /// Returns the line; empty if there is none yet.
   std::string read() {
     return ask([store = store_, key = key_] {
       if (!store->check({key})) return std::string();
@@ -263,7 +263,7 @@ class RanksMeeting {
     (is_control ? seat(rank).control : seat(rank).data) = std::move(socket);
   }
 
-  /// Empty if this rank waits for the caller.
+  /// Returns the reason to refuse the caller; empty if this rank waits for it.
   std::string refusal_of(const RankClaim& claim) {
     const std::string name = "rank " + std::to_string(claim.rank);
     if (claim.size != size_)

@@ -1,5 +1,5 @@
-// How the processes of several hosts find each other: rank 0 listens at a known place, and tells each rank where the
-// others listen.
+// Connects the processes of several hosts. Rank 0 listens at a known place, and tells each rank where the others
+// listen.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ bool has_ranks_for_passes(int64_t ranks, int64_t passes) {
   return passes == 2 && ranks % 2 == 0;
 }
 
-/// The ranks that share the tokens of a pass.
+/// Returns the number of ranks that share the tokens of a pass.
 int64_t ranks_of_pass(int64_t ranks, int64_t passes) {
   return has_ranks_for_passes(ranks, passes) ? ranks / 2 : ranks;
 }

@@ -16,23 +16,23 @@ struct Slice {
   int64_t first = 0, count = 0;
 };
 
-/// The sizes of slices differ by at most one.
+/// Returns the slice of a rank. The sizes of slices differ by at most one.
 Slice slice_of(int64_t count, int64_t ranks, int64_t rank);
-/// Everything if the group is null.
+/// Returns this rank's slice; everything if the group is null.
 Slice slice_of(int64_t count, const Group* group);
 
-/// The most rows of a picture that a rank holds, with its neighbors' rows.
+/// Returns the largest number of rows of a picture that a rank holds, with its neighbors' rows.
 int64_t piece_of_height(int64_t rows, int64_t ranks);
 
 /// Guidance passes are spread first, if there are two and the number of ranks is even: such ranks exchange only
 /// predictions. The ranks of one pass, or else all ranks, share the tokens, and in attention the heads.
 struct SplitGroups {
   Group* all = nullptr;           // null if one rank makes the video
-  std::shared_ptr<Group> tokens;  // each with a slice of the tokens of the same passes; null: this rank has all tokens
-  std::shared_ptr<Group> passes;  // each with another pass of the same tokens; null: this rank computes all passes
+  std::shared_ptr<Group> tokens;  // each with a slice of the same passes' tokens; null if this rank has all tokens
+  std::shared_ptr<Group> passes;  // each with a pass of the same tokens; null if this rank computes all passes
 };
 
-/// The colors of all ranks in each split of share_of(). Empty if it makes none.
+/// Returns the colors of all ranks in each split of share_of(); empty if it makes none.
 std::vector<std::vector<int64_t>> splits_of_shares(int64_t ranks, int64_t passes);
 
 /// All ranks call this. The group is null for a single rank.

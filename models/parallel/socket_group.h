@@ -48,14 +48,14 @@ class SocketGroup final : public Group {
   // These may be called from any thread.
   void check() const override;
   bool ended() const noexcept;
-  /// The rank that ended the group said that it is sound.
+  /// Returns true if the rank that ended the group said that it is sound.
   bool ended_soundly() const noexcept;
   /// Returns a rank that has left as all do at the end. A rank that still waits for it waits in vain.
   std::optional<int64_t> who_left() const;
   /// Returns true if all other processes have closed their sockets, as they do when they end. Memory shared with them
   /// is then this process's alone.
   bool are_others_gone() const;
-  /// "rank 1 (cuda:1)"
+  /// Returns "rank 1 (cuda:1)".
   std::string describe(int64_t rank) const;
   const GroupLimits& limits() const;
   /// Runs `call` once, in a thread of the group, if the group ends (or has ended) other than by all ranks leaving.

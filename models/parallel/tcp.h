@@ -36,12 +36,12 @@ struct TcpAddress {
   socklen_t size = 0;
 };
 
-/// Names the system's error.
+/// Returns an error that names the system's error.
 Error network_failure(const std::string& what, int number = errno);
 
 /// Throws Error if the host, a name or numbers, has none.
 std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port);
-/// "10.0.0.7"
+/// Returns "10.0.0.7".
 std::string numeric_host(const TcpAddress& address);
 bool is_loopback(const TcpAddress& address);
 
@@ -64,7 +64,7 @@ Socket connect_within(const TcpAddress& address, Patience& patience);
 /// Send or receive all bytes of a non-blocking socket. Return false if the other end is gone or the limit is over.
 bool send_within(int socket, const void* data, size_t bytes, Patience& patience);
 bool receive_within(int socket, void* data, size_t bytes, Patience& patience);
-/// The other end has closed the connection.
+/// Returns true if the other end has closed the connection.
 bool has_hung_up(int socket);
 
 /// Lets small messages be sent at once.

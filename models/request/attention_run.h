@@ -1,4 +1,4 @@
-// How the attention of a run's transformer is computed, observed and counted.
+// The attention of a run's transformer: its settings, its observer and its counts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,15 +24,15 @@ class Group;
 /// The arguments of one call of attention::attend(), before the context's prologue is applied. The references are valid
 /// while the watcher runs.
 struct AttentionCall {
-  /// [B, N, heads, head_dim]: video tokens in the run's order, then text. If ranks share the heads, only this rank's
-  /// heads, and only until the next call overwrites them.
+  /// [B, N, heads, head_dim]: video tokens in the run's order, then text. If ranks share the heads, these are this
+  /// rank's heads, valid until the next call overwrites them.
   const at::Tensor &q, &k, &v;
   const attention::Context& context;
-  const hilbert::Grid& grid;  // of the video tokens
+  const hilbert::Grid& grid;  // grid of the video tokens
   int64_t layer = 0, step = 0;
 };
 
-/// How attention runs in one forward pass, and its statistics.
+/// The settings of attention in a forward pass, and its statistics.
 struct AttentionRun {
   attention::Mode mode = attention::Mode::full;
   attention::Policy policy;
@@ -42,8 +42,8 @@ struct AttentionRun {
   Group* tokens = nullptr;
   std::function<void(const AttentionCall&)> watcher;  // called before each call of attention; may be empty
   std::function<void()> attended;                     // called after each call; may be empty
-  bool collects = true;              // false: forward() does not wait for a GPU's counts; collect() fetches them later
-  attention::Statistics statistics;  // sum over layers and forward passes
+  bool collects = true;  // if false, forward() does not wait for a GPU's counts; collect() fetches them later
+  attention::Statistics statistics;              // sum over layers and forward passes
   std::vector<attention::Statistics> per_layer;  // sum over forward passes, for each layer
   // The denoising loop fills these: [step][layer] of the committed steps, and the steps redone with full attention.
   std::vector<std::vector<attention::Statistics>> per_step;
@@ -54,12 +54,12 @@ struct AttentionRun {
 
 /// Returns true if a step's later layers had fewer calls than its first layer, because a cache replaced them.
 bool is_reused_step(const std::vector<attention::Statistics>& layers);
-/// Steps that ran only their first block.
+/// Returns the steps that ran only their first block.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
 int64_t computed_steps(const AttentionRun& run);
-/// Computed steps that were dense by the policy's dense steps; 0 in a mode that drops no blocks.
+/// Returns the number of computed steps that were dense by the policy's dense steps; 0 in a mode that drops no blocks.
 int64_t computed_dense_steps(const AttentionRun& run);
-/// The share of blocks kept in computed steps after the dense ones; empty if there were none.
+/// Returns the share of blocks kept in computed steps after the dense ones; nothing if there were none.
 std::optional<double> kept_share(const AttentionRun& run);
 
 }  // namespace sparsereel::models

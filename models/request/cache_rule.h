@@ -1,4 +1,4 @@
-// The rule for which denoising steps reuse earlier work, and how. No torch.
+// The rule by which denoising steps reuse earlier work. No torch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace sparsereel::models {
 
 enum class CacheKind {
   first_block,  // the later blocks add the same residual as at the last computed step
-  /// that residual plus its change since the computed step before, scaled by how far the first block repeats its change
+  /// they add that residual plus its change between the last two computed steps, scaled by how far the first block
+  /// repeats its own change
   forecast,
   steps,  // as forecast, but the computed steps are fixed beforehand
 };

@@ -16,22 +16,22 @@ class ContextKeys;
 struct Conditioning {
   // One row for each guidance pass: the negative prompt, if guidance runs, then the prompt.
   at::Tensor text{};                    // [B, L, C]
-  std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty: all L
+  std::vector<int64_t> text_lengths{};  // tokens of each row before its padding; empty for all L
   at::Tensor pooled{};                  // [B, C], embedding of the whole text; undefined if there is none
   // Shared by all passes.
   at::Tensor context{};  // [1, L, C], tokens of images; undefined if there are none
   at::Tensor latents{};  // [1, ..] in the model's layout and at its latents' scale; undefined if there are none
-  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. Undefined: all
-  /// channels of the latents enter the transformer after the video's.
+  /// [1, ..], broadcast over the latents: 0 where `latents` give the video and stay fixed, else 1. If
+  /// undefined, all channels of the latents enter the transformer after the video's.
   at::Tensor mask{};
-  /// [1, ..]: standard deviation for the first frames of `latents`, which are a mean until a run draws them. Undefined:
-  /// the latents are final.
+  /// [1, ..]: standard deviation for the first frames of `latents`, which are a mean until a run draws them. If
+  /// undefined, the latents are final.
   at::Tensor deviation{};
   /// Keys of the context, kept over all forward passes of one denoising by one transformer. If null, each forward pass
   /// computes its own.
   std::shared_ptr<ContextKeys> keys{};
 
-  /// All tensor members, always in the same order.
+  /// Returns all tensor members, always in the same order.
   static std::span<at::Tensor Conditioning::*const> tensors();
   bool defined() const { return text.defined(); }
   int64_t passes() const { return text.size(0); }

@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// The facts of a run that decide which options have an effect. An unset member is still unknown and causes nothing.
+/// The facts of a run that decide which options have an effect. An unset member is not yet known and causes no warning.
 struct RunFacts {
   const Settings* settings = nullptr;  // names the sources of values in warnings
   const Request* request = nullptr;
@@ -28,7 +28,7 @@ struct RunFacts {
   std::string narrow_blocks = {}, narrow_layers = {};
   bool has_random_seed = false;                   // the run draws its own seed
   std::string output = {};                        // the kind of output: ".gif", "PNGs"
-  bool is_encoded = true, has_frame_rate = true;  // whether the output is encoded, and has a frame rate
+  bool is_encoded = true, has_frame_rate = true;  // properties of the output
 };
 
 struct NoEffectCause {
@@ -46,21 +46,21 @@ inline constexpr std::array kDecidedByRun = {NoEffect::every_block, NoEffect::ex
                                              NoEffect::no_means,    NoEffect::no_reuse, NoEffect::random_seed};
 inline constexpr std::array kDecidedByOutput = {NoEffect::not_encoded, NoEffect::no_frame_rate};
 
-/// The reason, to follow "topk 0.5 has no effect"; empty if the cause does not apply.
+/// Returns the reason, to follow "topk 0.5 has no effect"; empty if the cause does not apply.
 std::string why_no_effect(NoEffect cause, const RunFacts& facts);
 /// Returns only causes that apply.
 std::vector<NoEffectCause> no_effect_causes(std::span<const NoEffect> causes, const RunFacts& facts);
 
 /// Returns one warning for each option without effect, with the first cause that applies: "topk 0.3 has no effect with
 /// attention full, which computes every block". Values that ask for nothing (a flag that is off, an empty text, --cache
-/// 0) cause no warning. Nor do values of matched configs, recipes and profiles, which know no run, or those that a
-/// stronger source overrides.
+/// 0) cause no warning. Values of matched configs, recipes and profiles cause none, because nobody chose them for this
+/// run. Values that a stronger source overrides cause none either.
 std::vector<std::string> no_effect_warnings(const Settings& settings, const std::vector<NoEffectCause>& causes);
 
-/// Includes options that are not given.
+/// Returns the keys of options without effect, including options that are not given.
 std::set<std::string> options_without_effect(const OptionList& options, const std::vector<NoEffectCause>& causes);
 
-/// "attention full or quantized, which compute every block"
+/// Returns each cause in the words of the manual: "attention full or quantized, which compute every block".
 std::vector<std::pair<NoEffect, std::string>> causes_in_the_manual();
 
 }  // namespace sparsereel::models

@@ -16,7 +16,7 @@
 
 namespace sparsereel::models {
 
-/// How to read and write a type of member. `name` is the field's, for errors.
+/// Reads and writes a type of member. `name` is the field's, for errors.
 template <typename Value>
 struct FieldType;
 
@@ -140,7 +140,7 @@ struct FieldType<std::optional<Value>> {
   static std::string text(const std::optional<Value>& value) { return value ? FieldType<Value>::text(*value) : ""; }
 };
 
-/// Null if the recipe omits it.
+/// Returns the recipe's value; null if the recipe omits it.
 template <typename Value>
 nlohmann::json saved(const Value& value) {
   if constexpr (std::is_enum_v<Value>)

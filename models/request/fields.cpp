@@ -68,7 +68,7 @@ bool shares_policy(const Plan& plan) {
   return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
 
-/// The row of one way to select blocks. It excludes those after it in the table; those before it exclude it.
+/// Returns the row of one way to select blocks. It excludes those after it in the table; those before it exclude it.
 Field how_many_blocks(const attention::SelectionField& own) {
   Field row{.name = own.name, .no_effect = {NoEffect::every_block}};
   for (const auto& each : attention::kSelections)
@@ -88,7 +88,7 @@ auto chosen(std::optional<Value> Request::*asked, Value Owner::*member) {
   };
 }
 
-/// A value that all heads share. If unset, it keeps the policy's default.
+/// Returns a value that all heads share. If unset, it keeps the policy's default.
 template <typename Value>
 Field head_field(std::optional<Value> Request::*asked, Value attention::HeadPolicy::*member, Field row) {
   const auto of_plan = [member](const Plan& plan) {
@@ -236,7 +236,7 @@ std::vector<Field> selection() {
   return all;
 }
 
-/// One role's weights, or the tokenizer.
+/// Returns one role's weights, or the tokenizer.
 Field weights_file(const std::string& role) {
   const auto of = [role](const std::map<std::string, std::string>& files) {
     const auto found = files.find(role);

@@ -18,7 +18,7 @@
 
 namespace sparsereel::models {
 
-/// A recipe stores of an option: nothing, its value, or name and hash of its file.
+/// The part of an option that a recipe stores: nothing, its value, or the name and hash of its file.
 enum class InRecipe { nothing, value, file };
 
 /// Causes that leave an option without effect. The run goes on, with a warning.
@@ -44,13 +44,13 @@ enum class NoEffect {
 
 struct Exclusion {
   std::string other;                         // its name
-  std::string value = {}, other_value = {};  // the values that exclude each other; empty: all values
+  std::string value = {}, other_value = {};  // the values that exclude each other; empty for all values
 };
 
 /// An option, or one value of it.
 struct Choice {
   std::string name;
-  std::string value = {};  // empty: any
+  std::string value = {};  // empty for any value
 
   bool is(std::string_view other, std::string_view given) const {
     return name == other && (value.empty() || value == given);
@@ -58,7 +58,7 @@ struct Choice {
 };
 
 using ExclusiveChoices = std::vector<std::pair<Choice, Choice>>;
-/// The choices that this value of the option excludes.
+/// Returns the choices that this value of the option excludes.
 std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value);
 
 /// The values that a number may take, whatever the model. In a list, each number must fit.
@@ -77,7 +77,7 @@ struct Field {
   ValueKind kind = ValueKind::text;
   RunPart decides = RunPart::picture;
   InRecipe recipe = InRecipe::value;
-  std::vector<std::string> choices = {};  // for ValueKind::choice; empty: they depend on the model or the machine
+  std::vector<std::string> choices = {};  // for ValueKind::choice; empty if model or machine decide
   std::optional<Range> range = {};
   std::vector<NoEffect> no_effect = {};  // causes that leave it without effect
   std::string nothing = {};              // the value that asks for nothing and so needs no warning
@@ -97,9 +97,9 @@ struct Field {
   std::function<void(const Request&)> check = {};
 };
 
-/// The fields are in the order in which people read them.
+/// Returns the fields, in the order in which people read them.
 const std::vector<Field>& fields();
-/// Serves a program with more options. Call this before anything reads the list.
+/// Adds an option of another program. Call this before anything reads the list.
 void add_field(Field field);
 /// Returns nullptr if there is none.
 const Field* find_field(std::string_view name);
@@ -110,19 +110,19 @@ Request read_request(const std::map<std::string, std::string>& values);
 /// Throws Error naming the field.
 void check_ranges(const Request& request);
 
-/// One of the given values excludes this one.
+/// Returns true if one of the given values excludes this one.
 bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given);
 /// Throws Error naming two fields that exclude each other: "dropped none and error exclude each other".
 void refuse_contradictions(const std::map<std::string, std::string>& given);
 
-/// The values that make the same video again, by field name.
+/// Returns the values that make the same video again, by field name.
 nlohmann::json recipe_of(const Plan& plan);
 
-/// Plans with the same key share the encoding of texts and images.
+/// Returns a key for the encoding of texts and images. Plans with the same key share the encoding.
 std::string text_key(const Plan& plan);
-/// The key of the images alone.
+/// Returns the key of the images alone.
 std::string image_key(const Plan& plan);
-/// Requests with the same key share a pipeline.
+/// Returns a key for the pipeline. Requests with the same key share a pipeline.
 std::string pipeline_key(const Request& request);
 
 }  // namespace sparsereel::models

@@ -11,13 +11,13 @@ struct FirstSteps {
   int64_t steps = 0;
   std::optional<double> percent = {};  // replaces `steps`
 
-  /// A share is rounded up.
+  /// Returns the number of steps in a run of `run_steps`; a share is rounded up.
   int64_t of(int64_t run_steps) const;
   bool operator==(const FirstSteps&) const = default;
 };
-/// "5", "20%"
+/// Returns "5" or "20%".
 std::string name(const FirstSteps& first);
-/// Throws Error naming `field` for any other text.
+/// Reads the texts of name(). Throws Error naming `field` for any other text.
 FirstSteps parse_first_steps(const std::string& text, const std::string& field);
 
 }  // namespace sparsereel::models

@@ -14,9 +14,9 @@ struct FrameArea {
   int64_t pixels() const;
   bool operator==(const FrameArea&) const = default;
 };
-/// "720p"
+/// Returns "720p".
 std::string name(const FrameArea& area);
-/// Returns nothing for any other text.
+/// Reads the texts of name(). Returns nothing for any other text.
 std::optional<FrameArea> find_frame_area(const std::string& text);
 
 }  // namespace sparsereel::models

@@ -11,17 +11,17 @@ namespace sparsereel::models {
 
 struct LoraChoice {
   std::filesystem::path file;
-  std::string expert = {};  // ExpertSpec::name of the transformer that it is for; empty: all transformers
-  double scale = 1;         // 0: it changes nothing
+  std::string expert = {};  // ExpertSpec::name of the transformer that it is for; empty for all
+  double scale = 1;         // 0 changes nothing
 };
 
-/// LoRAs are added in fp32.
+/// Returns true if a float holds the factor: LoRAs are added in fp32.
 inline bool fits_float(double factor) {
   return std::abs(factor) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
 }
 
 /// Reads "style.safetensors:0.8,fast.safetensors@high": FILE, FILE:SCALE, FILE@EXPERT or FILE@EXPERT:SCALE, separated
-/// by commas. An existing file may have these characters in its name; the longest text that names one wins. Throws
+/// by commas. The name of an existing file may contain these marks; the longest text that names a file wins. Throws
 /// Error for a scale that is not a finite number, or more than a float holds.
 std::vector<LoraChoice> parse_loras(const std::string& text);
 /// Writes whole paths, or file names only.

@@ -33,8 +33,8 @@ Error impossible(const char* field, int64_t value, const std::string& rule, cons
   return bad_option(field, std::to_string(value) + " is impossible for this model: " + rule, remedy);
 }
 
-/// Throws, naming the nearest possible values, unless `value` is a multiple of `step`. Positions end at `most`; 0: no
-/// end.
+/// Throws, naming the nearest possible values, unless `value` is a multiple of `step`. Positions end at `most`, or
+/// nowhere if it is 0.
 void require_multiple(const char* field, int64_t value, int64_t step, int64_t most) {
   if (value >= 1 && value % step == 0) return;
   const int64_t last = most > 0 ? most : std::numeric_limits<int64_t>::max() - step;
@@ -44,7 +44,7 @@ void require_multiple(const char* field, int64_t value, int64_t step, int64_t mo
                    "use " + std::to_string(below) + above);
 }
 
-/// A last image needs a frame of its own.
+/// Returns the smallest number of frames: a last image needs a frame of its own.
 int64_t least_frames(const Request& request, const ModelSpec& spec) {
   return spec.image.needs_last || !request.last_image.empty() ? 2 : 1;
 }
@@ -138,7 +138,7 @@ void refuse_size(const char* field, const std::string& value, const std::string&
   throw bad_option(field, value + " is impossible for this model, which has one size and length", remedy);
 }
 
-/// "49 frames, which are 6.1 seconds at 8 frames a second"
+/// Returns "49 frames, which are 6.1 seconds at 8 frames a second".
 std::string length_text(int64_t frames, double fps) {
   std::ostringstream text;
   text << frames << " frames";
@@ -152,7 +152,8 @@ void require_default(const char* field, int64_t value, int64_t only) {
   if (value != only) refuse_size(field, std::to_string(value), "use " + std::to_string(only) + ", or leave it out");
 }
 
-/// Positions end at `most` pixels; 0: no end.
+/// Throws if positions do not reach `value` pixels, or like require_multiple(). Positions end at `most` pixels, or
+/// nowhere if it is 0.
 void require_side(const char* field, int64_t value, int64_t step, int64_t most) {
   if (most > 0 && value > most)
     throw bad_option(

@@ -19,8 +19,8 @@ struct YamlOptions {
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults = {};
-  Places places = {};                               // of the defaults in the file
-  std::map<std::string, YamlOptions> presets = {};  // by name: the values that each sets on top of the defaults
+  Places places = {};                               // places of the defaults in the file
+  std::map<std::string, YamlOptions> presets = {};  // options that each preset sets on top of the defaults
 };
 
 }  // namespace sparsereel::models

@@ -33,7 +33,7 @@ struct StageSeconds {
   double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };
 
-/// Most bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. The transformer may load
+/// Peak bytes of GPU memory in use during a stage and the loading before it; 0 on a CPU. The transformer may load
 /// beside the text encoder, and then counts as text.
 struct StageMemory {
   uint64_t text = 0, denoise = 0, decode = 0;
@@ -44,7 +44,7 @@ struct StageMemory {
 struct Outcome {
   /// fp32 CPU [F, H, W, 3] in 0..1; undefined if an observer takes the frames, or nothing was decoded.
   at::Tensor frames;
-  FrameFacts facts;        // of the frames, wherever they are
+  FrameFacts facts;        // facts of the frames, even if an observer took them
   at::Tensor latents;      // CPU, in the model's layout and its dtype of latents, at diffusers' scale
   bool vae_tiled = false;  // frames were decoded in tiles
   /// The first image after encoding and decoding, fp32 CPU [1, H, W, 3]. Undefined if there is no image, or nothing was

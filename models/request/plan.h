@@ -19,7 +19,7 @@ struct Plan {
   // Members that decide the pipeline.
   std::string device;            // "cpu", "cuda"
   std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
-  /// images are encoded in vae_dtype, as asked for; else in fp32, rounded to TF32 on a GPU
+  /// true if the request asks to encode images in vae_dtype; otherwise they are encoded in fp32, in TF32 on a GPU
   bool encodes_in_vae_dtype = false;
   bool fp8_weights = false, fp8_text_weights = false;
   std::map<std::string, std::string> files;  // files of weights by role, as in the request
@@ -29,7 +29,7 @@ struct Plan {
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
-  int64_t decoded_frames = 0;     // differs from num_frames where frame_count_warning() says so
+  int64_t decoded_frames = 0;     // differs from num_frames if frame_count_warning() says so
   std::string image, last_image;  // as in the request
   ResizeRule resize = ResizeRule::cover;
   std::optional<PixelSize> image_size;  // the first image's size, if the video follows its shape; else unset
@@ -51,7 +51,7 @@ struct Plan {
   bool is_guided() const { return guidance_scale > 1; }
 };
 
-/// No text encoder reads a hundredth of this, and both prompts are stored with the video.
+/// Largest prompt. No text encoder reads a hundredth of this, and both prompts are stored with the video.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 }  // namespace sparsereel::models

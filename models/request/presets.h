@@ -1,4 +1,4 @@
-// Chooses the preset of a model's file for a run, and what it sets. No torch.
+// Chooses the preset of a model's file for a run, and gives the options that it sets. No torch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sparsereel::models {
 
-/// Least steps for which a preset's cache and dense steps apply: a distilled model has no steps to spare.
+/// Smallest number of steps for which a preset's cache and dense steps apply: distilled models have no steps to spare.
 constexpr int64_t kLeastPresetSteps = 10;
 
 struct PresetChoice {
@@ -28,7 +28,7 @@ PresetChoice choose_preset(const ModelConfig& config, const std::map<std::string
 /// Removes the preset's options about steps and keeps those about the blocks that each step computes.
 void keep_blocks_alone(PresetChoice& preset);
 
-/// Includes the preset, and leaves out defaults that it excludes.
+/// Returns the file's defaults together with the preset's options, without defaults that the preset excludes.
 YamlOptions defaults_of(const ModelConfig& config, const PresetChoice& preset);
 
 }  // namespace sparsereel::models

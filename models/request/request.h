@@ -20,31 +20,31 @@
 namespace sparsereel::models {
 
 enum class GuidancePasses {
-  batched,  // one forward pass over both
-  in_turn,  // one after the other, with half of the activations
+  batched,  // one forward pass over both prompts
+  in_turn,  // one pass after the other, with half of the activations
 };
-/// "batched", "in-turn"
+/// Returns "batched" or "in-turn".
 std::string_view name(GuidancePasses passes);
 /// Throws Error for any other text.
 GuidancePasses parse_guidance_passes(const std::string& text);
 
-/// When to decode in tiles, which need less memory.
+/// Decides if frames are decoded in tiles, which need less memory.
 enum class VaeTiling { automatic, on, off };
-/// "auto", "on", "off"
+/// Returns "auto", "on" or "off".
 std::string_view name(VaeTiling tiling);
 /// Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
 
 enum class ResizeRule {
   cover,    // scaled until it covers the frame, then center-cropped
-  stretch,  // each axis scaled on its own
+  stretch,  // each axis scaled separately
 };
-/// "cover", "stretch"
+/// Returns "cover" or "stretch".
 std::string_view name(ResizeRule rule);
 /// Throws Error for any other text.
 ResizeRule parse_resize_rule(const std::string& text);
 
-/// Stands for a generated image in place of a file, for models with random weights, which show nothing of it.
+/// Names a generated image in place of a file, for models with random weights: their videos show nothing of the image.
 constexpr std::string_view kMadeUpImage = "<made up>";
 
 struct PixelSize {
@@ -74,7 +74,7 @@ struct Request {
   std::optional<int64_t> max_sequence_length = {};                  // most tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
   std::optional<double> seconds = {};                               // replaces num_frames: the nearest exact number
-  std::optional<double> fps = {};           // frames per second, to convert `seconds`; unset: the model's
+  std::optional<double> fps = {};           // frames per second, to convert `seconds`; the model's if unset
   std::optional<FrameArea> size = {};       // replaces width and height; the shape is the image's, or 16:9
   std::string image = {}, last_image = {};  // files of first and last picture; empty if not given
   ResizeRule resize = ResizeRule::cover;    // for both images
@@ -83,16 +83,16 @@ struct Request {
   std::optional<PixelSize> image_size = {};
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};
-  /// Flow matching's noise levels before the shift, one for each step. Empty: evenly spaced.
+  /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas = {};
   std::optional<double> guidance_scale = {};
-  std::optional<double> guidance_scale_2 = {};  // the second expert's; unset: guidance_scale if that is given
+  std::optional<double> guidance_scale_2 = {};  // the second expert's; guidance_scale, if given, when unset
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
-  std::string scheduler = {};             // class or name of one of the model's samplers; empty: the checkpoint's
-  std::optional<double> flow_shift = {};  // for samplers that have one; unset: the checkpoint's
-  CacheRule cache = {};                   // which steps leave out their later blocks
-  std::optional<attention::Mode> attention_mode = {};  // unset: sparse where it runs
+  std::string scheduler = {};                          // class or name of a sampler; the checkpoint's if empty
+  std::optional<double> flow_shift = {};               // for samplers that have one; the checkpoint's if unset
+  CacheRule cache = {};                                // decides which steps skip their later blocks
+  std::optional<attention::Mode> attention_mode = {};  // if unset, sparse where it runs
   // Block selection: see make_policy().
   std::optional<double> topk = {}, cdf = {}, error = {}, block_error = {}, similarity = {}, pv_threshold = {};
   std::optional<attention::Dropped> dropped = {};
@@ -100,7 +100,7 @@ struct Request {
   std::optional<int64_t> cell = {};
   std::optional<int64_t> arithmetic = {};  // bits; overrides a profile's policy too
   std::optional<int64_t> dense_layers = {};
-  std::optional<attention::Policy> policy = {};  // a profile's policy, which replaces what these ten would make
+  std::optional<attention::Policy> policy = {};  // a profile's policy; replaces the selection above
   std::string policy_file = {};                  // the profile that `policy` comes from
   std::optional<FirstSteps> dense_steps = {};    // overrides the policy's
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;

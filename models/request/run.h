@@ -1,4 +1,4 @@
-// The making of one video: its inputs beside the plan, cancellation, and the events that it reports.
+// One run of the pipeline: its inputs beside the plan, cancellation, and the events that it reports.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,26 +24,26 @@ struct Outcome;
 /// Inputs beside the plan.
 struct Inputs {
   at::Tensor init_latents = {};    // in the model's layout; replaces the noise and uses no random numbers
-  Conditioning conditioning = {};  // for this plan, images included; undefined: it is computed
+  Conditioning conditioning = {};  // for this plan, images included; computed if undefined
   Images images = {};              // the pictures of the plan's files
-  std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null: from the first step
-  bool decode = true;                                 // false: stop at the latents
+  std::shared_ptr<const DenoisingState> resume = {};  // continue from here; null to begin at the first step
+  bool decode = true;                                 // false to stop at the latents
   /// Another video follows at once, so the transformer stays in memory. Otherwise it is freed for the decoder.
   bool keep_transformer = false;
 };
 
-/// When to save the state of a denoising. All ranks must agree, because they save it together.
+/// The times at which the state of a denoising is saved. All ranks must agree, because they save it together.
 struct CheckpointTimes {
-  int64_t every = 0;       // steps between two checkpoints; 0: none
+  int64_t every = 0;       // steps between two checkpoints; 0 for none
   bool last = false;       // after the last step
   bool cancelled = false;  // when the run is cancelled after its first step, with the steps done so far
 };
 
 struct StepDone {
-  int64_t step = 0, steps = 0;  // how many are finished, and of how many
-  double seconds = 0;           // duration of this one
+  int64_t step = 0, steps = 0;  // finished steps, and all steps of the run
+  double seconds = 0;           // duration of this step
   /// Computes the step's prediction of the final latents (x0), in the model's layout, on the device. Call it only
-  /// during the event. Empty for a text.
+  /// during the event. Empty if the step is a text, not a denoising step.
   std::function<at::Tensor()> predicted_latents = {};
 };
 
@@ -70,8 +70,8 @@ class RunObserver {
   virtual void checkpoint(const DenoisingState& /*state*/) {}    // at CheckpointTimes
   virtual void latents(const Outcome& /*outcome*/) {}            // latents are final; the outcome has no frames yet
   virtual void alone() {}                                        // rank 0 of a group no longer needs the other ranks
-  virtual void warning(const std::string& /*text*/) {}  // after the stage or step that caused it; the outcome has all
-  virtual FrameSink* frames() { return nullptr; }  // receives frames as they are decoded; null: the outcome keeps them
+  virtual void warning(const std::string& /*text*/) {}  // after the stage or step that caused it; the outcome lists all
+  virtual FrameSink* frames() { return nullptr; }       // takes decoded frames; if null, the outcome keeps them
 };
 
 /// Combines several observers; events reach them in order. The first one that takes frames gets them.
@@ -112,9 +112,9 @@ struct Run {
   // somebody aborts the group. If any rank is cancelled, all are.
   Group* group = nullptr;
   // Polled before each step and after each piece. With a single rank it is polled within a step too, which is then
-  // undone. Returning true throws Cancelled. Empty: nobody cancels.
+  // undone. Returning true throws Cancelled. Empty if nobody can cancel.
   std::function<bool()> cancelled;
-  RunObserver* observer = nullptr;  // null: nobody observes
+  RunObserver* observer = nullptr;  // null if nobody observes
   CheckpointTimes checkpoints;
 
   bool is_cancelled() const { return cancelled && cancelled(); }

@@ -52,7 +52,7 @@ size_t named_length(const Option& option, const std::string& value, const fs::pa
 
 }  // namespace
 
-/// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps"
+/// Returns "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
 std::string Settings::label(const std::string& key, Source source, const std::string& file, Mark mark) const {
   if (source == Source::command_line) return options_->words().name(key);
   std::string position;
@@ -61,7 +61,7 @@ std::string Settings::label(const std::string& key, Source source, const std::st
   return file + position + ": " + key;
 }
 
-/// The same with the choice's value, if it has one.
+/// Returns the same with the choice's value, if it has one.
 std::string Settings::label(const Choice& choice, const Setting& setting) const {
   return label(choice.name, setting.source, setting.file, setting.mark) +
          (choice.value.empty() ? "" : " " + choice.value);

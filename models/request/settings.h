@@ -38,8 +38,8 @@ struct Setting {
 /// Returns the files that an option's valid value names; empty if its kind names no file.
 std::vector<std::filesystem::path> files_in(ValueKind kind, const std::string& value);
 
-/// How much of a preset applies. Measurements of single steps want the blocks of the default preset, without its cache
-/// and dense steps.
+/// The part of a preset that applies. Measurements of single steps use the blocks of the default preset, without its
+/// cache and dense steps.
 enum class PresetUse { whole, whole_where_named, blocks_alone };
 
 class Settings {
@@ -101,7 +101,8 @@ class Settings {
   void refuse_both(const std::map<std::string, Setting>& added) const;
   void expand_size(std::map<std::string, Setting>& added) const;
   Error placed(const Error& error) const;
-  /// Returns the setting that names most of this file's path, and its key. Null if none does, or several equally.
+  /// Returns the setting that names the longest part of this file's path, and its key. Returns null if there is none,
+  /// or if several name equally much.
   const Setting* that_names(const std::string& file, std::string& key) const;
 
   const OptionList* options_;

@@ -35,13 +35,13 @@ struct SamplerSpec {
 
 /// A transformer that denoises some of the timesteps.
 struct ExpertSpec {
-  std::string role = "transformer";  // of its part of the checkpoint
+  std::string role = "transformer";  // role of its part of the checkpoint
   std::string name = {};             // "high" or "low" noise, if there are several
-  double from_share = 0;             // its range ends at this share of the training timesteps, coming from the noisiest
-  std::optional<double> guidance{};  // default guidance scale; unset: the first expert's
+  double from_share = 0;             // lowest timestep that it denoises, as a share of the training timesteps
+  std::optional<double> guidance{};  // default guidance scale; the first expert's if unset
 };
 
-/// How a prompt becomes what the transformer attends to.
+/// The rules by which a prompt becomes the text that the transformer attends to.
 struct PromptRules {
   bool cleaned = false;  // clean_prompt() is applied before tokenizing
   /// The encoder sees padding like text. Otherwise it sees only the prompt's tokens, and zeros pad its output.
@@ -56,7 +56,7 @@ struct AreaShift {
   double shift = 0;
 };
 
-/// Values for what neither the request nor a file gives.
+/// Values for options that neither the request nor a file gives.
 struct Defaults {
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames: the size that the checkpoint was made for
   int64_t steps = 0;
@@ -67,7 +67,7 @@ struct Defaults {
   std::optional<AreaShift> shift_above = {};  // replaces the checkpoint's shift
 };
 
-/// How a model uses images.
+/// A model's use of images.
 struct ImageSpec {
   /// The place of the image's latents in the transformer's input.
   enum class Latents {
@@ -109,12 +109,12 @@ struct ModelSpec {
   /// with the same layers and heads.
   std::map<std::string, std::string> fingerprint;
   int64_t layers = 0, heads = 0, head_dim = 0;
-  int64_t latent_channels = 0;  // channels of the noise and of what is decoded
+  int64_t latent_channels = 0;  // channels of the noise and of the decoded latents
   int64_t text_length = 0;      // most tokens of a prompt
   bool joint_text = true;       // text follows the video's tokens in one sequence; else it is attended to separately
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latent pixels
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
-  std::array<int64_t, 2> largest{0, 0};    // h, w in pixels where positions end; 0: no end
+  std::array<int64_t, 2> largest{0, 0};    // h, w in pixels that positions reach; 0 for no limit
   ImageSpec image;
   bool decodes_pairs = false;  // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
@@ -122,12 +122,12 @@ struct ModelSpec {
   std::vector<ExpertSpec> experts = {ExpertSpec{}};  // from the noisiest timesteps down; the last one ends at 0
   std::vector<SamplerSpec> samplers;                 // those that the family supports
   PromptRules prompt;
-  bool empty_prompt_has_no_tokens = false;  // it lacks even the end token
+  bool empty_prompt_has_no_tokens = false;  // not even the end token
   SchedulerConfig scheduler;                // the checkpoint's, whichever sampler a run uses
   Defaults defaults;
 };
 
-/// Frames and pixels must have passed resolve_request().
+/// Returns the size of a video's latents. Frames and pixels must have passed resolve_request().
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
   return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
 }

@@ -16,7 +16,7 @@ struct TunedProfile {
   std::filesystem::path file;
   std::string sha256;               // hash of its content
   std::string model, model_sha256;  // the model that it was made for
-  HeadCount heads;                  // the heads whose policies apply in this run; none: one policy for all
+  HeadCount heads;                  // heads whose policies apply in this run; 0 if one policy serves all
   attention::ProfileSetting made_with;
 
   bool by_head() const { return heads.layers > 0; }
@@ -27,7 +27,7 @@ attention::Profile read_profile(const std::filesystem::path& file);
 
 TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
 
-/// A preset or a profile may set this field.
+/// Returns true if a preset or a profile may set this field.
 bool is_of_a_preset(const Field& field);
 
 /// Returns options by name. Throws Error naming the file if a profile may not set one of them.

@@ -25,7 +25,7 @@ at::Tensor training_sigmas(const SchedulerConfig& config) {
   return rounded_sqrt((1 - signal) / signal);
 }
 
-/// Noisiest first.
+/// Returns the timesteps, noisiest first.
 std::vector<double> timesteps_of(const SchedulerConfig& config, int64_t count) {
   const int64_t train_steps = config.num_train_timesteps, stride = train_steps / count;
   std::vector<double> timesteps = linspace(0, static_cast<double>(train_steps - 1), count);

@@ -19,7 +19,7 @@ class Sampler {
   explicit Sampler(std::vector<double> timesteps) : timesteps_(std::move(timesteps)) {}
   virtual ~Sampler() = default;
 
-  /// The run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
+  /// Returns the run's timesteps, noisiest first; size = num_inference_steps. They are real numbers, rounded as in the
   /// reference.
   const std::vector<double>& timesteps() const { return timesteps_; }
   /// Returns a run's start, made from noise with standard deviation 1 or from given latents, in its dtype.

@@ -9,12 +9,12 @@ namespace sparsereel::models {
 
 enum class SamplerKind { ddim, dpm_solver, euler_ancestral, flow_dpm_solver, flow_euler, unipc };
 
-/// SchedulerConfig::flow_shift applies to this kind.
+/// Returns true if SchedulerConfig::flow_shift applies to this kind.
 constexpr bool has_flow_shift(SamplerKind kind) {
   return kind == SamplerKind::flow_dpm_solver || kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
 }
 
-/// The steps of this kind draw noise.
+/// Returns true if the steps of this kind draw noise.
 constexpr bool draws(SamplerKind kind) {
   return kind == SamplerKind::dpm_solver || kind == SamplerKind::euler_ancestral;
 }
@@ -35,7 +35,7 @@ struct SchedulerConfig {
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
   double flow_shift = 1.0;  // flow_shift of UniPC and DPM-Solver, shift of FlowMatchEuler
-  /// Flow matching's noise levels before the shift, one for each step. Empty: evenly spaced.
+  /// Flow matching's noise levels before the shift, one for each step. If empty, they are evenly spaced.
   std::vector<double> sigmas;
   bool invert_sigmas = false;              // FlowMatchEuler only: levels count from noise, 0, to the clean end, 1
   std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result is not corrected

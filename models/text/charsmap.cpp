@@ -64,8 +64,8 @@ class CharsmapCheck {
     if (!starts_a_character) throw damaged("points at no replacement");
   }
 
-  /// The largest number of strings that end on one path from `base`. A node's children are at its base xor their byte,
-  /// its leaf at the base itself. SentencePiece reads the unit at base xor byte for every byte of a text.
+  /// Returns the largest number of strings that end on one path from `base`. A node's children are at its base xor
+  /// their byte, its leaf at the base itself. SentencePiece reads the unit at base xor byte for every byte of a text.
   int most_matches(size_t base, int depth) {
     if ((base | 0xFF) >= units_.size()) throw damaged("leads out of its trie");
     if (depth > kLongestKey) throw damaged("goes in a circle");

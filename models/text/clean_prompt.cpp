@@ -11,7 +11,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// True for ligatures and for forms of unusual width.
+/// Returns true for ligatures and for forms of unusual width.
 bool has_other_form(char32_t code) {
   return code == 0x132 || code == 0x133 || code == 0x149 || (code >= 0x1C4 && code <= 0x1CC) ||
          (code >= 0x1F1 && code <= 0x1F3) || code == 0x3000 || (code >= 0xFB00 && code <= 0xFB06) ||
@@ -45,7 +45,7 @@ std::u32string with_line_feeds(const std::u32string& text) {
   return result;
 }
 
-/// The length of an escape sequence that colors text in a terminal, "\x1b[36;44m", or 0.
+/// Returns the length of an escape sequence that colors text in a terminal, "\x1b[36;44m", or 0.
 size_t terminal_escape_length(std::u32string_view text) {
   if (text.size() < 3 || text[0] != 0x1B || text[1] != '[') return 0;
   size_t at = 2;

@@ -31,7 +31,7 @@ std::u32string text_of(const Entity& entity) {
   return text;
 }
 
-/// Code points that a reference may name but no text may contain. They are dropped.
+/// Returns true for code points that a reference may name but no text may contain. They are dropped.
 bool is_invalid(char32_t code) {
   return (code >= 0x1 && code <= 0x8) || (code >= 0xB && code <= 0x1F && code != 0xC && code != 0xD) ||
          (code >= 0x7F && code <= 0x9F) || (code >= 0xFDD0 && code <= 0xFDEF) || (code & 0xFFFE) == 0xFFFE;

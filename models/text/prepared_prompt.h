@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// The prompt, cleaned by the family's rules, between their words. `text` is UTF-8.
+/// Returns the prompt, cleaned by the family's rules, between their words. `text` is UTF-8.
 std::string prepared_prompt(const std::string& text, const PromptRules& rules);
 
 }  // namespace sparsereel::models

@@ -26,7 +26,7 @@ struct TokenString {
 };
 using TokenStrings = std::map<std::string, TokenString>;  // by content
 
-/// The bytes of white space at the end of `text`.
+/// Returns the bytes of white space at the end of `text`.
 size_t trailing_white_space(std::string_view text) {
   size_t begin = text.size();
   for (size_t i = text.size(); i-- > 0;) {
@@ -38,7 +38,7 @@ size_t trailing_white_space(std::string_view text) {
   return text.size() - begin;
 }
 
-/// The longest of `tokens` that `text` starts with; null if there is none.
+/// Returns the longest of `tokens` that `text` starts with; null if there is none.
 const TokenString* token_at_start(std::string_view text, const TokenStrings& tokens) {
   const TokenString* longest = nullptr;
   for (const auto& [content, candidate] : tokens) {
@@ -69,7 +69,7 @@ void split_at_tokens(std::string_view text, const TokenStrings& tokens, std::vec
   if (begin < text.size()) rest(text.substr(begin));
 }
 
-/// SentencePiece's name for a byte.
+/// Returns SentencePiece's name for a byte.
 std::string byte_piece(int byte) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "<0x%02X>", byte);
@@ -119,7 +119,7 @@ struct Tokenizer::Impl {
     for (const auto& [content, id] : sentinels) add({.content = content, .lstrip = true, .rstrip = true});
   }
 
-  /// The id of an added token, a sentinel or a piece; -1 if there is none.
+  /// Returns the id of an added token, a sentinel or a piece; -1 if there is none.
   int64_t id_of(const std::string& content) const {
     if (content.empty()) return -1;
     if (const auto token = tokens.find(content); token != tokens.end()) return token->second.id;

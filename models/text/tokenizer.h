@@ -34,7 +34,7 @@ class Tokenizer {
   TokenIds encode(const std::string& text, int64_t max_length) const;
   /// Ids run from 0 to vocabulary_size() - 1. Sentinels and added tokens are included.
   int64_t vocabulary_size() const;
-  /// The number of pieces without those.
+  /// Returns the number of pieces without those.
   int64_t pieces() const;
 
  private:

@@ -28,7 +28,7 @@ struct Heads {
 class Attend {
  public:
   /// `key_lengths`, int64 [B], are the numbers of keys before the padding. They count the plan's slice of the video's
-  /// tokens and the text's. Undefined: no padding.
+  /// tokens and the text's. If undefined, there is no padding.
   Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace,
          const at::Tensor& key_lengths = {});
 

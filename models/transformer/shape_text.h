@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// "[1, 16, 4]"
+/// Returns "[1, 16, 4]".
 std::string shape_of(const at::Tensor& tensor);
 
 }  // namespace sparsereel::models

@@ -29,7 +29,7 @@ struct TokenTables {
 struct TokenPlan {
   hilbert::Grid grid;
   Slice slice;                  // this rank's part of the video tokens
-  Group* group = nullptr;       // ranks that have one slice each; null: this rank has all tokens
+  Group* group = nullptr;       // ranks that have one slice each; null if this rank has all
   at::Tensor order;             // int64 [slice], the tokens' native places; undefined for the native order
   at::Tensor inverse;           // int64 [N video], the inverse; undefined for the native order
   at::Tensor video_positions;   // [slice, C] of TokenTables, in the run's dtype
@@ -39,7 +39,8 @@ struct TokenPlan {
   RotaryByHead rotary_by_head;  // [N video] in fp32
 };
 
-/// Makes a plan. `options` give the run's device and dtype. The ranks of `group` share the tokens; null: no sharing.
+/// Makes a plan. `options` give the run's device and dtype. The ranks of `group` share the tokens; null for a single
+/// rank.
 TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, hilbert::TokenOrder order,
                           const at::TensorOptions& options, Group* group = nullptr);
 

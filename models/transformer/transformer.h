@@ -51,9 +51,9 @@ struct Tokens {
   Residual hidden;                 // [B, N, C]: video tokens in the plan's order, then text if it has the same width
   std::optional<Residual> text{};  // [B, L, C']: text of its own width; unset if there is none
   int64_t text_tokens;             // text tokens that attend together with the video's, in `hidden` or `text`
-  at::Tensor key_lengths{};        // int64 [B]: tokens of video and text before the padding; undefined: all
+  at::Tensor key_lengths{};        // int64 [B]: tokens of video and text before the padding; undefined for all
   at::Tensor time;                 // embeddings of the timesteps [R, T]
-  /// int64 [B, N]: row of `time` and `modulation` for each token of `hidden`; undefined: that of its entry
+  /// int64 [B, N]: row of `time` and `modulation` for each token of `hidden`; undefined for that of its entry
   at::Tensor row_of_token{};
   at::Tensor modulation{};    // [R, ..]: the start of all blocks' modulation, if the model has one
   at::Tensor context{};       // [B, L, C]: text for cross-attention

@@ -7,8 +7,8 @@ namespace sparsereel::models {
 
 class RowSplit;
 
-/// True if our kernels run between convolutions of x. They then add the biases of the convolutions before them, for
-/// which cuDNN would need a separate pass.
+/// Returns true if our kernels run between convolutions of x. They then add the biases of the convolutions before them,
+/// for which cuDNN would need a separate pass.
 bool carries_biases(const at::Tensor& x);
 
 /// x += residual + bias; bias [C] or undefined.

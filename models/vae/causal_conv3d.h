@@ -30,7 +30,7 @@ struct CausalConv3d {
   at::Tensor bias;             // [out]
   bool repeats_edges = false;  // around each frame: its own edge, stored in the buffer, instead of zeros
 
-  /// The buffer's border, which also holds the neighbors' rows if there are rows (ConvHistory).
+  /// Returns the buffer's border, which also holds the neighbors' rows if there are rows (ConvHistory).
   Border border(const RowSplit* rows = nullptr) const;
   /// Lists `name`.weight and `name`.bias. The visitor chooses the memory format.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
@@ -71,7 +71,7 @@ CausalConv3d with_padded_outputs(CausalConv3d conv);
 /// added to height and width on either side. The caller fills new_frames().
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
                          const at::TensorOptions& options, const Border& border = {});
-/// A view of a causal_buffer() without history and border: [frames, height, width, channels].
+/// Returns a view of a causal_buffer() without history and border: [frames, height, width, channels].
 at::Tensor new_frames(const at::Tensor& buffer, const Border& border = {});
 
 /// Convolves a buffer: [frames, height, width, out]. Fills its history first (with the video's start, if there is none

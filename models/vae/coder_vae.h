@@ -22,7 +22,7 @@ Visit loads_of_coder(WeightReader& reader);
 /// Returns one value per channel as fp32 [1, channels, 1, 1, 1], on the device of `latents`.
 at::Tensor channel_values(const std::vector<double>& values, const at::Tensor& latents);
 
-/// factor * latents * deviation + mean, per channel in fp32, rounded once to the dtype of `latents`.
+/// Returns factor * latents * deviation + mean, per channel in fp32, rounded once to the dtype of `latents`.
 at::Tensor denormalized(const at::Tensor& latents, const std::vector<double>& mean,
                         const std::vector<double>& deviation, double factor = 1);
 

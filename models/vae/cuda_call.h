@@ -8,8 +8,8 @@
 
 namespace sparsereel::models {
 
-/// True if the kernels below accept activations like x [F, H, W, C]: contiguous fp32, fp16 or bf16 on a GPU, C a
-/// multiple of 8 up to 2048.
+/// Returns true if the kernels below accept activations like x [F, H, W, C]: contiguous fp32, fp16 or bf16 on a GPU, C
+/// a multiple of 8 up to 2048.
 bool has_vae_kernels(const at::Tensor& x);
 
 /// out = silu(group_norm(x + input_bias) * y + b). y and b [Fz, Hz, Wz, C] are in x's dtype; input_bias is [C] or

@@ -31,8 +31,8 @@ struct SpatialNorm {
   int64_t groups = 1;
 };
 
-/// The latent frame that frame t of `frames` belongs to. An odd number of frames begins with one that was not repeated
-/// in time.
+/// Returns the latent frame that frame t of `frames` belongs to. An odd number of frames begins with one that was not
+/// repeated in time.
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 
 }  // namespace sparsereel::models

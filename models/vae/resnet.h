@@ -50,7 +50,7 @@ void list_resnets(std::vector<ResnetBlock<Norm>>& blocks, const Visit& visit, co
     blocks[i].weights(visit, name + "." + std::to_string(i), i == 0 ? in : out, out, list_norm, names);
 }
 
-/// conv(silu(norm(x + bias))). x is released once it is normalized, which frees it unless the caller holds it.
+/// Returns conv(silu(norm(x + bias))). x is released once it is normalized, which frees it unless the caller holds it.
 /// norm_silu(norm, x, out, bias, rows) must compute out = silu(norm(x + bias)), with rows as in ConvHistory.
 at::Tensor convolve_normed(const auto& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& bias,
                            const auto& norm_silu, ConvHistory& history, bool with_bias = true) {

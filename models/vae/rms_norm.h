@@ -5,8 +5,8 @@
 
 namespace sparsereel::models {
 
-/// x / max(|x|, 1e-12) * sqrt(C) * gamma, where |x| is the Euclidean norm of a pixel's channels. x [.., C], gamma [C].
-/// Rounded once, to x's dtype.
+/// Returns x / max(|x|, 1e-12) * sqrt(C) * gamma, where |x| is the Euclidean norm of a pixel's channels. x [.., C],
+/// gamma [C]. Rounded once, to x's dtype.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma);
 
 /// out = silu(rms_norm(x + input_bias, gamma)). x and out [F, H, W, C] have the same dtype and are contiguous, except

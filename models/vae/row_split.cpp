@@ -14,7 +14,7 @@ RowSplit::RowSplit(Group& group, int64_t rows, at::Device device) : group_(group
   parts_ = at::tensor(parts, at::kDouble).to(device);
 }
 
-/// The rows of another rank's band if this rank's has own_rows.
+/// Returns the rows of another rank's band if this rank's has own_rows.
 int64_t RowSplit::rows_of(int64_t rank, int64_t own_rows) const {
   return own_rows / own().count * slice_of(rows_, group_.size(), rank).count;
 }
@@ -63,7 +63,7 @@ at::Tensor RowSplit::surrounded(const at::Tensor& x, Outside outside) const {
   return framed;
 }
 
-/// A tensor for each rank's part along `dim`, if x is this rank's.
+/// Returns a tensor for each rank's part along `dim`, if x is this rank's.
 std::vector<at::Tensor> RowSplit::room_for_all(const at::Tensor& x, int64_t dim) const {
   std::vector<at::Tensor> pieces;
   for (int64_t rank = 0; rank < group_.size(); ++rank) {

@@ -20,9 +20,9 @@ class RowSplit {
   RowSplit(Group& group, int64_t rows, at::Device device);
 
   bool is_first() const { return group_.rank() == 0; }
-  /// This rank's latent rows.
+  /// Returns this rank's latent rows.
   Slice own() const { return slice_of(rows_, &group_); }
-  /// The number of rows of the largest band if this rank's has `own`.
+  /// Returns the number of rows of the largest band if this rank's has `own`.
   int64_t most(int64_t own) const;
 
   /// The values beyond the picture.

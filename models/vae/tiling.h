@@ -17,10 +17,10 @@ struct TileAxis {
   int64_t count(int64_t length) const { return (length + stride - 1) / stride; }
 };
 
-/// The reference's tiles: half of the model's usual frame (sample pixels), sharing the fraction `overlap`. If size * (1
-/// - overlap) is no whole number, the reference returns a frame of the wrong size, because its rounded lengths for
-/// blending and cropping do not add up. Here the stride is rounded down and determines the blended length. The results
-/// are equal wherever the reference is right.
+/// Returns the reference's tiles: half of the model's usual frame (sample pixels), sharing the fraction `overlap`. If
+/// size * (1 - overlap) is no whole number, the reference returns a frame of the wrong size, because its rounded
+/// lengths for blending and cropping do not add up. Here the stride is rounded down and determines the blended length.
+/// The results are equal wherever the reference is right.
 TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
 
 /// Tiles of 256 frame pixels every 192, for any model.

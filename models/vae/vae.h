@@ -55,25 +55,25 @@ class Vae {
   /// and `progress` end the decode.
   virtual void decode(const at::Tensor& latents, const DecodeMode& mode, const TakeFrames& take,
                       const VaeProgress& progress) = 0;
-  /// True if several ranks can decode a video together.
+  /// Returns true if several ranks can decode a video together.
   virtual bool decodes_in_pieces() const { return false; }
   /// Decodes all frames on this rank.
   at::Tensor decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress = {});
-  /// True if there is an encoder and its weights were asked for.
+  /// Returns true if there is an encoder and its weights were asked for.
   virtual bool encodes() const { return false; }
   /// Encodes frames [1, 3, r (F - 1) + 1, s H, s W] in [-1, 1] to latents [1, C, F, H, W] in frames' dtype. r frames
   /// and s pixels are one latent; tiled is as in decode(). A single frame is encoded as a picture. Throws Error for
   /// other shapes, and unless encodes().
   virtual LatentDistribution encode(const at::Tensor& frames, bool tiled, const VaeProgress& progress = {});
-  /// The factor for encode()'s latents before decode() takes them.
+  /// Returns the factor for encode()'s latents before decode() takes them.
   virtual double encoded_scale() const { return 1; }
-  /// Frames that F latent frames decode to.
+  /// Returns the number of frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimates the peak bytes of an untiled decode of this size besides the weights, for VaeTiling::automatic. It
   /// counts the tensors alive at the worst moment, but not a convolution library's own memory.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
-  /// The same for an untiled encode of frames of this size in pixels, even if no encoder was loaded. Throws Error if
-  /// the family has none.
+  /// Estimates the same for an untiled encode of frames of this size in pixels, even if no encoder was loaded. Throws
+  /// Error if the family has none.
   virtual uint64_t untiled_encode_bytes(int64_t frames, int64_t height, int64_t width) const;
 };
 

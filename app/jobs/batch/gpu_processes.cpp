@@ -51,7 +51,7 @@ std::vector<std::vector<models::Link>> links_of_gpus(size_t count) {
   return links;
 }
 
-/// The file descriptor made by keep_standard_input(); -1 if there is none.
+/// Returns the file descriptor made by keep_standard_input(); -1 if there is none.
 int& kept_input() {
   static int descriptor = -1;
   return descriptor;

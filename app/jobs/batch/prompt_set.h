@@ -29,8 +29,8 @@ SetFormat set_format(const std::filesystem::path& file);
 std::optional<SetFormat> parse_set_format(const std::string& text);
 
 /// Guesses the format of text without a file name from its first line that is neither empty nor a comment. An object
-/// means jsonl; single words with prompt (or nearly) among them, csv. A list's dash or a list of objects means yaml;
-/// anything else, txt.
+/// means jsonl. Single words, of which one is prompt or similar to it, mean csv. A list's dash or a list of objects
+/// means yaml. Anything else means txt.
 SetFormat guess_format(std::string_view text);
 
 /// Returns the rows of a set. Formats:

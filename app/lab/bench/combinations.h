@@ -14,7 +14,7 @@
 
 namespace sparsereel::app::bench {
 
-/// Comma lists by option key, as the command line gives them. For an unset or missing list the settings decide.
+/// Comma lists by option key, as the command line gives them. The settings decide in place of an unset or missing list.
 using Lists = std::map<std::string, std::optional<std::string>>;
 
 /// Adds an option that takes a comma list. `help` replaces the option's own help if it is not empty.
@@ -112,7 +112,7 @@ struct Compared {
 };
 
 /// Returns the settings with each combination of the lists' items, as if the command line gave just those. As with
-/// `generate`, an item brings its own defaults and removes what a weaker source says against it. Presets come first.
+/// `generate`, an item brings its own defaults and removes weaker values that it excludes. Presets come first.
 /// Modes and token orders vary slowest, then methods; how many blocks, dense steps, caches and weights vary fastest.
 /// Exceptions:
 ///   topk, cdf, error and block_error exclude each other, so each has its own rows;

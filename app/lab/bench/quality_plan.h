@@ -43,9 +43,10 @@ struct QualityPlan : VideoPlan {
   /// Returns how many steps to time in each row without a cache: as many as are asked for beyond the dense ones, so
   /// that both kinds occur. Call it once the number of steps is resolved.
   int64_t rounds_to_time() const;
-  /// Rows with a cache are timed over whole videos or not at all, because a few steps do not show how many are reused.
+  /// Returns true if rows with a cache are timed. That takes whole videos: a few steps do not show how many are reused.
   bool times_caches() const { return rounds_to_time() >= video.num_inference_steps; }
-  /// `mode` drops the blocks. As in `batch`, the seed grows by one from prompt to prompt.
+  /// Returns the plan of a prompt's video. `mode` drops the blocks. As in `batch`, the seed grows by one from prompt to
+  /// prompt.
   models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 

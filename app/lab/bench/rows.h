@@ -69,7 +69,7 @@ constexpr const char* kStepStage = "step";
 ///   layer_sparsity and step_layer_sparsity [step][layer], null if a layer did not run.
 Columns stage_columns();
 
-/// The rel_l1 of whole videos, which compares their latents.
+/// Returns the rel_l1 of whole videos, which compares their latents.
 Column latents_column();
 
 /// Returns a row of a stage without measurements.

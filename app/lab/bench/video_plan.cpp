@@ -60,7 +60,7 @@ bool cache_is_of_a_preset(const Settings& settings) {
   return settings.has("preset") && cache != nullptr && cache->source == Source::matched_config;
 }
 
-/// Adds, once, a warning that the cache reuses nothing.
+/// Adds a warning that the cache reuses nothing, but only once.
 void add_cache_warning(const Settings& settings, const Combination& combination, const models::ModelSpec& spec,
                        VideoPlan& plan) {
   models::Request request = plan.request;

@@ -42,7 +42,7 @@ using Columns = std::vector<Column>;
 /// keys; help explains those that are options of `generate`. Throws Error for another key.
 Columns columns(const std::vector<std::string>& keys);
 /// These return the same columns, changed: hidden from people if all rows are equal; shown only in CSV; shown only to
-/// people, with this text; or with another title, and meaning unless it is empty.
+/// people, with this text; or with another title and, unless it is empty, another meaning.
 Columns varying(const std::vector<std::string>& keys);
 Columns in_csv(const std::vector<std::string>& keys);
 Column to_people(const std::string& key, std::function<std::string(const Row&)> text);

@@ -26,7 +26,7 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// How many calls a contender's next turn takes, and how many it made in this round.
+/// The number of calls in a contender's next turn, and of those that it made in this round.
 struct Turn {
   size_t calls = 1;
   size_t done = 0;

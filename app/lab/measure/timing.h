@@ -69,9 +69,9 @@ struct Measurement {
 };
 
 /// Gives every contender one turn per round (A B C, A B C, ...), with each call on the next buffer. A turn is one call,
-/// or as many as take `turn_ms` by the previous round. In such a turn only the later half counts. By then, a GPU at its
-/// power limit has left its neighbor's clock for the contender's own. `before_round` gets the number of finished rounds
-/// and may throw to end the run.
+/// or as many as take `turn_ms` by the previous round. In such a turn only the later half counts. By then, the clock
+/// of a GPU at its power limit has adapted to this contender. `before_round` gets the number of finished rounds and may
+/// throw to end the run.
 std::vector<Measurement> alternate(const std::vector<TimedCall>& contenders, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round);
 

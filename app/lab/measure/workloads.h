@@ -22,7 +22,7 @@ struct Shape {
   std::string text() const;     // "2,30,17776,64", "1,32/8,24576,128"
 };
 
-/// How synthetic q, k and v are distributed; inputs.cpp says how each is drawn.
+/// The distribution of synthetic q, k and v; inputs.cpp draws each.
 enum class DataKind { gaussian, structured, smooth, loud };
 
 struct Workload {

@@ -27,8 +27,8 @@ struct Goal {
 /// A setting's video compared with full attention's.
 struct Seen {
   double psnr = 0, ssim = 0;
-  double computed_steps = 0, computed_dense_steps = 0;  // the latter are those of the former with every block
-  double share = 1;                                     // of blocks, in the other computed steps
+  double computed_steps = 0, computed_dense_steps = 0;  // the dense ones compute every block, and count as computed too
+  double share = 1;                                     // share of blocks in the other computed steps
 };
 
 /// Milliseconds of a step, by what it computes; unset if unknown.

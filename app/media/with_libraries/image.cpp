@@ -86,7 +86,7 @@ class Decoder {
     require_image(avcodec_open2(context_.get(), codec, nullptr), path);
   }
 
-  /// Null means that there are no more.
+  /// Sends a packet to the decoder; null if there are no more.
   void send(const AVPacket* packet) {
     require_image(avcodec_send_packet(context_.get(), packet), path_);
     receive();

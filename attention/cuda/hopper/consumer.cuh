@@ -1,7 +1,7 @@
-// The computing half of the Hopper kernel: one warpgroup, 64 query rows.
+// The computing half of the Hopper kernel: one warpgroup with 64 query rows.
 //
 // P.V adds up in the tensor core's own accumulator, which truncates products to 13 bits below the sum. V records are
-// without the mean of their keys, so that what is cut off cancels; the means' part of O goes another way, see Output.
+// reduced by the mean of their keys, so that the truncation errors cancel. Output adds the means' part of O.
 #pragma once
 
 #include "attention/cuda/hopper/output.cuh"
@@ -9,7 +9,7 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// kParts: tiles are in parts, which another kernel adds up. kMeans: lists may hold means.
+/// kParts: tiles are split into parts, which another kernel adds up. kMeans: lists may hold means.
 template <typename T, bool kCausal, bool kSkips, bool kParts, bool kMeans>
 class Consumer {
   static constexpr int D = T::D, kRecords = T::kSubtileRecords, kSteps = T::kChannels / 32;
@@ -70,7 +70,7 @@ class Consumer {
                                           : SoftmaxCase::masks;
   }
 
-  /// P.V of a subtile runs beside Q.K of the next one, then the next one's softmax. The warpgroups drift apart by
+  /// P.V of a subtile runs beside Q.K of the next one, and then beside its softmax. The warpgroups drift apart by
   /// themselves, so that some compute exponentials while others multiply.
   __device__ __forceinline__ void run_stages(int stages) {
     ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
@@ -107,7 +107,7 @@ class Consumer {
     }
   }
 
-  /// kSubtile: of the stage, 0 or 1.
+  /// kSubtile: 0 or 1, the subtile of the stage.
   template <int kSubtile>
   __device__ void issue_scores(int stage) {
     const int slot = stage * T::kStageRecords + kSubtile * kRecords;
@@ -142,7 +142,7 @@ class Consumer {
     if (tile_case_ == SoftmaxCase::mixed) {
       case_ = uniform(mask_.softmax_case(unmasked_case_));
     } else if (kSkips) {
-      case_ = tile_case_;  // which the subtile before may have overruled
+      case_ = tile_case_;  // the previous subtile may have overruled it
     }
     ptx::matrix_wait();
     softmax_.hold_scores();
@@ -164,7 +164,7 @@ class Consumer {
     const bool has_means = kMeans && blocks_left_ < kRecords;
     blocks_left_ -= kRecords;
     if constexpr (kMeans) {
-      const bool first = Output<T>::my_record(mask_.lane) == 0;  // no index: it would put the entries into memory
+      const bool first = Output<T>::my_record(mask_.lane) == 0;  // an index would put the entries into memory
       weight_ = has_means && is_mean(first ? mask_.entry[0] : mask_.entry[kRecords - 1]) ? kCell : 1;
     }
     const auto needed = [&](const float(&top)[2]) {
@@ -184,8 +184,8 @@ class Consumer {
     if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
   }
 
-  /// A subtile with means. Their P.V is never skipped. Under a causal mask all exponentials go through ex2: two
-  /// variants less to compile.
+  /// Computes the softmax of a subtile with means, whose P.V is never skipped. Under a causal mask all exponentials go
+  /// through ex2, which leaves two variants fewer to compile.
   template <typename Rescale>
   __device__ __forceinline__ bool apply_softmax_to_means(const Rescale& rescale) {
     const auto always = [](const float(&)[2]) { return true; };
@@ -198,9 +198,9 @@ class Consumer {
     }
   }
 
-  // The P.V skip. A warp whose rows all fall short by the threshold leaves its P at 0; if all four warps do, the
-  // warpgroup does not multiply. Their votes meet in shared memory, a byte a warp, in two places by turns: a warp can
-  // be one subtile ahead of another.
+  // P.V skip: a warp whose rows are all below the threshold leaves its P at 0. If all four warps do, the warpgroup does
+  // not multiply. The warps vote in shared memory, one byte per warp. Two places alternate, because a warp can be one
+  // subtile ahead of another.
 
   __device__ void start_skipping(const TileIndex& tile, int first) {
     const HeadChoice& choice =
@@ -224,7 +224,7 @@ class Consumer {
     for (int r = 0; r < kRecords; ++r) skipped_ += mask_.cover(r) == Cover::none ? 0 : 1;
   }
 
-  /// The warp is done with what the barrier guards.
+  /// Signals that the warp no longer uses the data that the barrier guards.
   __device__ void release(uint32_t barrier) const {
     __syncwarp();
     if (mask_.lane == 0 || T::kArrivals == kConsumers) ptx::barrier_arrive(barrier);
@@ -256,12 +256,12 @@ class Consumer {
   Mask<T, kCausal> mask_;
   Softmax<T, kCausal> softmax_;
   Output<T> output_;
-  SoftmaxCase unmasked_case_;     // of subtiles without masks, by the tile's largest score
-  SoftmaxCase tile_case_, case_;  // of every subtile, and of the current one
-  int blocks_left_ = 0;           // entries from the current subtile on that are not of means; may be negative
-  float weight_ = 1;              // of a key of the thread's record in the current subtile
+  SoftmaxCase unmasked_case_;     // for subtiles without masks, by the tile's largest score
+  SoftmaxCase tile_case_, case_;  // for every subtile of the tile, and for the current one
+  int blocks_left_ = 0;           // entries from the current subtile on that are not means; may be negative
+  float weight_ = 1;              // weight of a key of the thread's record in the current subtile
   float skip_below_[2];           // log2 P below which a row does not need a block
-  int skipped_ = 0;               // blocks of this tile
+  int skipped_ = 0;               // blocks of this tile whose P.V was skipped
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -1,5 +1,5 @@
-// The kernel for compute capability 9.0: int8 Q.K and e4m3 P.V by warpgroup matrix instructions, persistent CTAs. Each
-// head_dim is compiled by itself.
+// The kernel for compute capability 9.0: int8 Q.K and e4m3 P.V by warpgroup matrix instructions, in persistent CTAs.
+// Each head_dim is compiled separately.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,14 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
                      const __grid_constant__ Buffers buffers) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = Tile<D>;
-  constexpr bool kBusyProducer = D == 64 && !kSkips;  // and consumers that do with less; multiples of 8, 65536 in all
+  // A busy producer keeps more registers and leaves fewer to consumers. A count per thread is a multiple of 8; all
+  // threads together have 65536.
+  constexpr bool kBusyProducer = D == 64 && !kSkips;
   extern __shared__ __align__(1024) uint8_t shared[];
   if (threadIdx.x == 0) Barriers<T>{shared_address(shared) + T::kBarriers}.init();
+  // Means that are never loaded are multiplied by zeros, so they must be finite.
   for (int i = static_cast<int>(threadIdx.x); i < 2 * T::kMeanBytes / 16; i += T::kThreads)
-    reinterpret_cast<uint4*>(shared + T::kMeanRing)[i] = {};  // whatever is not loaded meets zeros, and must be finite
+    reinterpret_cast<uint4*>(shared + T::kMeanRing)[i] = {};
   ptx::bulk_copy_fence();
   __syncthreads();
   if (threadIdx.x / 128 == T::kWarpgroups) {
@@ -35,7 +38,7 @@ __global__ void __launch_bounds__(Tile<D>::kThreads, 1)
 #endif
 }
 
-/// The sum of the parts of a shared tile.
+/// Adds up and writes the parts of a shared tile.
 template <int D>
 __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
     add_parts(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,
@@ -66,7 +69,7 @@ void launch_whole(const LaunchContext& context) {
   if (!context.params.causal) {
     skips ? attend(hopper_attention<D, false, true, false, kMeans>)
           : attend(hopper_attention<D, false, false, false, kMeans>);
-  } else if (skips || kMeans) {  // means under a causal mask are no one's usual case
+  } else if (skips || kMeans) {  // means under a causal mask are rare
     attend(hopper_attention<D, true, true, false, kMeans>);
   } else if constexpr (!kMeans) {
     attend(hopper_attention<D, true, false, false, false>);

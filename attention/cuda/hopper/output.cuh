@@ -1,8 +1,8 @@
-// O of the Hopper kernel: the tensor core's accumulators of two rows, the part of V's means, and the way out.
+// O of the Hopper kernel: the tensor core's accumulators of two rows, the part of V's means, and writing the output.
 //
 // V records are V less the mean of their 64 keys: O = sum P (V - mean) + sum (sum of P in the block) mean. The second
-// sum is a product in fp16, taken for kMeans blocks at a time, of blocks' sums of P, which the rows of ones leave and
-// which are noted in shared memory, with their means, which the producer has collected.
+// sum is a product in fp16, computed for kMeans blocks at a time. Its factors are the blocks' sums of P and their
+// means. The rows of ones give the sums of P, which are noted in shared memory; the producer has loaded the means.
 #pragma once
 
 #include "attention/cuda/hopper/tile.cuh"
@@ -10,19 +10,19 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// "shift" is that of a row's weights, log2 units: P = 2^(score + shift), so O and its row sums carry the factor
+/// "shift" belongs to a row's weights, in log2 units: P = 2^(score + shift), so O and its row sums have the factor
 /// 2^shift.
 template <typename T>
 class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
-  static constexpr int kSums = T::kChannels / 2;  // of the accumulators, the first that sums P
+  static constexpr int kSums = T::kChannels / 2;  // first accumulator that sums P
   static constexpr int kConsumers = 128 * T::kWarpgroups, kWarpBytes = 16 * T::kRowBytes;
   static_assert(part_floats(D) >= kConsumers * (kOutputs + 2), "room for a part");
 
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile
 
-  /// rows: kRowBytes for every row of the tile, in shared memory. What add_means() needs lies behind (Tile).
+  /// rows: kRowBytes of shared memory for every row of the tile. The memory for add_means() follows it (Tile).
   __device__ Output(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, uint8_t* rows)
       : p_(p), sizes_(sizes), buffers_(buffers), rows_(rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;
@@ -47,12 +47,12 @@ class Output {
     scale_noted(alpha);
   }
 
-  /// Which record of a subtile the thread's sums of P are of.
+  /// Returns the record of a subtile to which the thread's sums of P belong.
   __device__ static int my_record(int lane) {
     return T::kSubtileRecords == 1 ? 0 : lane % 4 / 2;
   }
 
-  /// Notes the sums of P of the subtile whose P.V is done. weight: of a key of my_record().
+  /// Notes the sums of P of the subtile whose P.V is complete. weight: of a key of my_record().
   __device__ void note_sums(float weight) {
     note(value[kSums], value[kSums + 2]);
     row_sum_[0] = fmaf(value[kSums], weight, row_sum_[0]);
@@ -66,7 +66,8 @@ class Output {
     return noted_ % T::kMeans == 0;
   }
 
-  /// Adds the means' part of the noted blocks, at least one. Returns which half of the means is free then.
+  /// Adds the means' part of the noted blocks, of which there is at least one. Returns the half of the means that is
+  /// now free.
   __device__ int add_means() {
     const int half = (noted_ - 1) / T::kMeans;
     for (; noted_ % 16 != 0; noted_ += T::kSubtileRecords) note(0, 0);
@@ -94,7 +95,7 @@ class Output {
     return half;
   }
 
-  /// After it the last four of `value` hold the sums of P of all blocks, in parts that add up over four threads.
+  /// Stores the sums of P over all blocks in the last four of `value`, as parts that add up over four threads.
   __device__ void restore_row_sums() {
     constexpr float kShare = T::kSubtileRecords == 1 ? 0.25F : 0.5F;
 #pragma unroll
@@ -110,7 +111,7 @@ class Output {
     write_rows(tile, shift, thread / 32, thread % 32);
   }
 
-  /// For add_parts().
+  /// Writes this part for add_parts().
   __device__ void leave_part(int slot, const float (&shift)[2]) const {
     const int thread = ptx::thread();
     float4* to = part(slot, thread);
@@ -120,7 +121,7 @@ class Output {
     *shift_of(slot, thread) = make_float2(shift[0], shift[1]);
   }
 
-  /// O is the sum of the parts in slots [first, last], with a common shift.
+  /// Sets O to the sum of the parts in slots [first, last], with a common shift.
   __device__ void add_parts(int first, int last, float (&shift)[2]) {
     const int thread = ptx::thread();
     shift[0] = shift[1] = INFINITY;
@@ -152,13 +153,13 @@ class Output {
     return *reinterpret_cast<float(*)[4]>(value + i);
   }
 
-  /// Offset of the noted sums of rows r and r + 8 of the warp's 16: kMeans pairs of fp16.
+  /// Returns the offset of the noted sums of rows r and r + 8 of the warp's 16: kMeans pairs of fp16.
   __device__ static int sums_of(int warp, int r) {
     return warp * kWarpBytes + r * (T::kMeans + 2) * 4;
   }
 
-  /// Sums of the thread's two rows. Four threads have the same; with two records a subtile the first two have those of
-  /// the first one, the others those of the second one.
+  /// Notes the sums of the thread's two rows. Four threads have the same ones. With two records per subtile, the first
+  /// two threads have those of the first record, the others those of the second.
   __device__ void note(float sum, float sum8) const {
     *reinterpret_cast<__half2*>(rows_ + my_sums_ + noted_ % T::kMeans * 4) = __floats2half2_rn(sum, sum8);
   }
@@ -190,8 +191,8 @@ class Output {
     return reinterpret_cast<float2*>(part(slot, 0) + kOutputs / 4 * kConsumers) + thread;
   }
 
-  /// Rows are put together in the warp's share of rows_, 64 columns at a time, so that V's scales are read and rows
-  /// leave in 16-byte pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
+  /// Writes the warp's rows. They are assembled in its share of rows_, 64 columns at a time, so that V's scales are
+  /// read and rows written in 16-byte pieces. The accumulators' own layout would touch 8 rows for every 128 bytes.
   __device__ void write_rows(const TileIndex& tile, const float (&shift)[2], int warp, int lane) const {
     const int first = tile.tile * T::kRows + warp * 16;
     float inverse[2];
@@ -222,7 +223,7 @@ class Output {
     __syncwarp();
   }
 
-  /// 64 columns from `from` on; a lane has the same eight in four of the warp's 16 rows.
+  /// Writes 64 columns from `from` on. Each lane has the same eight columns in four of the warp's 16 rows.
   __device__ void write_columns(const TileIndex& tile, const uint8_t* staged, const float (&inverse)[2], int first,
                                 int lane, int from) const {
     const int piece = lane % 8, column = from + piece * 8;
@@ -267,12 +268,12 @@ class Output {
     *reinterpret_cast<float4*>(x + 4) = __ldg(reinterpret_cast<const float4*>(from) + 1);
   }
 
-  /// Offset of 16 bytes of row r in the warp's memory, swizzled against bank conflicts.
+  /// Returns the offset of 16 bytes of row r in the warp's memory, swizzled against bank conflicts.
   __device__ static int place(int r, int chunk) {
     return r * T::kRowBytes + (chunk ^ (r & 7)) * 16;
   }
 
-  /// Two elements of the output; a in the low half.
+  /// Returns two elements of the output, a in the low half.
   __device__ uint32_t pack_pair(float a, float b) const {
     uint32_t packed;
     if (p_.element == Element::bf16) {
@@ -293,7 +294,7 @@ class Output {
   const Buffers& buffers_;
   uint8_t* const rows_;
   int my_sums_;    // offset of this thread's first noted sum in rows_
-  int noted_ = 0;  // sums of blocks, counted through both halves of the means
+  int noted_ = 0;  // noted sums, counted through both halves of the means
   float row_sum_[2];
 };
 

@@ -1,4 +1,4 @@
-// Shape of the Hopper kernel's work and the layout of its shared memory.
+// Shape of the Hopper kernel's work, the layout of its shared memory, and the thread that fills it.
 #pragma once
 
 #include "attention/cuda/hopper/ptx.cuh"
@@ -10,33 +10,33 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// A CTA owns an SM: a producer that copies, and three warpgroups of 64 query rows each that compute. A stage of the
-/// pipeline holds two subtiles of keys; a subtile is what one softmax works on.
+/// A CTA owns an SM. It has a producer, which copies, and three warpgroups of 64 query rows each, which compute. A
+/// stage of the pipeline holds two subtiles of keys; each softmax works on one subtile.
 ///
-/// Of records of 128 channels, a kernel for 96 leaves out the others, which are zeros, where it multiplies.
+/// The kernel for head_dim 96 uses records of 128 channels and does not multiply the last 32, which are zeros.
 template <int kHeadDim>
 struct Tile {
-  static constexpr int D = kHeadDim == 96 ? 128 : kHeadDim;  // channels of a record
-  static constexpr int kChannels = kHeadDim;                 // that are multiplied
+  static constexpr int D = kHeadDim == 96 ? 128 : kHeadDim;  // channels per record
+  static constexpr int kChannels = kHeadDim;                 // channels that are multiplied
   static constexpr int kWarpgroups = 3;
   static constexpr int kRows = kWarpgroups * kRecord;
   static constexpr int kThreads = 128 * (kWarpgroups + 1);
-  static constexpr int kKeys = D == 64 ? 128 : 64;  // of a subtile; what fits the registers
+  static constexpr int kKeys = D == 64 ? 128 : 64;  // keys per subtile; as many as fit into registers
   static constexpr int kSubtileRecords = kKeys / kRecord;
   static constexpr int kStageRecords = 2 * kSubtileRecords;
   static constexpr int kStages = D == 64 ? 4 : 3;
-  static constexpr int kOutputs = (kChannels + kOnesRows) / 2;  // accumulators of P.V in a thread
-  static constexpr int kMeans = 64;                             // blocks whose means join O together, see Output
+  static constexpr int kOutputs = (kChannels + kOnesRows) / 2;  // accumulators of P.V per thread
+  static constexpr int kMeans = 64;  // blocks whose means are added to O together, see Output
 #ifdef SPARSEREEL_RACECHECK
-  static constexpr int kArrivals = 128 * kWarpgroups;  // racecheck credits an arrival to the arriving thread alone
+  static constexpr int kArrivals = 128 * kWarpgroups;  // racecheck credits an arrival to the arriving thread only
 #else
-  static constexpr int kArrivals = 4 * kWarpgroups;  // a lane speaks for its warp
+  static constexpr int kArrivals = 4 * kWarpgroups;  // one lane arrives for its warp
 #endif
 
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = kRecord * (kChannels + kOnesRows);
   static constexpr int kValueRecordBytes = kRecord * (D + kOnesRows * ones_sets(D));
-  static constexpr int kMeanPitch = 2 * kChannels + 16;  // of a block's mean: ldmatrix without bank conflicts
+  static constexpr int kMeanPitch = 2 * kChannels + 16;  // bytes per mean; avoids bank conflicts of ldmatrix
   static constexpr int kMeanBytes = kMeans * kMeanPitch;
   static constexpr int kQueryBytes = kRows * D;
 
@@ -46,7 +46,7 @@ struct Tile {
   static constexpr int kValueStages = kKeyStages + kStages * kStageRecords * kKeyBytes;
   static constexpr int kRowMemory = kValueStages + kStages * kStageRecords * kValueBytes;  // see Output
   static constexpr int kRowBytes = 256;
-  static constexpr int kMeanRing = kRowMemory + kRows * kRowBytes;  // two times kMeans
+  static constexpr int kMeanRing = kRowMemory + kRows * kRowBytes;  // a ring of two times kMeans
   static constexpr int kKeyScales = kMeanRing + 2 * kMeanBytes;
   static constexpr int kEntries = kKeyScales + kStages * kStageRecords * kKeyGroups * 4;
   static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
@@ -58,10 +58,11 @@ struct Tile {
   static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
 };
 
-/// Barriers of the pipeline: "full" is completed by the producer's copies, "empty" by every consumer warp.
+/// The barriers of the pipeline. The producer's copies complete a "full" barrier, and every consumer warp arrives at an
+/// "empty" one. means_empty() has one barrier for each half of the ring of means.
 template <typename T>
 struct Barriers {
-  uint32_t base;  // shared address
+  uint32_t base;  // address in shared memory
 
   __device__ uint32_t key_full(int stage) const { return at(stage); }
   __device__ uint32_t key_empty(int stage) const { return at(T::kStages + stage); }
@@ -102,19 +103,19 @@ struct Cursor {
   }
 };
 
-/// What the producer tells the consumers of the next tile.
+/// The producer's message to the consumers about the next tile.
 struct alignas(16) Work {
-  int bh, tile;  // bh -1: no more
-  int slot;      // for a tile in parts
+  int bh, tile;  // bh is -1 after the last tile
+  int slot;      // place of the part, if the tile is split
   int stages;
-  int plain;            // as in TileList
-  float largest_score;  // no score of the head is larger in magnitude, log2 units
-  int blocks;           // of the entries to come, in front of the first of means; kNoMeans: all
+  int plain;            // see TileList
+  float largest_score;  // bound on the magnitude of the head's scores, in log2 units
+  int blocks;           // number of entries before the first of means; kNoMeans if there are none
 };
 constexpr int kNoMeans = 1 << 30;
 static_assert(sizeof(Work) == 32, "what Tile leaves it");
 
-/// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share. kMeans:
+/// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share. kMeans:
 /// lists may hold means.
 template <typename T, bool kParts, bool kMeans>
 class Producer {
@@ -150,7 +151,7 @@ class Producer {
                 blocks_from(0, list)});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
-      index = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);  // not before: a tile claimed waits
+      index = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);  // not earlier: a claimed tile waits
     }
   }
 
@@ -172,7 +173,7 @@ class Producer {
     return kMeans && list.means > 0 ? list.length - list.means - begin : kNoMeans;
   }
 
-  /// Until they have read what was announced last.
+  /// Waits until the consumers have read the last message.
   __device__ void await_consumers() { ptx::barrier_wait(barriers_.query_empty(), phase_ ^= 1); }
 
   __device__ float largest_score(const TileIndex& tile) const {
@@ -189,13 +190,13 @@ class Producer {
     ptx::bulk_copy(base_ + T::kQueryScales, buffers_.q_scale + record * kRecord, T::kRows * 4, full);
   }
 
-  /// Entries [begin, end) of the tile's list, at least a stage. Where they do not fill the last one, whatever follows
-  /// comes along, with a V of zeros.
+  /// Loads the entries [begin, end) of the tile's list, at least one stage. If they do not fill the last stage, it
+  /// loads whatever follows, with a V of zeros.
   __device__ void load_keys(const TileIndex& tile, int length, int begin, int end) {
     const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.list_entries;
     const int64_t head = static_cast<int64_t>(sizes_.group.of(tile.bh)) * sizes_.key_records;
     uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
-    uint32_t next[T::kStageRecords];  // fetched a stage ahead
+    uint32_t next[T::kStageRecords];  // fetched one stage ahead
     const auto fetch = [&](int first) {
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) next[r] = list[min(first + r, length - 1)];
@@ -238,7 +239,7 @@ class Producer {
     } while (first < end);
   }
 
-  /// A V record (-1: zeros) and, at `place` of the means, its mean.
+  /// Loads a V record (zeros for -1) and its mean, which goes to `place` in the ring of means.
   __device__ void load_values(int stage, int r, int64_t record, int place) {
     constexpr int kRows = T::kChannels * kRecord, kSet = kOnesRows * kRecord;
     const uint8_t* values = record < 0 ? buffers_.v_null : buffers_.v + record * T::kValueRecordBytes;
@@ -263,7 +264,7 @@ class Producer {
   const Barriers<T> barriers_;
   Cursor<T> cursor_;
   int phase_ = 0;
-  int means_ = 0;  // groups of kMeans loaded; a second Cursor would take a register more, and spill
+  int means_ = 0;  // groups of kMeans loaded so far; a second Cursor would take one more register, and spill
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -1,7 +1,7 @@
-// The portable attention kernel over lists: one template for sm_80 (P.V in fp16) and sm_89 (P.V in e4m3).
+// The mma attention kernel over lists: one template for sm_80 (P.V in fp16) and sm_89 (P.V in e4m3).
 //
-// A CTA owns a tile of 128 queries. Its key blocks come through a ring of stages in shared memory, filled by cp.async;
-// each warp multiplies its own query rows, which it keeps in registers, with a whole block of 64 keys.
+// A CTA owns a tile of 128 queries. Its key blocks pass through a ring of stages in shared memory, filled by cp.async.
+// Each warp keeps its own query rows in registers and multiplies them with a whole block of 64 keys.
 #pragma once
 
 #include "attention/cuda/fast_math.cuh"
@@ -20,15 +20,16 @@ class MmaTile {
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles;
   static constexpr int kKeySteps = D / 32;                           // of Q.K, 32 columns each
   static constexpr int kValueSteps = kE4m3 ? 2 : 4;                  // of P.V, 32 or 16 keys each
-  static constexpr float kWeightLog2 = kE4m3 ? kE4m3MaxLog2 : 0.0F;  // the largest P is 2 to this power
-  static constexpr float kNeverSkip = 32;                            // at or above this threshold
-  // 1.5 * 2^23 as a float: added to an int32 of up to 22 bits, the bits read as a float are this much plus the integer.
-  // An accumulator that starts here is a float after one subtraction; the conversion instruction is four times slower.
+  static constexpr float kWeightLog2 = kE4m3 ? kE4m3MaxLog2 : 0.0F;  // log2 of the largest P
+  static constexpr float kNeverSkip = 32;                            // no P.V is skipped from this threshold on
+  // The bits of 1.5 * 2^23 as a float. With an int32 of up to 22 bits added, they are the float 1.5 * 2^23 plus the
+  // integer. An accumulator that starts here becomes a float by one subtraction; the conversion instruction is four
+  // times slower.
   static constexpr int32_t kMagicBits = 0x4B400000;
   static constexpr float kMagic = 12582912.0F;
 
   using Scores = int32_t[kRowTiles][kKeyTiles][4];
-  using RowPairs = float[kRowTiles][2];  // a value of rows g and g + 8 of each row tile
+  using RowPairs = float[kRowTiles][2];  // one value each for rows g and g + 8 of each row tile
 
  public:
   __device__ MmaTile(const KernelParams& p, const Sizes& sizes, const Buffers& buffers, Stage* stages, int bh, int tile)
@@ -57,7 +58,7 @@ class MmaTile {
     for (int i = 0; i < length_; ++i) {
       const uint32_t entry = list_[i];
       wait_copies<Shape::kStages - 2>();
-      __syncthreads();  // block i is there for all, and the stage of block i - 1 is free
+      __syncthreads();  // block i is there for all threads, and the stage of block i - 1 is free
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
       if (cover != Cover::none)
@@ -71,7 +72,7 @@ class MmaTile {
   }
 
  private:
-  /// Row g (half 0) or g + 8 (half 1) of a row tile, as a query of the head.
+  /// Returns row g (half 0) or g + 8 (half 1) of a row tile as a query of the head.
   __device__ int query(int row_tile, int half) const {
     return first_row_ + 16 * row_tile + 8 * half + lane_ / 4;
   }
@@ -103,8 +104,8 @@ class MmaTile {
     while (last_ >= 0 && entry_cover(list_[last_], group_) == Cover::none) --last_;
   }
 
-  /// Starts the copy of the list's i-th block into its stage; past the end only closes an empty group, so that the
-  /// number of groups in flight stays what wait_copies counts on.
+  /// Starts the copy of the list's i-th block into its stage. Past the end it only closes an empty group, so that
+  /// wait_copies() still counts the right number of groups in flight.
   __device__ void load_block(int i) {
     if (i < length_) {
       Stage& stage = stages_[next_stage_];
@@ -132,20 +133,21 @@ class MmaTile {
     }
   }
 
-  /// One block of keys, or the means of 16, for the warp's rows.
+  /// Attends to one block of keys, or to the means of 16 blocks, for the warp's rows.
   __device__ void attend(const Stage& stage, uint32_t entry, Cover cover, bool last) {
     Scores s;
     multiply_keys(stage, s);
-    const float key_scale = stage.k_scale[lane_ % 4];  // the thread's columns 2 t and 2 t + 1 are one group of keys
+    const float key_scale = stage.k_scale[lane_ % 4];  // the thread's columns 2 t and 2 t + 1 are in one group of keys
     RowPairs scale, block_max;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Pads past the last key would reach the sums of fp16 weights and, rounded in another group of keys, the maxima.
+    // Padding past the last key would reach the sums of fp16 weights. Rounded in another group of keys, it would also
+    // reach the maxima.
     const bool means = is_mean(entry);
-    const float weight = means ? kCellLog2 : 0.0F;  // of a key, log2 units
+    const float weight = means ? kCellLog2 : 0.0F;  // weight of a key in log2 units
     if (means) {
       mask_means(entry, s);
     } else if (const int block = entry_block(entry); cover == Cover::causal || (block + 1) * kRecord > keys_) {
@@ -160,7 +162,7 @@ class MmaTile {
     raise_maxima(block_max, alpha);
     uint32_t weights[kRowTiles][kValueSteps][4];
     weigh(s, scale, weight, alpha, weights);
-    if (kRowTiles > 1) __syncwarp();  // else ptxas loads V before the scores' registers are free, and spills
+    if (kRowTiles > 1) __syncwarp();  // otherwise ptxas loads V before the scores' registers are free, and spills
     if constexpr (kE4m3) {
       add_values(stage, weights, alpha);
     } else {
@@ -168,7 +170,7 @@ class MmaTile {
     }
   }
 
-  /// s = Q K, as floats with kMagic on top.
+  /// Computes s = Q K, as floats with kMagic added.
   __device__ void multiply_keys(const Stage& stage, Scores& s) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -176,7 +178,7 @@ class MmaTile {
       for (int n = 0; n < kKeyTiles; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) s[r][n][i] = kMagicBits;
-    // Matrices of a load: keys 0..7 and two chunks of 16 columns, then keys 8..15 and these chunks.
+    // Matrices per load: keys 0..7 with two chunks of 16 columns, then keys 8..15 with the same chunks.
     const int key = lane_ / 16 * 8 + lane_ % 8, column = lane_ / 8 % 2 * 16;
     const uint32_t k = shared_address(stage.k);
 #pragma unroll
@@ -195,7 +197,7 @@ class MmaTile {
     }
   }
 
-  /// Takes out the keys that a query does not see.
+  /// Masks the keys that a query does not see.
   __device__ void mask(int block, Scores& s) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -208,7 +210,7 @@ class MmaTile {
       }
   }
 
-  /// Takes out the means of blocks that are not dropped.
+  /// Masks the means of blocks that are not dropped.
   __device__ void mask_means(uint32_t entry, Scores& s) const {
 #pragma unroll
     for (int n = 0; n < kKeyTiles; ++n) {
@@ -220,7 +222,7 @@ class MmaTile {
     }
   }
 
-  /// Largest score of each row in log2 units. The scale is positive, so that the raw scores are compared first.
+  /// Computes the largest score of each row in log2 units. The scale is positive, so raw scores can be compared first.
   __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& block_max) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -236,8 +238,8 @@ class MmaTile {
       }
   }
 
-  /// Whether any of the group's 64 rows has a score within the threshold of its maximum; the group's threads call it
-  /// together.
+  /// Returns true if any of the group's 64 rows has a score within the threshold of its maximum. The group's threads
+  /// call it together.
   __device__ bool rises(const RowPairs& block_max) const {
     bool rise = false;
 #pragma unroll
@@ -252,13 +254,13 @@ class MmaTile {
     return pv_threshold_ < kNeverSkip;
   }
 
-  /// The groups go through their barriers equally often, used block or not: racecheck loses the order of what
-  /// __syncthreads separates where they do not.
+  /// All groups pass their barriers equally often, even for unused blocks. Otherwise racecheck loses the order of
+  /// accesses that __syncthreads separates.
   __device__ bool group_votes(bool predicate) const {
     return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
   }
 
-  /// Takes the block's maxima in; alpha is what that scales the rows' sums by.
+  /// Includes the block's maxima, and sets alpha to the factor that rescales the rows' sums.
   __device__ void raise_maxima(const RowPairs& block_max, RowPairs& alpha) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -270,12 +272,12 @@ class MmaTile {
       }
   }
 
-  /// The maximum of a row, or 0 for a row without keys so far: there every score is -inf and every weight 0.
+  /// Returns the maximum of a row, or 0 for a row without keys so far, whose scores are all -inf and weights all 0.
   __device__ float finite_max(int r, int half) const {
     return max_[r][half] == -INFINITY ? 0.0F : max_[r][half];
   }
 
-  /// P = 2^(s - max), rounded, as the A operand of P.V. In fp16 also adds it to the rows' sums.
+  /// Computes P = 2^(s - max), rounded, as the A operand of P.V. In fp16 it also adds P to the rows' sums.
   __device__ void weigh(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
                         uint32_t (&weights)[kRowTiles][kValueSteps][4]) {
 #pragma unroll
@@ -287,7 +289,8 @@ class MmaTile {
           return fast_exp2(fmaf(__int_as_float(s[r][n][2 * half + i]) - kMagic, scale[r][half], shift));
         };
         if constexpr (kE4m3) {
-          // The operand's four bytes are positions 4 t.. of a chunk, where V has the keys 2 t, 2 t + 1 and 8 more.
+          // The operand's four bytes are positions from 4 t on of a chunk, where V has the keys 2 t, 2 t + 1, 2 t + 8
+          // and 2 t + 9.
 #pragma unroll
           for (int chunk = 0; chunk < kRecord / 16; ++chunk)
             weights[r][chunk / 2][chunk % 2 * 2 + half] = pack_e4m3(weight(2 * chunk, 0), weight(2 * chunk, 1),
@@ -306,7 +309,7 @@ class MmaTile {
       }
   }
 
-  /// Both sums of a block start at zero and join the running ones in fp32: the tensor core would cut off low bits.
+  /// Adds a block's sum, which starts at zero, to the running sum in fp32. The tensor core would cut off low bits.
   __device__ static void join(float (&sum)[4], const float (&alpha)[2], const float (&block_sum)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum[i] = fmaf(sum[i], alpha[i / 2], block_sum[i]);
@@ -314,7 +317,7 @@ class MmaTile {
 
   __device__ void add_values(const Stage& stage, const uint32_t (&weights)[kRowTiles][kValueSteps][4],
                              const RowPairs& alpha) {
-    // Matrices of a load: 8 channels and all four chunks of 16 keys.
+    // Matrices per load: 8 channels with all four chunks of 16 keys.
     const uint32_t address = shared_address(stage.v) + value_offset(lane_ % 8, lane_ / 8 * 16);
 #pragma unroll
     for (int n = 0; n <= Shape::kChannelTiles; ++n) {  // the last tile holds the rows of ones
@@ -332,7 +335,7 @@ class MmaTile {
 
   __device__ void add_half_values(const Stage& stage, const uint32_t (&weights)[kRowTiles][kValueSteps][4],
                                   const RowPairs& alpha) {
-    // Matrices of a load: keys 0..7 and 8..15 with 8 channels, then these keys with the next 8 channels.
+    // Matrices per load: keys 0..7 and 8..15 with 8 channels, then the same keys with the next 8 channels.
     const int key = lane_ % 16, column = lane_ / 16 * 16;
     const uint32_t v = shared_address(stage.v);
 #pragma unroll
@@ -376,26 +379,27 @@ class MmaTile {
   const Buffers& buffers_;
   Stage* const stages_;
   const int bh_;
-  const int first_record_;  // of the head's K and V
+  const int first_record_;  // first record of the head's K and V
   const int lane_, group_;
-  const int first_row_;  // of this warp, as a query of the head
+  const int first_row_;  // first row of this warp, as a query of the head
   const uint32_t* const list_;
   const int length_;
-  const int keys_;      // that count
-  int next_stage_ = 0;  // that load_block fills
+  const int keys_;      // number of keys that count
+  int next_stage_ = 0;  // stage that load_block() fills next
   float pv_threshold_ = kNeverSkip;
   int last_ = -1;    // index of the group's last entry in the list
-  int skipped_ = 0;  // blocks
+  int skipped_ = 0;  // number of blocks without P.V
 
   uint32_t q_[kRowTiles][kKeySteps][4];
   RowPairs q_scale_;
   RowPairs max_;
-  float sum_[kRowTiles][4] =
-      {};  // of P: e4m3 as the product with the rows of ones, fp16 this thread's part of two rows
+  // Sums of P. In e4m3 they are the product with the rows of ones, in fp16 this thread's part of two rows.
+  float sum_[kRowTiles][4] = {};
   float out_[kRowTiles][Shape::kChannelTiles][4] = {};
 };
 
-/// One CTA a tile. The last tiles of a head go first: causal rows are longest there, and so are rows of text.
+/// Runs one CTA per tile. The last tiles of a head go first, because causal rows and rows of text have the longest
+/// lists there.
 template <Kernel kKernel, int D>
 __global__ void __launch_bounds__(MmaShape<kKernel, D>::kThreads, MmaShape<kKernel, D>::kMinCtas)
     attend_mma(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

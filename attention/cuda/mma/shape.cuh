@@ -1,18 +1,17 @@
-// Tile sizes and shared memory of the portable attention kernel.
+// Tile sizes and shared memory of the mma attention kernel.
 #pragma once
 
 #include "attention/cuda/scratch.h"
 
 namespace sparsereel::attention::cuda {
 
-/// Sizes of the kernel for one padded head_dim.
+/// The sizes of the kernel for one padded head_dim.
 template <Kernel kKernel, int D>
 struct MmaShape {
   static constexpr bool kE4m3 = kKernel == Kernel::ada;
   static constexpr int kRows = tile_rows(kKernel);
-  static constexpr int kGroups = kRows / kRecord;  // of 64 rows: these share the bits of a list entry
-  // 16-row tiles of a warp. Two halve the traffic from shared memory, but only at D = 64 do their sums fit in
-  // registers.
+  static constexpr int kGroups = kRows / kRecord;  // groups of 64 rows that share the bits of a list entry
+  // 16-row tiles per warp. Two halve the traffic from shared memory, but their sums fit into registers only for D = 64.
   static constexpr int kRowTiles = D == 64 ? 2 : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
   static constexpr int kGroupThreads = kThreads / kGroups;
@@ -20,10 +19,10 @@ struct MmaShape {
   static constexpr int kChannelTiles = D / 8;
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = kE4m3 ? (D + kOnesRows) * kRecord : 2 * D * kRecord;
-  static constexpr int kStages = D == 256 && !kE4m3 ? 2 : 3;  // what fits into the 99 KB of sm_86 and sm_89
-  static constexpr int kMinCtas = D == 64 ? 2 : 0;  // of an SM; 0 leaves it to the compiler, which spills less
+  static constexpr int kStages = D == 256 && !kE4m3 ? 2 : 3;  // as many as fit into the 99 KB of sm_86 and sm_89
+  static constexpr int kMinCtas = D == 64 ? 2 : 0;  // per SM; 0 leaves it to the compiler, which then spills less
 
-  /// Everything about one key block.
+  /// The data of one key block.
   struct alignas(128) Stage {
     uint8_t k[kKeyBytes];
     uint8_t v[kValueBytes];

@@ -1,4 +1,4 @@
-// Means of the cells of V as records, and the spread of its blocks, from the records of V.
+// Computes the means of V's cells as records, and the spreads of its blocks, from the records of V.
 #include <type_traits>
 
 #include "attention/cuda/launched.cuh"
@@ -8,9 +8,10 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-constexpr float kMostSquared = 80;  // what the sum of squares takes a larger value for: fp16 has room for 16 of these
+/// Larger values are squared as this one: fp16 has room for the sum of 16 of these squares.
+constexpr float kMostSquared = 80;
 
-/// Sums of 16 e4m3 and of their squares.
+/// Computes the sums of 16 e4m3 and of their squares.
 __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   __half2 sums{}, squares{};
   const auto add = [&](uint32_t two) {
@@ -28,38 +29,38 @@ __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   square = __low2float(squares) + __high2float(squares);
 }
 
-/// A block's spread from those of its channels and cells, one or more a lane.
+/// The spread of a block, summed from its channels and cells; a lane adds one or more.
 struct SpreadSum {
   float deviation = 0, far = 0;  // squares
 
-  /// mean: of the block, less V's center, which is V's mean as far as the sample knows it; variance: within a cell, or
-  /// the mean of the cells. All in units of scale.
+  /// Adds a channel. mean: of the block, less V's center, which is V's mean as estimated by the sample. variance:
+  /// within a cell, or the mean over cells. All are in units of scale.
   __device__ void add(float mean, float variance, float scale) {
     const float unit = scale * scale;
     deviation = fmaf(fmaxf(variance, 0.0F), unit, deviation);
     far = fmaf(mean * mean, unit, far);
   }
 
-  /// copies: how often each channel was added.
+  /// Writes the spread. copies: number of times that each channel was added.
   __device__ void write(const Buffers& buffers, int64_t block, int lane, float copies) const {
     const float square = warp_sum(deviation), distance = warp_sum(far);
     if (lane == 0) buffers.v_spread[block] = {sqrtf(square / copies), sqrtf(distance / copies)};
   }
 };
 
-/// Means of the cells of a head's 16 blocks, on their way from rows of channels to rows of channels.
+/// Means of the cells of a head's 16 blocks, in rows of channels.
 template <int D>
 struct Cells {
   static constexpr int kPitch = kRecord + 8;
   alignas(16) __half mean[D][kPitch];
 };
 
-/// This warp's block of e4m3 records: a lane has the channels 8 i + lane / 4 of one cell.
+/// Reads this warp's block of an e4m3 record. A lane has the channels 8 i + lane / 4 of one cell.
 template <int D, bool kLessMean>
 __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, Cells<D>& cells) {
   const uint8_t* record = buffers.v + at.from(sizes) * sizes.value_record_bytes;
   const float* scales = buffers.v_scale + static_cast<int64_t>(at.bk) * D;
-  const int cell = at.lane % 4 ^ (at.lane / 8 & 3);  // value_offset()'s swizzle, undone
+  const int cell = at.lane % 4 ^ (at.lane / 8 & 3);  // undoes the swizzle of value_offset()
   SpreadSum spread;
   constexpr int kTogether = 8;
   uint4 loaded[kTogether];
@@ -89,7 +90,7 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Channel rows of 64 means; kLessMean: less their mean, as quantize_values() does, and times kCell (records.h).
+/// Writes channel rows of 64 means. kLessMean: less their mean, as quantize_values() does, and times kCell (records.h).
 template <int D, bool kLessMean>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
@@ -114,7 +115,7 @@ __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const Mea
     const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
     const uint4 bytes = make_uint4(four(0), four(4), four(8), four(12));
     *reinterpret_cast<uint4*>(out + value_offset(channel, chunk * 16)) = bytes;
-    if constexpr (kLessMean) {  // what rounding adds to the sum goes off the mean
+    if constexpr (kLessMean) {  // the mean corrects what rounding adds to the sum
       float sum, square;
       sum_e4m3(bytes, sum, square);
 #pragma unroll
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kMeanThreads)
   write_e4m3<D, kLessMean>(sizes, buffers, at, cells);
 }
 
-/// fp16 records: a lane has pairs of channels of a whole block.
+/// Handles fp16 records. A lane has pairs of channels of a whole block.
 template <int D>
 __global__ void __launch_bounds__(kMeanThreads)
     means_of_half_values(const __grid_constant__ KernelParams p, const __grid_constant__ Sizes sizes,

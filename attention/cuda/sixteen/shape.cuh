@@ -8,22 +8,22 @@
 
 namespace sparsereel::attention::cuda {
 
-/// Sizes of the kernel for one padded head_dim. Shared memory stays below the 99 KB of sm_86 and sm_89.
+/// The sizes of the kernel for one padded head_dim. Shared memory stays below the 99 KB of sm_86 and sm_89.
 template <int D, bool kSkips>
 struct SixteenShape {
-  static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs of a tile
+  static constexpr int kParts = D == 256 ? 3 : 1;  // CTAs per tile
   static constexpr int kRows = tile_rows(Kernel::sixteen) / kParts;
-  // 16-row tiles of a warp. More of them read less of shared memory, but their sums have to fit in registers. Where P.V
-  // may be skipped, 64 rows decide together, and no warp has rows of two such groups.
+  // 16-row tiles per warp. More tiles read less shared memory, but their sums must fit into registers. If P.V may be
+  // skipped, 64 rows decide together, so no warp has rows of two such groups.
   static constexpr int kRowTiles = D == 64 ? (kSkips ? 2 : 3) : 1;
   static constexpr int kThreads = kRows / (16 * kRowTiles) * 32;
-  static constexpr int kKeys = D == 256 ? 32 : 64;   // of a stage
+  static constexpr int kKeys = D == 256 ? 32 : 64;   // keys per stage
   static constexpr int kAtOnce = 32;                 // keys of a stage that are multiplied together
-  static constexpr int kPieces = kRecord / kAtOnce;  // of a block
+  static constexpr int kPieces = kRecord / kAtOnce;  // pieces per block
   static constexpr int kKeyTiles = kAtOnce / 8;
   static constexpr int kChannelTiles = D / 8;
   static constexpr int kStages = 3;
-  static constexpr bool kSharesQueries = D == 64;  // Q is in shared memory, where registers are short
+  static constexpr bool kSharesQueries = D == 64;  // Q is in shared memory, because registers are short
   static constexpr int kMinCtas = D == 64 ? 2 : 1;
   static constexpr int kRowBytes = 2 * D;
 
@@ -36,7 +36,7 @@ struct SixteenShape {
   static_assert(kSharedBytes <= 99 * 1024);
 };
 
-/// c += a b over a depth of 16.
+/// Computes c += a b over a depth of 16.
 template <typename T>
 __device__ inline void multiply_sixteen(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, __half>) {

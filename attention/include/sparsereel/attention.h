@@ -7,13 +7,14 @@
  *   sparsereel_attention_workspace_size(attention, &call, &bytes); once per kind of call
  *   sparsereel_attention_run(attention, &call, workspace, bytes, stream);
  *
- * A call computes out = softmax(q k^T scale) v; on a GPU both products are in 8 bits. It drops those blocks of 64 x 64
- * that the policy allows; by default the means of 16 tokens stand for dropped blocks. It drops most where tokens that
- * are neighbors in space and time are neighbors in the sequence: see sparsereel_token_order().
+ * A call computes out = softmax(q k^T scale) v; on a GPU both products are in 8 bits. It computes only the blocks of
+ * 64 x 64 that the policy selects and drops the others. By default the means of 16 tokens stand for dropped blocks.
+ * More blocks can be dropped if neighbors in space and time are neighbors in the sequence: see
+ * sparsereel_token_order().
  *
  * No function prints, ends the process or throws an exception. On a GPU a call only enqueues work: it neither waits for
- * the device nor allocates memory. On a CPU it returns when the result is complete. Keys, values and copies are in the
- * workspace; the data that selects blocks is on the heap.
+ * the device nor allocates memory. On a CPU it returns when the result is complete. Packed keys and values, and copies
+ * of tensors, are then in the workspace; the data that selects blocks is on the heap.
  */
 #ifndef SPARSEREEL_ATTENTION_H
 #define SPARSEREEL_ATTENTION_H
@@ -27,8 +28,8 @@
 #define SPARSEREEL_API
 #endif
 
-/* Follows an enumeration's name. The enumeration then has the type int in C++ too and can hold any number, so the
- * library checks every value that it is given. */
+/* Stands behind the name of each enumeration. The enumeration then has the type int in C++ too and can hold any
+ * number. The library therefore checks every value that it is given. */
 #ifdef __cplusplus
 #define SPARSEREEL_INT : int
 extern "C" {
@@ -44,7 +45,7 @@ typedef enum sparsereel_status SPARSEREEL_INT {
   SPARSEREEL_NO_DEVICE = 4,           /* no such GPU, a GPU below compute capability 8.0, or a build without CUDA */
   SPARSEREEL_TOO_SHORT = 5,           /* so few operations that full attention in 16 bits is faster; nothing was done */
   SPARSEREEL_CUDA_ERROR = 6,          /* CUDA refused a launch */
-  SPARSEREEL_EARLIER_CUDA_ERROR = 7,  /* an error that the program had before this call */
+  SPARSEREEL_EARLIER_CUDA_ERROR = 7,  /* a CUDA error from before this call */
   SPARSEREEL_OUT_OF_MEMORY = 8,       /* on the host */
   SPARSEREEL_FAILED = 9
 } sparsereel_status;
@@ -139,9 +140,9 @@ typedef struct sparsereel_head_policy {
    * outputs. SPARSEREEL_BLOCK_ERROR: error that one block adds, relative to the mean length of all outputs that
    * share topk's budget. */
   double error;
-  double similarity;   /* blocks whose tokens have a mean cosine below this are always computed; below 0: off */
+  double similarity;   /* blocks whose tokens have a mean cosine below this are always computed; off below 0 */
   double pv_threshold; /* P.V is skipped for blocks whose scores are all this many log2 units below their rows' maxima;
-                          from 32 on: never */
+                          32 or more skips none */
 } sparsereel_head_policy;
 
 typedef struct sparsereel_attention_policy {
@@ -152,7 +153,7 @@ typedef struct sparsereel_attention_policy {
   int64_t cell;            /* tokens per mean: 16; a CPU also takes 32 and 64 */
   int64_t selection_rows;  /* queries that share a selection: 64, 128 or 192 */
   double dense_operations; /* GPU calls with fewer operations (4 batch heads queries keys head_dim) return
-                              SPARSEREEL_TOO_SHORT; 0: none does */
+                              SPARSEREEL_TOO_SHORT; 0 turns this off */
 } sparsereel_attention_policy;
 
 typedef enum sparsereel_norm SPARSEREEL_INT {
@@ -168,24 +169,24 @@ typedef struct sparsereel_attention_prologue {
   int across_heads; /* normalize over heads x head_dim instead of per head */
   double eps;
   const float *q_weight, *q_bias, *k_weight,
-      *k_bias; /* [head_dim]; across heads, q's or k's heads times that; null: none */
+      *k_bias; /* [head_dim], or across heads [q's or k's heads x head_dim]; null if absent */
   /* Tables [queries - text_tokens, head_dim] for self-attention, in token order; the last text_tokens are not
-   * rotated. Null: no rotary embedding. The two entries of a pair are equal. */
+   * rotated. Null if there is no rotary embedding. The two entries of a pair are equal. */
   const float *rotary_cos, *rotary_sin;
-  const void* rotary_pairs; /* GPU only, in place of tables: fp16 [queries - text_tokens, head_dim / 2, 2]. Every call
-                               with tables makes such pairs in its workspace */
+  const void* rotary_pairs; /* GPU only, in place of tables: fp16 [queries - text_tokens, head_dim / 2, 2]. If tables
+                               are given, every call makes such pairs in its workspace */
   int interleaved;          /* 1: pairs are (2 i, 2 i + 1); 0: (i, i + head_dim / 2) */
 } sparsereel_attention_prologue;
 
 /* Parts of a self-attention prologue that differ by token or by head. They require interleaved pairs and a norm per
  * head or none. On a GPU every pointer is aligned to 16 bytes. */
 typedef struct sparsereel_attention_parts {
-  /* Weights [head_dim] for the last text_tokens in place of q_weight and k_weight, without biases. Null: these
-   * tokens use q_weight and k_weight. */
+  /* Weights [head_dim] for the last text_tokens in place of q_weight and k_weight, without biases. If null,
+   * these tokens use q_weight and k_weight. */
   const float *text_q_weight, *text_k_weight;
-  /* These replace rotary tables. Pair i of head h turns by the product of a token's position and column i of the
-   * frequencies, in radians. Positions are [queries - text_tokens, 4] in token order, of which the first three are
-   * used; frequencies are [heads, 3, head_dim / 2]. Null: none. */
+  /* These replace rotary tables; null if tables or nothing is given. Pair i of head h turns by the product of a token's
+   * position and column i of the frequencies, in radians. Positions are [queries - text_tokens, 4] in token order, of
+   * which the first three are used. Frequencies are [heads, 3, head_dim / 2]. */
   const float *rotary_positions, *rotary_frequencies;
 } sparsereel_attention_parts;
 
@@ -199,7 +200,7 @@ enum {
 };
 
 typedef struct sparsereel_attention_call {
-  size_t size; /* size of this struct, set by sparsereel_attention_call_init(). Fields are only ever added at the end; a
+  size_t size; /* size of this struct, set by sparsereel_attention_call_init(). New fields are only added at the end; a
                   field that an older program does not know has its default */
   sparsereel_element element; /* type of q, k, v and out; a GPU takes fp16 and bf16 */
   int64_t batch, heads, queries, keys;
@@ -208,22 +209,22 @@ typedef struct sparsereel_attention_call {
   sparsereel_tensor out;     /* [batch, queries, heads, head_dim] */
   float* lse;                /* [batch, heads, queries], natural log of the sum; null if not wanted */
   double scale;              /* 0 means head_dim^-0.5 */
-  int quantized; /* 1: computes every block, whatever the policy says, and in 8 bits on a CPU too; without it a CPU
-                    computes in fp32 */
-  int64_t text_tokens;        /* last tokens of q and k whose blocks are always computed, as keys and as queries */
-  int causal;                 /* query i sees keys up to i + keys - queries */
+  int quantized;       /* 1 computes every block, whatever the policy says, and uses 8 bits on a CPU too; with 0 a CPU
+                          computes in fp32 */
+  int64_t text_tokens; /* last tokens of q and k whose blocks are always computed, as keys and as queries */
+  int causal;          /* query i sees keys up to i + keys - queries */
   const int64_t* key_lengths; /* device [batch], each from 0 to `keys`; null if every key counts */
   sparsereel_attention_policy policy;
   const uint8_t* map; /* device [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; 0 drops a block. Replaces the
-                         policy's selection; text_tokens then only says which blocks have means. Null: no map */
+                         policy's selection; text_tokens then only says which blocks have means. May be null */
   int64_t map_rows;   /* 64 or 128 */
   sparsereel_attention_prologue prologue;
   uint64_t* counts; /* device [SPARSEREEL_COUNTS], added to; null if not wanted */
   /* The fields below were added later: programs that were compiled without them pass a smaller size. */
   int64_t kv_heads; /* heads of k and v, a divisor of `heads`: heads / kv_heads neighboring heads of q share one, which
-                       is read, quantized and stored once. 0: as many as heads */
-  int64_t arithmetic; /* bits in which a GPU multiplies: 8, or 16 in the tensors' own type, which separates the cost of
-                         dropping blocks from that of 8 bits. Not with `quantized`. 0: 8. CPUs compute in fp32 */
+                       is read, quantized and stored once. 0 means as many as heads */
+  int64_t arithmetic; /* bits in which a GPU multiplies: 8, or 16 in the tensors' own type. 16 shows the error of
+                         dropped blocks without that of 8 bits. 0 means 8. Not with `quantized`. CPUs use fp32 */
   sparsereel_attention_parts parts; /* parts of the prologue */
 } sparsereel_attention_call;
 

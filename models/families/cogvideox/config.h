@@ -40,7 +40,7 @@ struct CogVideoXConfig {
   bool use_learned_positional_embeddings = false;
   bool patch_bias = true;
 
-  /// True if the channels of an image's latents follow those of the noise.
+  /// Returns true if the channels of an image's latents follow those of the noise.
   bool takes_image() const { return in_channels == 2 * out_channels; }
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };

@@ -23,7 +23,7 @@ struct MochiConfig {
   int64_t max_sequence_length = 256;
 
   int64_t width() const { return num_attention_heads * attention_head_dim; }
-  /// The inner width of a stream's gated feed-forward.
+  /// Returns the inner width of a stream's gated feed-forward.
   static int64_t feed_forward_width(int64_t width) { return 8 * width / 3; }
 };
 

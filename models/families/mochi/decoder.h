@@ -43,8 +43,8 @@ struct MochiDecoder {
   void finish();
 };
 
-/// The number of frames that a level processes at once. It divides `frames` into parts as equal as possible, of at most
-/// `elements` elements or one frame.
+/// Returns the number of frames that a level processes at once. It divides `frames` into parts as equal as possible, of
+/// at most `elements` elements or one frame.
 int64_t frames_at_once(int64_t frames, int64_t elements_a_frame, int64_t elements);
 
 /// latents [F, H, W, latent channels], the next frames of a video -> [t F, s H, s W, out_channels], passed to `done` in

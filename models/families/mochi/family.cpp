@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kEmptyPrompt = "force_zeros_for_empty_prompt";
 
-/// The defaults of diffusers' pipeline, except the number of frames, which is the authors'.
+/// Returns the defaults of diffusers' pipeline, except the number of frames, which is the authors'.
 Defaults mochi_defaults() {
   return {.width = 848, .height = 480, .frames = 163, .steps = 64, .guidance = 4.5, .fps = 30};
 }
 
-/// The sigmas of diffusers' pipeline, which its sampler uses unchanged.
+/// Returns the sigmas of diffusers' pipeline, which its sampler uses unchanged.
 std::vector<double> mochi_sigmas(int64_t steps) {
   return linear_quadratic_sigmas(steps, /*threshold=*/0.025);
 }

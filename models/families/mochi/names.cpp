@@ -13,7 +13,7 @@ using Pairs = NameMap::Pairs;
 
 constexpr const char *kOurs = "transformer_blocks.*.", *kTheirs = "blocks.*.";
 
-/// Names that both streams have. The authors' end with x for the video and y for the text.
+/// Returns the names that both streams have. The authors' end with x for the video and y for the text.
 Pairs block_names() {
   Pairs pairs;
   for (const auto& [ours, theirs] : Pairs{{"norm1.linear", "mod_x"},
@@ -31,8 +31,8 @@ Pairs block_names() {
   return pairs;
 }
 
-/// Rows that diffusers orders differently. A feed-forward's gates are the second half, after the values that they gate.
-/// The last norm's scales come first.
+/// Returns the rows that diffusers orders differently. A feed-forward's gates are the second half, after the values
+/// that they gate. The last norm's scales come first.
 std::vector<MovedRows> moved_rows() {
   std::vector<MovedRows> moved = {{.first = "norm_out.linear", .second = "final_layer.mod", .halves_swapped = true}};
   const std::vector<std::string> of_video = {"to_q", "to_k", "to_v"},

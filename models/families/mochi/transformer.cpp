@@ -47,7 +47,7 @@ void add_feed_forward(Residual& tokens, const MochiStream& stream, const StreamM
                     modulation.feed_forward_gate);
 }
 
-/// The centers of `count` equal parts of [-length / 2, length / 2].
+/// Returns the centers of `count` equal parts of [-length / 2, length / 2].
 at::Tensor centers(int64_t count, double length) {
   const at::Tensor edges = at::linspace(-length / 2, length / 2, count + 1, at::kFloat);
   return (edges.narrow(0, 0, count) + edges.narrow(0, 1, count)) / 2;
@@ -63,7 +63,7 @@ at::Tensor positions_of(const hilbert::Grid& grid) {
   return at::constant_pad_nd(at::stack(axes, -1).view({-1, 3}), {0, 1});
 }
 
-/// bool [B, L]: true for tokens of a text that are no padding.
+/// Returns bool [B, L]: true for tokens of a text that are no padding.
 at::Tensor mask_of(const Conditioning& conditioning) {
   const at::Tensor& text = conditioning.text;
   const at::Tensor places = at::arange(text.size(1), text.options().dtype(at::kLong)).unsqueeze(0);

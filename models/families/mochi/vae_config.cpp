@@ -16,7 +16,7 @@ int64_t product(const std::vector<int64_t>& factors) {
   return std::accumulate(factors.begin(), factors.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// One number per channel of the latents; empty for null.
+/// Returns one number per channel of the latents; empty for null.
 std::vector<double> latent_statistics(const nlohmann::json& json, const ConfigFields& fields, const char* field,
                                       double least, int64_t channels, const std::vector<double>& fallback) {
   const auto given = json.find(field);

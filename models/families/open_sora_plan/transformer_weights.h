@@ -39,8 +39,8 @@ struct OpenSoraPlanEnds {
   void weights(const Visit& visit, const OpenSoraPlanConfig& config);
 };
 
-/// int64 [3 C]: the stored row for each row of the qkv matrix. The reference rotates channels i and i + n / 2 of each
-/// axis's n together. As neighbors, in queries and keys, they give the same scores.
+/// Returns int64 [3 C]: the stored row for each row of the qkv matrix. The reference rotates channels i and i + n / 2
+/// of each axis's n together. As neighbors, in queries and keys, they give the same scores.
 at::Tensor rotary_order(const OpenSoraPlanConfig& config);
 
 }  // namespace sparsereel::models

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kChunkFrames = 8, kChunkStride = 7;
 constexpr TileAxis kTiles = {.size = 64, .stride = 56};
 
-/// The number of chunks, which begin every kChunkStride frames.
+/// Returns the number of chunks, which begin every kChunkStride frames.
 int64_t chunks_of(int64_t latent_frames) {
   return std::max<int64_t>(1, (latent_frames - 2) / kChunkStride + 1);
 }

@@ -10,7 +10,7 @@ namespace {
 
 using Upsampling = OpenSoraPlanVaeConfig::Upsampling;
 
-/// One entry per level.
+/// Returns one entry per level.
 std::vector<std::string> of_levels(const ConfigFields& fields, const char* field,
                                    const std::vector<std::string>& fallback, size_t levels) {
   std::vector<std::string> names = fields.strings(field, fallback);

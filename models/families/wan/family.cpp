@@ -72,7 +72,8 @@ void check_second(const Checkpoint& checkpoint, const WanConfig& first, const st
                    "use components of one checkpoint");
 }
 
-/// The transformer's channels tell: the noise's alone, or also a mask of given frames and images' latents.
+/// Reads the use of images from the transformer's channels: the noise's alone, or also a mask of given frames and
+/// images' latents.
 ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, const WanVaeConfig& vae,
                       const std::string& file) {
   using Latents = ImageSpec::Latents;
@@ -118,7 +119,7 @@ std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   return (vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout") + std::string(task);
 }
 
-/// The sizes that each VAE's models were made for, and defaults that depend on the task.
+/// Returns the sizes that each VAE's models were made for, and defaults that depend on the task.
 Defaults defaults_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   Defaults defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
                                       : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};

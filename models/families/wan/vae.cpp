@@ -27,8 +27,8 @@ at::Tensor patchified(const at::Tensor& frames, int64_t patch) {
   return frames.unflatten(3, {-1, patch}).unflatten(2, {-1, patch}).permute({1, 2, 4, 0, 5, 3}).flatten(3);
 }
 
-/// Scratch memory of a norm, in multiples of its input. On a CPU the norm of half precision is not fused and needs
-/// three copies in fp32.
+/// Returns the scratch memory of a norm, in multiples of its input. On a CPU the norm of half precision is not fused
+/// and needs three copies in fp32.
 int64_t norm_scratch(at::Device device, at::ScalarType dtype) {
   constexpr int64_t kCopies = 3 * 2;  // in elements of half precision
   return device.is_cpu() && dtype != at::kFloat ? kCopies : 0;

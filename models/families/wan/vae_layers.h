@@ -46,7 +46,7 @@ struct WanResampler {
   void weights(const Visit& visit, const std::string& name, int64_t in, int64_t out, std::optional<int64_t> time_out);
 };
 
-/// conv(silu(norm(x))). x is released once it is normalized, which frees it unless the caller holds it.
+/// Returns conv(silu(norm(x))). x is released once it is normalized, which frees it unless the caller holds it.
 at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history);
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history);

@@ -24,7 +24,7 @@ void add_resampling(Pairs& pairs, const std::string& ours, const std::string& th
   for (const char* layer : {".resample", ".time_conv"}) pairs.emplace_back(ours + layer, theirs + layer);
 }
 
-/// Layers that both VAEs have.
+/// Returns the layers that both VAEs have.
 Pairs ends() {
   Pairs pairs = {{"quant_conv", "conv1"}, {"post_quant_conv", "conv2"}};
   for (const std::string side : {"encoder.", "decoder."}) {
@@ -39,7 +39,7 @@ Pairs ends() {
   return pairs;
 }
 
-/// The authors number the layers of all levels in one sequence.
+/// Returns the names of 2.1's VAE. The authors number the layers of all levels in one sequence.
 NameMap names_of_2_1() {
   constexpr int kLevels = 4, kResiduals = 3;
   Pairs pairs = ends();

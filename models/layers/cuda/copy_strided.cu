@@ -21,7 +21,7 @@ struct Places {
   int64_t from, to;
 };
 
-/// The places of word `index` of a copy.
+/// Returns the places of word `index` of a copy.
 __device__ Places places_of(const StridedCopy& copy, int index) {
   Places places{};
 #pragma unroll

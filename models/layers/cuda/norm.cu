@@ -52,7 +52,7 @@ struct RowEntries {
         end(rows == nullptr ? batch + 1 : p.entry.entries) {}
 
   __device__ bool has(int row, int entry) const { return rows == nullptr || rows[row] == entry; }
-  /// True if any row uses the entry. Synchronizes the block if rows have their own entries.
+  /// Returns true if any row uses the entry. Synchronizes the block if rows have their own entries.
   __device__ bool any(const RowRange& range, int entry) const {
     if (rows == nullptr) return true;
     int found = 0;
@@ -180,7 +180,7 @@ class Row {
   static __device__ int lane() {
     return static_cast<int>(threadIdx.x) % 32;
   }
-  /// The index of this warp's chunk within the row.
+  /// Returns the index of this warp's chunk within the row.
   static __device__ int place(int chunk) {
     return chunk * kTeam + Team<kTeam>::member();
   }
@@ -235,7 +235,7 @@ __device__ T* row_of(const Rows& rows, int batch, int row) {
   return static_cast<T*>(rows.data) + batch * rows.batch_stride + row * rows.row_stride;
 }
 
-/// Blocks per multiprocessor, so that a row and its update fit into registers.
+/// Returns the blocks per multiprocessor, so that a row and its update fit into registers.
 constexpr int blocks_together(int chunks, bool updates) {
   return chunks > (updates ? 5 : 8) ? 2 : 3;
 }

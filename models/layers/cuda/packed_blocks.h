@@ -31,7 +31,7 @@ SPARSEREEL_BOTH inline float bfloat_at(const uint8_t* p) {
   return float_at(wide);
 }
 
-/// The low or the high four bits of a byte.
+/// Returns the low or the high four bits of a byte.
 SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
   return high ? byte >> 4 : byte & 15;
 }
@@ -45,8 +45,8 @@ SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
   return {(s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};
 }
 
-/// One of the 16 levels of four bits in ggml's IQ4 formats, which are finer near zero. Each number holds eight signed
-/// bytes, the first level lowest.
+/// Returns one of the 16 levels of four bits in ggml's IQ4 formats, which are finer near zero. Each number holds eight
+/// signed bytes, the first level lowest.
 SPARSEREEL_BOTH inline float iq4_level(int index) {
   const uint64_t eight = index < 8 ? 0xF6EADDCFBFAD9881 : 0x7159453526190D01;
   return static_cast<float>(static_cast<int8_t>(eight >> 8 * (index % 8) & 0xFF));

@@ -35,7 +35,7 @@ struct RowShare {
     }
   }
 
-  /// 1 / sqrt(mean(x^2) + eps) over the whole row.
+  /// Returns 1 / sqrt(mean(x^2) + eps) over the whole row.
   __device__ float inverse(int channels, float eps, RowTeam& team) const {
     float squares = 0;
 #pragma unroll

@@ -15,7 +15,7 @@ using attention::cuda::pack;
 using attention::cuda::store_packed;
 using attention::cuda::unpack;
 
-/// a * silu(b), silu(b) = b / (1 + exp(-b)).
+/// Returns a * silu(b), silu(b) = b / (1 + exp(-b)).
 template <typename T>
 __device__ Packed<T> gated(const Packed<T>& value, const Packed<T>& gate) {
   constexpr float kLog2e = 1.4426950408889634F;

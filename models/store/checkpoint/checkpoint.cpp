@@ -21,19 +21,19 @@ using nlohmann::json;
 constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder",
                      *kImageProcessor = "image_processor";
 
-/// The file that holds a component's settings, in its folder.
+/// Returns the file that holds a component's settings, in its folder.
 const char* config_file_of(const std::string& role) {
   if (role == kScheduler) return "scheduler_config.json";
   return role == kImageProcessor ? "preprocessor_config.json" : "config.json";
 }
 
-/// False if the component is left out or is [null, null].
+/// Returns false if the component is left out or is [null, null].
 bool names(const json& index, const std::string& component) {
   const auto entry = index.find(component);
   return entry != index.end() && *entry != json::array({nullptr, nullptr});
 }
 
-/// The names of a few tensors, for errors.
+/// Returns the names of a few tensors, for errors.
 std::string examples(const Component& component) {
   std::vector<std::string> names;
   for (const auto& [name, place] : component.tensors)
@@ -70,7 +70,7 @@ void check_sizes(const Component& component, const Part& part) {
                    "use " + file_of(part) + ", or the folder of the model that they are for");
 }
 
-/// The config.json beside a part's weights; null if there is none or it is another part's.
+/// Returns the config.json beside a part's weights; null if there is none or it is another part's.
 json config_beside(const fs::path& weights, const Part& part) {
   const fs::path file = weights.parent_path() / config_file_of(part.role);
   std::error_code ignored;

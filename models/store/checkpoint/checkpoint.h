@@ -46,20 +46,20 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
                              const std::map<std::string, std::filesystem::path>& files);
 
   const std::filesystem::path& path() const { return path_; }  // the folder, or the file of the architecture
-  /// The file that names the components: model_index.json, or the file of the architecture.
+  /// Returns the file that names the components: model_index.json, or the file of the architecture.
   const std::filesystem::path& index_file() const { return index_file_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
-  /// True if open_model() made it of files, including files that the user named for single parts.
+  /// Returns true if open_model() made it of files, including files that the user named for single parts.
   bool is_of_files() const { return is_of_files_; }
-  /// The files that were chosen because the user did not name all of them.
+  /// Returns the files that were chosen because the user did not name all of them.
   const std::vector<ChosenFile>& choices() const { return choices_; }
   void set_choices(std::vector<ChosenFile> choices) { choices_ = std::move(choices); }
-  /// The index, folders of components, architecture file and files of weights that it is read from.
+  /// Returns the index, folders of components, architecture file and files of weights that it is read from.
   const std::vector<std::filesystem::path>& places() const { return places_; }
-  /// The roles of the family's parts that this checkpoint has, in the family's order.
+  /// Returns the roles of the family's parts that this checkpoint has, in the family's order.
   std::vector<std::string> roles() const;
   std::string component_class(const std::string& role) const;
-  /// A scalar of model_index.json, or of the architecture that stands in for it; null if it has none.
+  /// Returns a scalar of model_index.json, or of the architecture that stands in for it; null if it has none.
   nlohmann::json setting(const std::string& name) const;
   /// Returns the replacement, or else the tokenizer in or beside the text encoder's single file, or else the folder's.
   /// Returns nothing for a text encoder with random weights. Throws Error (field: tokenizer) naming what is needed if
@@ -79,7 +79,7 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   const Component& component(const std::string& role) const;
   /// Adds these deltas to a role's weights when they are read.
   void add(const std::string& role, const WeightDeltas& deltas);
-  /// A component's config.json (scheduler_config.json for the scheduler). `file` receives its name in errors.
+  /// Returns a component's config.json (scheduler_config.json for the scheduler). `file` receives its name in errors.
   nlohmann::json config(const std::string& role, std::string* file = nullptr) const;
 
  private:
@@ -87,7 +87,7 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as in Component
   struct Source {
     std::string class_name;
     std::string config_file;             // its name in errors
-    nlohmann::json config = {};          // null: read config_file
+    nlohmann::json config = {};          // null to read config_file
     std::filesystem::path weights = {};  // a folder or one file; empty if there are none
     std::optional<uint64_t> random_seed = {};
   };

@@ -22,8 +22,8 @@ BareTensors bare_tensors(const TensorTable& tensors) {
   return bare;
 }
 
-/// The prefixes of the part that names begin with, one behind another. The first that occurs at each position counts;
-/// others are another component's.
+/// Returns the prefixes of the part that names begin with, one behind another. The first that occurs at each position
+/// counts; others are another component's.
 std::string prefix_of(const BareTensors& stored, const Part& part) {
   std::vector<std::string> prefixes = {part.role + "."};
   prefixes.insert(prefixes.end(), part.names.prefixes.begin(), part.names.prefixes.end());
@@ -40,7 +40,7 @@ std::string prefix_of(const BareTensors& stored, const Part& part) {
   return all;
 }
 
-/// The first of the maps that know the most names of the file; null if the names are diffusers'.
+/// Returns the first of the maps that know the most names of the file; null if the names are diffusers'.
 const NameMap* map_of(const BareTensors& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
   const auto known = [&](const NameMap& map) {
     return std::ranges::count_if(stored, [&](const auto& tensor) {
@@ -53,7 +53,8 @@ const NameMap* map_of(const BareTensors& stored, const std::string& prefix, cons
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-/// A layer's share of a stored tensor. Single numbers and descriptions of quantization belong to each layer whole.
+/// Returns a layer's share of a stored tensor. Single numbers and descriptions of quantization belong to each layer
+/// whole.
 const TensorEntry* entry_of(Component& component, const TensorEntry* stored, const MovedRows* rows) {
   if (rows == nullptr || stored->elements() <= 1 || is_about_quantization(stored->name)) return stored;
   const auto part = part_of(*stored, *rows);

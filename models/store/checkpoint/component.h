@@ -52,7 +52,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   uint64_t bytes() const;
   /// Throws Error naming the file if one of its files, or of its deltas' files, became shorter since it was opened.
   void check_whole() const;
-  /// The name that the file gives, or would give, to a tensor.
+  /// Returns the name that the file gives, or would give, to a tensor.
   std::string name_in_file(const std::string& name) const;
 };
 

@@ -21,7 +21,7 @@ bool is_separator(char c) {
   return c == '-' || c == '_' || c == '.' || c == ' ';
 }
 
-/// The letters at the start of `text`, after at most one separator.
+/// Returns the letters at the start of `text`, after at most one separator.
 std::string_view next_word(std::string_view text) {
   if (!text.empty() && is_separator(text.front())) text.remove_prefix(1);
   return text.substr(0, static_cast<size_t>(std::ranges::find_if_not(text, is_letter) - text.begin()));

@@ -25,7 +25,7 @@ class Checkpoint;
 /// out.
 using Sizes = std::map<std::string, int64_t>;
 
-/// The text for a config field in ModelSpec::marks.
+/// Returns the text for a config field in ModelSpec::marks.
 inline std::string mark_of(const std::optional<int64_t>& value) {
   return value ? std::to_string(*value) : "null";
 }
@@ -76,29 +76,29 @@ struct Family {
 /// Every family, in the order of the help texts: those that families/rows.cpp lists, then those that were added.
 const std::vector<Family>& families();
 
-/// The error for a file whose part belongs to an unsupported model (Part::other_model).
+/// Returns the error for a file whose part belongs to an unsupported model (Part::other_model).
 Error unsupported_part(const std::filesystem::path& file, const std::string& role, const std::string& model);
 
-/// True if a part of this role has weights. Schedulers, tokenizers and image processors have none.
+/// Returns true if a part of this role has weights. Schedulers, tokenizers and image processors have none.
 bool has_weights(std::string_view role);
 
 /// Adds a family. Call it before any checkpoint is opened.
 void add_family(Family row);
 
-/// The families that rows.cpp lists.
+/// Returns the families that rows.cpp lists.
 std::vector<Family> published_families();
 
-/// The family of a pipeline class; null if it is not supported.
+/// Returns the family of a pipeline class; null if it is not supported.
 const Family* find_family(std::string_view pipeline_class);
 
-/// The keys that an architecture (Checkpoint::with_random_weights) may hold in any family: components and scalars, each
-/// once.
+/// Returns the keys that an architecture (Checkpoint::with_random_weights) may hold in any family: components and
+/// scalars, each once.
 std::vector<std::string> architecture_keys();
 
-/// The keys of ModelSpec::marks of all families, each once.
+/// Returns the keys of ModelSpec::marks of all families, each once.
 std::vector<std::string> all_fingerprint_keys();
 
-/// The samplers of all families, each once.
+/// Returns the samplers of all families, each once.
 std::vector<SamplerSpec> all_samplers();
 
 }  // namespace sparsereel::models

@@ -20,7 +20,7 @@ namespace {
 struct Sign {
   std::string_view name = {};
   size_t axis = 0;
-  int64_t size = 0;  // 0: any size
+  int64_t size = 0;  // 0 for any size
 };
 
 /// A kind of file, recognized if all signs are found.

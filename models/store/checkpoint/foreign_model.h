@@ -14,7 +14,7 @@ namespace sparsereel::models {
 /// of the table fits, the file cannot be read, or it is only a part of a supported model.
 std::string foreign_model(const std::filesystem::path& file);
 
-/// The families that this program runs, as a list: "A, B and C".
+/// Returns the families that this program runs, as a list: "A, B and C".
 std::string supported_families();
 
 /// Returns a clearer error for a model that does not open. It says if `model` or one of `files` (by role) is a foreign
@@ -22,7 +22,7 @@ std::string supported_families();
 Error or_foreign(const Error& error, const std::filesystem::path& model,
                  const std::map<std::string, std::string>& files);
 
-/// The error for a file that is a foreign model. `what` comes from foreign_model().
+/// Returns the error for a file that is a foreign model. `what` comes from foreign_model().
 Error foreign_file(const std::filesystem::path& file, const std::string& what);
 
 }  // namespace sparsereel::models

@@ -86,7 +86,7 @@ void add_file(FoundParts& found, const fs::path& file) {
   }
 }
 
-/// The sibling folders whose names differ only in the expert.
+/// Returns the sibling folders whose names differ only in the expert.
 std::vector<fs::path> folders_of(const std::string& expert, const fs::path& beside) {
   std::error_code ignored;
   const fs::path own = fs::absolute(beside / "any", ignored).lexically_normal().parent_path();

@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kTextEncoder = "text_encoder";
 
-/// The name in every known naming, diffusers' first.
+/// Returns the name in every known naming, diffusers' first.
 std::vector<PlacedName> spellings(const std::string& name, const Part& part) {
   std::vector<PlacedName> all = {{name}};
   for (const NameMap& other : part.names.others) all.push_back(other.placed_second(name));
@@ -50,13 +50,13 @@ class Layers {
     }
   }
 
-  /// The layers that a file's layer changes: several if it joins their rows, none if unknown.
+  /// Returns the layers that a file's layer changes: several if it joins their rows, none if unknown.
   std::vector<PlacedName> find(const LoraLayer& layer) const {
     const auto& names = layer.underscores ? flat_ : dotted_;
     const auto found = names.find(layer.name);
     return found == names.end() ? std::vector<PlacedName>{} : found->second;
   }
-  /// The tensor of the layer's weight or bias; empty if none.
+  /// Returns the tensor of the layer's weight or bias; empty if none.
   std::string tensor(const std::string& layer, const char* kind) const {
     if (component_.tensors.contains(layer + kind)) return layer + kind;
     const bool bare = component_.tensors.contains(layer) && kind == std::string_view(".weight");
@@ -65,7 +65,7 @@ class Layers {
   const std::vector<int64_t>& shape(const std::string& tensor) const {
     return component_.tensors.at(tensor).second->shape;
   }
-  /// The rows of the layer's matrix, by its bias or else its weight; 0 if it has neither.
+  /// Returns the number of rows of the layer's matrix, by its bias or else its weight; 0 if it has neither.
   int64_t rows(const std::string& layer) const {
     for (const char* kind : {".bias", ".weight"})
       if (const std::string found = tensor(layer, kind); !found.empty() && !shape(found).empty())
@@ -140,7 +140,7 @@ size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origi
 
 using Shape = std::vector<int64_t>;
 
-/// The product of the sizes from `axis` on; 0 if it does not fit into 63 bits.
+/// Returns the product of the sizes from `axis` on; 0 if it does not fit into 63 bits.
 int64_t product(const Shape& shape, size_t axis) {
   int64_t result = 1;
   for (size_t i = axis; i < shape.size(); ++i)
@@ -148,14 +148,15 @@ int64_t product(const Shape& shape, size_t axis) {
   return result;
 }
 
-/// True if B times A has the shape of a weight with `rows` rows. A convolution's weight [out, in, kernel] is a matrix
-/// with in x kernel columns. Files hold its A in either shape, and a GGUF holds the weight as [out x in, kernel].
+/// Returns true if B times A has the shape of a weight with `rows` rows. A convolution's weight [out, in, kernel] is a
+/// matrix with in x kernel columns. Files hold its A in either shape, and a GGUF holds the weight as [out x in,
+/// kernel].
 bool product_fits(const Shape& shape, const Shape& wanted, int64_t rows) {
   if (shape.size() == wanted.size()) return shape == wanted;
   return shape[0] == rows && product(shape, 0) > 0 && product(shape, 0) == product(wanted, 0);
 }
 
-/// True if a convolution differs only in its input channels, as in models that take an image besides the video.
+/// Returns true if a convolution differs only in its input channels, as in models that take an image besides the video.
 bool takes_other_channels(Shape shape, const Shape& wanted) {
   if (wanted.size() < 3) return false;
   const int64_t kernel = product(wanted, 2);
@@ -165,7 +166,7 @@ bool takes_other_channels(Shape shape, const Shape& wanted) {
   return shape == wanted;
 }
 
-/// The same numbers as a matrix with the same number of rows.
+/// Returns the same numbers as a matrix with the same number of rows.
 std::shared_ptr<const TensorEntry> as_matrix(TensorEntry entry) {
   entry.shape = {entry.shape[0], product(entry.shape, 1)};
   return std::make_shared<TensorEntry>(std::move(entry));
@@ -190,7 +191,7 @@ struct Complaints {
   }
 };
 
-/// "it was made for inner width 5120, and this transformer has 1536"; empty if nothing tells.
+/// Returns "it was made for inner width 5120, and this transformer has 1536"; empty if nothing tells.
 std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
   if (origin.family == nullptr) return "its layers are those of no model that this program knows";
   if (origin.family->name != family.name)
@@ -241,7 +242,7 @@ class Adding {
   }
 
  private:
-  /// The components that the layer changes.
+  /// Returns the components that the layer changes.
   std::vector<std::string> roles_of(const LoraLayer& layer) const {
     std::vector<std::string> roles;
     for (const ExpertSpec& expert : spec_.experts) {

@@ -36,7 +36,7 @@ Number number_at(std::span<const std::byte> data) {
   return value;
 }
 
-/// The number in a tensor of one element; nothing if its dtype is not supported for alphas.
+/// Returns the number in a tensor of one element; nothing if its dtype is not supported for alphas.
 std::optional<double> scalar(const TensorFile& file, const TensorEntry& entry) {
   const std::span<const std::byte> data = file.data(entry);
   switch (entry.dtype) {

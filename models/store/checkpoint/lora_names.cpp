@@ -101,7 +101,7 @@ bool take_part(LoraName& name) {
   return false;
 }
 
-/// The prefixes that may follow the part's own.
+/// Returns the prefixes that may follow the part's own.
 const std::vector<std::string>& prefixes_behind(const std::string& part) {
   if (part.empty() || part == kTransformer) return transformer_prefixes();
   for (const Family& family : families())

@@ -32,7 +32,7 @@ std::string underscored(std::string name);
 /// Returns an empty string if it is no known kind.
 std::string_view other_adapter(std::string_view tensor);
 
-/// True if at least half of the tensors are a LoRA's or another adapter's.
+/// Returns true if at least half of the tensors are a LoRA's or another adapter's.
 bool is_lora(const TensorTable& tensors);
 
 }  // namespace sparsereel::models

@@ -30,7 +30,7 @@ constexpr size_t kMostExpressions = 256;  // expressions per lookup
 
 constexpr char kAny = '\0';  // stands for any one character
 
-/// The characters of a pattern without operators except the dot; nothing for others.
+/// Returns the characters of a pattern without operators except the dot; nothing for others.
 std::optional<std::string> plain_pattern(std::string_view pattern) {
   constexpr std::string_view kOperators = "\\^$*+?()[]{}|";
   std::string plain;
@@ -71,7 +71,7 @@ std::optional<bool> fits(std::string_view pattern, const std::string& layer, siz
   }
 }
 
-/// A number, or else the text itself.
+/// Returns a number, or else the text itself.
 json number_in(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -30,9 +30,9 @@ class LoraSettings {
   /// contradicting alphas for layers without a pattern.
   std::optional<double> alpha(const std::string& part, const std::string& layer) const;
 
-  /// True for PEFT's use_rslora: alpha is divided by the square root of the rank instead of the rank.
+  /// Returns true for PEFT's use_rslora: alpha is divided by the square root of the rank instead of the rank.
   bool uses_rslora(const std::string& part) const { return flag(part, "use_rslora") != nullptr; }
-  /// The file that says use_dora; empty if none does.
+  /// Returns the file that says use_dora; empty if none does.
   std::string file_with_dora(const std::string& part) const;
 
  private:

@@ -17,8 +17,8 @@ class ModelFiles {
   ModelFiles() = default;  // protects nothing
   explicit ModelFiles(const Checkpoint& folder);
 
-  /// True if writing to `path` would replace one of the model's files, also through links or another name, or add one
-  /// to a component's folder, where it might be taken for the model's. The rest of the model's folder is free.
+  /// Returns true if writing to `path` would replace one of the model's files, also through links or another name, or
+  /// add one to a component's folder, where it might be taken for the model's. The rest of the model's folder is free.
   bool touched_by(const std::filesystem::path& path) const;
 
  private:

@@ -49,8 +49,8 @@ bool names_weights(const fs::path& file) {
   return ends_with_one_of(file, {".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"});
 }
 
-/// True for files that count only in a folder without others: they may hold a trainer's state or a second copy of the
-/// weights.
+/// Returns true for files that count only in a folder without others: they may hold a trainer's state or a second copy
+/// of the weights.
 bool may_hold_weights(const fs::path& file) {
   return ends_with_one_of(file, {".bin", ".ckpt", ".bin.index.json"});
 }
@@ -60,7 +60,7 @@ bool is_searched(const fs::path& folder) {
   return !name.starts_with('.') && std::ranges::find(kFoldersOfPrograms, name) == kFoldersOfPrograms.end();
 }
 
-/// The parts after the first one, which stands for all.
+/// Returns the parts after the first one, which stands for all.
 std::set<std::string> further_parts(const std::vector<fs::path>& paths) {
   std::set<std::string> names, further;
   for (const fs::path& path : paths) names.insert(path.filename().string());

@@ -31,7 +31,8 @@ std::vector<std::filesystem::path> weights_in_folder(const std::filesystem::path
 /// there are several snapshots and refs/main names none, or if there is no snapshot.
 std::filesystem::path model_folder(const std::filesystem::path& named);
 
-/// Device and inode of a file or folder behind links, equal for two names of one file; nothing if it does not exist.
+/// Returns device and inode of a file or folder behind links, equal for two names of one file; nothing if it does not
+/// exist.
 std::optional<std::pair<dev_t, ino_t>> identity_of(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -4,7 +4,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// The distance in bytes between a row and the row `rows` below it.
+/// Returns the distance in bytes between a row and the row `rows` below it.
 size_t bytes_between(const TensorEntry& entry, int64_t rows) {
   const auto stride = entry.strides.empty() ? entry.elements() / static_cast<uint64_t>(entry.shape.front())
                                             : static_cast<uint64_t>(entry.strides.front());

@@ -34,7 +34,8 @@ class NameMap {
   std::string second(const std::string& first) const { return placed_second(first).name; }
   std::string first(const std::string& second) const { return placed_firsts(second).front().name; }
 
-  /// The same with the places of rows: the first program's tensors are parts of the second's. There is at least one.
+  /// Returns the same with the places of rows: the first program's tensors are parts of the second's. There is at least
+  /// one.
   PlacedName placed_second(const std::string& first) const;
   std::vector<PlacedName> placed_firsts(const std::string& second) const;
 

@@ -58,8 +58,8 @@ constexpr Global kGlobals[] = {
     {"__builtin__.complex", CallEffect::other},
 };
 
-/// True for names such as torch.FloatStorage, torch.storage.UntypedStorage and torch.float32. torch_zip.cpp decides
-/// which ones a weight may have.
+/// Returns true for names such as torch.FloatStorage, torch.storage.UntypedStorage and torch.float32. torch_zip.cpp
+/// decides which ones a weight may have.
 bool is_storage_or_dtype(std::string_view name) {
   if (name == "torch.storage.UntypedStorage" || name == "torch.storage.TypedStorage") return true;
   constexpr std::string_view kTorch = "torch.";

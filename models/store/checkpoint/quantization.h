@@ -18,8 +18,8 @@ void check_quantization(const std::vector<std::shared_ptr<TensorFile>>& files);
 /// each row.
 std::vector<std::string> scale_names(const std::string& name);
 
-/// True for tensors that only describe the format, or scale activations. This program computes those scales itself, for
-/// each token.
+/// Returns true for tensors that only describe the format, or scale activations. This program computes those scales
+/// itself, for each token.
 bool is_about_quantization(const std::string& name);
 
 }  // namespace sparsereel::models

@@ -43,7 +43,7 @@ struct PartName {
   size_t digits = 0;       // of the number, including leading zeros
   size_t number = 1, count = 1;
 
-  /// The name of another part, counted from 1.
+  /// Returns the name of another part, counted from 1.
   std::string of(size_t part) const;
 };
 /// Parses such a name; returns nothing for the name of a whole file.

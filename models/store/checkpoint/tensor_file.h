@@ -25,15 +25,15 @@ class TensorFile {
   const std::vector<TensorEntry>& entries() const { return list_.entries; }  // by name
   const std::map<std::string, std::string>& metadata() const { return list_.metadata; }
   const TensorEntry* find(std::string_view name) const;  // null if there is none
-  /// The elements of a contiguous tensor: unaligned, read-only. Throws Error if the tensor has strides.
+  /// Returns the elements of a contiguous tensor: unaligned, read-only. Throws Error if the tensor has strides.
   std::span<const std::byte> data(const TensorEntry& entry) const;
-  /// The bytes from the first to the last element of any tensor, including gaps between strided elements.
+  /// Returns the bytes from the first to the last element of any tensor, including gaps between strided elements.
   std::span<const std::byte> covered(const TensorEntry& entry) const {
     return mapping_->bytes().subspan(entry.offset, entry.bytes);
   }
   void prefetch(const TensorEntry& entry) const;  // hint: the whole tensor will be read soon
   void release(const TensorEntry& entry) const;   // hint: its pages may leave memory; reading them again still works
-  /// The file's bytes; the pointer keeps the mapping alive for tensors that alias it.
+  /// Returns the file's bytes. The pointer keeps the mapping alive for tensors that alias it.
   std::shared_ptr<const void> mapping() const { return {mapping_, mapping_->bytes().data()}; }
   /// Throws Error if the file became shorter since it was opened.
   void check_whole() const { mapping_->check_whole(); }

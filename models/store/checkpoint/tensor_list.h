@@ -25,8 +25,8 @@ inline bool is_packed(Dtype dtype) {
 size_t size_of(Dtype dtype);         // bytes of an element; of a block if packed
 std::string_view name(Dtype dtype);  // "F32", as the formats write it
 
-/// Bytes of a contiguous tensor; nothing if they do not fit into 63 bits or the elements are no whole number of blocks.
-/// Overflow is also found beside a zero dimension, because strides are computed from the others.
+/// Returns the bytes of a contiguous tensor; nothing if they do not fit into 63 bits or the elements are no whole
+/// number of blocks. Overflow is also found beside a zero dimension, because strides are computed from the others.
 std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtype);
 
 struct TensorEntry {
@@ -41,8 +41,8 @@ struct TensorEntry {
   uint64_t elements() const;
 };
 
-/// Bytes from the first element to the end of the last, by shape, strides and dtype; nothing if they do not fit into 63
-/// bits.
+/// Returns the bytes from the first element to the end of the last, by shape, strides and dtype; nothing if they do not
+/// fit into 63 bits.
 std::optional<uint64_t> covered_bytes(const TensorEntry& entry);
 
 /// The tensors and metadata of a file. Every entry lies within the file.

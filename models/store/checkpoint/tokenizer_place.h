@@ -23,16 +23,16 @@ struct TokenizerPlace {
 std::optional<TokenizerPlace> tokenizer_in(const std::shared_ptr<const TensorFile>& weights);
 /// Returns the tokenizer beside a file of weights, perhaps in a folder named like its repository ("google/umt5-xxl").
 std::optional<TokenizerPlace> tokenizer_beside(const std::filesystem::path& weights, const std::string& repository);
-/// True if spiece.model or tokenizer.json is in the folder.
+/// Returns true if spiece.model or tokenizer.json is in the folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
 
 /// Returns the file with the pieces: in a folder spiece.model, or tokenizer.json if only that exists.
 std::filesystem::path file_of(const TokenizerPlace& place);
 
-/// "google/umt5-xxl's spiece.model", for errors.
+/// Returns "google/umt5-xxl's spiece.model", for errors.
 std::string spiece_of(const std::string& repository);
 
-/// The remedy for a missing tokenizer, with the command that downloads it if the repository is known.
+/// Returns the remedy for a missing tokenizer, with the command that downloads it if the repository is known.
 std::string tokenizer_remedy(const std::string& repository);
 
 }  // namespace sparsereel::models

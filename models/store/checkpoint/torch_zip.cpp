@@ -171,7 +171,7 @@ class TorchReader {
   }
   static bool has_tensors(const PickleItem* item) { return count_tensors(item) > 0; }
 
-  /// False if an inner dictionary has the weights: a trainer's step or random state may be a tensor beside it.
+  /// Returns false if an inner dictionary has the weights: a trainer's step or random state may be a tensor beside it.
   static bool has_most_tensors(const PickleItem* root) {
     const size_t own = count_tensors(root);
     if (own == 0 || root->items.size() > 2 * kMostBeside) return own > 0;
@@ -180,7 +180,7 @@ class TorchReader {
     return true;
   }
 
-  /// The entry of a dictionary; null if it is no dictionary or lacks the name.
+  /// Returns the entry of a dictionary; null if it is no dictionary or lacks the name.
   static const PickleItem* entry_of(const PickleItem* item, std::string_view name) {
     if (item == nullptr || item->kind != ItemKind::dictionary || item->items.size() > 2 * kMostBeside) return nullptr;
     for (size_t i = 0; i < item->items.size(); i += 2)

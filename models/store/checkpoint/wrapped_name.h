@@ -13,7 +13,7 @@ namespace sparsereel::models {
 /// or '_' in kohya's names.
 std::string without_wrappers(std::string_view name, char separator = '.');
 
-/// The words that programs write before every name in a transformer's file. Several may follow each other.
+/// Returns the words that programs write before every name in a transformer's file. Several may follow each other.
 const std::vector<std::string>& transformer_prefixes();
 
 /// The maximum number of prefixes that are removed from one name.

@@ -80,7 +80,7 @@ class Matching {
 
   bool fits(const FoundPart& part) const { return known_->fits(part); }
 
-  /// Fitting files that the user named, or else all found.
+  /// Returns fitting files that the user named, or else all found ones.
   std::vector<FoundPart> transformers(const char* role) const {
     const auto named = offered_.named.find(role);
     const std::vector<FoundPart>& all = named == offered_.named.end() ? offered_.found.parts : named->second;

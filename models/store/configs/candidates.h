@@ -43,9 +43,9 @@ struct Candidate {
 
   bool lacks_tokenizer = false;
 
-  /// The roles of its parts, transformers first.
+  /// Returns the roles of its parts, transformers first.
   std::vector<std::string> roles() const;
-  /// True if `other` is the same model, made of the same files.
+  /// Returns true if `other` is the same model, made of the same files.
   bool is(const Candidate& other) const;
   bool is_complete() const { return missing.empty(); }
 };
@@ -58,7 +58,7 @@ std::vector<Candidate> candidates_of(Offered& offered, const std::filesystem::pa
 /// tokenizers fit, the first one is included.
 std::vector<std::pair<std::string, std::string>> values_of(const Candidate& candidate);
 
-/// "14.3 GB" or "98.3 MB", in powers of ten like download pages.
+/// Returns "14.3 GB" or "98.3 MB", in powers of ten like download pages.
 std::string in_gigabytes(uint64_t bytes);
 
 }  // namespace sparsereel::models

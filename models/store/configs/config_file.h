@@ -41,7 +41,7 @@ Architecture parse_architecture(const std::string& text, const std::filesystem::
 /// Reads all YAML files of a folder, in the order of their names.
 std::vector<Architecture> architectures_in(const std::filesystem::path& folder);
 
-/// The one configs/*.yaml that fits; nothing if none does. Throws Error naming both if two fit.
+/// Returns the one configs/*.yaml that fits; nothing if none does. Throws Error naming both if two fit.
 std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const ModelSpec& model);
 
 /// Returns a warning if the folder holds no configs, because a model's defaults are then only the checkpoint's.

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The file of the program or the shared library; empty if the loader does not say.
+/// Returns the file of the program or the shared library; empty if the loader does not say.
 fs::path own_file() {
   Dl_info info = {};
   link_map* map = nullptr;

@@ -21,7 +21,7 @@ ExpertPairs pair_experts(std::vector<FoundPart> high, std::vector<FoundPart> low
 /// if nothing decides.
 std::vector<FoundPart> partners_of(const FoundPart& expert, const std::vector<FoundPart>& others);
 
-/// The number of path components that differ between two files.
+/// Returns the number of path components that differ between two files.
 size_t folders_between(const std::filesystem::path& first, const std::filesystem::path& second);
 
 }  // namespace sparsereel::models

@@ -19,9 +19,10 @@ struct KnownModel {
   std::map<std::string, Sizes> sizes = {};  // by role, for parts with weights
 
   std::string name() const { return architecture.config.file.stem().string(); }
-  /// True if it has two transformers, for high and for low noise.
+  /// Returns true if it has two transformers, for high and for low noise.
   bool has_experts() const { return sizes.contains("transformer_2"); }
-  /// True if the part's tensors have the sizes that the YAML says. Files of both experts have the role "transformer".
+  /// Returns true if the part's tensors have the sizes that the YAML says. Files of both experts have the role
+  /// "transformer".
   bool fits(const FoundPart& part) const;
   /// Describes how the model uses images.
   ImageSpec images() const;

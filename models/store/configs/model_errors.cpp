@@ -94,7 +94,7 @@ Error missing_parts(const Candidate& candidate, const Offered& offered) {
       "name files by " + every(candidate.missing) + ", or put all into one folder and give that as the model");
 }
 
-/// The error for several candidates, saying what each lacks.
+/// Returns the error for several candidates, saying what each lacks.
 Error several_without_parts(const fs::path& model, const std::vector<Candidate>& all, const Offered& offered) {
   std::vector<std::string> texts;
   std::set<std::string> roles;

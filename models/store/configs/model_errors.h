@@ -9,15 +9,15 @@
 
 namespace sparsereel::models {
 
-/// The error if no candidate is complete. `all` are the incomplete ones.
+/// Returns the error if no candidate is complete. `all` are the incomplete ones.
 Error no_model(const std::filesystem::path& model, const Offered& offered, const std::vector<Candidate>& all);
 
-/// The error if several candidates could run. Its choices name each by model, format and size. `all` includes those
-/// that could not run.
+/// Returns the error if several candidates could run. Its choices name each by model, format and size. `all` includes
+/// those that could not run.
 Error several_models(const std::filesystem::path& model, const std::vector<Candidate>& candidates,
                      const std::vector<Candidate>& all);
 
-/// The error if several candidates lack only a tokenizer.
+/// Returns the error if several candidates lack only a tokenizer.
 Error no_tokenizer(const std::filesystem::path& model, const std::vector<Candidate>& candidates);
 
 Error several_tokenizers(const std::vector<std::filesystem::path>& folders);

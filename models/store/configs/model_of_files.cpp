@@ -29,7 +29,7 @@ bool are_one_file(const FoundPart& first, const FoundPart& second) {
   return fs::equivalent(first.file, second.file, ignored);
 }
 
-/// Parts of this role, of any family, in a file or a folder's one file. Throws Error if there are none.
+/// Returns the parts of this role, of any family, in a file or a folder's one file. Throws Error if there are none.
 std::vector<FoundPart> named_parts(const std::string& role, const fs::path& named) {
   const fs::path file = file_of_role(role, named);
   std::vector<FoundPart> parts = parts_of(file);

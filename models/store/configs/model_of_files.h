@@ -23,7 +23,7 @@ namespace sparsereel::models {
 Checkpoint open_model(const std::filesystem::path& model, const std::map<std::string, std::string>& files,
                       const std::filesystem::path& configs, std::optional<bool> with_images = {});
 
-/// True if open_model() would search the folder because it is not in diffusers' layout.
+/// Returns true if open_model() would search the folder because it is not in diffusers' layout.
 bool is_searched(const std::filesystem::path& model);
 
 /// Returns the roles that a file fills, each with the YAML files in `configs` of its models. These are several if

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 /// Averages within a format differ by a few fp32 biases.
 constexpr double kAlmost = 0.9;
 
-/// Smaller is better.
+/// Returns a cost; smaller is better.
 double cost_of_bits(const FoundPart& part, const FoundPart& transformer) {
   const bool is_encoder = part.role == "text_encoder";
   const bool is_enough = part.format.bits >= kAlmost * transformer.format.bits;
@@ -35,7 +35,7 @@ auto rank_of(const FoundPart& part, const FoundPart& transformer, bool needs_tok
                     part.file);
 }
 
-/// True if the tokenizer fits. Encoders pad their vocabulary to a round number, by far less than half of it.
+/// Returns true if the tokenizer fits. Encoders pad their vocabulary to a round number, by far less than half of it.
 bool fits_vocabulary(const Tokenizer& tokenizer, const Sizes& encoder) {
   const auto vocabulary = encoder.find("vocab_size");
   return vocabulary == encoder.end() ||

@@ -26,7 +26,7 @@ void check_map(const YAML::Node& node, const fs::path& file, const std::vector<s
                      did_you_mean(entry.first.Scalar(), keys, remedy));
 }
 
-/// A text, or the texts of a list.
+/// Returns a text, or the texts of a list.
 std::vector<std::string> texts(const YAML::Node& node, const fs::path& file, const char* key) {
   const YAML::Node value = node[key];
   if (!value) return {};

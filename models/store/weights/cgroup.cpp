@@ -21,7 +21,7 @@ constexpr Names kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "
                              "total_inactive_file"};
 constexpr Names kVersion2 = {"memory.max", "memory.current", "active_file", "inactive_file"};
 
-/// The whole number in a file; nothing if there is no file or it says "max".
+/// Returns the whole number in a file; nothing if there is no file or it says "max".
 std::optional<uint64_t> number_in(const fs::path& file) {
   std::ifstream stream(file);
   uint64_t number = 0;
@@ -29,7 +29,7 @@ std::optional<uint64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-/// The bytes of cached files. The kernel drops such pages, recently used or not, when memory runs short.
+/// Returns the bytes of cached files. The kernel drops such pages, recently used or not, when memory runs short.
 uint64_t page_cache(const fs::path& group, const Names& names) {
   uint64_t bytes = 0;
   std::ifstream stream(group / "memory.stat");
@@ -39,7 +39,7 @@ uint64_t page_cache(const fs::path& group, const Names& names) {
   return bytes;
 }
 
-/// The group's limit minus its usage.
+/// Returns the group's limit minus its usage.
 uint64_t left_in(const fs::path& group, const Names& names) {
   const auto limit = number_in(group / names.limit), usage = number_in(group / names.usage);
   if (!limit || !usage) return std::numeric_limits<uint64_t>::max();

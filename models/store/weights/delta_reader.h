@@ -12,7 +12,7 @@
 
 namespace sparsereel::models {
 
-/// True if the tensor has no NaN or Inf.
+/// Returns true if the tensor has no NaN or Inf.
 bool holds_numbers(const at::Tensor& tensor);
 
 /// Adds a delta of in_fp32() to a weight's rows from `first` on, fp32 [count, columns].

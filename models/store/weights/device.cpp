@@ -41,7 +41,7 @@ std::string loader_error() {
   return text == nullptr ? "unknown error of the loader" : text;
 }
 
-/// The folder of the libtorch that this program uses.
+/// Returns the folder of the libtorch that this program uses.
 fs::path libtorch_folder() {
   Dl_info info = {};
   const auto* symbol = reinterpret_cast<const void*>(&at::globalContext);
@@ -71,7 +71,7 @@ const CudaState& cuda_state() {
   return state;
 }
 
-/// The N of cuda:N; throws Error for anything else.
+/// Returns the N of cuda:N; throws Error for anything else.
 int64_t device_number(const std::string& text) {
   int64_t number = -1;
   const char* begin = text.data() + std::string("cuda:").size();
@@ -82,7 +82,7 @@ int64_t device_number(const std::string& text) {
   return number;
 }
 
-/// The value of a line "key:  1234 kB" in a file of /proc; 0 if there is none.
+/// Returns the value of a line "key:  1234 kB" in a file of /proc; 0 if there is none.
 uint64_t bytes_in(const char* file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);)
@@ -98,8 +98,8 @@ c10::DeviceIndex index_of(c10::Device device) {
   return device.has_index() ? device.index() : c10::DeviceIndex{0};
 }
 
-/// Host memory that libtorch has page-locked for GPUs, in use or cached. The kernel counts it neither as available nor
-/// as the process's own anonymous pages.
+/// Returns the host memory that libtorch has page-locked for GPUs, in use or cached. The kernel counts it neither as
+/// available nor as the process's own anonymous pages.
 uint64_t page_locked_memory() {
   at::HostAllocator* allocator = at::getHostAllocator(at::kCUDA);
   return allocator == nullptr ? 0 : static_cast<uint64_t>(allocator->get_stats().allocated_bytes.current);

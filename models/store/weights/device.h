@@ -17,19 +17,19 @@ c10::Device resolve_device(const std::string& text);
 /// resolve_device() does.
 void start_device(const std::string& text);
 
-/// True if libtorch can use a GPU; loads libtorch_cuda on first use. `reason` receives why not. Call it before any
-/// other tensor work, because ATen decides at its first look whether the process has CUDA.
+/// Returns true if libtorch can use a GPU; loads libtorch_cuda on first use. `reason` receives why not. Call it before
+/// any other tensor work, because ATen decides at its first look whether the process has CUDA.
 bool cuda_available(std::string* reason = nullptr);
 
 /// Throws Error for less than one thread, and for more than any machine has cores: with thousands a run would not end.
 void check_threads(int64_t threads);
 
-/// Bytes that can still be allocated. CPU: MemAvailable, or what the control groups leave if that is less. GPU: free
-/// memory plus what libtorch's allocator holds unused.
+/// Returns the bytes that can still be allocated. CPU: MemAvailable, or what the control groups leave if that is less.
+/// GPU: free memory plus what libtorch's allocator holds unused.
 uint64_t free_memory(c10::Device device);
 
-/// Upper bound of the bytes that this process can get: free memory, the host's swap, and what it holds already and may
-/// give back. The largest uint64_t if unknown.
+/// Returns an upper bound of the bytes that this process can get: free memory, the host's swap, and what it holds
+/// already and may give back. The largest uint64_t if unknown.
 uint64_t obtainable_memory(c10::Device device);
 
 std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
@@ -44,8 +44,8 @@ void give_back_kept_memory(c10::Device device);
 /// Counts bytes of GPU memory that are taken from the driver without libtorch's allocator; negative if given back.
 void count_memory_of_driver(c10::Device device, int64_t bytes);
 
-/// Bytes of GPU memory: the peak of libtorch's allocator plus the peak of count_memory_of_driver() since the last
-/// reset. 0 on a CPU.
+/// Returns the bytes of GPU memory: the peak of libtorch's allocator plus the peak of count_memory_of_driver() since
+/// the last reset. 0 on a CPU.
 uint64_t peak_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 

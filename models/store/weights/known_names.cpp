@@ -12,7 +12,7 @@ std::string layer_of(const std::string& name) {
   return name.substr(0, name.rfind('.') + 1);
 }
 
-/// "blocks." of "blocks.0.attn1.to_q.weight"; empty if no part is a number.
+/// Returns "blocks." of "blocks.0.attn1.to_q.weight"; empty if no part is a number.
 std::string list_of_blocks(const std::string& name) {
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
     const size_t end = name.find_first_not_of("0123456789", dot + 1);

@@ -12,7 +12,7 @@ class KnownNames {
  public:
   explicit KnownNames(const std::set<std::string>& used);
 
-  /// True if a tensor of this name would belong to one of the module's layers or lists of blocks.
+  /// Returns true if a tensor of this name would belong to one of the module's layers or lists of blocks.
   bool has_place_for(const std::string& name) const;
 
  private:

@@ -30,7 +30,7 @@ Slots slots_of(const std::function<void(const Visit&)>& list);
 
 /// Returns the bytes of a module that this reader has loaded.
 uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
-/// True if any of its weights is rounded a second time (WeightReader::rounds_again()).
+/// Returns true if any of its weights is rounded a second time (WeightReader::rounds_again()).
 bool rounds_again(const Slots& slots, const WeightReader& reader);
 
 /// Fetches the weights of layers when it is their turn.

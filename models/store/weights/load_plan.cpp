@@ -61,7 +61,7 @@ std::vector<StoredRows> packed_rows(const std::vector<StoredPart>& parts, const 
   return layout;
 }
 
-/// Most bytes of a delta beside packed rows: in fp32 on a GPU 6 per number (in_bf16()).
+/// Returns the largest number of bytes of a delta beside packed rows: in fp32 on a GPU 6 per number (in_bf16()).
 uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
   const at::ScalarType kept = kept_dtype(delta);
   const size_t each = kept != at::kFloat ? c10::elementSize(kept) : run == at::kFloat ? 4 : 6;

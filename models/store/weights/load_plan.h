@@ -39,7 +39,7 @@ struct LoadPlan {
   uint64_t bytes = 0;                  // of the loaded parameter, with scales and deltas
   bool rounds_again = false;           // its file holds packed or 8-bit numbers, which are quantized again
 
-  /// False if a part is missing or does not fit. A placeholder then replaces the parameter.
+  /// Returns false if a part is missing or does not fit. A placeholder then replaces the parameter.
   bool fits() const;
 };
 
@@ -52,10 +52,10 @@ StoredPart find_part(const TensorSource& source, const Component& component, con
 LoadPlan plan_load(const TensorSource& source, const Component& component, const Parameter& parameter,
                    const WeightFormat& format);
 
-/// The end of the rows in a packed layout, where the next begin: a multiple of 16 bytes.
+/// Returns the end of the rows in a packed layout, where the next begin: a multiple of 16 bytes.
 int64_t end_of(const StoredRows& rows);
 
-/// True for 8-bit dtypes, which may have scales.
+/// Returns true for 8-bit dtypes, which may have scales.
 bool has_scale(Dtype dtype);
 
 /// Returns the dtype in which a delta is kept beside packed rows: the file's, if products accept it, or else fp32.

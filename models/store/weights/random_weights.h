@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// A seed for something with this name, equal on every machine.
+/// Returns a seed for something with this name, equal on every machine.
 uint64_t seed_of_name(const std::string& name, uint64_t seed);
 
 /// Makes the tensor of this name on the device. It depends only on name, seed, device, dtype and shape, not on earlier

@@ -12,7 +12,7 @@
 namespace sparsereel::models {
 namespace {
 
-/// A tensor over the mapping's own bytes, which are read-only. The tensor keeps the mapping alive.
+/// Returns a tensor over the mapping's own bytes, which are read-only. The tensor keeps the mapping alive.
 at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
   void* data = const_cast<std::byte*>(file.covered(entry).data());
   const auto keep = [mapping = file.mapping()](void*) {};
@@ -41,12 +41,12 @@ at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device
   return halves_in_order(entry, bytes);
 }
 
-/// True if the file has the tensor's elements in torch's order, without gaps.
+/// Returns true if the file has the tensor's elements in torch's order, without gaps.
 bool lies_in_order(const TensorEntry& entry) {
   return !entry.halves_swapped && entry.strides.empty();
 }
 
-/// The length of the innermost dimension, which packed blocks divide.
+/// Returns the length of the innermost dimension, which packed blocks divide.
 int64_t last_of(at::IntArrayRef shape) {
   return shape.empty() ? 1 : shape.back();
 }

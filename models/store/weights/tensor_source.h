@@ -36,29 +36,29 @@ class TensorSource {
   virtual at::Tensor bytes(const StoredTensor& tensor) = 0;
   /// Reads the same into `to`: uint8, contiguous, on that device. Joined tensors are then never in memory twice.
   virtual void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) = 0;
-  /// Hint: the tensor will not be read again soon.
+  /// Hints that the tensor will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
 };
 
 /// Opens a component's source. The component must outlive it. `run` is the dtype of random tensors.
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run);
 
-/// torch's dtype for a stored dtype of weights; nothing for any other, such as packed ones.
+/// Returns torch's dtype for a stored dtype of weights; nothing for any other, such as packed ones.
 std::optional<at::ScalarType> scalar_type(Dtype dtype);
-/// True if TensorSource::read() can make numbers of it. Packed rows must be whole blocks.
+/// Returns true if TensorSource::read() can make numbers of it. Packed rows must be whole blocks.
 bool is_readable(const StoredTensor& tensor);
-/// True if it takes less than 16 bits per number.
+/// Returns true if it takes less than 16 bits per number.
 bool is_small(Dtype dtype);
 
-/// True if every delta of the tensor is a product of two matrices (or there is none). Its packed rows can then stay
-/// packed, and the deltas are applied beside them.
+/// Returns true if every delta of the tensor is a product of two matrices (or there is none). Its packed rows can then
+/// stay packed, and the deltas are applied beside them.
 bool has_only_low_rank(const Component& component, const std::string& name);
 
-/// True if weights are stored in 8 bits or packed.
+/// Returns true if weights are stored in 8 bits or packed.
 bool has_small(const Component& component);
 
-/// The dtype of a run that takes weights as they are: that of the first tensor in fp16, bf16 or fp32. It is bf16, as
-/// for most published models, if any weight is 8-bit or packed, or nothing is stored.
+/// Returns the dtype of a run that takes weights as they are: that of the first tensor in fp16, bf16 or fp32. It is
+/// bf16, as for most published models, if any weight is 8-bit or packed, or nothing is stored.
 at::ScalarType stored_dtype(const Component& component);
 
 /// Reads a tensor of a mapped file onto `device`, like TensorSource::read(). `uploader` must be of that device.

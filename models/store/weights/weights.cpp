@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMergedAtOnce = 1 << 21;  // elements: 8 MiB of fp32
 
-/// A placeholder with the dtypes and shapes of quantize_rows()'s result.
+/// Returns a placeholder with the dtypes and shapes of quantize_rows()'s result.
 Activation stand_in_fp8(const at::Tensor& like) {
   const auto stand_in = [&](at::ScalarType dtype, const std::vector<int64_t>& shape) {
     return like.is_meta() ? at::empty(shape, like.options().dtype(dtype))

@@ -15,8 +15,8 @@
 
 namespace sparsereel::models {
 
-/// True for the placeholder of a tensor that is missing or misshaped. It takes no memory, whatever its shape, and must
-/// not be copied.
+/// Returns true for the placeholder of a tensor that is missing or misshaped. It takes no memory, whatever its shape,
+/// and must not be copied.
 bool is_stand_in(const at::Tensor& tensor);
 /// Returns the tensor in this memory format; a placeholder is returned as it is.
 at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format);
@@ -48,7 +48,7 @@ class WeightReader {
   }
   /// Returns the bytes of the parameter after load().
   uint64_t bytes(const Parameter& parameter) const;
-  /// True if load() quantizes numbers that the file already has packed or in 8 bits: a second rounding.
+  /// Returns true if load() quantizes numbers that the file already has packed or in 8 bits: a second rounding.
   bool rounds_again(const Parameter& parameter) const;
   bool contains(const std::string& name) const;
   /// Allows names with this prefix to be present though nobody asks for them (the VAE's encoder when only decoding).

@@ -21,7 +21,7 @@ at::Tensor clamp_infinities(const at::Tensor& x) {
   return at::clamp(x, -limit, limit);
 }
 
-/// table[ids] with our own kernel, because torch's takes 60 ms to load on a GPU.
+/// Returns table[ids] with our own kernel, because torch's takes 60 ms to load on a GPU.
 at::Tensor rows_of(const at::Tensor& table, const at::Tensor& ids) {
   return attention::gather_tokens(table.unsqueeze(0), ids.flatten()).view({ids.size(0), ids.size(1), table.size(1)});
 }

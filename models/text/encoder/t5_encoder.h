@@ -59,9 +59,9 @@ struct T5Encoder : TextEncoder {
 std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence);
 
-/// The bucket of each (query, key) distance, int64 CPU [length, length]. Half are for keys before the query, half for
-/// keys after it. Each half has exact distances, then logarithmically wider ones up to max_distance, then one for all
-/// beyond.
+/// Returns the bucket of each (query, key) distance, int64 CPU [length, length]. Half are for keys before the query,
+/// half for keys after it. Each half has exact distances, then logarithmically wider ones up to max_distance, then one
+/// for all beyond.
 at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance);
 
 }  // namespace sparsereel::models

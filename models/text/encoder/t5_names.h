@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-/// The names of transformers (also used by diffusers and ComfyUI), of the video model's authors, and of llama.cpp for
-/// GGUFs.
+/// Returns the names of transformers (also used by diffusers and ComfyUI), of the video model's authors, and of
+/// llama.cpp for GGUFs.
 StoredNames t5_names();
 
 /// Returns sizes from the config, or from tensors under transformers' names (Part::sizes_by_config).

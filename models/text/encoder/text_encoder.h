@@ -15,11 +15,12 @@ class TextEncoder {
   /// ids of vocab_size() or more.
   virtual at::Tensor forward(const at::Tensor& ids) const = 0;
   virtual int64_t vocab_size() const = 0;
-  /// Bytes of all weights, wherever they are kept.
+  /// Returns the bytes of all weights, wherever they are kept.
   virtual uint64_t weight_bytes() const = 0;
-  /// Bytes on the device if layers are read one at a time: the largest layer, and everything outside of layers.
+  /// Returns the bytes on the device if layers are read one at a time: the largest layer, and everything outside of
+  /// layers.
   virtual uint64_t streamed_bytes() const { return weight_bytes(); }
-  /// True if weights that their files have packed or in 8 bits were rounded to 8 bits again.
+  /// Returns true if weights that their files have packed or in 8 bits were rounded to 8 bits again.
   virtual bool rounds_again() const { return false; }
 };
 

@@ -16,7 +16,7 @@ using attention::cuda::unpack;
 
 constexpr int kThreads = 256;
 
-/// This thread's index among `count` pieces of work, or -1 past the end.
+/// Returns this thread's index among `count` pieces of work, or -1 past the end.
 __device__ inline int64_t piece_of(int64_t count) {
   const int64_t piece = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   return piece < count ? piece : -1;
@@ -26,7 +26,7 @@ unsigned grid_of(int64_t count) {
   return static_cast<unsigned>((count + kThreads - 1) / kThreads);
 }
 
-/// Eight values of a vector, or zeros if it is null.
+/// Loads eight values of a vector, or zeros if it is null.
 template <typename T>
 __device__ void load_or_zero(const void* vector, int channel, float (&x)[kLaneElements]) {
   if (vector != nullptr) return unpack(load_packed(static_cast<const T*>(vector) + channel), x);
@@ -38,7 +38,7 @@ __device__ inline float silu(float x) {
   return __fdividef(x, 1.0F + __expf(-x));
 }
 
-/// The latent frame that frame t belongs to. An odd number of frames begins with one that was not repeated.
+/// Returns the latent frame that frame t belongs to. An odd number of frames begins with one that was not repeated.
 __device__ inline int latent_frame(const ModulateSilu& p, int t) {
   if (p.frames == 1) return 0;
   if (p.frames % 2 == 0) return t * p.latent_frames / p.frames;

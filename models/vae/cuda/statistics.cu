@@ -22,13 +22,14 @@ __device__ const T* frame_of(const GroupStatistics& p) {
   return static_cast<const T*>(p.x) + static_cast<int64_t>(blockIdx.y) * p.pixels * p.channels;
 }
 
-/// The value that is subtracted from channel `c` so that squares do not cancel: the channel at the frame's first pixel.
+/// Returns the value that is subtracted from channel `c` so that squares do not cancel: the channel at the frame's
+/// first pixel.
 template <typename T>
 __device__ float origin_of(const GroupStatistics& p, int c) {
   return to_float(frame_of<T>(p)[c]);
 }
 
-/// This frame's partial sums: [blocks][2][channels].
+/// Returns this frame's partial sums: [blocks][2][channels].
 __device__ float* partials_of(const GroupStatistics& p, int blocks) {
   return p.partials + static_cast<int64_t>(blockIdx.y) * blocks * 2 * p.channels;
 }
@@ -73,8 +74,8 @@ __global__ void __launch_bounds__(kThreads, 4) partial_sums(const __grid_constan
   }
 }
 
-/// The sum of part(i) for i < count, added as a tree over kThreads. All lanes of a warp must call it together; the
-/// first lane gets the result.
+/// Returns the sum of part(i) for i < count, added as a tree over kThreads. All lanes of a warp must call it together;
+/// the first lane gets the result.
 template <typename Part>
 __device__ double warp_total(int count, const Part& part) {
   constexpr int kShare = kThreads / 32;
