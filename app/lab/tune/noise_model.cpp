@@ -114,15 +114,17 @@ Vector NoiseModel::slopes(const Traits& traits, std::optional<size_t> prompt) co
   return slopes;
 }
 
-double NoiseModel::badness(const Vector& parameters, const std::vector<Decibels>& measured) const {
+double NoiseModel::badness(const Vector& parameters, const std::vector<Decibels>& measured,
+                           const Vector& variances) const {
   double sum = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const double off = (parameters[i] - prior_[i]) / spread_[i];
     sum += off * off;
   }
-  for (const Decibels& each : measured) {
+  for (size_t i = 0; i < measured.size(); ++i) {
+    const Decibels& each = measured[i];
     const double off = each.value - decibels(parameters, each.traits) - parameters[kShared + each.prompt];
-    sum += off * off / variance_of(measured, each.traits);
+    sum += off * off / variances[i];
   }
   return sum;
 }
@@ -130,13 +132,17 @@ double NoiseModel::badness(const Vector& parameters, const std::vector<Decibels>
 void NoiseModel::fit(const std::vector<Decibels>& measured) {
   const at::Tensor prior = tensor_of(prior_), spread = tensor_of(spread_);
   parameters_ = prior_;
-  double damping = 1e-3, now = badness(parameters_, measured);
+  Vector variances, precisions;
+  for (const Decibels& each : measured) {
+    variances.push_back(variance_of(measured, each.traits));
+    precisions.push_back(1 / variances.back());
+  }
+  double damping = 1e-3, now = badness(parameters_, measured, variances);
   for (int iteration = 0; iteration < kIterations; ++iteration) {
-    Vector all_slopes, precisions, off;
+    Vector all_slopes, off;
     for (const Decibels& each : measured) {
       const Vector slope = slopes(each.traits, each.prompt);
       all_slopes.insert(all_slopes.end(), slope.begin(), slope.end());
-      precisions.push_back(1 / variance_of(measured, each.traits));
       off.push_back(each.value - decibels(parameters_, each.traits) - parameters_[kShared + each.prompt]);
     }
     const at::Tensor jacobian = tensor_of(all_slopes).view({std::ssize(measured), std::ssize(parameters_)});
@@ -146,7 +152,7 @@ void NoiseModel::fit(const std::vector<Decibels>& measured) {
     covariance_ = vector_of(at::linalg_inv(curvature));
     const at::Tensor damped = curvature + damping * at::diag(curvature.diagonal());
     const Vector moved = vector_of(tensor_of(parameters_) + at::mv(at::linalg_inv(damped), downhill));
-    const double then = badness(moved, measured);
+    const double then = badness(moved, measured, variances);
     if (then > now || !std::isfinite(then)) {
       damping *= 10;
       continue;

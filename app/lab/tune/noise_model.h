@@ -60,7 +60,8 @@ class NoiseModel {
   double decibels(const std::vector<double>& parameters, const Traits& traits) const;
   /// Returns the derivatives of the decibels by each parameter; without a prompt, those of the mean over all.
   std::vector<double> slopes(const Traits& traits, std::optional<size_t> prompt = {}) const;
-  double badness(const std::vector<double>& parameters, const std::vector<Decibels>& measured) const;
+  double badness(const std::vector<double>& parameters, const std::vector<Decibels>& measured,
+                 const std::vector<double>& variances) const;
 
   size_t prompts_;
   std::vector<double> prior_, spread_;  // mean and standard deviation of each parameter
