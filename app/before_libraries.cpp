@@ -70,7 +70,7 @@ bool raise_stack_limit() {
   const rlim_t before = stack.rlim_cur;
   stack.rlim_cur = std::min(kUsualStack, stack.rlim_max);
   if (stack.rlim_cur < kLeastStack)
-    refuse("error: the stack's limit is below the 512 KiB that libtorch needs\n  remedy: run 'ulimit -s 8192' first\n");
+    refuse("error: the stack limit is below the 512 KiB that libtorch needs\n  remedy: run 'ulimit -s 8192' first\n");
   return stack.rlim_cur > before && setrlimit(RLIMIT_STACK, &stack) == 0;
 }
 

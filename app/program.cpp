@@ -164,7 +164,7 @@ void check_stdout() {
   const bool failed = !std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
   struct stat output {};
   const bool piped = fstat(STDOUT_FILENO, &output) == 0 && (S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode));
-  if (failed && !piped) throw run_failure("stdout could not be written", "see that it is open and has room");
+  if (failed && !piped) throw run_failure("stdout could not be written", "check that it is open and has room");
 }
 
 int run_to_exit_code(int argc, char** argv, RunReport& report) {

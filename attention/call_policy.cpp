@@ -108,7 +108,7 @@ void validate(const HeadPolicy& head, const std::string& prefix) {
   require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
           "a value from -1 to 1");
   require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,
-          "a finite value of at least 0 (32 and more: never skip)");
+          "a finite value of at least 0 (32 or more skips nothing)");
 }
 
 namespace {
@@ -125,8 +125,8 @@ void check_means(const BlockPolicy& policy, const HeadPolicy& head) {
 void validate(const CallPolicy& policy, const std::string& heads) {
   validate(policy.defaults, "");
   if (policy.ranking == Ranking::error && policy.dropped == Dropped::none)
-    throw bad_input("attention policy: blocks are ranked by the error of a mean, but dropped blocks have none",
-                    "let means stand for dropped blocks, or rank blocks by mass");
+    throw bad_input("attention policy: blocks are ranked by the error of their means, but dropped blocks have no means",
+                    "represent dropped blocks by means, or rank blocks by mass");
   const int64_t cell = policy.cell, rows = policy.selection_rows;
   require(cell == 16 || cell == 32 || cell == 64, "cell", static_cast<double>(cell), "16, 32 or 64");
   const int64_t bits = policy.arithmetic;

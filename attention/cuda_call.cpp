@@ -250,8 +250,8 @@ std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype) {
     return "the CUDA kernels take fp16 or bf16, not " + std::string(c10::toString(dtype));
   const int capability = cuda::compute_capability(device.has_index() ? device.index() : 0);
   if (!cuda::choose_kernel(capability, 64))
-    return "the CUDA kernels need compute capability 8.0 or newer, this GPU has " + std::to_string(capability / 10) +
-           "." + std::to_string(capability % 10);
+    return "the CUDA kernels need compute capability 8.0 or newer, but this GPU has " +
+           std::to_string(capability / 10) + "." + std::to_string(capability % 10);
   return {};
 }
 

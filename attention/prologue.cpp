@@ -202,7 +202,8 @@ void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Ten
   check_vector(prologue.text_k_weight, "text_k_weight", q.size(3), q);
   const int64_t video = q.size(1) - text_tokens;
   if (prologue.rotary_pairs.defined() && !prologue.rotary_cos.defined())
-    throw bad_input("attention: prologue has rotary_pairs without rotary_cos", "pass the tables that they are made of");
+    throw bad_input("attention: prologue has rotary_pairs without rotary_cos",
+                    "pass the tables from which the pairs were made");
   check_rotary(prologue.rotary_cos, "rotary_cos", video, q);
   check_rotary(prologue.rotary_sin, "rotary_sin", video, q);
   check_floats(prologue.rotary_positions, "rotary_positions", {video, 4}, q);

@@ -103,7 +103,8 @@ std::vector<int64_t> make_order(TokenOrder order, const Grid& grid) {
     case TokenOrder::random:
       return random_order(grid);
   }
-  throw bad_input("token order " + std::to_string(static_cast<int>(order)) + " does not exist", "use a TokenOrder");
+  throw bad_input("token order " + std::to_string(static_cast<int>(order)) + " does not exist",
+                  "use a value of TokenOrder");
 }
 
 void check(const Grid& grid) {

@@ -223,7 +223,7 @@ std::vector<std::string> profile_warnings(const models::Settings& settings,
   const models::Setting* weights = settings.find("weights");
   if (weights != nullptr && weights->value != (plan.fp8_weights ? "fp8" : "auto"))
     warnings.push_back(settings.describe("profile") + " asks for weights " + weights->value +
-                       ", which this model was opened without");
+                       ", but this model was opened without them");
   return warnings;
 }
 
@@ -325,7 +325,7 @@ class OneAtATime {
   explicit OneAtATime(std::atomic<bool>& is_busy) : is_busy_(is_busy) {
     if (is_busy_.exchange(true))
       throw bad_input("this TextToVideo is making another video",
-                      "make one after the other, or open the model a second time");
+                      "make one video after the other, or open the model a second time");
   }
   ~OneAtATime() { is_busy_ = false; }
   OneAtATime(const OneAtATime&) = delete;
@@ -355,7 +355,8 @@ std::filesystem::path configs_folder(const std::string& asked) {
   if (asked.empty()) return models::data_folder() / "configs";
   std::error_code error;
   if (!std::filesystem::is_directory(asked, error))
-    throw bad_option("configs", asked + " is no folder", "give the folder of the YAML files, or none for our own");
+    throw bad_option("configs", asked + " is not a folder",
+                     "give the folder of the YAML files, or leave it out for the built-in ones");
   return asked;
 }
 

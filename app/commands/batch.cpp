@@ -41,18 +41,18 @@ using namespace sets;  // NOLINT(google-build-using-namespace): this file is its
 
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
-  if (options.folder.empty()) throw bad_input("the folder is missing", "say where the videos go with -o DIR");
+  if (options.folder.empty()) throw bad_input("the folder is missing", "name the folder of the videos with -o DIR");
   require_choice("--format " + options.format, options.format,
                  {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const OptionSpec& option : option_table()) {
     if (option.scope == Scope::one_video && set.merged.has(option.key))
-      throw bad_option(option.key, *set.merged.text(option.key) + " is one video's, not a set's",
+      throw bad_option(option.key, *set.merged.text(option.key) + " belongs to one video, not to a set",
                        "give it in a row of the set");
   }
   if (is_random_seed(set.merged.text("seed", "")))
-    throw bad_option("seed",
-                     *set.merged.text("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
-                     "give a number; row i takes that many more");
+    throw bad_option(
+        "seed", *set.merged.text("seed") + ": a set is resumed by the seeds of its videos, which must stay the same",
+        "give a number; row i adds i to it");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = files_of(Command::batch, set.merged);
   files.push_back({"--config", set.config_file});
@@ -176,7 +176,7 @@ std::string summary(const Tally& tally, const BatchOptions& options, const std::
   if (const std::string preset = tally.presets.common_name(); !preset.empty()) text += ", " + preset;
   constexpr size_t kMostNames = 5;
   for (size_t i = 0; i < std::min(left_over.size(), kMostNames); ++i)
-    text += (i == 0 ? ", of no row any more: " : ", ") + left_over[i];
+    text += (i == 0 ? ", files that belong to no row any more: " : ", ") + left_over[i];
   if (left_over.size() > kMostNames) text += " and " + std::to_string(left_over.size() - kMostNames) + " more";
   return text;
 }
@@ -188,7 +188,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
     std::cerr << one_line(row->failure->what()) << "\n  remedy: " << indented_lines(as_called(row->failure->remedy()))
               << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
-                    "correct them and run the same command again: what is finished stays");
+                    "correct them and run the same command again: finished videos are kept");
 }
 
 /// Returns each row `count` times, with its own files numbered.
@@ -216,7 +216,8 @@ std::vector<GpusOfAVideo> find_gpus(const Settings& settings, const BatchOptions
   const int64_t count = settings.whole("gpus").value_or(1);
   if (count == 1 && options.gpus_per_video == 1) return {};
   if (share.size > 1)
-    throw bad_option("gpus", std::to_string(count) + ": " + share.source + " gives this process a share and a card",
+    throw bad_option("gpus",
+                     std::to_string(count) + ": " + share.source + " gives this process a share of the set and a GPU",
                      "leave it out");
   return gpus_of_videos(settings, options);
 }
@@ -252,7 +253,7 @@ void begin_batch_report(const SetSettings& set, RunReport& report) {
 void sum_manifests(const SetSettings& set, const BatchOptions& options, RunReport& report) {
   if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
     throw bad_input("--status " + options.status.string() +
-                        " renders nothing: FILE, --input-format, -o and --share mean nothing to it",
+                        " renders nothing, so FILE, --input-format, -o and --share have no effect",
                     "leave them out, or leave out --status");
   std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
   for (const std::filesystem::path& manifest : manifests_in(options.status))

@@ -89,8 +89,8 @@ void check_memory(const Run& run, const Workload& workload, int64_t copies) {
   const uint64_t available = models::free_memory(run.device);
   if (needed > static_cast<double>(available))
     throw bad_input("shape " + workload.shape.text() + " needs about " +
-                        human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + ", " + human_bytes(available) +
-                        " are free on " + run.device.str(),
+                        human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + ", but only " +
+                        human_bytes(available) + " are free on " + run.device.str(),
                     "choose fewer tokens, heads or a smaller batch");
 }
 

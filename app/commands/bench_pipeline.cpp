@@ -52,7 +52,8 @@ Expectation read_expectation(const std::string& text) {
     const auto step = parse_number<double>(text.substr(0, comma));
     const auto speed = comma == std::string::npos ? std::optional(0.0) : parse_number<double>(text.substr(comma + 1));
     if (!step || !(*step > 0) || !speed || (comma != std::string::npos && !(*speed > 0)))
-      throw bad_input("--dry-run " + text + " is not milliseconds, or those and GB/s", "write for example 5180,340");
+      throw bad_input("--dry-run " + text + " is neither milliseconds nor milliseconds and GB/s",
+                      "write for example 5180,340");
     given = {*step, *speed};
   }
   if (given.link_speed == 0) given.link_speed = link_speed(find_gpu_links());

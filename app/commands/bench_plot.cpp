@@ -46,7 +46,7 @@ namespace {
 
 Rows rows_of(const Json& report, const std::string& file) {
   if (!report.is_object() || !report.contains("rows") || !report["rows"].is_array())
-    throw bad_file(file, "rows is missing or no array", kDrawableReports);
+    throw bad_file(file, "rows is missing or not an array", kDrawableReports);
   Rows rows;
   for (const Json& row : report["rows"])
     if (row.is_object()) rows.push_back(row);
@@ -269,7 +269,7 @@ void bench_plot(const std::vector<std::string>& files, const std::filesystem::pa
     const Json content = models::read_json(file, kDrawableReports);
     const Drawn own = kind_of(content, file);
     if (kind.value_or(own) != own)
-      throw bad_file(file, "is a report of another command than " + files.front(), "draw each by itself");
+      throw bad_file(file, "is a report of a different command than " + files.front(), "draw each by itself");
     kind = own;
     if (own == Drawn::bars) {
       PlotData more = plot_of(content, file);

@@ -35,7 +35,7 @@ std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool a
   });
   if (tells) return bench::Classifier(plan.options.judge);
   if (asked)
-    throw bad_input("--judge " + plan.options.judge + ": no prompt tells a shape, colour, background or motion",
+    throw bad_input("--judge " + plan.options.judge + ": no prompt names a shape, color, background or motion",
                     "leave it out, or give prompts like 'a red circle moving to the right on a blue background'");
   return {};
 }
@@ -44,7 +44,7 @@ std::optional<bench::Classifier> find_classifier(const QualityPlan& plan, bool a
 void check_pictures(const fs::path& folder) {
   if (folder.empty()) return;
   if (fs::exists(folder) && !fs::is_directory(folder))
-    throw bad_input("--pictures " + folder.string() + ": this is no folder", "name a folder, which may be new");
+    throw bad_input("--pictures " + folder.string() + ": this is not a folder", "name a folder, which may be new");
   const fs::path parent = fs::absolute(folder).parent_path();
   if (!fs::is_directory(parent))
     throw bad_input("--pictures " + folder.string() + ": there is no folder " + parent.string(), "make it first");
@@ -76,7 +76,7 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
   return full;
 }
 
-/// Returns "full attention: 612 ms a step, the judge is right for 20 of 20 prompts".
+/// Returns "full attention: 612 ms a step, the classifier is right for 20 of 20 prompts".
 std::string full_summary(const nlohmann::json& full, bool timed_here) {
   std::string text;
   const bool in_turns = full.at("in_turns");
@@ -84,12 +84,12 @@ std::string full_summary(const nlohmann::json& full, bool timed_here) {
     text =
         number_text(*milliseconds, 4) + " ms a step, " + number_text(full.at("denoise_seconds"), 4) + " s of denoising";
     if (!in_turns && timed_here)
-      text += " (timed after the rows of other weights, not in turns with them: so clock drift affects their x full)";
+      text += " (timed after the rows of other weights, not in turns with them, so clock drift affects their x full)";
   }
   if (full.contains("judge_counts")) {
     const nlohmann::json& counts = full.at("judge_counts");
-    text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") + counts.at("right").dump() + " of " +
-            counted(counts.at("prompts").get<int64_t>(), "prompt");
+    text += (text.empty() ? "" : ", ") + std::string("the classifier is right for ") + counts.at("right").dump() +
+            " of " + counted(counts.at("prompts").get<int64_t>(), "prompt");
   }
   const std::string weights = in_turns ? "" : " without fp8";
   return text.empty() ? text : "full attention" + weights + ": " + text + "\n";

@@ -100,7 +100,7 @@ void find_links(Findings& findings, bool usable) {
   const std::string version = models::nccl::version(&file);
   findings.set("nccl", version.empty() ? nlohmann::json() : nlohmann::json(version));
   if (version.empty())
-    findings.missing("NCCL, over which GPUs make a video together",
+    findings.missing("NCCL, with which GPUs make a video together",
                      "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
   else
     findings.line("NCCL", version + ", " + file);
@@ -114,8 +114,8 @@ void find_gpus(Findings& findings) {
   findings.set("driver_cuda", driver.found ? nlohmann::json(driver.version) : nlohmann::json());
   findings.set("gpu_usable", usable);
   if (driver.gpus.empty()) {
-    findings.line(
-        "GPU", driver.found ? "none (a driver for CUDA " + driver.version + " is there)" : "none (no NVIDIA driver)");
+    findings.line("GPU", driver.found ? "none (a driver for CUDA " + driver.version + " is installed)"
+                                      : "none (no NVIDIA driver)");
     return;
   }
   for (const std::string& gpu : driver.gpus) findings.line("GPU", gpu + ", driver for CUDA " + driver.version);

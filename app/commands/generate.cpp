@@ -308,12 +308,12 @@ void follow_rank_0(CommandLine& line) {
   }
   const std::unique_ptr<World> world = World::find(line.settings, line.given());
   if (!world) {
-    std::cerr << "error: gpus 1 of a file comes too late for a rank of a launcher\n  remedy: give it as --gpus 1\n";
+    std::cerr << "error: gpus 1 in a file is read too late for a rank of a launcher\n  remedy: give it as --gpus 1\n";
     throw run_failure("this rank has no rank 0", "give --gpus 1");
   }
   const int code = follow(*world, failure);
   for (const ErrorKind kind : {ErrorKind::bad_input, ErrorKind::failed, ErrorKind::cancelled})
-    if (code == models::exit_code(kind)) throw Error(kind, "the ranks came to no video", "see what rank 0 says");
+    if (code == models::exit_code(kind)) throw Error(kind, "the ranks made no video", "read the error of rank 0");
 }
 
 void run_generate(CommandLine& line) {

@@ -207,7 +207,7 @@ void inspect(const fs::path& path, const InspectOptions& options) {
   for (const char* ending : {".safetensors", ".gguf", ".pth", ".pt", ".bin", ".ckpt", ".index.json"})
     if (path.filename().string().ends_with(ending)) return inspect_weights(path, options);
   if (!may_hold_recipe(path))
-    throw bad_input(path.string() + " is no file of a model or a video, by its name",
+    throw bad_input(path.string() + " does not have the name of a model's or a video's file",
                     "name a model's folder or file, a .yaml of configs/, or a video that this program made");
   return inspect_video(path, options.json);
 }

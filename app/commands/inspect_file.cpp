@@ -90,10 +90,10 @@ void print_lora(const nlohmann::json& lora) {
   if (number("width") > 0)
     std::cout << "  made for inner width " << number("width") << " and " << counted(number("blocks"), "block") << "\n";
   if (!text("expert").empty())
-    std::cout << "  by its file name for the transformer of " << text("expert") << " noise\n";
+    std::cout << "  for the transformer of " << text("expert") << " noise, according to its file name\n";
   if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
   if (number("other_tensors") > 0)
-    std::cout << "  " << counted(number("other_tensors"), "tensor") << " besides, which no LoRA has\n";
+    std::cout << "  " << counted(number("other_tensors"), "tensor") << " outside the LoRA\n";
   for (const auto& [target, count] : lora["targets"].items())
     std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
@@ -119,7 +119,7 @@ std::vector<std::string> parts_of_no_config(const fs::path& path, std::string& o
   try {
     for (const models::FoundPart& part : models::parts_of(path)) {
       if (!part.other_model.empty()) other = "a " + part.role + " of " + part.other_model;
-      parts.push_back(part.role + " of " + part.family->name + ", in sizes that no file of configs/ has");
+      parts.push_back(part.role + " of " + part.family->name + ", in sizes that no file in configs/ has");
     }
   } catch (const Error&) {
     return {};

@@ -78,7 +78,7 @@ void check_profile_output(const std::string& what, const fs::path& path) {
   try {
     models::read_profile(path);
   } catch (const Error&) {
-    throw bad_input(what + " holds something else than a profile", "choose another name with --output");
+    throw bad_input(what + " holds something other than a profile", "choose another name with --output");
   }
 }
 
@@ -87,7 +87,7 @@ void check_profile_outputs(const TunePlan& plan) {
   check_profile_output("--output " + plan.output.string(), plan.output);
   const fs::path missed = tuning::missed_beside(plan.output);
   if (plan.videos > 0)
-    check_profile_output(missed.string() + " is where a profile goes that misses what is asked for, and it", missed);
+    check_profile_output(missed.string() + " is the file for a profile that misses the goal, but it", missed);
 }
 
 /// Opens a pipeline for each kind of weights that may be chosen, and for the reference. Skips 8-bit weights that a CPU
@@ -139,7 +139,7 @@ tuning::OwnState find_own_state(TunePlan& plan, const models::Plan& untuned, con
   tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, untuned, pipeline), new_head,
                                             limits_of(plan, untuned, pipeline));
   for (const fs::path& other : own.others)
-    plan.warnings.push_back(other.string() + " is of a search with other settings and stays; this one's is " +
+    plan.warnings.push_back(other.string() + " belongs to a search with other settings and stays; this search uses " +
                             own.path.string());
   return own;
 }
@@ -148,7 +148,7 @@ std::vector<std::string> warnings_of_search(const TunePlan& plan, const Found& f
                                             const attention::Profile& profile) {
   std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
   if (!plan.heat_map.empty() && !found.heads)
-    warnings.push_back("--heat-map draws nothing, since heads have no blocks of their own: " + found.no_heads);
+    warnings.push_back("--heat-map draws nothing, because no blocks were chosen for each head: " + found.no_heads);
   return warnings;
 }
 
@@ -207,7 +207,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const int64_t resumed_videos = own.state.video_count();
   RunProgress progress(
       !plan.run.quiet, report,
-      "what was measured so far is in " + own.path.string() + "; run the same command again to go on from it");
+      "what was measured so far is in " + own.path.string() + "; run the same command again to continue");
   const tuning::Deadline deadline(start, plan.budget_seconds);
   const tuning::TuneContext context{plan, untuned, pipelines, progress, deadline, own};
   const Found found = tuning::Session(context).run();

@@ -83,7 +83,7 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFil
   for (const models::TensorEntry& entry : file.entries()) {
     at::Tensor copy = copy_of(file, entry);
     if (!copy.defined())
-      throw bad_input("the tensor " + entry.name + " has a dtype that no checkpoint of ours has", kBeginAnew);
+      throw bad_input("the tensor " + entry.name + " has a dtype that our checkpoints never have", kBeginAnew);
     parts.tensors[entry.name] = std::move(copy);
   }
   return std::make_shared<models::DenoisingState>(models::state_of(parts, cache));
@@ -110,7 +110,7 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
                                                               const models::CacheRule& cache) {
   const models::TensorFile file(path);
   const std::string found = identity_of(file);
-  if (found.empty()) throw bad_input("it is no denoising checkpoint", kBeginAnew);
+  if (found.empty()) throw bad_input("it is not a denoising checkpoint", kBeginAnew);
   if (found != identity) throw bad_input("it belongs to a run with other settings", kBeginAnew);
   try {
     return read_state(file, cache);

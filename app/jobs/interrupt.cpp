@@ -27,7 +27,7 @@ void wait_for_signals(sigset_t signals, bool silent) {
     if (sigwait(&signals, &number) != 0) continue;
     const bool first = !stop_requested.exchange(true);
     if (first && !silent)
-      say(told_to_stop ? "\nstopping; once more to stop at once\n" : "\ninterrupted: no step was done\n");
+      say(told_to_stop ? "\nstopping; press Ctrl-C again to stop at once\n" : "\ninterrupted: no step was done\n");
     if (!first || !told_to_stop) break;
   }
   models::Temporary::remove_all();

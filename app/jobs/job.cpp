@@ -216,7 +216,8 @@ class Job::Keeper final : public models::RunObserver {
       kept_ = state.step;
       job_.user_.kept_checkpoint(video_, state.step);
     } catch (const Error& error) {
-      if (!std::exchange(warned_, true)) job_.warn(video_, std::string("the denoising is not kept: ") + error.what());
+      if (!std::exchange(warned_, true))
+        job_.warn(video_, std::string("the denoising checkpoint is not saved: ") + error.what());
     }
   }
   models::FrameSink* frames() override { return &files_.frames; }

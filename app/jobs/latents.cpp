@@ -44,14 +44,15 @@ SavedLatents load_latents(const std::filesystem::path& path) {
   if (entry == nullptr) throw bad_file(path, "holds no tensor named latents", "name a file made by --save-latents");
   const std::string tensor = "the tensor latents";
   if (entry->shape.size() != 5 || entry->shape[0] != 1)
-    throw bad_file(path, tensor + " is not of five axes, the first of size 1", "save one video's latents a file");
+    throw bad_file(path, tensor + " does not have five dimensions, the first of size 1",
+                   "save the latents of one video per file");
   using enum models::Dtype;
   if (entry->dtype != f32 && entry->dtype != f16 && entry->dtype != bf16)
     throw bad_file(path, tensor + " has dtype " + std::string(models::name(entry->dtype)),
                    "save it as fp32, fp16 or bf16");
   at::Tensor latents = copy_of(file, *entry);
   if (!at::isfinite(latents).all().item<bool>())
-    throw bad_file(path, tensor + " holds values that are no numbers", "make the latents again");
+    throw bad_file(path, tensor + " holds NaN or Inf", "make the latents again");
   const auto& metadata = file.metadata();
   const auto recipe = metadata.find("recipe");
   return {.latents = std::move(latents), .recipe = recipe == metadata.end() ? "" : recipe->second};

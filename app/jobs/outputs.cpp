@@ -119,7 +119,7 @@ void check_model_is_untouched(const std::vector<NamedFile>& files, const models:
   for (const NamedFile& file : files)
     if (file.written && model.touched_by(file.path))
       throw Error(ErrorKind::bad_input,
-                  file.option + " " + file.path.string() + " lies among the files that the model is read from",
+                  file.option + " " + file.path.string() + " is among the files from which the model is read",
                   "choose another name or folder", {.file = file.path.string()});
 }
 
@@ -164,7 +164,7 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
   if (!decoded.empty()) return;
   const fs::path latents = settings.text("save_latents", latents_beside(run.output).string());
   if (output_kind(run.output) == OutputKind::png_folder && same_file(fs::absolute(latents).parent_path(), run.output))
-    throw bad_option("save_latents", latents.string() + " lies in the folder of the PNGs, which must be empty",
+    throw bad_option("save_latents", latents.string() + " is in the folder of the PNGs, which must be empty",
                      "save the latents elsewhere");
   const models::AtomicFile probe(latents);
 }
@@ -211,7 +211,7 @@ std::string KeptLatents::save(const at::Tensor& latents, const std::string& reci
     if (path != earlier_) save_latents(path, latents, recipe, asked_.empty() ? until_the_video_is_written : asked_for);
   } catch (const Error& error) {
     if (!asked_.empty()) failure_ = error;
-    return (asked_.empty() ? "the latents are not kept while the video is made: " : "--save-latents: ") +
+    return (asked_.empty() ? "the latents are not saved while the video is made: " : "--save-latents: ") +
            std::string(error.what());
   }
   saved_ = path;
@@ -220,7 +220,7 @@ std::string KeptLatents::save(const at::Tensor& latents, const std::string& reci
 
 void KeptLatents::check() const {
   if (failure_)
-    throw Error(failure_->kind(), output_.string() + " is there, but " + failure_->what(), failure_->remedy());
+    throw Error(failure_->kind(), output_.string() + " exists, but " + failure_->what(), failure_->remedy());
 }
 
 void KeptLatents::let_go() {

@@ -31,7 +31,7 @@ std::string given_beside(const VideoTask& video, Source least) {
 /// Returns how blocks are chosen: "topk 0.3".
 std::string selection_text(const VideoTask& video) {
   const auto& profile = video.options.profile;
-  if (profile && profile->by_head()) return "blocks of each head's own";
+  if (profile && profile->by_head()) return "blocks chosen for each head";
   const attention::HeadPolicy& head = video.plan.attention_policy.defaults;
   const attention::SelectionField& field = attention::field_of(head.selection);
   return std::string(field.words) + " " + exact_text(head.*field.value);

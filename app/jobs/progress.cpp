@@ -93,7 +93,7 @@ void Progress::step(int64_t done, int64_t total, double seconds) {
 void Progress::within(int64_t step, int64_t steps) {
   if (!line_is_due()) return;
   show_line(set_text() + stage_ + ": step " + std::to_string(step) + " of " + std::to_string(steps) + ", " +
-            std::to_string(std::lround(seconds_since(step_start_))) + " s in it");
+            std::to_string(std::lround(seconds_since(step_start_))) + " s so far");
 }
 
 void Progress::set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds) {

@@ -46,7 +46,7 @@ class PnmHeader {
     const size_t begin = place_;
     for (; place_ < file_.size() && std::isdigit(static_cast<unsigned char>(file_[place_])) != 0; ++place_)
       value = std::min<int64_t>(value * 10 + (file_[place_] - '0'), 1'000'000'000);
-    if (place_ == begin) throw bad_file(path_, "is no PPM: a number of its header is missing", kImageRemedy);
+    if (place_ == begin) throw bad_file(path_, "is not a PPM: a number in its header is missing", kImageRemedy);
     return value;
   }
   /// Returns what follows the single white space after the header.
@@ -78,7 +78,7 @@ Image read_pnm(const fs::path& path) {
   image.height = header.number();
   const int64_t most = header.number();
   check_image_size(path, image.height, image.width);
-  if (most < 1 || most > 65535) throw bad_file(path, "is no PPM: its largest value is not 1 to 65535", kImageRemedy);
+  if (most < 1 || most > 65535) throw bad_file(path, "is not a PPM: its largest value is not 1 to 65535", kImageRemedy);
   const size_t bytes = most > 255 ? 2 : 1, channels = file[1] == '6' ? 3 : 1;
   const auto pixels = static_cast<size_t>(image.height * image.width);
   const std::string_view data = header.rest();
@@ -116,7 +116,7 @@ Image read_tensor(const fs::path& path) {
   std::vector<float> values(count);
   std::memcpy(values.data(), last.data(), last.size());
   if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
-    throw bad_file(path, "has a picture with NaN or Inf in it", "give values in 0 to 1");
+    throw bad_file(path, "has a picture that holds NaN or Inf", "give values in 0 to 1");
   image.pixels = rgb8(values);
   return image;
 }
@@ -126,7 +126,7 @@ Image read_still(const fs::path& path, ImageFormat format) {
   const ImageHeader header = read_image_header(format, as_bytes(file));
   check_image_size(path, header.height, header.width);
   if (format == ImageFormat::jpeg && header.components == 4)
-    throw bad_file(path, "is a CMYK picture, for printing", "save it as RGB first");
+    throw bad_file(path, "is a CMYK picture, which is for printing", "save it as RGB first");
   if (format == ImageFormat::webp && header.animated)
     throw bad_file(path, "is an animated WebP", "save one of its pictures as a PNG first");
   if (header.animated) return decode_last_frame(path, header.orientation);
@@ -166,7 +166,7 @@ Image turned(const Image& image, int orientation) {
 
 /// Refuses a folder, and a pattern such as "frame_%04d.png", which other programs read as a sequence.
 void refuse_sequence(const fs::path& path) {
-  const std::string remedy = "name one of its files; to go on from a sequence, the last one";
+  const std::string remedy = "name one of its files; to continue a sequence, name the last one";
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) throw bad_file(path, "is a folder, and an image is one picture", remedy);
   const std::string name = path.filename().string();
@@ -181,7 +181,7 @@ void refuse_sequence(const fs::path& path) {
 void require_regular_file(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
-  if (fs::exists(status) && !fs::is_regular_file(status)) throw bad_file(path, "is no regular file", kImageRemedy);
+  if (fs::exists(status) && !fs::is_regular_file(status)) throw bad_file(path, "is not a regular file", kImageRemedy);
 }
 
 Image read_image(const fs::path& path) {

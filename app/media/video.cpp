@@ -89,7 +89,7 @@ bool holds_recipe(const fs::path& place) {
 void check_recipe_place(const fs::path& place) {
   check_writable(place);
   if (fs::exists(place) && !holds_recipe(place))
-    throw bad_input(place.string() + " is where the recipe of the video goes, and holds something else",
+    throw bad_input(place.string() + " is the file for the recipe of the video, but it holds something else",
                     "move that file, choose another --output, or give --no-metadata");
 }
 
@@ -251,7 +251,7 @@ bool may_hold_recipe(const fs::path& path) {
 std::string read_recipe(const fs::path& path) {
   if (!fs::exists(path)) throw bad_file(path, "no such file", "check the path");
   if (const fs::path beside = recipe_beside(path); !beside.empty()) return fs::exists(beside) ? text_in(beside) : "";
-  if (!fs::is_regular_file(path)) throw bad_file(path, "is no ordinary file", "name a video or a recipe");
+  if (!fs::is_regular_file(path)) throw bad_file(path, "is not an ordinary file", "name a video or a recipe");
   if (extension(path) == ".json") return recipe_in(path);
   if (extension(path) != ".safetensors") return read_comment(path);
   const models::TensorFile file(path);

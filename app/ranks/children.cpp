@@ -237,7 +237,7 @@ void Children::start(int64_t rank, const std::vector<models::Link>& links, const
     if (child.words >= 0) close(child.words);
     throw run_failure("rank " + std::to_string(rank) + " (" + device +
                           ") could not be started: " + std::generic_category().message(error),
-                      "see whether the machine has room for another process");
+                      "check whether the machine has memory for another process");
   }
   child.handle = static_cast<int>(syscall(SYS_pidfd_open, child.process, 0));
   children_.push_back(child);

@@ -14,7 +14,7 @@ namespace {
 
 int64_t number_in(const char* name, const char* value) {
   if (const auto number = parse_number<int64_t>(value)) return *number;
-  throw bad_input(std::string("the variable ") + name + "=" + value + " is no whole number",
+  throw bad_input(std::string("the variable ") + name + "=" + value + " is not a whole number",
                   "unset it, or for batch give --share i/n");
 }
 
@@ -52,7 +52,7 @@ constexpr const char* kSecret = "SPARSEREEL_JOB_SECRET";
 uint16_t port_in(const std::string& text) {
   const int64_t port = number_in("MASTER_PORT", text.c_str());
   if (port < 1 || port > 65535)
-    throw bad_input("the variable MASTER_PORT=" + text + " is no port",
+    throw bad_input("the variable MASTER_PORT=" + text + " is not a port",
                     "set it to a number from 1 to 65535 that is free on rank 0's host");
   return static_cast<uint16_t>(port);
 }
@@ -114,8 +114,8 @@ MeetingPlace find_meeting_place(const Launched& launched, const Environment& env
   place.is_one_host = launcher != nullptr && text(launcher->local_size) == std::to_string(launched.size);
   if (place.host.empty() && place.is_one_host) place.host = "127.0.0.1";
   if (place.host.empty())
-    throw bad_input(launched.source + ": nothing tells the host of rank 0",
-                    "set MASTER_ADDR to it for all ranks, and MASTER_PORT to a port that is free there");
+    throw bad_input(launched.source + ": the host of rank 0 is unknown",
+                    "set MASTER_ADDR to that host for all ranks, and MASTER_PORT to a free port there");
   const std::string port = text("MASTER_PORT");
   place.port = port.empty() ? port_of_job(job + "." + text("SLURM_STEP_ID")) : port_in(port);
   place.is_kept = text("TORCHELASTIC_USE_AGENT_STORE") == "True";

@@ -30,7 +30,7 @@ void compare_given(const World& world, const nlohmann::json& rank_0) {
   for (const auto& [left, right] : {std::pair(&own, &others), std::pair(&others, &own)})
     for (const auto& [name, value] : left->items())
       if (!right->contains(name) || right->at(name) != value)
-        throw bad_option(name, "is not the same here as on rank 0",
+        throw bad_option(name, "differs from that on rank 0",
                          "start all ranks with one command line, or with --gpus 1 for a video of each");
 }
 

@@ -47,7 +47,7 @@ std::unique_ptr<World> World::find(const Settings& settings, std::map<std::strin
       throw bad_option(
           "gpus",
           std::to_string(*gpus) + ": " + launched->source + " has started " + std::to_string(launched->size) + " ranks",
-          "leave it out: each rank takes a card; with 1, each process makes a video of its own");
+          "leave it out: each rank takes a GPU; with 1, each process makes a video of its own");
     std::unique_ptr<World> world(new World(World::launched(*launched, device)));
     world->given_ = std::move(given);
     return world;
@@ -153,7 +153,7 @@ void World::connect() {
   } catch (const Error&) {
     const std::string death = watch_.early_death();
     if (death.empty()) throw;
-    throw run_failure(death, "see what ended it, then run the same command again");
+    throw run_failure(death, "find out what ended it, then run the same command again");
   }
   group_ = std::make_unique<RankGroup>(control_, device(), find_group_choice(process_environment).sockets);
   watch_.connected(control_);

@@ -53,13 +53,13 @@ void check_by_part(const Call& call) {
   if (!prologue.is_by_part()) return;
   const bool has_tables = prologue.rotary_cos != nullptr || prologue.rotary_pairs != nullptr;
   if (prologue.rotary_frequencies != nullptr && has_tables)
-    refuse_argument("prologue has rotary_frequencies beside tables", "pass one of them");
+    refuse_argument("prologue has both rotary_frequencies and rotary tables", "pass one of them");
   if (prologue.rotary_frequencies != nullptr && call.heads_of_keys() != call.heads)
-    refuse_argument("prologue has rotary_frequencies, which are by head, and k has fewer heads than q",
+    refuse_argument("prologue has rotary_frequencies, which differ from head to head, but k has fewer heads than q",
                     "use them where k has as many heads as q");
   if (prologue.across_heads || !prologue.interleaved)
     refuse_argument(
-        "prologue has weights of text tokens or rotary_frequencies with across_heads or without interleaved",
+        "prologue has weights of text tokens or rotary_frequencies, but sets across_heads or leaves out interleaved",
         "use them with norms per head and interleaved pairs");
   if (!prologue.has_text_weights()) return;
   if (prologue.norm == Norm::none || prologue.q_bias != nullptr || prologue.k_bias != nullptr)
@@ -122,9 +122,8 @@ void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
   for (const auto& [size, stride] : extents) {
     if (size == 1) continue;
     if (stride < inside)
-      refuse_argument(
-          "out has a stride of " + std::to_string(stride) + ", which makes its rows overlap",
-          "pass strides, in elements, of at least what lies between two of them (here " + std::to_string(inside) + ")");
+      refuse_argument("out has a stride of " + std::to_string(stride) + ", which makes its rows overlap",
+                      "pass a stride of at least " + std::to_string(inside) + " elements");
     inside = stride * (size - 1) + inside;
   }
 }
@@ -135,8 +134,8 @@ void check_sizes(const Call& call) {
   check_size(call.batch, "batch");
   check_size(call.heads, "heads");
   if (call.kv_heads < 0 || (call.kv_heads > 0 && call.heads % call.kv_heads != 0))
-    refuse_argument("kv_heads is " + std::to_string(call.kv_heads) + " of " + std::to_string(call.heads) + " heads",
-                    "pass a divisor of heads, or 0 where k and v have as many");
+    refuse_argument("kv_heads is " + std::to_string(call.kv_heads) + ", heads is " + std::to_string(call.heads),
+                    "pass a divisor of heads, or 0 if k and v have as many heads as q");
   check_size(call.queries, "queries");
   check_size(call.keys, "keys");
   if (call.head_dim < kMinHeadDim || call.head_dim > kMaxHeadDim)
@@ -148,20 +147,21 @@ void check(const Call& call) {
   check_sizes(call);
   validate(call.policy);
   if (call.quantized && call.policy.arithmetic == 16)
-    refuse_argument("every block in 8 bits (quantized) and arithmetic 16 contradict each other",
-                    "set arithmetic to 8, or take full attention");
+    refuse_argument("a quantized call computes every block in 8 bits, but arithmetic is 16",
+                    "set arithmetic to 8, or use full attention");
   if (const auto given = std::ssize(call.policy.heads); given != 0 && given != call.heads)
     refuse_argument("the policy has " + std::to_string(given) + " heads, q has " + std::to_string(call.heads),
-                    "pass one policy a head, or none");
+                    "pass one policy for each head, or none");
   if (call.text_tokens < 0 || call.text_tokens > std::min(call.queries, call.keys))
-    refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "keep it from 0 to the number of tokens");
+    refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "pass 0 to the number of tokens");
   if (const HeadPart* part = call.part; part != nullptr && (part->first < 0 || part->first > part->all - call.heads))
     refuse_argument("the " + std::to_string(call.heads) + " heads from " + std::to_string(part->first) +
-                        " on are not of " + std::to_string(part->all),
-                    "pass which of all heads these are");
+                        " on are not among all " + std::to_string(part->all),
+                    "pass the first of these heads and the number of all heads");
   if (!std::isfinite(call.scale)) refuse_argument("scale is not finite", "pass a finite scale");
   if (call.map_rows != kBlock && call.map_rows != 2 * kBlock)
-    refuse_argument("map_rows is " + std::to_string(call.map_rows), "pass a map of blocks of 64 or 128 queries");
+    refuse_argument("map_rows is " + std::to_string(call.map_rows),
+                    "pass 64 or 128, the queries that share a row of the block map");
   check_prologue(call);
 }
 
@@ -169,7 +169,7 @@ void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys) {
   const auto [least, most] = std::minmax_element(lengths, lengths + batch);
   if (*least < 0 || *most > keys)
     refuse_argument("key_lengths reach from " + std::to_string(*least) + " to " + std::to_string(*most),
-                    "keep them from 0 to the " + std::to_string(keys) + " keys");
+                    "pass lengths from 0 to " + std::to_string(keys) + ", the number of keys");
 }
 
 void check_gpu_sizes(const Call& call) {
@@ -200,7 +200,7 @@ void check_capability(int device, int capability) {
   throw Refusal(SPARSEREEL_NO_DEVICE,
                 "GPU " + std::to_string(device) + " has compute capability " + std::to_string(capability / 10) + "." +
                     std::to_string(capability % 10),
-                "use one of 8.0 or newer, or the CPU");
+                "use a GPU of 8.0 or newer, or the CPU");
 }
 
 void check_rows(const Call& call) {

@@ -101,12 +101,13 @@ class CudaPlan {
                          "pad it to a multiple of 8 with zeros");
     if (!call_.prologue.is_empty() && call_.head_dim % (2 * kLoad) != 0)
       refuse_unsupported("a prologue with head_dim " + std::to_string(call_.head_dim) + " on a GPU",
-                         "apply it before, or use a multiple of 16");
+                         "apply it before the call, or use a head_dim that is a multiple of 16");
     if (!(call_.scale > 0))
       throw Refusal(SPARSEREEL_BAD_ARGUMENT, "scale is " + exact_text(call_.scale),
-                    "pass a positive one: the CUDA kernels need it");
+                    "pass a positive scale, which the CUDA kernels need");
     if (call_.out_scale != nullptr && kernel_ != cuda::Kernel::hopper)
-      refuse_unsupported("an output of 8 bits", "ask for it where Hopper's kernel runs, in 8 bits up to head_dim 128");
+      refuse_unsupported("an output of 8 bits from this kernel",
+                         "use a Hopper GPU, 8-bit arithmetic and a head_dim of at most 128");
   }
 
   void fill_problem() {
@@ -177,11 +178,11 @@ class CudaPlan {
 
   void check_means() const {
     if (call_.policy.cell != cuda::kMeanCell)
-      refuse_unsupported("a mean of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
-                         "set cell to " + std::to_string(cuda::kMeanCell) + ", which its kernels are made for");
+      refuse_unsupported("a cell of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
+                         "set cell to " + std::to_string(cuda::kMeanCell) + ", the only size of the GPU's kernels");
     if (params_.keys > cuda::kMostMeanKeys)
       refuse_unsupported(std::to_string(params_.keys) + " keys with means for dropped blocks",
-                         "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or no means");
+                         "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or set dropped to none");
   }
 
   const Call& call_;
@@ -196,10 +197,11 @@ void check_vectors(const StridedRows& rows, int64_t batch, int64_t tokens, int64
                        (batch == 1 || rows.batch_stride % kLoad == 0) &&
                        (tokens == 1 || rows.token_stride % kLoad == 0) && (heads == 1 || rows.head_stride % kLoad == 0);
   if (!aligned)
-    refuse_unsupported("the rows of " + std::string(name) + " do not start on 16 bytes",
+    refuse_unsupported("the rows of " + std::string(name) + " are not aligned to 16 bytes",
                        "align its data, and use strides that are multiples of 8 elements");
   if (tokens > 1 && rows.token_stride >= int64_t{1} << 31)
-    refuse_unsupported("the tokens of " + std::string(name) + " are 2^31 elements apart, or more", "copy it");
+    refuse_unsupported("the tokens of " + std::string(name) + " are 2^31 or more elements apart",
+                       "copy it to contiguous memory");
 }
 
 /// Throws Refusal if a pointer or stride does not suit the kernels' loads.
@@ -216,15 +218,15 @@ void check_alignment(const Call& call) {
         static_cast<const void*>(prologue.rotary_positions), static_cast<const void*>(prologue.rotary_frequencies),
         prologue.rotary_pairs})
     if (reinterpret_cast<uintptr_t>(data) % 16 != 0)
-      refuse_unsupported("a weight, bias, position or angle of the prologue does not start on 16 bytes", "align it");
+      refuse_unsupported("a weight, bias, position or angle of the prologue is not aligned to 16 bytes", "align it");
 }
 
 /// Throws Refusal if `failure`, the message from CUDA, is not null.
 void check_enqueued(const char* failure) {
   if (failure == nullptr) return;
   if (cuda::is_broken())
-    throw Refusal(SPARSEREEL_EARLIER_CUDA_ERROR, "CUDA had failed before this call: " + std::string(failure),
-                  "look at what was enqueued before it; the process has to begin anew");
+    throw Refusal(SPARSEREEL_EARLIER_CUDA_ERROR, "a CUDA call before this one failed: " + std::string(failure),
+                  "find the call that failed, then restart the process");
   throw Refusal(SPARSEREEL_CUDA_ERROR, "the kernels did not start: " + std::string(failure),
                 "report this with the sizes of the call");
 }
@@ -287,7 +289,7 @@ bool has_cuda_executor() {
 std::unique_ptr<Executor> make_cuda_executor(int device) {
   if (const std::string reason = cuda::unusable_reason(device); !reason.empty())
     throw Refusal(SPARSEREEL_NO_DEVICE, "GPU " + std::to_string(device) + " cannot be used: " + reason,
-                  "use another one, or the CPU");
+                  "use another GPU, or the CPU");
   check_capability(device, cuda::compute_capability(device));
   const cuda::CurrentDevice current(device);
   const char* failure = nullptr;
@@ -307,8 +309,8 @@ bool has_cuda_executor() {
 }
 
 std::unique_ptr<Executor> make_cuda_executor(int device) {
-  throw Refusal(SPARSEREEL_NO_DEVICE, "GPU " + std::to_string(device) + " in a build without CUDA",
-                "build with a CUDA toolkit at hand, or use the CPU");
+  throw Refusal(SPARSEREEL_NO_DEVICE, "GPU " + std::to_string(device) + " is unusable, because this build has no CUDA",
+                "install a CUDA toolkit and build again, or use the CPU");
 }
 
 bool writes_e4m3(const Call& /*call*/, int /*device*/) {

@@ -119,7 +119,7 @@ SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
 /// An entry of means has the highest bit set and the groups' bits in their place. The low 16 bits say which of its
 /// blocks are dropped, so that their means count. The next 4 bits and those below the highest hold the record's number.
 constexpr uint32_t kMeanFlag = 1U << 31;
-static_assert(kMostMeanKeys == 512 * kRecord * kCell, "9 bits of a record's number");
+static_assert(kMostMeanKeys == 512 * kRecord * kCell, "the number of a record has 9 bits");
 SPARSEREEL_HOST_DEVICE constexpr uint32_t mean_entry(int index, uint32_t dropped, uint32_t covers) {
   const auto i = static_cast<uint32_t>(index);
   return kMeanFlag | covers | dropped | (i & 15) << kMeanBlocks | (i >> 4) << (kBlockBits + 6);

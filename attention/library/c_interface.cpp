@@ -47,11 +47,11 @@ sparsereel_status guarded(const Body& body) {
     const bool bad = error.kind() == sparsereel::ErrorKind::bad_input;
     return say(bad ? SPARSEREEL_BAD_ARGUMENT : SPARSEREEL_FAILED, error.what(), error.remedy().c_str());
   } catch (const std::bad_alloc&) {
-    return say(SPARSEREEL_OUT_OF_MEMORY, "attention: the host has no memory left", "make the call smaller");
+    return say(SPARSEREEL_OUT_OF_MEMORY, "attention: the host is out of memory", "make the call smaller");
   } catch (const std::exception& error) {
     return say(SPARSEREEL_FAILED, error.what(), "");
   } catch (...) {
-    return say(SPARSEREEL_FAILED, "attention: something unknown was thrown", "");
+    return say(SPARSEREEL_FAILED, "attention: an exception of unknown type", "");
   }
 }
 
@@ -131,7 +131,7 @@ class CallerCall {
  public:
   explicit CallerCall(const sparsereel_attention_call* from) {
     check_not_null(from, "call");
-    check_call_size(from->size, "begin with sparsereel_attention_call_init(), of this library's header");
+    check_call_size(from->size, "initialize the call with sparsereel_attention_call_init() from this library's header");
     sparsereel_attention_call all{};  // fields that an earlier header does not have are 0
     std::memcpy(&all, from, from->size);
     fill_sizes(all);
@@ -197,7 +197,7 @@ Executor& executor_of(sparsereel_attention* attention) {
 
 void refuse_short(const Executor& executor, const Call& call) {
   if (!executor.is_gpu() || !is_too_short(call)) return;
-  throw Refusal(SPARSEREEL_TOO_SHORT, "full attention takes less time on sequences this short",
+  throw Refusal(SPARSEREEL_TOO_SHORT, "full attention is faster on sequences this short",
                 "use it for this call, or lower policy.dense_operations");
 }
 
@@ -205,7 +205,7 @@ void check_threads(int threads) {
   constexpr int kMost = 1024;  // a system has fewer threads than INT_MAX, and would start all of them
   if (threads < 0 || threads > kMost)
     throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads is " + std::to_string(threads),
-                  "pass 0 for the machine's, or at most " + std::to_string(kMost));
+                  "pass 0 for all threads of the machine, or at most " + std::to_string(kMost));
 }
 
 cpu::ParallelFor own_threads(int count) {
@@ -241,7 +241,7 @@ cpu::ParallelFor callers_threads(sparsereel_parallel_for parallel_for, void* con
 CpuExecutor& cpu_of(sparsereel_attention* attention) {
   auto* cpu = dynamic_cast<CpuExecutor*>(&executor_of(attention));
   if (cpu == nullptr)
-    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads for a GPU", "ask for them of a handle of SPARSEREEL_CPU");
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads was set for a GPU", "set it for a handle of SPARSEREEL_CPU only");
   return *cpu;
 }
 
@@ -350,8 +350,8 @@ sparsereel_status sparsereel_attention_total_blocks(sparsereel_attention* attent
     const CallerCall its(call);
     const int64_t* lengths = its.call().key_lengths;
     if (executor.is_gpu() && lengths != nullptr)
-      throw Refusal(SPARSEREEL_UNSUPPORTED, "key_lengths in a GPU's memory, which is not read here",
-                    "leave them null, or ask a handle of SPARSEREEL_CPU with a copy of them");
+      throw Refusal(SPARSEREEL_UNSUPPORTED, "key_lengths is in the memory of a GPU, which this function does not read",
+                    "leave it null, or pass a copy of it to a handle of SPARSEREEL_CPU");
     if (lengths != nullptr) check_key_lengths(lengths, its.call().batch, its.call().keys);
     *blocks = cpu::count_visible_blocks(masks_of(its.call(), lengths));
   });

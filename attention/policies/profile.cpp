@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMost = 1'000'000;  // largest number of pixels, frames, steps and layers
 constexpr size_t kMostLayers = 512, kMostHeads = 512;
-constexpr const char* kRemedy = "correct the file, or make it anew with 'sparsereel tune'";
+constexpr const char* kRemedy = "correct the file, or make it again with 'sparsereel tune'";
 
 /// A map of the file. Keys are taken one by one; finish() rejects keys that were not taken.
 class Fields {
@@ -28,9 +28,9 @@ class Fields {
     if (!node.IsMap()) throw fail(node, path_.empty() ? "the file" : path_, "is not a map of keys to values");
     std::set<std::string> seen;
     for (const auto& entry : node) {
-      if (!entry.first.IsScalar()) throw fail(entry.first, path_, "has a key that is no single word");
+      if (!entry.first.IsScalar()) throw fail(entry.first, path_, "has a key that is not a single word");
       if (!seen.insert(entry.first.Scalar()).second)
-        throw fail(entry.first, name(entry.first.Scalar()), "stands there twice");
+        throw fail(entry.first, name(entry.first.Scalar()), "appears twice");
     }
     unknown_ = std::move(seen);
   }
@@ -53,13 +53,13 @@ class Fields {
     double value = 0;
     const auto [stop, error] = std::from_chars(written.data(), written.data() + written.size(), value);
     if (error != std::errc{} || stop != written.data() + written.size() || !std::isfinite(value))
-      throw fail(node_[key], name(key), "is no number");
+      throw fail(node_[key], name(key), "is not a number");
     if (value < least || value > most) throw fail(node_[key], name(key), "is out of range: " + written);
     return value;
   }
   int64_t whole(const std::string& key, int64_t most) {
     const double value = number(key, 0, static_cast<double>(most));
-    if (value != std::floor(value)) throw fail(node_[key], name(key), "is no whole number");
+    if (value != std::floor(value)) throw fail(node_[key], name(key), "is not a whole number");
     return static_cast<int64_t>(value);
   }
   /// Throws Error if a key was not taken.
@@ -143,12 +143,12 @@ ProfileHead read_head(Fields fields) {
 std::vector<std::vector<ProfileHead>> read_layers(const YAML::Node& layers, const std::string& file,
                                                   const Fields& fields) {
   if (!layers.IsSequence() || layers.size() == 0 || layers.size() > kMostLayers)
-    throw fields.fail(layers, "layers", "is no list of 1 to " + std::to_string(kMostLayers) + " layers");
+    throw fields.fail(layers, "layers", "is not a list of 1 to " + std::to_string(kMostLayers) + " layers");
   std::vector<std::vector<ProfileHead>> result;
   for (const auto& layer : layers) {
     const std::string name = "layers[" + std::to_string(result.size()) + "]";
     if (!layer.IsSequence() || layer.size() == 0 || layer.size() > kMostHeads)
-      throw fields.fail(layer, name, "is no list of 1 to " + std::to_string(kMostHeads) + " heads");
+      throw fields.fail(layer, name, "is not a list of 1 to " + std::to_string(kMostHeads) + " heads");
     std::vector<ProfileHead> heads;
     for (const auto& head : layer)
       heads.push_back(read_head({head, file, name + "[" + std::to_string(heads.size()) + "]"}));
@@ -271,7 +271,7 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
 }
 
 void emit_settings(YAML::Emitter& out, const Profile& profile) {
-  out << YAML::Newline << YAML::Comment("options of a run; those that are given beside the profile win");
+  out << YAML::Newline << YAML::Comment("options of a run; an option that is given beside the profile overrides them");
   emit_flow(out, "settings", [&] {
     for (const auto& [key, value] : profile.settings) emit(out, {{key.c_str(), value}});
   });
@@ -316,7 +316,7 @@ std::string to_yaml(const Profile& profile) {
   YAML::Emitter out;
   const bool by_head = !profile.heads.empty();
   out << YAML::Comment(
-      by_head ? "How sparse each head of this model runs, found by 'sparsereel tune'; use it as the profile of a run."
+      by_head ? "The sparsity of each head of this model, found by 'sparsereel tune'; use it as the profile of a run."
               : "The setting of this model that 'sparsereel tune' found; use it as the profile of a run.");
   out << YAML::Newline << YAML::BeginMap;
   emit_flow(out, "model", [&] { emit(out, {{"name", profile.model}, {"sha256", profile.model_sha256}}); });
@@ -333,7 +333,8 @@ std::string to_yaml(const Profile& profile) {
   if (!profile.settings.empty()) emit_settings(out, profile);
   if (by_head) {
     out << YAML::Newline
-        << YAML::Comment("most relative L1 of a head: by its block selection, and with P.V skipped besides");
+        << YAML::Comment(
+               "largest relative L1 of a head: from its block selection alone, and with skipped P.V included");
     emit_flow(out, "bounds", [&] {
       emit(out, {{"l1", short_number(profile.bounds.l1, 6)}, {"l2", short_number(profile.bounds.l2, 6)}});
     });

@@ -107,8 +107,8 @@ bool Denoising::finite_everywhere(const at::Tensor& prediction) const {
   const at::Tensor found = most.cpu();
   share_.all->check();
   if (found[1].item<int64_t>() != -found[2].item<int64_t>())
-    throw run_failure("before step " + std::to_string(done_ + 1) + " the ranks no longer have the same latents",
-                      "use cards of one kind; if they are, look for one that computes wrongly");
+    throw run_failure("the ranks' latents differ before step " + std::to_string(done_ + 1),
+                      "use GPUs of one kind; if they are, find the one that computes wrongly");
   return found[0].item<int64_t>() == 0;
 }
 
@@ -133,7 +133,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
     prediction = redo_with_full_attention(timestep);
     if (finite_everywhere(prediction)) return prediction;
   }
-  throw run_failure("step " + std::to_string(done_ + 1) + ": the denoiser's prediction holds NaN or Inf",
+  throw run_failure("step " + std::to_string(done_ + 1) + ": the transformer's prediction holds NaN or Inf",
                     nan_remedy(state_.latents.scalar_type()));
 }
 

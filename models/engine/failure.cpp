@@ -13,7 +13,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr const char* kMemoryRemedy = "choose a smaller size or fewer frames, or vae_tiling on";
+constexpr const char* kMemoryRemedy = "choose a smaller size, fewer frames or vae_tiling on";
 constexpr const char* kReport = "report this with the command line and 'sparsereel doctor'";
 
 /// Only the text of libtorch's error says that host memory ran out.
@@ -35,7 +35,7 @@ Error as_error(const std::exception_ptr& exception) {
     return run_failure("out of memory", kMemoryRemedy);
   } catch (const c10::OutOfMemoryError& error) {
     return run_failure(std::string("out of GPU memory: ") + error.what_without_backtrace(),
-                       "choose a smaller size or fewer frames, vae_tiling on, offload, or dtype bf16");
+                       "choose a smaller size, fewer frames, vae_tiling on, offload or dtype bf16");
   } catch (const c10::Error& error) {
     if (out_of_host_memory(error)) return run_failure("out of memory", kMemoryRemedy);
     return run_failure(std::string("libtorch failed: ") + error.what_without_backtrace(), kReport);

@@ -71,7 +71,7 @@ FrameFacts FrameDelivery::finish() {
 }
 
 std::string nan_remedy(at::ScalarType dtype) {
-  std::string damaged = "check that the checkpoint's weights are whole";
+  std::string damaged = "check that the checkpoint's weights are complete";
   if (dtype == at::kFloat) return damaged;
   return std::string("try dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
 }
@@ -87,10 +87,9 @@ std::string defect(const FrameFacts& frames) {
 std::string frame_count_warning(const Plan& plan, const ModelSpec& spec) {
   if (plan.decoded_frames == plan.num_frames) return {};
   const auto [below, above] = nearest_frames(spec, plan.num_frames);
-  return "the decoder makes " + std::to_string(plan.decoded_frames) + " frames where " +
-         std::to_string(plan.num_frames) +
-         " were asked for, as the reference does for an even number of latent frames: ask for " +
-         std::to_string(below) + " or " + std::to_string(above) + ", which come out exactly";
+  return "the decoder makes " + std::to_string(plan.decoded_frames) + " frames instead of " +
+         std::to_string(plan.num_frames) + ", as the reference does for an even number of latent frames: ask for " +
+         std::to_string(below) + " or " + std::to_string(above) + " to get exactly as many";
 }
 
 }  // namespace sparsereel::models

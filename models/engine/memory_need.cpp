@@ -86,7 +86,7 @@ void check(const Plan& plan, const Need& need, c10::Device device,
   const auto obtainable = static_cast<double>(obtainable_memory(device));
   if (need.all <= obtainable) return;
   const auto text = [](double bytes) { return human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))); };
-  const std::string there_are = ", there are " + text(obtainable) + " on " + device.str();
+  const std::string there_are = ", but only " + text(obtainable) + " are available on " + device.str();
   // otherwise another way to load them does not help
   const bool without_weights = need.all - need.weights <= obtainable;
   const std::string remedy =

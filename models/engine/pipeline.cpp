@@ -89,7 +89,7 @@ void Pipeline::warn_of_second_roundings() {
   const auto warn = [&](const char* field, const std::string& role) {
     if (rounds_again(folder_, role, {dtype_, /*in_fp8=*/true}))
       weight_warnings_.push_back(std::string(field) + " fp8 rounds weights of " + role +
-                                 " a second time: its file has them packed or in 8 bits");
+                                 " a second time: its file already holds them packed or in 8 bits");
   };
   if (fp8_weights_)
     for (const ExpertSpec& expert : spec_.experts) warn("weights", expert.role);
@@ -156,7 +156,7 @@ void Pipeline::check_init_latents(const Plan& plan, const at::Tensor& latents) c
   const std::vector<int64_t> shape = latents_shape(spec_, plan.latent);
   if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
   std::ostringstream cause;
-  cause << "has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
+  cause << "has shape " << latents.sizes() << ", but this run needs " << at::IntArrayRef(shape);
   throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
 }
 

@@ -113,7 +113,7 @@ void Pipeline::add_images(Conditioning& conditioning, const Plan& plan, const Im
   bool tiled = false;
   LatentDistribution latents = encode_frames(known_frames(images, plan, spec_, options), run, tiled);
   if (tiled && warnings != nullptr)
-    warnings->push_back(std::string(offload_ ? "with offload" : "memory was short:") +
+    warnings->push_back(std::string(offload_ ? "with offload," : "memory was short:") +
                         " images were encoded in tiles, which gives a slightly different video");
   latents.mean = latents.mean.to(at::kFloat);
   if (!spec_.image.drawn) latents.deviation.reset();
@@ -146,7 +146,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Con
   const c10::InferenceMode guard;
   if (group != nullptr) check_ranks(plan, group->size());
   if (!plan.image.empty() && !conditioning.latents.defined())
-    throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
+    throw bad_option("image", plan.image + " is not among the encoded inputs of this video", "leave it out");
   if (!conditioning.latents.defined()) check_images({}, plan.latent.frames, spec_);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   Conditioning drawn = conditioning;
@@ -275,8 +275,8 @@ void Pipeline::check_latents(const at::Tensor& latents) const {
   const int64_t channels = spec_.latent_channels, axis = channels_axis(spec_.layout);
   if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(axis) == channels) return;
   std::ostringstream cause;
-  cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, " << (axis == 2 ? "frames, " : "")
-        << channels << (axis == 1 ? ", frames" : "") << ", height, width] is needed";
+  cause << "latents of shape " << latents.sizes() << " do not fit this model, which needs [1, "
+        << (axis == 2 ? "frames, " : "") << channels << (axis == 1 ? ", frames" : "") << ", height, width]";
   throw bad_input(cause.str(), "decode them with the checkpoint that made them");
 }
 

@@ -28,7 +28,7 @@ at::Tensor tensor(const StateParts& parts, const char* name, at::ScalarType dtyp
   const auto found = parts.tensors.find(name);
   if (found != parts.tensors.end() && found->second.scalar_type() == dtype && found->second.dim() == rank)
     return found->second;
-  throw damaged(std::string("the tensor ") + name + " is missing or of another kind");
+  throw damaged(std::string("the tensor ") + name + " is missing, or has another dtype or number of dimensions");
 }
 
 /// Returns tensors [steps, layers, counts] and [steps, layers, measures].

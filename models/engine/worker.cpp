@@ -106,7 +106,7 @@ void send_video(SocketGroup& control, Request request, const Plan& plan, const I
   request.num_frames = plan.num_frames;  // computed with a frame rate that the others do not know
   request.seconds.reset();
   if (request.policy && request.policy_file.empty())
-    throw run_failure("a policy for each head that comes from no file cannot be told to other ranks",
+    throw run_failure("ranks can share a policy for each head only as the file of a profile",
                       "write it into a profile, or make the video with one rank");
   nlohmann::json size;
   if (request.image_size) size = {request.image_size->height, request.image_size->width};
@@ -133,7 +133,7 @@ void check_text_lengths(const Conditioning& conditioning) {
   if (lengths.empty()) return;
   const bool has_rows = text.defined() && text.dim() >= 2 && text.size(0) == std::ssize(lengths);
   if (!has_rows || !std::ranges::all_of(lengths, [&](int64_t each) { return each >= 0 && each <= text.size(1); }))
-    throw unknown("rank 0 tells of a text's lengths that are not that text's");
+    throw unknown("rank 0 sent text lengths that do not fit its text");
 }
 
 Inputs receive_inputs(SocketGroup& control, const nlohmann::json& message, const Plan& plan) {
@@ -164,9 +164,9 @@ void agree_on_recipe(const Plan& plan, const nlohmann::json& recipe) {
     for (const auto& item : either->items()) {
       const nlohmann::json here = own.value(item.key(), nothing), there = recipe.value(item.key(), nothing);
       if (here != there)
-        throw run_failure(
-            "another video would be made here: " + item.key() + " is " + here.dump() + ", on rank 0 " + there.dump(),
-            "give all ranks the same model, program and kind of GPU");
+        throw run_failure("this rank would make another video: " + item.key() + " is " + here.dump() +
+                              ", but on rank 0 " + there.dump(),
+                          "give all ranks the same model, program and kind of GPU");
     }
 }
 
@@ -210,7 +210,7 @@ Request request_of(const nlohmann::json& json, const std::string& device) {
 int64_t told_number(const nlohmann::json& message, const char* name, int64_t least, int64_t most) {
   const auto number = message.at(name).get<int64_t>();
   if (number >= least && number <= most) return number;
-  throw unknown("rank 0 tells of " + std::to_string(number) + " " + name);
+  throw unknown("rank 0 sent an impossible number of " + std::string(name) + ", " + std::to_string(number));
 }
 
 void send_model(Rank& rank, nlohmann::json model) {
@@ -252,7 +252,7 @@ void work(Rank& rank, const WorkerTasks& tasks) {
     else if (what == "video" && pipeline)
       make_told_video(rank, *pipeline, tasks, message);
     else
-      throw unknown("rank 0 tells of " + in_quotes(what) + ", which this program does not know");
+      throw unknown("rank 0 sent a message " + in_quotes(what) + ", which this program does not know");
   }
 }
 

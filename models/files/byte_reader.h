@@ -26,8 +26,8 @@ class ByteReader {
   std::span<const std::byte> take(uint64_t count) {
     if (count > left())
       throw bad_file(source_,
-                     "truncated: " + std::to_string(count) + " bytes are to follow at byte " + std::to_string(place_) +
-                         ", and " + std::to_string(left()) + " do",
+                     "truncated: " + std::to_string(count) + " bytes should follow at byte " + std::to_string(place_) +
+                         ", but only " + std::to_string(left()) + " do",
                      remedy_);
     const std::span<const std::byte> taken = bytes_.subspan(place_, count);
     place_ += count;

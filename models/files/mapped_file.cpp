@@ -129,8 +129,9 @@ void MappedFile::check_whole() const {
   struct stat status = {};
   const bool is_shorter = ::fstat(descriptor_, &status) == 0 && static_cast<uint64_t>(status.st_size) < bytes_.size();
   if (!is_shorter && !range_->is_cut) return;
-  throw Error(ErrorKind::failed, path_.string() + ": got shorter, or could not be read to its end, while it was in use",
-              "wait until it is written or downloaded whole, and run again", {.file = path_.string()});
+  throw Error(ErrorKind::failed,
+              path_.string() + ": became shorter, or could not be read to its end, while it was in use",
+              "wait until the file is written or downloaded completely, then run again", {.file = path_.string()});
 }
 
 }  // namespace sparsereel::models

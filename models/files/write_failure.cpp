@@ -32,7 +32,7 @@ Error write_failure(const fs::path& target, int error) {
     case EROFS:
       return refused("choose a folder that you may write to");
     case ENOTDIR:
-      return refused("choose another folder: a file stands where the path has one");
+      return refused("choose another folder: a part of this path is a file, not a folder");
     case ELOOP:
       return refused("remove that link, which leads back to itself, or choose another name");
     case ENOENT:

@@ -150,7 +150,7 @@ PictureBox center(const Picture& picture, int64_t height, int64_t width) {
 
 Picture resample(const Picture& picture, int64_t height, int64_t width, ResampleFilter filter, const PictureBox& part) {
   if (std::min({picture.height, picture.width, height, width}) < 1)
-    throw bad_input("a picture of " + std::to_string(width) + "x" + std::to_string(height) + " is none",
+    throw bad_input("a picture cannot have the size " + std::to_string(width) + "x" + std::to_string(height),
                     "give a size above 0");
   const Kernel kernel = kernel_of(filter);
   const auto taps = [&](int64_t size, double begin, double end, int64_t count) {

@@ -62,7 +62,7 @@ std::string why_no_fp8(at::Device device) {
 #ifdef SPARSEREEL_CUDA
   const int capability = attention::cuda::compute_capability(device.has_index() ? device.index() : 0);
   if (capability >= attention::cuda::kE4m3Capability) return {};
-  return "products in 8-bit floating point need compute capability 8.9 or newer, this GPU has " +
+  return "products in 8-bit floating point need compute capability 8.9 or newer, but this GPU has " +
          std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 #else
   return "this build has no CUDA kernels";

@@ -18,7 +18,7 @@ std::vector<std::vector<Link>> local_links(int64_t size) {
   const auto connect = [](int& one, int& other) {
     std::array<int, 2> ends{};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-      throw run_failure(std::string("no sockets for the ranks: ") + std::generic_category().message(errno),
+      throw run_failure(std::string("cannot make the sockets of the ranks: ") + std::generic_category().message(errno),
                         "raise 'ulimit -n'");
     one = ends[0];
     other = ends[1];

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMostMessageBytes = 64 << 20;          // as JSON
 constexpr int64_t kMostTensorBytes = int64_t{64} << 30;  // no host can hold more
 constexpr size_t kMostDimensions = 8;
-constexpr const char* kSource = "a message of rank 0";
+constexpr const char* kSource = "a message from rank 0";
 constexpr const char* kRemedy = "start all ranks with the same program";
 
 at::Tensor view_of_bytes(std::string& bytes) {
@@ -35,7 +35,7 @@ at::Tensor bytes_of_tensor(const at::Tensor& tensor) {
 }
 
 Error no_tensor(const std::string& problem) {
-  return run_failure(std::string(kSource) + " describes no tensor: " + problem, kRemedy);
+  return run_failure(std::string(kSource) + " does not describe a tensor: " + problem, kRemedy);
 }
 
 at::ScalarType dtype_in(const nlohmann::json& form) {
@@ -112,7 +112,7 @@ void send_tensor(SocketGroup& group, const at::Tensor& tensor) {
 at::Tensor receive_tensor(SocketGroup& group) {
   const nlohmann::json form = hear(group);
   if (form.is_null()) return {};
-  if (!form.is_object()) throw no_tensor("it is no object");
+  if (!form.is_object()) throw no_tensor("it is not an object");
   const at::ScalarType dtype = dtype_in(form);
   at::Tensor tensor = at::empty(shape_in(form, dtype), dtype);
   group.broadcast(bytes_of_tensor(tensor), 0);

@@ -99,7 +99,7 @@ void NcclCommunicator::require(Result result, nccl::Communicator* communicator) 
   if (result == Result::success || result == Result::in_progress) return;
   for (int look = 0; look < kLooksBeforeBlame && !control_.ended(); ++look) std::this_thread::sleep_for(kLook);
   control_.end(run_failure("NCCL: " + error_text(result, communicator),
-                           "set NCCL_DEBUG=WARN to hear more; 'sparsereel doctor' shows cards and links"));
+                           "set NCCL_DEBUG=WARN for details; 'sparsereel doctor' shows GPUs and links"));
   throw_end();
 }
 
@@ -112,7 +112,7 @@ std::string NcclCommunicator::error_text(Result result, nccl::Communicator* comm
 
 void NcclCommunicator::throw_end() const {
   control_.check();
-  throw run_failure("the ranks' communicator is gone", "run the same command again");
+  throw run_failure("the ranks' NCCL communicator was already destroyed", "run the same command again");
 }
 
 void NcclCommunicator::settle() {
@@ -129,7 +129,7 @@ void NcclCommunicator::settle() {
     if (state == Result::success) return;
     control_.check();
     if (patience.step().count() == 0) {
-      control_.abort("NCCL found no connection to the other ranks in time");
+      control_.abort("NCCL did not connect to the other ranks in time");
       throw_end();
     }
     if (turn > 100) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -158,7 +158,7 @@ std::string NcclCommunicator::find_problem() {
   errors_ = fails ? errors_ + 1 : 0;
   if (errors_ > kLooksBeforeBlame) return "NCCL: " + error_text(state, communicator_);
   const bool waiting = waits();
-  if (waiting && pending_->step().count() == 0) return "what the ranks exchange did not end in time";
+  if (waiting && pending_->step().count() == 0) return "an exchange between the ranks did not end in time";
   left_ = (waiting || settles_) && control_.who_left() ? left_ + 1 : 0;
   return {};
 }

@@ -33,7 +33,7 @@ nccl::DataType data_type(const at::Tensor& tensor) {
     case at::kByte:
       return nccl::DataType::uint8;
     default:
-      throw run_failure("ranks exchange fp32, fp16, bf16, int64 and uint8 alone", "report this");
+      throw run_failure("ranks exchange only fp32, fp16, bf16, int64 and uint8", "report this");
   }
 }
 
@@ -64,7 +64,7 @@ std::string NcclGroup::new_id() {
   set_environment();
   nccl::UniqueId id;
   if (nccl::library().get_unique_id(&id) != Result::success)
-    throw run_failure("NCCL finds no network to meet in", "set NCCL_DEBUG=WARN to hear more");
+    throw run_failure("NCCL finds no network to connect the ranks", "set NCCL_DEBUG=WARN for details");
   return {id.bytes.begin(), id.bytes.end()};
 }
 
@@ -78,7 +78,7 @@ std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> contr
 std::shared_ptr<NcclGroup> NcclGroup::connect(std::shared_ptr<SocketGroup> control, c10::Device device,
                                               const std::string& id) {
   nccl::UniqueId unique;
-  if (id.size() != unique.bytes.size()) throw run_failure("rank 0 told no id of NCCL's", "report this");
+  if (id.size() != unique.bytes.size()) throw run_failure("rank 0 sent no NCCL id", "report this");
   std::ranges::copy(id, unique.bytes.begin());
   auto communicator = std::make_unique<NcclCommunicator>(*control, device);
   communicator->begin([&](const nccl::Library& library, nccl::Communicator** made) {
@@ -111,7 +111,7 @@ void NcclGroup::check_tensors(std::span<const at::Tensor> tensors) const {
         "report this");
   for (const at::Tensor& tensor : tensors)
     if (!tensor.is_contiguous() || tensor.device() != device_)
-      throw run_failure("ranks exchange contiguous tensors on their GPU alone", "report this");
+      throw run_failure("ranks exchange only contiguous tensors on their GPU", "report this");
 }
 
 void NcclGroup::all_to_all(std::span<const at::Tensor> send, std::span<const at::Tensor> receive) {

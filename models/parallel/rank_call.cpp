@@ -32,11 +32,11 @@ struct ProvedClaim {
 struct Verdict {
   ShortText<256> refusal;  // empty if the caller is accepted
 };
-static_assert(sizeof(RankClaim) == 4 * sizeof(int32_t) + 128, "it is sent, and signed, as its bytes");
+static_assert(sizeof(RankClaim) == 4 * sizeof(int32_t) + 128, "a claim is sent and signed as its bytes");
 
 Nonce new_nonce() {
   Nonce nonce{};
-  if (getentropy(nonce.data(), nonce.size()) != 0) throw network_failure("the system gives no random numbers");
+  if (getentropy(nonce.data(), nonce.size()) != 0) throw network_failure("the system returned no random numbers");
   return nonce;
 }
 
@@ -87,15 +87,15 @@ Socket call_rank(const TcpAddress& address, const RankClaim& claim, const JobKey
   Reply reply{};
   if (!send_within(socket.get(), &greeting, sizeof(greeting), here) ||
       !receive_within(socket.get(), &reply, sizeof(reply), here))
-    return give_up("what listens there does not answer as a rank does");
+    return give_up("the program that listens there does not answer like a rank");
   const std::string nonces = joined(greeting.nonce, reply.nonce);
   if (!are_same(reply.proof, proof_of_listener(key, nonces)))
-    return give_up("what listens there does not know this job's secret, or is of another run");
+    return give_up("the program that listens there does not know this job's secret, or belongs to another run");
   const ProvedClaim proved{.claim = claim, .proof = proof_of_caller(key, nonces, claim)};
   Verdict verdict{};
   if (!send_within(socket.get(), &proved, sizeof(proved), here) ||
       !receive_within(socket.get(), &verdict, sizeof(verdict), here))
-    return give_up("the rank there ended before it had answered");
+    return give_up("the rank there ended before it answered");
   if (std::string refusal = verdict.refusal.text(); !refusal.empty()) return give_up(std::move(refusal), true);
   send_without_delay(socket.get());
   return socket;

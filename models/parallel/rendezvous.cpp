@@ -25,7 +25,7 @@ namespace {
 constexpr int64_t kMostLaunched = 1024;               // more ranks are a typing error
 constexpr std::chrono::milliseconds kCallAgain{100};  // after a call that nobody answered
 
-constexpr const char* kSameCommandRemedy = "see why it did not, and that all ranks were started with the same command";
+constexpr const char* kSameCommandRemedy = "find out why it did not start, and start all ranks with the same command";
 
 /// The place where a rank listens. It is sent as its bytes.
 struct ListenerRecord {
@@ -92,8 +92,8 @@ class KeptStore {
  private:
   static Error problem(const Rendezvous& place, const std::string& what) {
     return run_failure(
-        "nobody keeps the ranks' meeting place at " + place.host + ":" + std::to_string(place.port) + ": " + what,
-        "see that the launcher runs, and that MASTER_ADDR and MASTER_PORT are its own");
+        "the ranks' meeting place cannot be reached at " + place.host + ":" + std::to_string(place.port) + ": " + what,
+        "check that the launcher runs, and that MASTER_ADDR and MASTER_PORT name its host and port");
   }
   template <typename Work>
   std::string ask(Work work) {
@@ -164,8 +164,8 @@ class RanksMeeting {
       return listen_towards(host_, is_known_place ? place_.port : 0, SOMAXCONN);
     } catch (const Error& error) {
       if (!is_known_place) throw;
-      throw run_failure("rank 0 cannot keep the ranks' meeting place at " + where() + ": " + error.what(),
-                        "see that MASTER_ADDR is rank 0's host, and MASTER_PORT free there");
+      throw run_failure("rank 0 cannot open the ranks' meeting place at " + where() + ": " + error.what(),
+                        "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there");
     }
   }
 
@@ -232,13 +232,13 @@ class RanksMeeting {
 
   void call_rank_0() {
     for (const bool is_control : {false, true}) {
-      CallProblem problem{.text = "it is in no store yet"};
+      CallProblem problem{.text = "rank 0 has not written its address into the store"};
       Socket socket = call_until_answered([this] { return addresses_of_rank_0(); }, is_control, problem);
       if (socket.get() < 0 && problem.is_final) throw refusal(0, problem);
       if (socket.get() < 0)
-        throw run_failure("nobody keeps the ranks' meeting place at " + where() + ": " + problem.text,
-                          "see that MASTER_ADDR is rank 0's host, MASTER_PORT free there, and rank 0 started with the "
-                          "same SPARSEREEL_JOB_SECRET");
+        throw run_failure("the ranks' meeting place cannot be reached at " + where() + ": " + problem.text,
+                          "set MASTER_ADDR to rank 0's host and MASTER_PORT to a free port there, and start rank 0 "
+                          "with the same SPARSEREEL_JOB_SECRET");
       take(0, is_control, std::move(socket));
     }
   }
@@ -256,7 +256,7 @@ class RanksMeeting {
   }
 
   static Error network_failure_of(const std::string& cause) {
-    return run_failure(cause, "see that the hosts reach each other");
+    return run_failure(cause, "check that the hosts can reach each other");
   }
 
   void take(int64_t rank, bool is_control, Socket socket) {
@@ -267,12 +267,12 @@ class RanksMeeting {
   std::string refusal_of(const RankClaim& claim) {
     const std::string name = "rank " + std::to_string(claim.rank);
     if (claim.size != size_)
-      return name + " was started as one of " + std::to_string(claim.size) + ", rank " + std::to_string(rank_) +
-             " as one of " + std::to_string(size_);
-    if (claim.rank <= rank_ || claim.rank >= size_) return name + " is not waited for";
+      return name + " was started as one of " + std::to_string(claim.size) + " ranks, but rank " +
+             std::to_string(rank_) + " as one of " + std::to_string(size_);
+    if (claim.rank <= rank_ || claim.rank >= size_) return name + " is not expected here";
     const Socket& known = claim.is_control != 0 ? seat(claim.rank).control : seat(claim.rank).data;
     const bool is_there = known.get() >= 0 && !has_hung_up(known.get());
-    return is_there ? name + " is there already" : "";
+    return is_there ? name + " has already connected" : "";
   }
 
   void receive(Caller caller) {
@@ -319,7 +319,7 @@ class RanksMeeting {
   void hear_of_the_others() {
     std::vector<ListenerRecord> table(static_cast<size_t>(size_));
     if (!receive_within(seat(0).data.get(), table.data(), table.size() * sizeof(ListenerRecord), patience_))
-      throw run_failure("rank 0 has not met all ranks", "see what rank 0 says");
+      throw run_failure("rank 0 did not reach all ranks", "read the error of rank 0");
     for (size_t i = 1; i < table.size(); ++i) seats_[i].record = table[i];
   }
 
@@ -345,7 +345,7 @@ std::string host_name() {
 
 std::vector<Link> meet(const Rendezvous& place, int64_t rank, int64_t size, const GroupLimits& limits) {
   if (size > kMostLaunched)
-    throw bad_input(std::to_string(size) + " ranks cannot make a video together", "start fewer of them");
+    throw bad_input(std::to_string(size) + " ranks cannot make a video together", "start fewer ranks");
   return RanksMeeting(place, rank, size, limits).meet();
 }
 

@@ -81,7 +81,7 @@ void check_ranks(int64_t ranks, int64_t passes, int64_t heads, int64_t tokens) {
   const std::string what = heads <= tokens ? " attention heads" : " tokens";
   const std::string even = passes == 2 ? ", or an even number up to " + std::to_string(2 * most) : "";
   throw bad_input(std::to_string(ranks) + " ranks cannot share this video: " + std::to_string(together) +
-                      " of them share a pass, of " + std::to_string(most) + what,
+                      " of them share a guidance pass, which has only " + std::to_string(most) + what,
                   "use at most " + std::to_string(most) + " ranks" + even);
 }
 

@@ -46,7 +46,7 @@ class OnHost {
 };
 
 void check_contiguous(const at::Tensor& tensor) {
-  if (!tensor.is_contiguous()) throw run_failure("ranks exchange contiguous tensors alone", "report this");
+  if (!tensor.is_contiguous()) throw run_failure("ranks exchange only contiguous tensors", "report this");
 }
 
 }  // namespace
@@ -179,8 +179,8 @@ void SocketGroup::end(const Error& error, bool sound) noexcept {
 void SocketGroup::blame(int64_t rank, const std::string& what_it_did) noexcept {
   try {
     const int64_t member = members_.at(static_cast<size_t>(rank));
-    mesh_->fail(
-        run_failure(mesh_->describe(member) + " " + what_it_did, "see what ended it, then run the same command again"));
+    mesh_->fail(run_failure(mesh_->describe(member) + " " + what_it_did,
+                            "find out what ended it, then run the same command again"));
   } catch (...) {
     abort("a rank ended");
   }

@@ -27,7 +27,7 @@ constexpr size_t kMostWords = 4096;       // most bytes sent of a cause or a rem
 constexpr size_t kNameBytes = 64;
 
 constexpr const char* kSeeWhatEndedIt =
-    "see what ended it (memory, a signal, the kernel's log), then run the same command again";
+    "find out what ended it (memory, a signal, the kernel's log), then run the same command again";
 
 void wake(int event) noexcept {
   const uint64_t one = 1;
@@ -82,7 +82,8 @@ Error read_error(std::string_view body) {
 int new_event() {
   const int event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (event < 0)
-    throw run_failure(std::string("no eventfd: ") + std::generic_category().message(errno), "raise 'ulimit -n'");
+    throw run_failure(std::string("cannot make an eventfd: ") + std::generic_category().message(errno),
+                      "raise 'ulimit -n'");
   return event;
 }
 
@@ -180,7 +181,7 @@ bool SocketMesh::receive_some(Moving& moving) {
   moving.received += static_cast<size_t>(std::max<ssize_t>(count, 0));
   if (head && moving.received == kHead && moving.receive_size != moving.receive.size()) {
     const Error error = run_failure(describe(moving.rank) + " sent " + std::to_string(moving.receive_size) +
-                                        " bytes where " + std::to_string(moving.receive.size()) + " were to come",
+                                        " bytes instead of " + std::to_string(moving.receive.size()),
                                     "report this with the command line and 'sparsereel doctor'");
     fail(error);
     throw error;
@@ -238,7 +239,7 @@ void SocketMesh::lose(int64_t rank) {
 void SocketMesh::give_up(int64_t rank, milliseconds limit) {
   const bool met = !names_.empty();
   fail(run_failure(describe(rank) + (met ? " did not answer within " : " did not start within ") + seconds_text(limit),
-                   "see whether it hangs or waits, then run the same command again"));
+                   "find out whether it hangs or waits, then run the same command again"));
   check();
   std::terminate();  // as in lose()
 }
@@ -314,7 +315,7 @@ void SocketMesh::take_messages(Listened& from) {
   while (from.bytes.size() >= sizeof(uint32_t)) {
     std::string_view rest = from.bytes;
     const auto size = take<uint32_t>(rest);
-    if (size == 0 || size > kMost) throw run_failure("a rank sent what is no message", kSeeWhatEndedIt);
+    if (size == 0 || size > kMost) throw run_failure("a rank sent bytes that are not a message", kSeeWhatEndedIt);
     if (rest.size() < size) return;
     std::string_view body = rest.substr(0, size);
     const char type = take<char>(body);

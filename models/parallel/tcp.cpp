@@ -18,7 +18,8 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr const char* kNetworkRemedy = "see that the hosts reach each other, and that MASTER_ADDR is rank 0's host";
+constexpr const char* kNetworkRemedy =
+    "check that the hosts can reach each other, and that MASTER_ADDR is rank 0's host";
 
 sockaddr* general(TcpAddress& address) {
   return reinterpret_cast<sockaddr*>(&address.storage);
@@ -90,7 +91,7 @@ std::vector<TcpAddress> addresses_of_host(const std::string& host, uint16_t port
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) throw run_failure("no host " + host + ": " + gai_strerror(error), kNetworkRemedy);
+  if (error != 0) throw run_failure("host " + host + " was not found: " + gai_strerror(error), kNetworkRemedy);
   std::vector<TcpAddress> all;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
     if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
@@ -136,7 +137,7 @@ Listeners listen_towards(const std::string& host, uint16_t port, int backlog) {
     all.sockets.push_back(std::move(socket));
     if (port == 0) break;  // another listener would get another port
   }
-  if (all.sockets.empty()) throw network_failure("cannot listen for the other ranks on the way to " + host, error);
+  if (all.sockets.empty()) throw network_failure("cannot listen for the other ranks on the network of " + host, error);
   return all;
 }
 

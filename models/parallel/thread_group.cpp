@@ -20,7 +20,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr const char* kRemedy = "begin again: what was computed until then is lost";
+constexpr const char* kRemedy = "run it again: the work done so far is lost";
 
 /// Shared by a group and all groups split from it, which end together.
 struct Fate {
@@ -208,8 +208,8 @@ class ThreadGroup final : public Group {
         fate().changed.wait_for(lock, left);
         continue;
       }
-      end(meeting.name(*meeting.first_missing()) + ": it did not come within " + std::to_string(meeting.limit.count()) +
-          " ms");
+      end(meeting.name(*meeting.first_missing()) + ": it did not arrive within " +
+          std::to_string(meeting.limit.count()) + " ms");
     }
     return meeting.round != round;
   }

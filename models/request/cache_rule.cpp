@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 3> kNames = {"first-block", "forecast", "
 CacheKind parse_kind(const std::string& word, const std::string& text) {
   const auto found = std::ranges::find(kNames, word);
   if (found != kNames.end()) return static_cast<CacheKind>(found - kNames.begin());
-  throw bad_option("cache", text + ": " + word + " is no kind of cache",
+  throw bad_option("cache", text + ": " + word + " is not a kind of cache",
                    "use first-block, forecast or steps, as in forecast:0.1 or steps:20");
 }
 
@@ -27,8 +27,8 @@ double parse_threshold(const std::string& number, const std::string& text) {
   const char* end = number.data() + number.size();
   const auto [stop, code] = std::from_chars(number.data(), end, threshold);
   if (code == std::errc() && stop == end && std::isfinite(threshold) && threshold >= 0) return threshold;
-  throw bad_option("cache", text + ": a finite number from 0 up is needed",
-                   "use 0 for no cache, 0.05 to 0.2 as usual values");
+  throw bad_option("cache", text + ": the threshold must be a finite number of at least 0",
+                   "use 0 for no cache; usual values are 0.05 to 0.2");
 }
 
 int64_t parse_steps(const std::string& number, const std::string& text) {
@@ -36,8 +36,8 @@ int64_t parse_steps(const std::string& number, const std::string& text) {
   const char* end = number.data() + number.size();
   const auto [stop, code] = std::from_chars(number.data(), end, steps);
   if (code == std::errc() && stop == end && steps > 0) return steps;
-  throw bad_option("cache", text + ": a whole number of steps from 1 up is needed",
-                   "give how many of the run's steps are computed, as in steps:20");
+  throw bad_option("cache", text + ": the number of steps must be a whole number of at least 1",
+                   "give the number of steps that the run computes, as in steps:20");
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ std::string no_means(const RunFacts& facts) {
 
 std::string no_flow(const RunFacts& facts) {
   const bool is_known = facts.request != nullptr && facts.model != nullptr;
-  return is_known && !flows(*facts.request, *facts.model) ? "with a scheduler that is not of flow matching" : "";
+  return is_known && !flows(*facts.request, *facts.model) ? "with a scheduler that does not use flow matching" : "";
 }
 
 std::string no_reuse(const RunFacts& facts) {
@@ -67,17 +67,17 @@ const std::vector<Row>& rows() {
        }},
       {NoEffect::no_means, "dropped", "dropped none, which has no means", no_means},
       {NoEffect::no_guidance, "cfg_scale", "cfg_scale up to 1, which is no guidance", no_guidance},
-      {NoEffect::one_transformer, "model", "a model of one transformer",
+      {NoEffect::one_transformer, "model", "a model with one transformer",
        [](const RunFacts& facts) -> std::string {
-         return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model of one transformer" : "";
+         return facts.model != nullptr && facts.model->experts.size() == 1 ? "for a model with one transformer" : "";
        }},
       {NoEffect::narrow_blocks, "model", "a transformer without a block layer whose sizes are multiples of 16",
        [](const RunFacts& facts) { return facts.narrow_blocks; }},
       {NoEffect::narrow_layers, "model", "a text encoder without a layer whose sizes are multiples of 16",
        [](const RunFacts& facts) { return facts.narrow_layers; }},
-      {NoEffect::no_flow, "scheduler", "a scheduler that is not of flow matching", no_flow},
-      {NoEffect::no_reuse, "steps", "one step, a model of one block, or no more steps than `cache: steps:20` computes",
-       no_reuse},
+      {NoEffect::no_flow, "scheduler", "a scheduler that does not use flow matching", no_flow},
+      {NoEffect::no_reuse, "steps",
+       "one step, a model with one block, or no more steps than `cache: steps:20` computes", no_reuse},
       {NoEffect::on_a_cpu, "device", "device cpu, whose memory is the host's",
        [](const RunFacts& facts) -> std::string {
          const bool offloads = facts.request != nullptr && facts.request->offload;
@@ -96,13 +96,13 @@ const std::vector<Row>& rows() {
        [](const RunFacts& facts) -> std::string {
          return facts.request != nullptr && facts.request->image.empty() ? "without an image" : "";
        }},
-      {NoEffect::not_encoded, "output", "an output that is no .mp4, .mov, .mkv or .webm",
+      {NoEffect::not_encoded, "output", "an output that is not a .mp4, .mov, .mkv or .webm",
        [](const RunFacts& facts) {
          return facts.is_encoded ? "" : "on " + facts.output + ": it is for .mp4, .mov, .mkv and .webm";
        }},
       {NoEffect::no_frame_rate, "output", "an output that ends in .safetensors, without save_latents",
        [](const RunFacts& facts) {
-         return facts.has_frame_rate ? "" : "on " + facts.output + ", which holds frames alone";
+         return facts.has_frame_rate ? "" : "on " + facts.output + ", which holds only frames";
        }},
       {NoEffect::random_seed, "seed", "a random seed, with which the same command makes another video",
        [](const RunFacts& facts) {

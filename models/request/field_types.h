@@ -27,7 +27,7 @@ Number read_number(const std::string& name, const std::string& text) {
     throw bad_option(name, text + " is below 0", "give a number from 0 to 18446744073709551615");
   const bool whole = text.find_first_not_of("-0123456789") == std::string::npos && !text.empty();
   if (whole) throw bad_option(name, text + " is too large", "give a smaller number");
-  throw bad_option(name, text + ": a number is needed", "give one");
+  throw bad_option(name, text + " is not a number", "give a number");
 }
 
 template <>
@@ -104,7 +104,7 @@ struct FieldType<FrameArea> {
   static constexpr ValueKind kind = ValueKind::size;
   static FrameArea read(const std::string& name, const std::string& text) {
     if (const auto area = find_frame_area(text)) return *area;
-    throw bad_option(name, text + " is no area such as 480p or 720p", "give one, or width and height in its place");
+    throw bad_option(name, text + " is not an area such as 480p or 720p", "give an area, or width and height instead");
   }
   static std::string text(const FrameArea& area) { return name(area); }
 };

@@ -151,11 +151,13 @@ std::vector<Field> images() {
 
 std::vector<Field> sampling() {
   // Far more guidance than is useful: beyond this, the latents overflow.
-  const Range scale = {.least = 0, .most = 1000, .remedy = "use 1 for no guidance, 6 as a usual value"};
+  const Range scale = {.least = 0, .most = 1000, .remedy = "use 1 for no guidance; a usual value is 6"};
   const Range shift = {
       .least = 0, .most = 1e9, .above = true, .remedy = "use 3 to 12; larger ones spend more steps on noisy latents"};
-  const Range sigma = {
-      .least = 0, .most = 1, .above = true, .remedy = "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25"};
+  const Range sigma = {.least = 0,
+                       .most = 1,
+                       .above = true,
+                       .remedy = "give falling numbers above 0 and at most 1, such as 1,0.75,0.5,0.25"};
   return {
       field(&Request::seed, &Plan::seed, {.name = "seed"}),
       field(&Request::num_inference_steps,

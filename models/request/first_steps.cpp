@@ -25,8 +25,8 @@ FirstSteps parse_first_steps(const std::string& text, const std::string& field) 
   } else if (const auto steps = parse_number<int64_t>(text); steps && *steps >= 0) {
     return {.steps = *steps};
   }
-  throw bad_option(field, text + ": a number of steps from 0 on, or a percentage of all, is needed",
-                   "give for example 5, or 20%");
+  throw bad_option(field, text + " is neither a number of steps of at least 0 nor a percentage of all steps",
+                   "give for example 5 or 20%");
 }
 
 }  // namespace sparsereel::models

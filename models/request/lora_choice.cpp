@@ -48,7 +48,9 @@ LoraChoice parse_marks(const std::string& text) {
   std::string rest = text;
   if (const auto scale = take_end(rest, ':', "/")) {
     const auto number = parse_scale(*scale);
-    if (!number) throw refusal(text, "no such file, and what follows the colon is no finite number that a float holds");
+    if (!number)
+      throw refusal(text,
+                    "there is no such file, and the text after the colon is not a finite number that a float holds");
     choice.scale = *number;
   }
   choice.expert = take_end(rest, '@', "./:").value_or("");

@@ -85,12 +85,14 @@ double default_shift(const Plan& plan, const ModelSpec& spec) {
 void take_sigmas(const Request& request, Plan& plan) {
   if (request.sigmas.empty()) return;
   if (std::ranges::adjacent_find(request.sigmas, std::less_equal()) != request.sigmas.end())
-    throw bad_option("sigmas", "do not fall from each to the next", "give falling numbers, such as 1,0.75,0.5,0.25");
+    throw bad_option("sigmas", "do not fall from each value to the next",
+                     "give falling numbers, such as 1,0.75,0.5,0.25");
   const auto count = static_cast<int64_t>(request.sigmas.size());
   if (request.num_inference_steps.value_or(count) != count)
-    throw bad_option("sigmas",
-                     "are " + std::to_string(count) + ", and steps are " + std::to_string(*request.num_inference_steps),
-                     "leave the steps out");
+    throw bad_option(
+        "sigmas",
+        "has " + std::to_string(count) + " values, but steps is " + std::to_string(*request.num_inference_steps),
+        "leave the steps out");
   plan.sigmas = request.sigmas;
 }
 
@@ -168,7 +170,8 @@ int64_t asked_frames(const Request& request, const ModelSpec& spec) {
   const double fps = request.fps.value_or(spec.defaults.fps);
   if (spec.image.fixed_size)
     refuse_size("seconds", exact_text(*request.seconds), "leave it out for " + length_text(spec.defaults.frames, fps));
-  if (!(fps > 0)) throw bad_option("seconds", "has no frame rate to count by", "give frames in its place");
+  if (!(fps > 0))
+    throw bad_option("seconds", "cannot be turned into frames without a frame rate", "give frames instead");
   return frames_of_seconds(spec, *request.seconds, fps, least_frames(request, spec));
 }
 
@@ -191,18 +194,19 @@ void check_size(const Request& request, const Plan& plan, const ModelSpec& spec)
 void check_images(const GivenImages& images, int64_t latent_frames, const ModelSpec& spec) {
   const ImageSpec& rules = spec.image;
   if (images.first && !rules.any())
-    throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
+    throw bad_option("image", "is given, but this model makes videos from text only", "leave it out");
   if (images.last && !rules.takes_last)
     throw bad_option("last_image", "is given, but this model takes no image for the last frame", "leave it out");
   if (!images.first && (rules.needed || images.last))
-    throw bad_option("image",
-                     rules.needed ? "is missing: this model makes videos of images" : "is missing beside last_image",
-                     "name the picture that the video begins with");
+    throw bad_option(
+        "image",
+        rules.needed ? "is missing: this model makes videos from images" : "is missing, but last_image is given",
+        "name the picture that the video begins with");
   if (!images.last && rules.needs_last)
     throw bad_option("last_image", "is missing: this model makes videos from one image to another",
                      "name the picture that the video ends with");
   if (images.last && latent_frames == 1)
-    throw bad_option("frames", "1 has no place for a last image",
+    throw bad_option("frames", "1 leaves no room for a last image",
                      "use " + std::to_string(nearest_frames(spec, 1).above));
 }
 

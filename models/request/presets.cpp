@@ -20,7 +20,7 @@ std::string chosen_name(const ModelConfig& config, const OptionValues& given) {
     const std::string name = other_name ? "near" : named->second;
     if (config.presets.contains(name)) return name;
     throw bad_option("preset", named->second + ": " + config.file.string() + " has no such preset",
-                     "say it by cache, as in forecast:0.1, and topk");
+                     "set cache, as in forecast:0.1, and topk instead");
   }
   if (given.contains("from") || given.contains("profile")) return {};
   const auto attention = given.find("attention");

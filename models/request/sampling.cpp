@@ -37,10 +37,10 @@ int64_t steps_of(const Request& request, const ModelSpec& spec) {
 std::string why_cache_has_no_effect(const Request& request, const ModelSpec& spec) {
   if (!request.cache.on()) return "";
   const int64_t steps = steps_of(request, spec);
-  if (steps == 1) return "with one step, after which there is none to reuse";
+  if (steps == 1) return "with one step, because no later step can reuse it";
   if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
-    return "with " + std::to_string(steps) + " steps, of which it computes all";
-  return spec.layers == 1 ? "for a model of one block, which always runs" : "";
+    return "with " + std::to_string(steps) + " steps, all of which it computes";
+  return spec.layers == 1 ? "for a model with one block, which always runs" : "";
 }
 
 }  // namespace sparsereel::models

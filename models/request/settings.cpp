@@ -100,7 +100,7 @@ void Settings::expand_size(std::map<std::string, Setting>& added) const {
   if (find_frame_area(size.value)) return;
   if (!parse_number<int64_t>(width) || !parse_number<int64_t>(height))
     throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value +
-                        " is not of the form WxH, and no area such as 720p",
+                        " is neither of the form WxH nor an area such as 720p",
                     "write for example 720x480, or 480p for an image's shape");
   added.erase(place);
   added["width"] = {width, size.source, size.file, size.mark};

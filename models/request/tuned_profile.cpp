@@ -49,8 +49,8 @@ std::map<std::string, std::string> options_of(const attention::Profile& profile,
   std::map<std::string, std::string> options = profile.settings;
   for (const auto& [name, value] : options)
     if (const Field* field = find_field(name); field == nullptr || !is_of_a_preset(*field))
-      throw bad_file(file, "settings." + name + " is no option that a profile has a say in",
-                     "correct the file, or make it anew with 'sparsereel tune'");
+      throw bad_file(file, "settings." + name + " is not an option that a profile may set",
+                     "correct the file, or make it again with 'sparsereel tune'");
   if (!profile.heads.empty()) {
     options["dense_steps"] = std::to_string(profile.dense.steps);
     options["dense_layers"] = std::to_string(profile.dense.layers);
@@ -76,7 +76,7 @@ void check_profile(const TunedProfile& profile, const std::string& model, const 
                      "use that model, or make a profile of this one with 'sparsereel tune'");
   if (profile.by_head() && profile.heads != heads)
     throw bad_option("profile", file + " has " + text_of(profile.heads) + ", the model has " + text_of(heads),
-                     "it was changed after it was made: make it again with 'sparsereel tune'");
+                     "the file was changed after it was made: make it again with 'sparsereel tune'");
 }
 
 std::string profile_warning(const TunedProfile& profile, const Plan& plan) {
@@ -84,7 +84,12 @@ std::string profile_warning(const TunedProfile& profile, const Plan& plan) {
   std::string differs;
   const auto compare = [&](const std::string& name, const std::string& then, const std::string& now) {
     if (then != now)
-      differs.append(differs.empty() ? "" : ", ").append(name).append(" ").append(then).append(" there, ").append(now);
+      differs.append(differs.empty() ? "" : ", ")
+          .append(name)
+          .append(" ")
+          .append(then)
+          .append(" instead of ")
+          .append(now);
   };
   compare("width", std::to_string(made.width), std::to_string(plan.width));
   compare("height", std::to_string(made.height), std::to_string(plan.height));
@@ -92,8 +97,7 @@ std::string profile_warning(const TunedProfile& profile, const Plan& plan) {
   compare("steps", std::to_string(made.steps), std::to_string(plan.num_inference_steps));
   compare("token order", made.token_order, std::string(hilbert::name(plan.token_order)));
   if (differs.empty()) return {};
-  return profile.file.string() + " was made with other settings (" + differs +
-         "): its error bounds are not known to hold here";
+  return profile.file.string() + " was made with other settings (" + differs + "): its error bounds may not hold here";
 }
 
 }  // namespace sparsereel::models

@@ -42,11 +42,11 @@ bool fall(const at::Tensor& sigmas) {
 /// the shift, else the shift.
 Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
   if (!config.sigmas.empty() && !fall(with_clean_end(config.sigmas)))
-    return bad_option("sigmas", "lie too near to each other or to 0", "give levels that differ by 0.001 or more");
+    return bad_option("sigmas", "are too close to each other or to 0", "give levels that differ by 0.001 or more");
   return bad_option("flow_shift",
                     exact_text(config.flow_shift) + " leaves no room between the noise levels of " +
                         std::to_string(num_inference_steps) + " steps",
-                    "use another flow_shift, 1 to 12 as usual values, or fewer steps");
+                    "use another flow_shift (usual values are 1 to 12) or fewer steps");
 }
 
 }  // namespace

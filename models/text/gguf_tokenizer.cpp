@@ -26,7 +26,7 @@ class GgufKeys {
   /// Returns a list whose elements all fulfill the check.
   json list(const std::string& name, bool (*takes)(const json&)) const {
     json value = read(name);
-    if (!value.is_array() || !std::ranges::all_of(value, takes)) throw bad(name, "is not a list of what is wanted");
+    if (!value.is_array() || !std::ranges::all_of(value, takes)) throw bad(name, "is not a list of the expected type");
     return value;
   }
 
@@ -57,7 +57,7 @@ SpieceModel parse_gguf_tokenizer(const std::map<std::string, std::string>& metad
              scores = keys.list("scores", [](const json&value) { return value.is_number(); }),
              types = keys.list("token_type", is_byte);
   if (tokens.empty() || scores.size() != tokens.size() || types.size() != tokens.size())
-    throw keys.bad("tokens", "are not as many as scores and types");
+    throw keys.bad("tokens", "differ in number from scores or types");
   SpieceModel model;
   for (size_t i = 0; i < tokens.size(); ++i)
     model.pieces.push_back(

@@ -42,7 +42,7 @@ class Reader {
     if (!vocabulary.is_array()) throw bad("model.vocab", "is not a list");
     for (const json& entry : vocabulary) {
       if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
-        throw bad("model.vocab", "holds what is not a piece with its score");
+        throw bad("model.vocab", "holds an entry that is not a piece with a score");
       Piece& piece = result_.pieces.emplace_back();
       piece.text = entry[0].get<std::string>();
       piece.score = entry[1].get<float>();
@@ -73,7 +73,8 @@ class Reader {
     std::map<int64_t, AddedToken> by_id;
     for (const json& entry : list) {
       const json &content = member(entry, "content"), &id = member(entry, "id");
-      if (!content.is_string() || !id.is_number_integer()) throw bad("added_tokens", "holds what is no token");
+      if (!content.is_string() || !id.is_number_integer())
+        throw bad("added_tokens", "holds an entry that is not a token");
       const auto flag = [&](const char* name) { return entry.contains(name) && entry[name] == true; };
       if (flag("single_word")) throw bad("added_tokens", "holds a single_word token, which is not supported");
       by_id[id.get<int64_t>()] = {content.get<std::string>(), flag("lstrip"), flag("rstrip")};

@@ -52,7 +52,7 @@ bool is_less_work(const at::Tensor& v, const Linear& layer) {
 at::Tensor linear_of_weights(const attention::Result& weights, const at::Tensor& v, const Linear& layer) {
   const at::IntArrayRef p = weights.out.sizes();
   if (p.size() != 4 || p[0] != v.size(0) || p[2] != v.size(2) || p[3] != padded_keys(v))
-    throw bad_input("weights " + shape_of(weights.out) + " are not those of values " + shape_of(v),
+    throw bad_input("weights " + shape_of(weights.out) + " do not fit values " + shape_of(v),
                     "pass P [B, N, heads, keys] and v [B, keys, heads, head_dim] of one call");
   const at::Tensor weight = weight_of_heads(layer, v);
   const at::Tensor keys = at::constant_pad_nd(v.permute({0, 2, 3, 1}), {0, padded_keys(v) - v.size(1)});

@@ -33,9 +33,9 @@ HeadExchange::HeadExchange(Group& group, const Shape& shape)
       shape_(shape),
       moment_elements_(shape.has_moments ? kMomentBytes / element_size(shape.options) : 0) {
   if (shape.heads < group.size())
-    throw bad_input(std::to_string(group.size()) + " ranks share the tokens of a video of " +
+    throw bad_input(std::to_string(group.size()) + " ranks cannot share a video of only " +
                         std::to_string(shape.heads) + " attention heads",
-                    "use at most as many ranks");
+                    "use at most one rank for each attention head");
   int64_t there = 0, back = 0;  // bytes of the rank that needs most
   for (int64_t rank = 0; rank < group.size(); ++rank) {
     there = std::max(there, bytes_of(rows_of_heads(rank), shape.options));

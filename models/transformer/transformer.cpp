@@ -17,11 +17,11 @@ hilbert::Grid grid_of_patches(const at::Tensor& latents, int64_t channels, const
       latents.size(3) % patch.height == 0 && latents.size(4) % patch.width == 0 && latents.numel() > 0)
     return {latents.size(frames) / patch.frames, latents.size(3) / patch.height, latents.size(4) / patch.width};
   const std::string wanted = std::to_string(channels) + " channels";
-  throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file + ": [B, " +
+  throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file + ", which needs [B, " +
                       (frames == 1 ? "frames, " + wanted : wanted + ", frames") + ", height, width] in patches of " +
                       std::to_string(patch.frames) + " x " + std::to_string(patch.height) + " x " +
-                      std::to_string(patch.width) + " is needed",
-                  "check the size of the video, and the saved latents where such are used");
+                      std::to_string(patch.width),
+                  "check the size of the video, and the saved latents if any are used");
 }
 
 JointModulation modulation_rows(const at::Tensor& table, int64_t first, int64_t rows, const at::Tensor& row_of_token) {
@@ -48,7 +48,7 @@ void check_text_alone(const TransformerInput& input, const std::string& config_f
   for (const auto& [name, tensor] :
        {std::pair{"a pooled text", &given.pooled}, std::pair{"image tokens", &given.context},
         std::pair{"condition latents", &given.latents}})
-    if (tensor->defined()) throw bad_input(config_file + " is of a model that takes no " + name, "leave them out");
+    if (tensor->defined()) throw bad_input(config_file + " belongs to a model that takes no " + name, "leave them out");
 }
 
 }  // namespace sparsereel::models

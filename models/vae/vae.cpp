@@ -21,7 +21,7 @@ void ignore_other_parts(WeightReader& reader, VaeParts parts) {
 }
 
 void refuse_to_decode() {
-  throw bad_input("of this VAE only the encoder is there", "load it with its decoder");
+  throw bad_input("only the encoder of this VAE was loaded", "load its decoder too");
 }
 
 void refuse_to_encode() {
@@ -31,26 +31,26 @@ void refuse_to_encode() {
 void check_latents(const at::Tensor& latents, int64_t channels) {
   if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(1) == channels && latents.numel() > 0) return;
   std::ostringstream cause;
-  cause << "The VAE cannot decode latents of shape " << latents.sizes() << ": [1, " << channels
-        << ", frames, height, width] is needed";
-  throw bad_input(cause.str(), "Give the latents that this model's transformer made.");
+  cause << "the VAE cannot decode latents of shape " << latents.sizes() << ": it needs [1, " << channels
+        << ", frames, height, width]";
+  throw bad_input(cause.str(), "give the latents that this model's transformer made");
 }
 
 void check_frames(const at::Tensor& frames, const VaeStride& stride) {
   const auto refuse = [&](const std::string& needed, const std::string& remedy) {
     std::ostringstream cause;
-    cause << "The VAE cannot encode frames of shape " << frames.sizes() << ": " << needed;
+    cause << "the VAE cannot encode frames of shape " << frames.sizes() << ": " << needed;
     throw bad_input(cause.str(), remedy);
   };
   if (frames.dim() != 5 || frames.size(0) != 1 || frames.size(1) != 3 || frames.numel() == 0)
-    refuse("[1, 3, frames, height, width] is needed", "Give the red, green and blue of one video.");
+    refuse("it needs [1, 3, frames, height, width]", "give the red, green and blue of one video");
   const std::string r = std::to_string(stride.frames), s = std::to_string(stride.pixels);
   if ((frames.size(2) - 1) % stride.frames != 0)
-    refuse("their number has to be one more than a multiple of " + r, "Give 1, " + std::to_string(stride.frames + 1) +
-                                                                          ", " + std::to_string(2 * stride.frames + 1) +
-                                                                          ", ... frames.");
+    refuse(
+        "their number must be one more than a multiple of " + r,
+        "give 1, " + std::to_string(stride.frames + 1) + ", " + std::to_string(2 * stride.frames + 1) + ", ... frames");
   if (frames.size(3) % stride.pixels != 0 || frames.size(4) % stride.pixels != 0)
-    refuse("height and width have to be multiples of " + s, "Crop or resize them.");
+    refuse("height and width must be multiples of " + s, "crop or resize them");
 }
 
 at::Tensor Vae::decode(const at::Tensor& latents, bool tiled, const VaeProgress& progress) {

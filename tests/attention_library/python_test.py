@@ -268,7 +268,7 @@ class Operator(unittest.TestCase):
                 call(q, k[:, :2], v[:, :2])
         with self.assertRaisesRegex(ValueError, 'float64'):
             sparsereel.attention(q.double(), k.double(), v.double())
-        with self.assertRaisesRegex(sparsereel.AttentionError, 'arithmetic 16 contradict each other'):
+        with self.assertRaisesRegex(sparsereel.AttentionError, 'computes every block in 8 bits, but arithmetic is 16'):
             sparsereel.attention(q, k, v, quantized=True, arithmetic=16)
         with self.assertRaisesRegex(sparsereel.AttentionError, 'topk is 2; ') as caught:
             sparsereel.attention(q, k, v, topk=2)

@@ -132,9 +132,9 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
        [&v, &x, &update, video] { add_gated_norm_modulate_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
       {"the same, writing 8 bits",
        [&v, &x, &update, video] { norm_modulate_fp8_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
-      {"quantise C channels", [&] { models::quantize_rows(x); }},
+      {"quantize C channels", [&] { models::quantize_rows(x); }},
       {"copy of F channels", [&wide, other = at::empty_like(wide)] { other.copy_(wide); }},
-      {"GELU and quantise F channels", [&] { models::gelu_tanh_quantize_rows_(wide); }},
+      {"GELU and quantize F channels", [&] { models::gelu_tanh_quantize_rows_(wide); }},
       {"feed forward in, GELU in its epilogue, bf16", [&] { linear_gelu_tanh(x, bf16.in); }},
       {"block without attention, bf16", block(bf16, x.clone())},
       {"block without attention, fp8", block(fp8, narrow8)}};

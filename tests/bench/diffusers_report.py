@@ -25,7 +25,7 @@ MATMUL = ("aten::mm", "aten::bmm", "aten::addmm", "aten::linear", "aten::baddbmm
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report", type=pathlib.Path, help="of `sparsereel bench pipeline --report`")
+    parser.add_argument("report", type=pathlib.Path, help="the report that `sparsereel bench pipeline --report` wrote")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("diffusers-report.json"))
     parser.add_argument("--modes", default="eager,compiled")
     parser.add_argument("--device", default="cuda")

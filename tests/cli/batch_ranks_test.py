@@ -63,14 +63,14 @@ class Cards(CommandLineTest):
 
     def test_card_that_ends_gives_its_rows_to_the_others(self):
         errors, _ = self.signal_a_card('four', signal.SIGKILL, self.start('four', '--gpus', 4, steps=60))
-        self.assertIn('was killed by signal 9: its rows went to the other cards', errors)
+        self.assertIn('was killed by signal 9: its rows went to the other processes', errors)
         self.succeed(self.run_program(*self.arguments('one', steps=60)))
         self.assertEqual(self.videos('four'), self.videos('one'))
 
     def test_card_that_stops_answering_gives_its_rows_to_the_others(self):
         process = self.start('two', '--gpus', 2, steps=60, env={**os.environ, 'SPARSEREEL_GROUP_SECONDS': '5'})
         errors, children = self.signal_a_card('two', signal.SIGSTOP, process)
-        self.assertIn('did not answer within 5 s: its rows went to the other cards', errors)
+        self.assertIn('did not answer within 5 s: its rows went to the other processes', errors)
         self.assertFalse([child for child in children if lives(child)])
 
     def test_set_whose_folder_or_manifest_goes_ends_with_one_error(self):
@@ -117,7 +117,7 @@ class Cards(CommandLineTest):
             os.kill(child, signal.SIGKILL)
         _, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 1, errors)
-        self.assertIn('no card is left', errors)
+        self.assertIn('no process is left', errors)
         self.succeed(self.run_program(*self.arguments('four', '--gpus', 4, steps=200)))
         self.assertEqual(self.rows('four'), list(range(self.ROWS)))
 
@@ -217,7 +217,7 @@ class Cards(CommandLineTest):
         os.chmod(program, 0)
         errors = self.end_of_team(process, 1)
         self.assertIn('rank 1 (cpu) could not be started: Permission denied', errors)
-        self.assertIn('no card is left', errors)
+        self.assertIn('no process is left', errors)
         self.assertEqual(self.rows('team'), [0])
 
     def test_card_of_a_video_that_ends_gives_the_row_to_the_others(self):
@@ -229,7 +229,7 @@ class Cards(CommandLineTest):
         os.kill(max(followers), signal.SIGKILL)
         _, errors = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, errors)
-        self.assertRegex(errors, r'rank 1 \(cpu\) was killed by signal 9.*: its rows went to the other cards')
+        self.assertRegex(errors, r'rank 1 \(cpu\) was killed by signal 9.*: its rows went to the other processes')
         self.assertEqual(self.rows('teams'), list(range(self.ROWS)))
 
     def test_interrupt_ends_all_cards_of_all_videos(self):

@@ -99,7 +99,7 @@ class Resuming(BatchTest):
             old = set(self.videos()) - {name for name, _ in now}
             self.assertEqual(report['left_over'], sorted(old))
         self.assertEqual(old, {'0000-new.mp4'})
-        self.assertIn(', of no row any more: 0000-new.mp4', self.succeed(self.batch('set.txt', 'out', '--steps', 2)).stdout)
+        self.assertIn(', files that belong to no row any more: 0000-new.mp4', self.succeed(self.batch('set.txt', 'out', '--steps', 2)).stdout)
         self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # other seeds were asked for
 
     def test_videos_move_through_each_others_names(self):
@@ -338,7 +338,7 @@ class Checkpoints(BatchTest):
         smaller = limited(5000)  # smaller than the state of the noise generator, but larger than this small video
         for result in (self.generate(*options, '-o', 'clip.mp4', **smaller), self.batch(self.write('set.txt', 'a\n'), 'out', *options, **smaller)):
             self.succeed(result)
-            self.assertEqual(result.stderr.count('the denoising is not kept: '), 1, result.stderr)
+            self.assertEqual(result.stderr.count('the denoising checkpoint is not saved: '), 1, result.stderr)
 
     def test_checkpoint_without_what_its_cache_needs_is_not_used(self):
         """Resumes a checkpoint like those of builds whose forecasts kept a change."""

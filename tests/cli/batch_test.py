@@ -123,7 +123,7 @@ class PromptSets(BatchTest):
                               ('prompt_file', ('../secret.txt', str(secret)))):
             for value in values:
                 file = self.write('sets/set.jsonl', json.dumps({'prompt': 'a', field: value} if field != 'prompt_file' else {field: value}) + '\n')
-                self.fail_with(self.batch(file, 'out'), 2, 'set.jsonl:1', f'{field} "{value}" is no plain file name', 'without a folder')
+                self.fail_with(self.batch(file, 'out'), 2, 'set.jsonl:1', f'{field} "{value}" is not a plain file name', 'without a folder')
         self.assertFalse((self.folder / 'out').exists())
         result = self.batch(self.write('sets/set.csv', 'prompt_file\nlink.txt\nsecret.txt\nmine.txt\n'), 'out', '--steps', 1, '--frames', 1)
         self.assertEqual(result.returncode, 1)
@@ -223,7 +223,7 @@ class PromptSets(BatchTest):
         in_the_way.mkdir()
         text = ' '.join(self.read_until(terminal, None).split())
         self.assertEqual(process.wait(timeout=60), 1, text)
-        self.assertIn('a.y4m is there, but cannot write', text)
+        self.assertIn('a.y4m exists, but cannot write', text)
         self.assertEqual([(line['output'], line['state']) for line in self.manifest()], [('a.y4m', 'failed'), ('b.y4m', 'done')])
         in_the_way.rmdir()
         self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # its steps are done
@@ -265,7 +265,7 @@ class PromptSets(BatchTest):
     @unittest.skipUnless(MADE > ASKED, 'no number of frames is odd for this model')
     def test_row_warns_as_generate_does(self):
         self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--steps', '1', '--frames', ASKED))
-        self.assertIn(f'{MADE} frames where {ASKED} were asked for', ' '.join(self.manifest()[0]['warnings']))
+        self.assertIn(f'{MADE} frames instead of {ASKED}', ' '.join(self.manifest()[0]['warnings']))
 
     @unittest.skipUnless(MADE > ASKED, 'no number of frames is odd for this model')
     def test_what_is_known_before_the_work_is_said_before_it_and_once(self):
@@ -273,7 +273,7 @@ class PromptSets(BatchTest):
         rows = [{'prompt': 'a', 'frames': ASKED}, {'prompt': 'b', 'frames': ASKED}, {'prompt': 'c', 'frames': FAMILY.frames}, {'prompt': 'd', 'frames': ASKED, 'model': str(other)}]
         file = self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
         result = self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1, '--json'))
-        told, = [line for line in result.stderr.splitlines() if f'{MADE} frames where {ASKED} were asked for' in line]
+        told, = [line for line in result.stderr.splitlines() if f'{MADE} frames instead of {ASKED}' in line]
         self.assertTrue(told.startswith(f'warning: {file}:1 and 2 more rows: '), told)
         self.assertLess(result.stderr.index(told), result.stderr.index('set 1/4'))
         self.assertEqual(json.loads(result.stdout)['warnings'], [told.removeprefix('warning: ')])

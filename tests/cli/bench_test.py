@@ -312,7 +312,7 @@ class BenchPipeline(CommandLineTest):
         for text in ('a: dropped mean, select error', 'b: dropped mean, select error', 'a: full', 'b: full', 'NVIDIA H200', 'a CPU', 'seconds of denoising', 'PSNR dB against full attention', 'frontier'):
             self.assertIn(text, shown)
         (self.folder / 'c.json').write_text(json.dumps({'rows': [{'mode': 'full', 'ms': 3}]}))
-        self.fail_with(self.run_program('bench', 'plot', 'a.json', 'c.json', '-o', 'd.png'), 2, 'c.json', 'another command than a.json')
+        self.fail_with(self.run_program('bench', 'plot', 'a.json', 'c.json', '-o', 'd.png'), 2, 'c.json', 'a different command than a.json')
 
     def test_what_cannot_be_drawn_without_gnuplot_is_measured_all_the_same(self):
         (self.folder / 'none').mkdir()
@@ -399,7 +399,7 @@ class BenchPipeline(CommandLineTest):
         def caches(config, *arguments):
             (self.folder / 'a.yaml').write_text(config)
             report = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'full,quantized', '--no-decode', *arguments)
-            warned = '--cache steps:2 has no effect with 2 steps, of which it computes all'
+            warned = '--cache steps:2 has no effect with 2 steps, all of which it computes'
             self.assertEqual(report['warnings'], [warned] if arguments else [])
             return [(row['cache'], row['computed_steps']) for row in report['rows'] if row['mode'] == 'full']
 
@@ -429,8 +429,8 @@ class BenchPipeline(CommandLineTest):
             report = self.report('-m', MODEL, *flow[2:10], '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet', '--cache', '0,steps:5', *steps)
             self.assertEqual(report['settings']['video_steps'], 50)
             self.assertEqual(report['settings']['steps'], 5 if steps else 50)
-            flow_alone = 'a.yaml:1:9: sigmas 1,0.9,0.5,0.25,0.1 has no effect with a scheduler that is not of flow matching'
-            self.assertEqual(report['warnings'], [flow_alone] + ['--cache steps:5 has no effect with 5 steps, of which it computes all'] * len(steps[:1]))
+            flow_alone = 'a.yaml:1:9: sigmas 1,0.9,0.5,0.25,0.1 has no effect with a scheduler that does not use flow matching'
+            self.assertEqual(report['warnings'], [flow_alone] + ['--cache steps:5 has no effect with 5 steps, all of which it computes'] * len(steps[:1]))
         (self.folder / 'a.yaml').write_text('sigmas: 0.5,1\n')
         self.fail_with(self.bench(*flow, '--steps', 2), 2, 'a.yaml:1:9: sigmas', 'do not fall')
 

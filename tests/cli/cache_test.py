@@ -27,7 +27,7 @@ class Cache(BatchTest):
         again = self.report('--from', 'a.gif', '-o', 'b.gif', '--steps', 5)
         self.assertEqual((again['cache'], self.video('b.gif')), (report['cache'], self.video('a.gif')))
         result = self.generate('--quiet', '--steps', 3, '--cache', 'steps:3', '-o', 'c.gif')
-        self.warn_with(result, '--cache steps:3 has no effect with 3 steps, of which it computes all')
+        self.warn_with(result, '--cache steps:3 has no effect with 3 steps, all of which it computes')
 
     def test_none_and_zero_are_the_same(self):
         none = self.report('-o', 'a.gif', '--steps', 3)

@@ -60,9 +60,9 @@ class Failures(CommandLineTest):
                 (['--cache', 'teacache:0.1'], ['--cache teacache:0.1', 'first-block', 'forecast']),
                 (['--cache', 'forecast:nan'], ['--cache forecast:nan']),
                 (['--cache=-1'], ['--cache -1']),
-                (['--cache', 'steps:0'], ['--cache steps:0', 'a whole number of steps', 'steps:20']),
-                (['--cache', 'steps:x'], ['--cache steps:x', 'a whole number of steps']),
-                (['--cache', 'steps:1.5'], ['--cache steps:1.5', 'a whole number of steps']),
+                (['--cache', 'steps:0'], ['--cache steps:0', 'the number of steps must be a whole number of at least 1', 'steps:20']),
+                (['--cache', 'steps:x'], ['--cache steps:x', 'the number of steps must be a whole number of at least 1']),
+                (['--cache', 'steps:1.5'], ['--cache steps:1.5', 'the number of steps must be a whole number of at least 1']),
                 (['--attention', 'full', '--topk', '1.5'], ['topk']),
                 (['--attention', 'dense'], ['--attention dense', 'sparse']),
                 (['--dense-steps', '-1'], ['--dense-steps', '-1']), (['--dense-steps', '101%'], ['--dense-steps 101%', '20%']),
@@ -102,7 +102,7 @@ class Failures(CommandLineTest):
                     # if they were not refused, the limit would still protect the machine's memory
                     result = self.run_program(*command, *size, **limited_memory(8 << 30))
                     self.assertLess(time.monotonic() - start, 10)  # half a second on an idle machine
-                    self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'there are', remedy)
+                    self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'but only', remedy)
                     self.assertEqual(self.names(), [])
 
     def test_models_that_no_memory_holds_are_refused_at_once(self):
@@ -234,8 +234,8 @@ class Failures(CommandLineTest):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4', '--dtype', 'fp32'))
         file = self.folder / 'latents.safetensors'
         file.write_bytes(file.read_bytes()[:-4] + struct.pack('<f', float('nan')))
-        self.fail_with(self.generate('--init-latents', file, '-o', 'b.mp4'), 2, 'latents.safetensors', 'no numbers')
-        self.fail_with(self.run_program('decode', file, '-m', MODEL, '-o', 'b.mp4'), 2, 'latents.safetensors', 'no numbers')
+        self.fail_with(self.generate('--init-latents', file, '-o', 'b.mp4'), 2, 'latents.safetensors', 'holds NaN or Inf')
+        self.fail_with(self.run_program('decode', file, '-m', MODEL, '-o', 'b.mp4'), 2, 'latents.safetensors', 'holds NaN or Inf')
         self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
 
     def test_out_of_memory_says_what_needs_less(self):

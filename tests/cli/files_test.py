@@ -161,11 +161,11 @@ class AsTheyAreFound(SingleFiles):
         (cache / 'snapshots' / '4567').mkdir()
         self.assertEqual(self.video('-m', cache), usual)
         (cache / 'refs' / 'main').write_text('89ab')
-        self.refused(['models--Acme--Wan', 'cache of Hugging Face', 'refs/main'], '-m', cache)
+        self.refused(['models--Acme--Wan', 'Hugging Face cache', 'refs/main'], '-m', cache)
 
     def test_files_that_are_no_weights_are_called_what_they_are(self):
         old = b'\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.' + bytes(200)
-        for name, content, word in (('old.pth', old, 'torch.save() in its format from before version 1.6'), ('a.safetensors', b'<!DOCTYPE html><html>404</html>', 'web page')):
+        for name, content, word in (('old.pth', old, 'torch.save() file in the format from before version 1.6'), ('a.safetensors', b'<!DOCTYPE html><html>404</html>', 'web page')):
             (self.folder / name).write_bytes(content)
             self.refused([name, word], '-m', self.model, '--transformer', name)
         self.refused(['config.json', 'no index of shards'], '-m', self.model, '--transformer', self.model / 'transformer' / 'config.json')
@@ -426,7 +426,7 @@ class Records(Models):
         file = folder / 'vae' / 'wan_vae.safetensors'
         before = file.read_bytes()
         result = self.run_program('generate', *self.small, '-m', folder, '-o', file)
-        self.fail_with(result, 2, 'lies among the files that the model is read from')
+        self.fail_with(result, 2, 'is among the files from which the model is read')
         self.assertEqual(file.read_bytes(), before)
 
     def test_a_set_decode_and_bench_take_them(self):
@@ -466,7 +466,7 @@ class Refusals(Models):
 
     def test_a_lone_expert(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'wan_high_noise'})
-        self.refused(['wan_high_noise.safetensors: is the expert for high noise, and the other one is missing', 'name it by transformer_2'], '-m', folder)
+        self.refused(['wan_high_noise.safetensors: is the expert for high noise, but the other expert is missing', 'name it by transformer_2'], '-m', folder)
         (folder / 'diffusion_models' / 'wan_high_noise.safetensors').rename(folder / 'diffusion_models' / 'wan-low.safetensors')
         self.refused(['wan-low.safetensors: is the expert for low noise', 'name it by transformer'], '-m', folder)
 
@@ -485,10 +485,10 @@ class Refusals(Models):
     def test_experts_that_are_one_or_the_wrong_way_round(self):
         folder = self.comfy('two', 'comfy', {'transformer': 'a_high', 'transformer_2': 'a_low'})
         high, low = (folder / 'diffusion_models' / f'a_{name}.safetensors' for name in ('high', 'low'))
-        self.refused(['by their names', '--transformer'], '-m', folder, '--transformer', low, '--transformer-2', high)
+        self.refused(['by its name, this file or', '--transformer'], '-m', folder, '--transformer', low, '--transformer-2', high)
         low.unlink()
         low.symlink_to(high)
-        self.refused(['a_low.safetensors: is the file of transformer too'], '-m', folder)
+        self.refused(['a_low.safetensors: is also the file of transformer'], '-m', folder)
 
     def test_no_transformer(self):
         folder = self.comfy('one', 'comfy')

@@ -111,7 +111,7 @@ class Generate(CommandLineTest):
         asked, made = FAMILY.even_latents
         report = self.report('-o', 'clip.mp4', '--frames', asked)
         self.assertEqual(report['output']['frames'], made)
-        self.assertEqual([f'{made} frames where {asked} were asked for' in warning for warning in report['warnings']], [True] * (made > asked))
+        self.assertEqual([f'{made} frames instead of {asked}' in warning for warning in report['warnings']], [True] * (made > asked))
 
     def test_the_seconds_of_all_stages_are_those_of_the_process(self):
         ticks = 0.02  # resolution of the system's process start times
@@ -313,7 +313,7 @@ class AnyFamily(CommandLineTest):
 
     def test_videos_of_no_numbers_are_failures_that_keep_their_latents(self):
         model = self.model_whose_videos_are(float('nan'))
-        words = ['frames hold NaN', "check that the checkpoint's weights are whole"]
+        words = ['frames hold NaN', "check that the checkpoint's weights are complete"]
         self.fail_with(self.generate('-m', model, '--steps', 1, '-o', 'clip.mp4'), 1, *words,
                        'sparsereel decode clip.mp4.latents.safetensors')
         self.fail_with(self.run_program('decode', 'clip.mp4.latents.safetensors', '-m', model, '-o', 'clip.mp4'), 1, *words)

@@ -81,7 +81,7 @@ class Habits(CommandLineTest):
     def test_what_is_odd_is_said_before_the_work(self):
         asked, made = FAMILY.even_latents
         process, terminal = self.start_program('generate', '-m', MODEL, '-p', PROMPT, '--frames', asked, '--steps', 1, '--device', 'cpu')
-        self.assertIn(f'{made} frames where {asked} were asked for', self.read_until(terminal, 'denoise'))
+        self.assertIn(f'{made} frames instead of {asked}', self.read_until(terminal, 'denoise'))
         self.read_until(terminal, None)
         process.wait()
         tiny = ROOT / 'assets' / 'tiny'
@@ -213,7 +213,7 @@ class Habits(CommandLineTest):
 
     def test_warnings_that_several_videos_share_come_once(self):
         result = self.succeed(self.generate('-o', 'clip.y4m', '--frames', 5, '--count', 2, '--json', '--quiet', '-p', 'long ' * 40))
-        self.assertEqual((result.stderr.count('where 5 were asked for'), result.stderr.count('prompt was cut')), (1, 1), result.stderr)
+        self.assertEqual((result.stderr.count('frames instead of 5'), result.stderr.count('prompt was cut')), (1, 1), result.stderr)
         self.assertEqual([len(video['warnings']) for video in json.loads(result.stdout)['videos']], [2, 2])
 
     def test_a_random_seed_is_shown_as_such(self):

@@ -73,7 +73,7 @@ class Interrupt(CommandLineTest):
         self.assertIn('s/it', self.read_until(terminal, 's/it'))
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
-        self.assertIn('warning: the denoising is not kept: ', text)
+        self.assertIn('warning: the denoising checkpoint is not saved: ', text)
         self.assertIn('the same seed gives the same video', text)
         self.assertEqual(self.names(), [])
 
@@ -144,7 +144,7 @@ class Interrupt(CommandLineTest):
         process, terminal = self.start('-o', 'clip.mp4', '--size', '1024x1024', '--frames', '49', '--attention', 'quantized', '--threads', 1, steps=1)
         self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         process.send_signal(signal.SIGINT)
-        self.assertIn('once more', self.read_until(terminal, 'once more'))
+        self.assertIn('press Ctrl-C again', self.read_until(terminal, 'press Ctrl-C again'))
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
         self.assertNotIn('interrupted', text)  # a run that ends by itself says so

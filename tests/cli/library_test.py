@@ -88,7 +88,7 @@ class Library(CommandLineTest):
         self.assertIn('| PSNR', table)
         self.assertNotIn('judge', table)
         judge = ROOT / 'assets' / 'tiny-training' / 'judge.safetensors'
-        self.assertIn('the judge is right for', self.command(prefix / 'bin' / 'sparsereel', 'bench', 'quality', *small, '--judge', judge))
+        self.assertIn('the classifier is right for', self.command(prefix / 'bin' / 'sparsereel', 'bench', 'quality', *small, '--judge', judge))
 
     def test_library_shows_its_own_names_only(self):
         library = self.install() / 'lib' / 'libsparsereel.so'

@@ -73,7 +73,7 @@ class Lora(CommandLineTest):
         self.fail_with(self.generate('-o', 'b.gif', '--lora', 'peft/adapter_model.safetensors'), 2, 'peft/adapter_config.json: lora_alpha is not a finite number')
         config.unlink()
         result = self.succeed(self.generate(*ONE, '-o', 'c.gif', '--lora', 'peft/adapter_model.safetensors'))
-        self.assertIn("has PEFT's names and no alpha", result.stderr)
+        self.assertIn("has PEFT's names but no alpha", result.stderr)
 
     def test_a_name_may_have_commas_and_colons(self):
         style = self.latents('--lora', STYLE)
@@ -133,7 +133,7 @@ class Lora(CommandLineTest):
         image = {'dtype': 'F32', 'shape': [2], 'data_offsets': [len(data), len(data) + 8]}
         text = json.dumps({**header, 'transformer.img_emb.proj.1.diff_b': image}).encode()
         (self.folder / 'image.safetensors').write_bytes(len(text).to_bytes(8, 'little') + text + data + bytes(8))
-        words = 'image.safetensors: left out: 1 layer that this model has not: "transformer.img_emb.proj.1.diff_b"'
+        words = 'image.safetensors: left out: 1 layer that this model does not have: "transformer.img_emb.proj.1.diff_b"'
         result = self.generate(*ONE, '-o', 'a.gif', '--save-latents', 'a.safetensors', '--report', 'report.json', '--lora', 'image.safetensors')
         self.warn_with(self.succeed(result), words)
         self.assertEqual(json.loads((self.folder / 'report.json').read_text())['warnings'], [words])
@@ -143,9 +143,9 @@ class Lora(CommandLineTest):
 
     def test_what_cannot_be_is_refused_before_anything_is_made(self):
         wan = FILES.parent / 'wan' / 'lora' / 'kohya.safetensors'
-        for lora, words in ((wan, ['it seems made for Wan, and this checkpoint is CogVideoX', '20 layers']),
+        for lora, words in ((wan, ['it seems to be made for Wan, but this checkpoint is CogVideoX', '20 layers']),
                             ('none.safetensors', ['none.safetensors', 'No such file']),
-                            (f'{STYLE}:x', ['--lora', 'no finite number']),
+                            (f'{STYLE}:x', ['--lora', 'not a finite number']),
                             (f'{STYLE}@high', ['--lora', 'one transformer'])):
             with self.subTest(lora):
                 self.fail_with(self.generate('-o', 'a.mp4', '--lora', lora), 2, *words)
@@ -154,8 +154,8 @@ class Lora(CommandLineTest):
                        '--random-weights')
         copy = shutil.copy(STYLE, self.folder / 'a.safetensors')
         self.fail_with(self.generate('-o', 'a.safetensors', '--lora', copy), 2, '--lora', '--output', 'same file')
-        for value, words in (('a.safetensors:x', ['a.safetensors:x', 'no finite number']), (f'{STYLE}:0.5,none.safetensors:2', ['lora: none.safetensors: cannot be opened']),
-                             (wan, [f'lora: {wan}: it seems made for Wan'])):
+        for value, words in (('a.safetensors:x', ['a.safetensors:x', 'not a finite number']), (f'{STYLE}:0.5,none.safetensors:2', ['lora: none.safetensors: cannot be opened']),
+                             (wan, [f'lora: {wan}: it seems to be made for Wan'])):
             (self.folder / 'my.yaml').write_text(f'steps: 1\nlora: {value}\n')
             self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:2:7: lora', *words)
 
@@ -202,8 +202,8 @@ class Lora(CommandLineTest):
         tensors = read_safetensors(STYLE)
         del tensors['__metadata__']
         more = write_safetensors(self.folder / 'more.safetensors', tensors | {'step': ('F32', [1], bytes(4))})
-        self.assertIn('1 tensor besides, which no LoRA has', self.succeed(self.run_program('inspect', more)).stdout)
-        self.assertNotIn('besides', self.succeed(self.run_program('inspect', STYLE)).stdout)
+        self.assertIn('1 tensor outside the LoRA', self.succeed(self.run_program('inspect', more)).stdout)
+        self.assertNotIn('outside the LoRA', self.succeed(self.run_program('inspect', STYLE)).stdout)
         for file, count in ((more, 1), (STYLE, 0)):
             self.assertEqual(json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)['lora']['other_tensors'], count)
 

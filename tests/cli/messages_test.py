@@ -151,7 +151,7 @@ class Errors(CommandLineTest):
         (self.folder / 'out').mkdir()
         self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out holds no manifest')
         (self.folder / 'out' / 'manifest.0.jsonl').write_text('')
-        self.assertEqual(self.succeed(self.run_program('batch', '--status', 'out')).stdout, 'out: begun, no video is finished yet\n')
+        self.assertEqual(self.succeed(self.run_program('batch', '--status', 'out')).stdout, 'out: started, but no video is finished yet\n')
         report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)
         self.assertEqual((report['set']['done'], report['set']['failed']), (0, 0))
 
@@ -163,7 +163,7 @@ class Errors(CommandLineTest):
             with self.subTest(command=command[:2]):
                 process, terminal = self.start_program(*map(str, command))
                 try:
-                    text = self.read_until(terminal, 'this is work for a GPU')
+                    text = self.read_until(terminal, 'with full attention and no cache): use a GPU')
                 finally:
                     process.kill()
                     process.wait()

@@ -120,7 +120,7 @@ class Options(CommandLineTest):
                  [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true', 'guidance-passes in-turn')]),
                 ([], ['--crf', '20', '--codec', 'libx265'],
                  [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
-                ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, after which there is none to reuse']),
+                ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, because no later step can reuse it']),
                 ([], ['--strict-lora'], ['--strict-lora true has no effect without a LoRA']),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
             with self.subTest(idle):
@@ -132,7 +132,7 @@ class Options(CommandLineTest):
                     self.assertEqual(report['warnings'], warnings if name == 'b.y4m' else [])
                     made.append((report['recipe'], (self.folder / name).read_bytes()))
                 self.assertEqual(*made)
-        self.warn_with(self.generate('--steps', 1, '-o', 'a.safetensors', '--fps', 12), '--fps 12 has no effect on .safetensors, which holds frames alone')
+        self.warn_with(self.generate('--steps', 1, '-o', 'a.safetensors', '--fps', 12), '--fps 12 has no effect on .safetensors, which holds only frames')
         self.warn_with(self.generate('--steps', 1, '-o', 'a.safetensors', '--fps', 12, '--save-latents', 'l.safetensors'))
         self.warn_with(self.run_program('decode', 'l.safetensors', '-m', MODEL, '-o', 'b.gif', '--crf', 20),
                        '--crf 20 has no effect on .gif: it is for .mp4, .mov, .mkv and .webm')

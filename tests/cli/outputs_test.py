@@ -78,9 +78,9 @@ class Outputs(CommandLineTest):
                              ('--report', 'model/scheduler/scheduler_config.json'), ('--report', 'model/tokenizer/spiece.model'),
                              ('-o', 'model/text_encoder/new.safetensors'), ('--contact-sheet', 'model/vae/new.png'), ('-o', 'model/vae/new/')):
             with self.subTest(f'{option} {name}'):
-                self.fail_with(self.generate('-m', model, option, name), 2, Path(name).name, 'the model is read from')
+                self.fail_with(self.generate('-m', model, option, name), 2, Path(name).name, 'is among the files from which the model is read')
                 if option != '--save-latents' and option != '--contact-sheet':
-                    self.fail_with(self.run_program('decode', 'l.safetensors', '-m', model, option, name), 2, 'the model is read from')
+                    self.fail_with(self.run_program('decode', 'l.safetensors', '-m', model, option, name), 2, 'is among the files from which the model is read')
                 self.assertEqual({path: path.read_bytes() for path in self.folder.rglob('*') if path.is_file()}, before)
         (self.folder / 'set.txt').write_text('a\n')
         (self.folder / 'row.jsonl').write_text(json.dumps({'prompt': 'a', 'model': 'model', 'output': 'diffusion_pytorch_model.safetensors'}))
@@ -91,7 +91,7 @@ class Outputs(CommandLineTest):
                         ['bench', 'quality', 'set.txt', '-m', model, '-o', 'model/model_index.json'],
                         ['bench', 'quality', 'set.txt', '-m', model, '--pictures', 'model/transformer']):
             with self.subTest(command):
-                self.fail_with(self.run_program(*command), 2, 'the model is read from')
+                self.fail_with(self.run_program(*command), 2, 'is among the files from which the model is read')
         self.assertEqual({path: path.read_bytes() for path in self.folder.rglob('*') if path.is_file()},
                          before | {self.folder / name: (self.folder / name).read_bytes() for name in ('set.txt', 'row.jsonl')})
         self.succeed(self.generate('-m', model, '-o', 'model/clip.mp4', '--report', 'model/outputs.json', '--frames', 1))

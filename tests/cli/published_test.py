@@ -58,7 +58,7 @@ class Published(CommandLineTest):
         two = self.write_all('two', high, low, self.text, self.vae)
         (self.folder / 'a.ppm').write_bytes(b'P6 1 1 255\n' + bytes(3))
         self.known(two, 'wan-2.2-i2v-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'), options=['--image', 'a.ppm'])
-        self.fail_with(self.run_program('generate', '-p', 'a', '-m', two, '--device', 'cpu', '-o', 'a.mp4'), 2, 'image is missing: this model makes videos of images')
+        self.fail_with(self.run_program('generate', '-p', 'a', '-m', two, '--device', 'cpu', '-o', 'a.mp4'), 2, 'image is missing: this model makes videos from images')
         for transformer, format in (('wan2.1_i2v_480p_14B_fp16.safetensors', 'F16'), ('wan2.1-i2v-14b-480p-Q4_K_M.gguf', 'F32 .*Q4_K')):
             for encoder in ('clip_vision_h.safetensors', 'open-clip-xlm-roberta-large-vit-huge-14_visual_fp16.safetensors'):
                 with self.subTest(transformer, encoder=encoder):

@@ -150,7 +150,7 @@ class BenchQuality(CommandLineTest):
         never = self.bench(*arguments, '--modes', 'full')
         self.fail_with(never, 2, '--modes full', '--cache', '--weights fp8')
         nothing = self.report(*arguments, '--modes', 'full', '--cache', 'steps:6', '--no-rel-l1', '--timed-steps', 0)
-        self.assertEqual(nothing['warnings'], ['--cache steps:6 has no effect with 6 steps, of which it computes all'])
+        self.assertEqual(nothing['warnings'], ['--cache steps:6 has no effect with 6 steps, all of which it computes'])
 
     def test_every_mode_and_share_of_dense_steps_beside_one_row_prompt_by_prompt(self):
         arguments = [*LARGER, '--modes', 'quantized,sparse', '--topk', '0.2,0.5', '--dense-steps', '0,50%', '--timed-steps', 0, '--no-rel-l1']
@@ -208,7 +208,7 @@ class BenchQuality(CommandLineTest):
         report = self.report(*tiny, '--preset', 'exact,quality,balanced')
         self.assertEqual([(row['preset'], row['mode'], row['topk'], row['cache'], row['dense_steps']) for row in report['rows']],
                          [('quality', 'quantized', None, 'forecast:0.13:20%', 0), ('balanced', 'sparse', 0.5, 'forecast:0.15:20%', 2)])
-        self.assertEqual(report['left_out'], ['--preset exact, which is full attention: what all are compared with'])
+        self.assertEqual(report['left_out'], ['--preset exact, which is full attention, the baseline of all rows'])
         self.fail_with(self.bench(*tiny, '--preset', 'exact'), 2, '--preset exact: full attention without a cache')
         rows = self.report(*tiny, '--preset', 'balanced', '--topk', '0.3', '--weights', 'auto,fp8')['rows']
         self.assertEqual([(row['preset'], row['topk'], row['weights']) for row in rows], [(None, None, 'fp8')] + [(preset, topk, weights) for preset, topk in (('balanced', 0.5), (None, 0.3))
@@ -269,7 +269,7 @@ class BenchQuality(CommandLineTest):
         self.assertIn('--plot a.png would show nothing: --timed-steps 2 times no row with a cache', result.stderr)
         self.assertNotIn('rows', json.loads(result.stdout))
         self.assertNotIn('a.png', self.names())
-        warning = '--timed-steps 2 times no row with a cache: that takes the 20 steps of a whole video, since a few do not tell how many are reused'
+        warning = '--timed-steps 2 times no row with a cache: timing them takes the 20 steps of a whole video, because a few do not show how many are reused'
         result = self.succeed(self.bench(*arguments, *cached))
         self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
         self.assertEqual([row['denoise_seconds'] for row in json.loads(result.stdout)['rows']], [None, None])
@@ -295,7 +295,7 @@ class BenchQuality(CommandLineTest):
     def test_options_without_effect_are_a_warning(self):
         result = self.bench(*SMALL, '--limit', 1, '--no-rel-l1', '--topk', 0.5, '--dropped', 'none', '--cell', 16, '--timed-steps', 0, '--plot', 'a.png', '--cfg-scale-2', 2, '--json')
         warnings = ['--cell 16 has no effect without means for dropped blocks', '--plot has no effect with --timed-steps 0: there are no times to draw',
-                    '--cfg-scale-2 2 has no effect for a model of one transformer']
+                    '--cfg-scale-2 2 has no effect for a model with one transformer']
         self.warn_with(result, *warnings)
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
         self.assertNotIn('a.png', self.names())
@@ -309,7 +309,7 @@ class BenchQuality(CommandLineTest):
                 ('p.txt', ['--topk', '0.5,2'], ['--topk 2 is out of range']), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
                 ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
                 ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 6], ['--frames 6']), ('p.txt', ['--limit', 0], ['--limit']),
-                ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'rows.csv'], ['--pictures', 'no folder']),
+                ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'rows.csv'], ['--pictures', 'this is not a folder']),
                 ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'same file']),
                 ('p.txt', ['--pictures', 'none/f'], ['none']), ('p.txt', ['-o', 'p.txt'], ['same file']), ('p.txt', ['--judge', 'no.safetensors'], ['no.safetensors']),
                 ('p.txt', ['--format', 'cvs'], ['did you mean csv']), ('p.txt', ['--token-order', 'hilbret'], ['did you mean hilbert'])):

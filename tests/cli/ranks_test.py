@@ -271,13 +271,13 @@ class LaunchedRanks(SharedVideo):
         ranks = [self.start(rank, 2 + rank, SPARSEREEL_JOB_SECRET='that of all ranks') for rank in range(2)]
         outputs = [rank.communicate(timeout=90) for rank in ranks]
         self.assertEqual([rank.returncode for rank in ranks], [2, 1], outputs)
-        self.assertIn('error: rank 1 was started as one of 3, rank 0 as one of 2', outputs[0][1])
+        self.assertIn('error: rank 1 was started as one of 3 ranks, but rank 0 as one of 2', outputs[0][1])
         self.assertIn('refuses this rank', outputs[1][1])
         self.assertEqual(self.names(), [])
 
     def test_a_place_that_cannot_be_is_refused_in_one_line(self):
         for given, words in (({'MASTER_PORT': 70000}, 'MASTER_PORT=70000'), ({'MASTER_ADDR': 'node7'}, 'SPARSEREEL_JOB_SECRET'),
-                             ({'MASTER_ADDR': 'no-such-host.invalid', 'SPARSEREEL_JOB_SECRET': 'that of all ranks'}, 'no host no-such-host.invalid')):
+                             ({'MASTER_ADDR': 'no-such-host.invalid', 'SPARSEREEL_JOB_SECRET': 'that of all ranks'}, 'host no-such-host.invalid was not found')):
             for more in ({}, {'TORCHELASTIC_USE_AGENT_STORE': 'True', 'MASTER_ADDR': '127.0.0.1', **given}):
                 rank = self.start(0, 2, **{**given, **more})
                 _, errors = rank.communicate(timeout=60)
@@ -294,7 +294,7 @@ class LaunchedRanks(SharedVideo):
         rank = self.start(1, 2, SPARSEREEL_START_SECONDS=2)
         _, errors = rank.communicate(timeout=60)
         self.assertEqual(rank.returncode, 1)
-        self.assertIn('nobody keeps the ranks\' meeting place', errors)
+        self.assertIn('the ranks\' meeting place cannot be reached', errors)
 
 
 class BenchOverRanks(CommandLineTest):

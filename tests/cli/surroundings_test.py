@@ -98,7 +98,7 @@ class Surroundings(CommandLineTest):
     def test_a_small_stack_is_raised_where_that_is_allowed(self):
         _, most = resource.getrlimit(resource.RLIMIT_STACK)
         self.succeed(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, most)))
-        self.fail_with(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, 96 * KIB)), 2, "stack's limit", 'ulimit -s 8192')
+        self.fail_with(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, 96 * KIB)), 2, 'stack limit', 'ulimit -s 8192')
 
     def test_videos_are_the_same_where_openmp_would_give_fewer_threads(self):
         def made(threads, **environment):

@@ -240,7 +240,7 @@ class Tokenizers(TextTest):
         (self.folder / 'small.model').write_bytes(b''.join(b'\n' + bytes([len(piece)]) + piece for piece in (b'\n\x05<pad>\x18\x03', b'\n\x04</s>\x18\x03', b'\n\x05<unk>\x18\x02', b'\n\x01a')))
         (self.folder / 'empty').mkdir()
         for place, words in ((large, ['189 pieces', "the text encoder's vocab_size is 119"]), (large.parent, ['189 pieces']), ('small.model', ['small.model', '4 pieces', '119']),
-                             ('empty', ['empty', 'holds no spiece.model']), ('none.model', ['none.model', 'no such file']), (self.encoder, ['encoder.safetensors is not a whole SentencePiece model'])):
+                             ('empty', ['empty', 'holds neither a spiece.model nor a tokenizer.json']), ('none.model', ['none.model', 'no such file']), (self.encoder, ['encoder.safetensors is not a whole SentencePiece model'])):
             self.refused('--tokenizer', place, words=[*words])
         self.refused('--text-encoder', self.with_spiece(large.read_bytes()), words=['with.safetensors', '189 pieces', WANTED])
         self.refused('--text-encoder', self.with_spiece(SPIECE.read_bytes()[:-1]), words=['with.safetensors: spiece_model is not a whole SentencePiece model'])

@@ -47,7 +47,7 @@ class Toy(CommandLineTest):
             data[begin:begin + 4] = struct.pack('<f', math.nan)
             weights.write_bytes(data)
             self.fail_with(self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 4, '-o', 'a.mp4'), 1,
-                           f'step {step}: the denoiser')
+                           f'step {step}: the transformer')
 
     def test_the_negative_prompt_is_the_models_unless_given(self):
         usual = self.frames('a.safetensors')
@@ -190,7 +190,7 @@ class Conditions(CommandLineTest):
         self.fail_with(self.generate('--image', 'text.png', '-o', 'a.mp4'), 2, 'text.png: cannot be read as an image')
         pipeline = ROOT / 'tests' / 'parity' / 'data' / 'pipeline'
         self.fail_with(self.run_program('generate', '-m', pipeline, '-p', PROMPT, '--device', 'cpu', '--image', 'warm.png', '-o', 'a.mp4'), 2,
-                       '--image is given, but this model makes videos of text alone')
+                       '--image is given, but this model makes videos from text only')
         self.assertFalse((self.folder / 'a.mp4').exists())
 
     def test_an_encoder_that_is_missing_is_missed_by_those_who_give_an_image(self):

@@ -52,7 +52,7 @@ class Tune(CommandLineTest):
     def test_a_heat_map_of_no_heads_says_why(self):
         result = self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--min-psnr', 90, '--topk', 0.5, '--heat-map', 'p.png', '--json', '--quiet')
         warning = next(each for each in json.loads(result.stdout)['warnings'] if each.startswith('--heat-map'))
-        self.assertRegex(warning, r'^--heat-map draws nothing, since heads have no blocks of their own: \w.*\w$')
+        self.assertRegex(warning, r'^--heat-map draws nothing, because no blocks were chosen for each head: \w.*\w$')
         self.assertNotIn('p.png', self.names())
 
     def bounds_and_worst(self, file):
@@ -78,7 +78,7 @@ class Tune(CommandLineTest):
 
     def test_a_profile_that_misses_its_floor_replaces_profiles_only(self):
         (self.folder / 'p.missed.yaml').write_text('mine: true\n')
-        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--min-psnr', 99), 2, 'p.missed.yaml', 'holds something else than a profile')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--min-psnr', 99), 2, 'p.missed.yaml', 'holds something other than a profile')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.missed.yaml'), 2, '--report', 'same file')
         self.assertEqual(self.names(), ['p.missed.yaml'])
         self.assertEqual((self.folder / 'p.missed.yaml').read_text(), 'mine: true\n')
@@ -142,7 +142,7 @@ class Tune(CommandLineTest):
 
     def test_what_is_no_search_is_named_with_its_remedy(self):
         (self.folder / 'p.yaml.search').write_text('garbage')
-        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search', 'delete it and tune anew')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search', 'delete it and tune again')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.yaml.search'), 2, 'are the same file: p.yaml.search')
 
     def test_profile_is_checked(self):
@@ -160,7 +160,7 @@ class Tune(CommandLineTest):
 
     def test_only_profiles_are_replaced(self):
         (self.folder / 'notes.yaml').write_text('buy: milk\n')
-        self.fail_with(self.tune('-p', PROMPT, '-o', 'notes.yaml'), 2, '--output notes.yaml holds something else', 'choose another name')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'notes.yaml'), 2, '--output notes.yaml holds something other than a profile', 'choose another name')
         self.assertEqual((self.folder / 'notes.yaml').read_text(), 'buy: milk\n')
         (self.folder / 'p.yaml').touch()
         for _ in range(2):
@@ -197,7 +197,7 @@ class Tune(CommandLineTest):
         self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # 0.2 s for other processes
         self.assertFalse(report['tune']['complete'])
         self.assertEqual(self.names(), ['p.yaml', 'p.yaml.search'])
-        self.assertIn('the same command again goes on', ' '.join(report['warnings']))
+        self.assertIn('run the same command again to continue', ' '.join(report['warnings']))
 
     def interrupt_once_saved(self, arguments):
         process = subprocess.Popen([PROGRAM, 'tune', '-m', MODEL, *SIZE, *map(str, arguments)],
@@ -256,7 +256,7 @@ class Tune(CommandLineTest):
         self.assertEqual(self.tune(*base).returncode, 1)  # the limit is missed, so the search stays
         search = (self.folder / 'p.yaml.search').read_bytes()
         result = self.tune(*base, '--topk', 0.4)
-        self.assertIn("warning: p.yaml.search is of a search with other settings and stays; this one's is p.yaml.search-2\n", result.stderr)
+        self.assertIn("warning: p.yaml.search belongs to a search with other settings and stays; this search uses p.yaml.search-2\n", result.stderr)
         self.assertEqual((self.folder / 'p.yaml.search').read_bytes(), search)
         for change in ([], ['--topk', 0.4]):
             self.tune(*base, *change)
@@ -382,7 +382,7 @@ class Settings(CommandLineTest):
         self.assertEqual({shown[key][1] for key in ('topk', 'dense_steps', 'cache', 'attention', 'weights')}, {'profile q.yaml'})
         shown = self.shown('--config', 'c.yaml', '--cache', 0)
         self.assertEqual([shown[key][0].strip() for key in ('topk', 'dense_steps', 'cache')], ['0.6', '6', '"0"'])
-        for name, settings, words in (('a', 'width: 64', 'settings.width is no option'), ('b', 'topk: 7', 'topk is 7'), ('c', 'cache: [1]', 'is not a single value'),
+        for name, settings, words in (('a', 'width: 64', 'settings.width is not an option'), ('b', 'topk: 7', 'topk is 7'), ('c', 'cache: [1]', 'is not a single value'),
                                       ('d', 'cache: often', 'cache often')):
             (self.folder / f'{name}.yaml').write_text(re.sub('settings: {.*}', f'settings: {{{settings}}}', text))
             self.fail_with(self.run_program('generate', *self.VIDEO, '-p', 'x', '--profile', f'{name}.yaml', '-o', 'a.mp4'), 2, f'{name}.yaml', words)
@@ -444,7 +444,7 @@ class Settings(CommandLineTest):
         (self.folder / 'p.yaml').unlink()
         for seconds in (4, 8, 16, 32):  # until the time suffices for one video, but not for all
             result = self.run_program(*self.SEARCH, '--min-psnr', 29, '--budget', f'{seconds}s')
-            self.assertIn('the same command again goes on', (result.stderr + result.stdout).replace('\n', ' '))
+            self.assertIn('run the same command again to continue', (result.stderr + result.stdout).replace('\n', ' '))
             if 'p.yaml.search' in self.names():
                 break
         self.assertIn('p.yaml.search', self.names())
@@ -464,7 +464,7 @@ class Settings(CommandLineTest):
 
     def test_a_heat_map_has_no_effect_beside_times(self):
         report = self.whole_search()
-        self.assertIn('--heat-map has no effect with --times, which has no times of single heads', report['warnings'])
+        self.assertIn('--heat-map has no effect with --times, which holds no times of single heads', report['warnings'])
         self.assertNotIn('h.png', self.found[2])
 
     def test_its_own_times_and_heads(self):
@@ -476,8 +476,8 @@ class Settings(CommandLineTest):
             self.assertGreater(tune['step_speedup'], 1)
             self.assertIn('layers:', (self.folder / 'p.yaml').read_text())
         else:
-            self.assertIn(tune['no_heads'], ('every block is computed', 'no setting keeps what is asked for', 'within the bounds they leave no more out',
-                                             'their steps are no faster', 'their videos miss what is asked for'))
+            self.assertIn(tune['no_heads'], ('every block is computed', 'no setting reaches the goal', 'within the bounds they leave out no more blocks',
+                                             'their steps are no faster', 'their videos miss the goal'))
 
 
 class Traces(CommandLineTest):

@@ -57,7 +57,7 @@ class Images(CommandLineTest):
             with self.subTest(model=model.name, arguments=arguments):
                 self.fail_with(self.generate('-o', 'a.mp4', *self.options(model, *arguments)), 2, words)
                 self.assertFalse((self.folder / 'a.mp4').exists())
-        self.fail_with(self.generate('-o', 'a.mp4', *self.options(EXPERTS, *FIRST, *LAST, frames=1)), 2, '--frames 1 has no place for a last image')
+        self.fail_with(self.generate('-o', 'a.mp4', *self.options(EXPERTS, *FIRST, *LAST, frames=1)), 2, '--frames 1 leaves no room for a last image')
 
     def test_encoders_are_looked_for_where_a_picture_needs_them(self):
         for source, role, prefix, gone in ((KNOWN, 'vae', 'encoder.', 'encoder.conv_in.weight'), (EXPERTS, 'vae', 'encoder.', 'encoder.conv_in.weight'),

@@ -23,7 +23,7 @@ class Wan(CommandLineTest):
                               for name, scale in (('a', []), ('b', ['--guidance-scale-2', 5]), ('c', ['--guidance-scale-2', 2])))
         self.assertEqual(usual, same)
         self.assertNotEqual(usual, other)
-        self.warn_with(self.generate('--cfg-scale-2', 2, '-o', 'd.y4m'), '--cfg-scale-2 2 has no effect for a model of one transformer')
+        self.warn_with(self.generate('--cfg-scale-2', 2, '-o', 'd.y4m'), '--cfg-scale-2 2 has no effect for a model with one transformer')
 
     def test_names_of_the_models_own_program(self):
         usual = ['--steps', 3, '--flow-shift', 5, '--cfg-scale', 4, '--seed', 7]
@@ -107,8 +107,8 @@ class BadFolders(CommandLineTest):
 
     def test_the_boundary_is_none(self):
         model = self.model(TWO)
-        for value, words in ((0, 'boundary_ratio is 0, which is no number between 0 and 1'), (1, 'boundary_ratio is 1,'), (875, 'boundary_ratio is 875'),
-                             ('high', 'boundary_ratio is "high"'), (True, 'boundary_ratio is true'), ('none', 'transformer_2 is there, but boundary_ratio is missing')):
+        for value, words in ((0, 'boundary_ratio is 0, which is not a number between 0 and 1'), (1, 'boundary_ratio is 1,'), (875, 'boundary_ratio is 875'),
+                             ('high', 'boundary_ratio is "high"'), (True, 'boundary_ratio is true'), ('none', 'transformer_2 is given, but boundary_ratio is missing')):
             with self.subTest(value):
                 self.edit(model / 'model_index.json', boundary_ratio=value)
                 self.refused(model, f'model_index.json: {words}', 'a model of two experts has')
@@ -301,7 +301,7 @@ class OneFile(CommandLineTest):
 
     def test_a_second_rounding_to_eight_bits_is_a_warning(self):
         usual = ['--weights', 'fp8', '--steps', 1, '--report', 'report.json', '-o', 'a.gif']
-        words = 'weights fp8 rounds weights of transformer a second time: its file has them packed or in 8 bits'
+        words = 'weights fp8 rounds weights of transformer a second time: its file already holds them packed or in 8 bits'
         lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
         for form, file, twin in self.quantized_files():
             again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # products do not use e5m2 and int8

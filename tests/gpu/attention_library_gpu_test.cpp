@@ -362,7 +362,7 @@ TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
 TEST_F(AttentionLibraryOnGpu, SaysWhereCudaHadFailedBefore) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(run_after_a_broken_kernel(), ::testing::ExitedWithCode(SPARSEREEL_EARLIER_CUDA_ERROR),
-              "earlier CUDA error: attention: CUDA had failed before this call");
+              "earlier CUDA error: attention: a CUDA call before this one failed");
 }
 
 TEST_F(AttentionLibraryOnGpu, RefusesMoreBatchEntriesThanAGridTakesAndGoesOn) {
@@ -395,7 +395,7 @@ TEST_F(AttentionLibraryOnGpu, SaysWhereFullAttentionIsFaster) {
   Attention library(0);
   GpuCall mine(inputs(1, 500, 500, 2, 64), at::kHalf);
   mine.call.policy.dense_operations = AttentionCall().policy.dense_operations;
-  EXPECT_EQ(mine.refusal(library, "full attention takes less time"), SPARSEREEL_TOO_SHORT);
+  EXPECT_EQ(mine.refusal(library, "full attention is faster on sequences this short"), SPARSEREEL_TOO_SHORT);
   EXPECT_EQ(library.workspace_size(mine.call), 0U);
   EXPECT_FALSE(library.run(mine.call, nullptr, 0));
   mine.call.policy.dense_operations = 0;
@@ -418,7 +418,7 @@ TEST_F(AttentionLibraryOnGpu, RefusesWhatItsKernelsCannotRead) {
             SPARSEREEL_UNSUPPORTED);
   EXPECT_EQ(refused([](GpuCall& c) { c.call.element = SPARSEREEL_FP32; }, "fp32 tensors"), SPARSEREEL_UNSUPPORTED);
   EXPECT_EQ(refused([](GpuCall& c) { c.call.head_dim = 60; }, "head_dim is 60"), SPARSEREEL_UNSUPPORTED);
-  EXPECT_EQ(refused([](GpuCall& c) { c.call.policy.cell = 32; }, "mean of 32"), SPARSEREEL_UNSUPPORTED);
+  EXPECT_EQ(refused([](GpuCall& c) { c.call.policy.cell = 32; }, "cell of 32"), SPARSEREEL_UNSUPPORTED);
   EXPECT_EQ(refused([](GpuCall& c) { c.call.scale = -1; }, "scale is -1"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(sparsereel_attention_set_threads(library.get(), 2), SPARSEREEL_BAD_ARGUMENT);
 }

@@ -113,11 +113,11 @@ TEST(LibraryDefaults, SaysWhereConfigsAreMissingOrWrong) {
   const test::TemporaryFolder folder;
   const std::string place = folder.path().string();
   EXPECT_THAT(TextToVideo(kModel, {.device = "cpu", .configs = place}).generate(small()).warnings,
-              ElementsAre(StartsWith(place + " holds none of the configs")));
+              ElementsAre(StartsWith(place + " holds no model configs")));
   const Failure missing = failure_of([&] { TextToVideo(kModel, {.device = "cpu", .configs = place + "/confgis"}); });
   EXPECT_EQ(missing.code(), 2);
   EXPECT_EQ(missing.field(), "configs");
-  EXPECT_EQ(missing.cause(), "configs " + place + "/confgis is no folder");
+  EXPECT_EQ(missing.cause(), "configs " + place + "/confgis is not a folder");
   test::write_text(folder / "wrong.yaml", config_of("steps: many"));
   TextToVideo model(kModel, {.device = "cpu", .configs = place});
   VideoRequest request = small();

@@ -74,7 +74,7 @@ TEST(LibraryImages, RefusesImagesThatTheModelCannotUse) {
   request.image = {.pixels = pixels.data(), .height = 4, .width = 6};
   const Failure text_alone = failure_of([&] { model.generate(request); });
   EXPECT_EQ(text_alone.field(), "image");
-  EXPECT_THAT(text_alone.cause(), HasSubstr("makes videos of text alone"));
+  EXPECT_THAT(text_alone.cause(), HasSubstr("makes videos from text only"));
   for (const int64_t height : {int64_t{0}, int64_t{1} << 40}) {
     request.image.height = height;
     const Failure impossible = failure_of([&] { model.generate(request); });

@@ -64,7 +64,8 @@ TEST(LibraryRanks, AreRefusedWhereTheyCannotBe) {
   EXPECT_EQ(none.code(), 2);
   EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .gpus = 65}); }).field(), "gpus");
   EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cuda:0", .gpus = 2}); }).field(), "device");
-  EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.gpus = 60}); }).cause(), HasSubstr("gpus 60 is more than"));
+  EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.gpus = 60}); }).cause(),
+              HasSubstr("gpus 60 exceeds the number of GPUs"));
   EXPECT_THAT(failure_of([] { made(40); }).cause(), HasSubstr("40 ranks cannot share this video"));
 }
 

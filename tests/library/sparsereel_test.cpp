@@ -217,7 +217,7 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.similarity = -2; }, "similarity is -2"},
       {[=](auto& r) { r.pv_threshold = nan; }, "pv_threshold is nan"},
       {[](auto& r) { r.dense_steps = "-1"; },
-       "dense_steps -1: a number of steps from 0 on, or a percentage of all, is needed"},
+       "dense_steps -1 is neither a number of steps of at least 0 nor a percentage of all steps"},
       {[](auto& r) { r.topk = r.cdf = 0.5; }, "topk and cdf exclude each other"},
       {[](auto& r) { r.topk = 0.5, r.error = 0.1; }, "topk and error exclude each other"},
       {[](auto& r) { r.cdf = 0.5, r.error = 0.1; }, "cdf and error exclude each other"},
@@ -237,9 +237,11 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.attention = "dense"; }, "attention dense: one of full, quantized, sparse, check is needed"},
       {[](auto& r) { r.token_order = "peano"; },
        "token_order peano: one of hilbert, native, time-major, morton, random is needed"},
-      {[](auto& r) { r.cache = "teacache:0.1"; }, "cache teacache:0.1: teacache is no kind of cache"},
-      {[](auto& r) { r.cache = "forecast:-1"; }, "cache forecast:-1: a finite number from 0 up is needed"},
-      {[](auto& r) { r.cache = "steps:1.5"; }, "cache steps:1.5: a whole number of steps from 1 up is needed"},
+      {[](auto& r) { r.cache = "teacache:0.1"; }, "cache teacache:0.1: teacache is not a kind of cache"},
+      {[](auto& r) { r.cache = "forecast:-1"; },
+       "cache forecast:-1: the threshold must be a finite number of at least 0"},
+      {[](auto& r) { r.cache = "steps:1.5"; },
+       "cache steps:1.5: the number of steps must be a whole number of at least 1"},
       {[](auto& r) { r.vae_tiling = "maybe"; }, "vae_tiling maybe: one of auto, on, off is needed"},
   };
   TextToVideo model(kModel, {.device = "cpu"});
@@ -291,15 +293,15 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
        [](auto& r) {
          r.cfg_scale_2 = 3, r.flow_shift = 5, r.sigmas = {1, 0.25};
        },
-       {"cfg_scale_2 3 has no effect for a model of one transformer",
-        "flow_shift 5 has no effect with a scheduler that is not of flow matching",
-        "sigmas 1,0.25 has no effect with a scheduler that is not of flow matching"}},
+       {"cfg_scale_2 3 has no effect for a model with one transformer",
+        "flow_shift 5 has no effect with a scheduler that does not use flow matching",
+        "sigmas 1,0.25 has no effect with a scheduler that does not use flow matching"}},
       {[](auto& r) { r.steps = 1; },
        [](auto& r) { r.cache = "0.1"; },
-       {"cache 0.1 has no effect with one step, after which there is none to reuse"}},
+       {"cache 0.1 has no effect with one step, because no later step can reuse it"}},
       {[](auto& r) { r.steps = 2; },
        [](auto& r) { r.cache = "steps:2"; },
-       {"cache steps:2 has no effect with 2 steps, of which it computes all"}},
+       {"cache steps:2 has no effect with 2 steps, all of which it computes"}},
       {none, none, {}},
   };
   TextToVideo model(kModel, {.device = "cpu"});
@@ -414,7 +416,7 @@ TEST(Library, SaysThatThereAreMoreFramesThanWereAskedFor) {
   request.frames = 5;
   const Video video = model.generate(request);
   EXPECT_EQ(video.frames, 8);
-  EXPECT_THAT(video.warnings, ElementsAre(HasSubstr("makes 8 frames where 5 were asked for")));
+  EXPECT_THAT(video.warnings, ElementsAre(HasSubstr("makes 8 frames instead of 5")));
   EXPECT_THAT(video.defect, IsEmpty());
 }
 
@@ -466,7 +468,7 @@ TEST(Library, TakesNoiseLevelsInPlaceOfSteps) {
   request.steps.reset();
   request.sigmas = {0.5, 1};
   const Failure failure = failure_of([&] { model.generate(request); });
-  EXPECT_EQ(failure.cause(), "sigmas do not fall from each to the next");
+  EXPECT_EQ(failure.cause(), "sigmas do not fall from each value to the next");
   EXPECT_EQ(failure.field(), "sigmas");
 }
 

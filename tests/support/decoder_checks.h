@@ -57,15 +57,15 @@ inline std::vector<int64_t> pieces_of(models::Vae& vae, const at::Tensor& latent
 /// Expects frames of a wrong shape to be refused. `vae` has four frames and eight pixels a latent.
 inline void expect_other_frames_refused(models::Vae& vae) {
   const auto refused = [&](const std::vector<int64_t>& shape, const std::string& why) {
-    EXPECT_TRUE(throws_error([&] { vae.encode(at::zeros(shape), false); }, {"The VAE cannot encode", why}));
+    EXPECT_TRUE(throws_error([&] { vae.encode(at::zeros(shape), false); }, {"the VAE cannot encode", why}));
   };
   refused({1, 4, 5, 16, 16}, "[1, 3, frames, height, width]");
   refused({2, 3, 5, 16, 16}, "[1, 3, frames, height, width]");
   refused({3, 5, 16, 16}, "[1, 3, frames, height, width]");
   refused({1, 3, 0, 16, 16}, "[1, 3, frames, height, width]");
   for (const int64_t frames : {2, 4, 6, 8}) refused({1, 3, frames, 16, 16}, "one more than a multiple of 4");
-  refused({1, 3, 1, 12, 16}, "height and width have to be multiples of 8");
-  refused({1, 3, 1, 16, 17}, "height and width have to be multiples of 8");
+  refused({1, 3, 1, 12, 16}, "height and width must be multiples of 8");
+  refused({1, 3, 1, 16, 17}, "height and width must be multiples of 8");
 }
 
 /// Expects the peak memory of `work` to be 0.8 to 1.1 times the estimate `said`, in bytes.

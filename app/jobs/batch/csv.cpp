@@ -57,8 +57,8 @@ class CsvReader {
 
   std::string at(int64_t line) const { return file_ + ":" + std::to_string(line) + ": "; }
   Error stray(int64_t line) const {
-    return bad_input(at(line) + "a quote stands inside of a field",
-                     "put quotes around the whole field and double those in it");
+    return bad_input(at(line) + "a quote is inside a field",
+                     "put quotes around the whole field, and double the quotes in it");
   }
 
   std::string_view text_;

@@ -63,7 +63,7 @@ void keep_standard_input() {
   const std::string text = read_input("-", kMostSetBytes);
   const int kept = memfd_create("standard input", MFD_CLOEXEC);
   if (kept < 0 || models::write_all(kept, text.data(), text.size()) != 0)
-    throw run_failure("no memory for what comes by standard input", "name the set's file");
+    throw run_failure("out of memory for the text of standard input", "name the set's file");
   lseek(kept, 0, SEEK_SET);
   dup2(kept, STDIN_FILENO);
   kept_input() = kept;
@@ -120,7 +120,8 @@ class GpuProcesses::Run {
   void run() {
     while (!queue_.is_done()) {
       if (living() == 0)
-        throw run_failure("no card is left: " + last_end_, "see what ended them, then run the same command again");
+        throw run_failure("no process is left: " + last_end_,
+                          "find out what ended the processes, then run the same command again");
       wait();
       end_the_silent();
       if (interrupted()) stop(std::make_exception_ptr(models::Cancelled{}));
@@ -239,7 +240,7 @@ class GpuProcesses::Run {
     remove_half_written();  // the process is gone and uses no file any more
     if (!why.empty()) how = why;
     last_end_ = processes_.names_[i] + " " + (how.empty() ? "ended" : how);
-    tally_.warnings.push_back(last_end_ + ": its rows went to the other cards");
+    tally_.warnings.push_back(last_end_ + ": its rows went to the other processes");
     for (const int64_t row : queue_.lost(static_cast<int64_t>(i))) give_up(*rows_.at(row));
   }
 
@@ -253,8 +254,8 @@ class GpuProcesses::Run {
   }
 
   void give_up(VideoTask& row) {
-    row.fail(run_failure("two cards ended while they made it, the last: " + last_end_,
-                         "render it alone, to see what happens"));
+    row.fail(run_failure("two processes ended while they rendered it; the last one: " + last_end_,
+                         "render it alone to see what happens"));
     tally_.failed.push_back(&row);
     manifest_.append({{"row", row.index},
                       {"rows", tally_.rows},

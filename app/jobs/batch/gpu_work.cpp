@@ -92,7 +92,7 @@ class GpuWork {
     const auto failure = failure_of_part([&] {
       if (team_.size() > 1 && row.options.request.device != device_)
         throw bad_option("device",
-                         "of this row is " + row.options.request.device + ", but its ranks are those of --gpus",
+                         "of this row is " + row.options.request.device + ", but --gpus chooses the GPUs of its ranks",
                          "leave it out, or make this row without --gpus-per-video");
       pipeline_->check_ranks(row.plan, team_.size());
     });

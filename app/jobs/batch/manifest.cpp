@@ -31,8 +31,8 @@ models::DiskError failure(const fs::path& path, int error) {
 }
 
 models::DiskError changed(const fs::path& path, const std::string& what) {
-  return {ErrorKind::failed, path.string() + ": " + what + " while the set was made",
-          "leave the folder as it is, and run the same command again: what it still tells of stays"};
+  return {ErrorKind::failed, path.string() + ": " + what + " while the set was rendered",
+          "leave the folder as it is, and run the same command again: the videos that it still lists are kept"};
 }
 
 std::string text_field(const nlohmann::json& line, const char* name) {
@@ -74,7 +74,7 @@ ManifestEntry parse_line(std::string_view text, const std::string& place) {
   }
   const bool known = entry.state == "done" || entry.state == "failed";
   if (!known || !is_plain_name(entry.output) || entry.row < 0 || entry.row >= entry.rows)
-    throw bad_input(place + ": this is no line of a manifest", kRemedy);
+    throw bad_input(place + ": this is not a line of a manifest", kRemedy);
   return entry;
 }
 
@@ -101,10 +101,10 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
     const size_t end = text.find('\n');
     const std::string place = file + ":" + std::to_string(number);
     try {
-      if (end == std::string_view::npos) throw bad_input(place + ": the line is not whole", "");
+      if (end == std::string_view::npos) throw bad_input(place + ": the line is incomplete", "");
       entries.push_back(parse_line(text.substr(0, end), place));
     } catch (const Error& error) {
-      warnings.push_back(std::string(error.what()) + "; the line counts for nothing");
+      warnings.push_back(std::string(error.what()) + "; the line is ignored");
     }
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }

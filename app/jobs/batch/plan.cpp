@@ -100,7 +100,7 @@ VideoTask plan(const PromptRow& row, int64_t index, const SetSettings& set, cons
     refuse_links(row);
     planned.options = read_generate_options(planned.settings);
     if (planned.options.random_seed)
-      throw bad_option("seed", *planned.settings.text("seed") + ": a set goes on by the seeds of its videos",
+      throw bad_option("seed", *planned.settings.text("seed") + ": a set is resumed by the seeds of its videos",
                        "give a number");
     if (!has_own_seed(row, planned.settings)) planned.seed_offset = index;
     planned.options.request.seed += static_cast<uint64_t>(planned.seed_offset.value_or(row.copy));
@@ -249,7 +249,7 @@ void check_row_outputs(VideoTask& row) {
     const RunOptions& run = row.options.run;
     if (output_kind(run.output) == OutputKind::png_folder)
       throw bad_input("the output " + name_of(row) + " is a folder of PNGs",
-                      "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
+                      "the videos of a set are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
     check_outputs(row.settings, run);
   });
 }

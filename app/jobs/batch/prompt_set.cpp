@@ -63,7 +63,7 @@ const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::
   const RowFile where = row_file(*spec);
   const bool is_in_one_folder = where == RowFile::in_the_output || where == RowFile::beside_the_set;
   if (is_in_one_folder && !is_plain_name(*value))
-    throw bad_input(place + ": " + spec->key + " " + models::in_quotes(*value) + " is no plain file name",
+    throw bad_input(place + ": " + spec->key + " " + models::in_quotes(*value) + " is not a plain file name",
                     where == RowFile::in_the_output
                         ? "give a name without a folder: what a row writes goes where -o says"
                         : "give a name without a folder: it is read from the folder of the set");
@@ -81,7 +81,7 @@ std::vector<PromptRow> parse_lines(std::string_view text, const std::string& fil
     const size_t begin = line.find_first_not_of(" \t\r"), end = line.find_last_not_of(" \t\r");
     if (begin == std::string::npos || line[begin] == '#') continue;
     if (const size_t lone = line.find('\r', begin); lone < end)
-      throw bad_input(at(file, number) + ": a carriage return stands inside of the line",
+      throw bad_input(at(file, number) + ": a carriage return is inside the line",
                       "end lines with a line feed, as Unix and Windows do");
     rows.push_back({.line = number, .values = {{"prompt", line.substr(begin, end + 1 - begin)}}, .places = {}});
   }
@@ -131,7 +131,7 @@ std::vector<PromptRow> parse_jsonl(std::string_view text, const std::string& fil
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const nlohmann::json object = models::parse_json(line, place, "write one JSON object a line");
     if (!object.is_object())
-      throw bad_input(place + ": this is no JSON object",
+      throw bad_input(place + ": this is not a JSON object",
                       "write for example {\"prompt\": \"a red ball\", \"seed\": 7}");
     PromptRow row{.line = number, .values = {}, .places = {}};
     for (const auto& [name, value] : object.items()) add_field(row, name, value_text(value, name, place), place);
@@ -148,8 +148,9 @@ std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& 
   for (const std::string& name : names) {
     const std::string place = at(file, records.front().line);
     if (const size_t other = name.find_first_of(kOtherSeparators); other != std::string::npos)
-      throw bad_input(place + ": a " + (name[other] == ';' ? "semicolon" : "tab") + " stands between the fields' names",
-                      "separate fields with commas");
+      throw bad_input(
+          place + ": a " + (name[other] == ';' ? "semicolon" : "tab") + " separates the names of the fields",
+          "separate fields with commas");
     field(name, place);
   }
   for (size_t i = 1; i < records.size(); ++i) {
@@ -157,8 +158,8 @@ std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& 
     const std::vector<std::string>& fields = records[i].fields;
     if (fields.size() != names.size())
       throw bad_input(
-          place + ": " + std::to_string(fields.size()) + " fields under " + std::to_string(names.size()) + " names",
-          "give as many as the first line names, and put quotes around text with commas");
+          place + ": " + std::to_string(fields.size()) + " fields for " + std::to_string(names.size()) + " names",
+          "give as many fields as the first line has names, and put quotes around text with commas");
     PromptRow row{.line = records[i].line, .values = {}, .places = {}};
     for (size_t j = 0; j < names.size(); ++j) add_field(row, names[j], fields[j], place);
     rows.push_back(std::move(row));
@@ -193,7 +194,7 @@ std::vector<PromptRow> parse_yaml(std::string_view text, const std::string& file
   std::vector<PromptRow> rows;
   if (node.IsNull()) return rows;
   if (!node.IsSequence())
-    throw bad_input(place_in(file, node.Mark()) + ": this is no list of rows",
+    throw bad_input(place_in(file, node.Mark()) + ": this is not a list of rows",
                     "begin each row with '- ', as in '- prompt: a red ball'");
   for (const YAML::Node& row : node) rows.push_back(yaml_row(row, file));
   return rows;
@@ -221,7 +222,7 @@ SetFormat set_format(const fs::path& file) {
   if (extension == ".jsonl") return SetFormat::jsonl;
   if (extension == ".csv") return SetFormat::csv;
   if (extension == ".yaml" || extension == ".yml") return SetFormat::yaml;
-  throw bad_file(file, "a prompt set of this kind is not read",
+  throw bad_file(file, "prompt sets of this kind are not supported",
                  did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
 }
 
@@ -266,7 +267,7 @@ std::vector<PromptRow> read_prompt_set(const fs::path& file, std::optional<SetFo
   if (format == SetFormat::yaml && text.size() > kMostYamlBytes)
     throw bad_file(name, "is larger than " + models::mebibytes(kMostYamlBytes), "write so many rows as .jsonl or .csv");
   std::vector<PromptRow> rows = parse_prompt_set(text, *format, name);
-  if (rows.empty()) throw bad_file(name, "there is no row in it", "write a prompt a line, for example");
+  if (rows.empty()) throw bad_file(name, "holds no row", "write one prompt on each line, for example");
   return rows;
 }
 
@@ -276,8 +277,8 @@ std::vector<std::string> read_prompts(const fs::path& file) {
     const std::string place = at(name_of_input(file), row.line);
     for (const auto& [key, value] : row.values)
       if (key != "prompt")
-        throw bad_input(place + ": " + key + " stands beside a prompt, but here one setting holds for all of them",
-                        "give it on the command line, and rows that hold a prompt alone");
+        throw bad_input(place + ": " + key + " is given beside a prompt, but here all prompts share one setting",
+                        "give it on the command line, and give rows that hold only a prompt");
     const auto prompt = row.values.find("prompt");
     if (prompt == row.values.end() || is_blank(prompt->second))
       throw bad_input(place + ": there is no prompt", "give each row one");

@@ -53,7 +53,7 @@ void show_status(const fs::path& folder, RunReport& report) {
   if (entries.empty()) {  // without a line the number of rows is unknown
     report.content["set"] = {{"done", 0}, {"failed", 0}, {"failures", nlohmann::json::array()}};
     report.content["warnings"] = warnings;
-    report.last_line = folder.string() + ": begun, no video is finished yet";
+    report.last_line = folder.string() + ": started, but no video is finished yet";
     return;
   }
   const Sums sums = add_up(entries, folder);
@@ -68,7 +68,7 @@ void show_status(const fs::path& folder, RunReport& report) {
   std::ostringstream text;
   text << folder.string() << ": " << sums.done << " of " << counted(sums.rows, "row") << " done, " << sums.failed
        << " failed, " << missing << " missing";
-  if (sums.lost > 0) text << " (" << sums.lost << " of them were done, but the file is gone or another)";
+  if (sums.lost > 0) text << " (" << sums.lost << " of them were done, but the file is missing or has changed)";
   if (sums.done > 0) {
     text << "\nseconds a video:";
     for (const auto& [stage, seconds] : sums.seconds)

@@ -71,11 +71,11 @@ Classifier::Classifier(const fs::path& file) {
     const models::TensorEntry* entry = weights.find(name);
     if (entry == nullptr) throw fail("the tensor " + name + " is missing");
     const at::Tensor stored = entry->shape == shape ? copy_of(weights, *entry) : at::Tensor();
-    if (!stored.defined()) throw fail("the tensor " + name + " has another shape or dtype than a judge's");
+    if (!stored.defined()) throw fail("the tensor " + name + " has another shape or dtype than that of a classifier");
     weights_[name] = stored.to(at::kFloat);
   }
   for (const models::TensorEntry& entry : weights.entries())
-    if (!expected.contains(entry.name)) throw fail("a judge has no tensor " + entry.name);
+    if (!expected.contains(entry.name)) throw fail("a classifier has no tensor " + entry.name);
 }
 
 Traits Classifier::read(const at::Tensor& frames) const {

@@ -57,8 +57,9 @@ constexpr size_t kMostCombinations = 1000;
 
 void check_combinations(double count) {
   if (count > kMostCombinations)
-    throw bad_input("the lists make " + std::to_string(static_cast<int64_t>(std::min(count, 1e18))) + " combinations",
-                    "give shorter lists: at most " + std::to_string(kMostCombinations) + " combinations are compared");
+    throw bad_input(
+        "the lists make " + std::to_string(static_cast<int64_t>(std::min(count, 1e18))) + " combinations",
+        "give shorter lists: at most " + std::to_string(kMostCombinations) + " combinations can be compared");
 }
 
 /// Returns all combinations of the given lists' items; the first list varies slowest.

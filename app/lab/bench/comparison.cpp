@@ -87,7 +87,7 @@ size_t find_row(const std::string& terms, const std::vector<Combination>& rows, 
   if (found.size() == 1) return found.front();
   throw bad_input(
       "--against " + terms + " names " + (found.empty() ? "no row" : std::to_string(found.size()) + " rows"),
-      "give what tells one apart; the rows are " + list_of(names, "; "));
+      "give terms that only one row has; the rows are " + list_of(names, "; "));
 }
 
 void compare_prompts(Rows& rows, size_t against) {

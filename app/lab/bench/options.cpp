@@ -23,7 +23,7 @@ int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
   const int64_t tokens = parse_number<int64_t>(text).value_or(-1);
   if (tokens < 0)
-    throw bad_input("--text-tokens " + text + " is no number of tokens",
+    throw bad_input("--text-tokens " + text + " is not a number of tokens",
                     did_you_mean(text, {"model"}, "give 0 or more, or 'model'"));
   return tokens;
 }
@@ -42,8 +42,8 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   for (Workload& workload : workloads) {
     if (text_tokens >= 0) workload.text_tokens = text_tokens;
     if (text_tokens < 0 && workload.name.empty())
-      throw bad_input("--text-tokens model says nothing about --shape " + workload.shape.text(),
-                      "give a number of tokens, or --workload in place of the shape");
+      throw bad_input("--text-tokens model has no number for --shape " + workload.shape.text(),
+                      "give a number of tokens, or --workload instead of the shape");
     workload.causal = workload.causal || options.causal;
     if (workload.text_tokens > workload.shape.tokens)
       throw bad_input("--text-tokens " + given_text + " is more than the " + std::to_string(workload.shape.tokens) +
@@ -102,7 +102,7 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
   if (options.threads) models::check_threads(*options.threads);
   if (is_random_seed(options.seed))
-    throw bad_input("--seed " + options.seed + ": figures are compared on the same data", "give a number");
+    throw bad_input("--seed " + options.seed + ": the same data must be made for every figure", "give a number");
   Settings given;
   given.add(Source::command_line, {{"device", options.device}, {"dtype", options.dtype}, {"seed", options.seed}});
   for (const auto& [key, value] : {std::pair("similarity", options.similarity), {"pv_threshold", options.pv_threshold}})

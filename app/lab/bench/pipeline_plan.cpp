@@ -20,7 +20,7 @@ Grid contenders(const Settings& settings, const PipelineOptions& options, const 
   for (Combination& each : grid.combinations) {  // one pipeline serves all
     if (each.weights != given.request.weights)
       grid.warnings.push_back("--profile " + each.profile + ": its weights " + each.weights +
-                              " have no effect beside others: give --weights " + each.weights);
+                              " have no effect, because one model serves all rows: give --weights " + each.weights);
     each.weights = given.request.weights;
   }
   return grid;

@@ -79,13 +79,13 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   const auto reference = [](const Combination& each) { return each.mode == Mode::full && !each.cache.on(); };
   for (const Combination& each : grid.combinations)
     if (reference(each) && each.weights == "auto" && !each.preset.empty())
-      grid.left_out.push_back("--preset " + each.preset + ", which is full attention: what all are compared with");
+      grid.left_out.push_back("--preset " + each.preset + ", which is full attention, the baseline of all rows");
   std::erase_if(grid.combinations, reference);
   const std::vector<Combination> reduced = reduced_weights(options, plan);
   grid.combinations.insert(grid.combinations.begin(), reduced.begin(), reduced.end());
   if (grid.combinations.empty())
     throw bad_input((options.modes ? "--modes " + *options.modes : "--preset " + *options.lists.at("preset")) +
-                        ": full attention without a cache is what all are compared with",
+                        ": full attention without a cache is the baseline of all rows",
                     "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
   return grid;
 }
@@ -132,13 +132,13 @@ std::string check_times(const QualityPlan& plan) {
     return "--timed-steps " + std::to_string(asked) + ": a video has " + counted(steps, "step") + ", so all are timed";
   if (plan.times || cached == 0 || plan.rounds_to_time() == 0 || plan.times_caches()) return {};
   const std::string given = "--timed-steps " + std::to_string(*plan.options.timed_steps);
-  const std::string why = "the " + counted(plan.video.num_inference_steps, "step") + " of a whole video, since a few " +
-                          "do not tell how many are reused";
+  const std::string why = "the " + counted(plan.video.num_inference_steps, "step") +
+                          " of a whole video, because a few " + "do not show how many are reused";
   if (cached == std::ssize(rows) && !plan.options.plot.empty())
     throw bad_input("--plot " + plan.options.plot + " would show nothing: " + given +
-                        " times no row with a cache, and every row has one: that takes " + why,
+                        " times no row with a cache, but every row has one: timing them takes " + why,
                     "leave --timed-steps out, or leave --plot out");
-  return given + " times no row with a cache: that takes " + why;
+  return given + " times no row with a cache: timing them takes " + why;
 }
 
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {

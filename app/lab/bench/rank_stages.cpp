@@ -293,7 +293,7 @@ std::vector<GpuCount> gpu_counts(const Settings& settings, const Lists& lists) {
   for (const std::string& item : split(text, ',')) {
     const auto count = parse_number<int64_t>(item);
     if (!count || *count < 1 || *count > 64)
-      throw bad_option("gpus", item + " is no number of cards from 1 to 64", "write for example --gpus 1,2,4");
+      throw bad_option("gpus", item + " is not a number of GPUs from 1 to 64", "write for example --gpus 1,2,4");
     if (std::ranges::find(counts, *count, &GpuCount::gpus) != counts.end()) continue;
     counts.push_back({.gpus = *count, .together = *count > 1});
     if (*count == 1 && of_one) counts.push_back({.gpus = 1, .together = true});
@@ -308,7 +308,7 @@ std::string first_device(const std::vector<GpuCount>& counts, const std::string&
     throw bad_option("gpus",
                      "is for a command that starts ranks itself, but " + launched->source + " has started " +
                          std::to_string(launched->size),
-                     "run bench by itself");
+                     "run bench without that launcher");
   for (const GpuCount& count : counts)
     if (count.gpus > 1) first = devices_of_ranks_here(count.gpus, device).front();
   return first;

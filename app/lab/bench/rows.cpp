@@ -108,14 +108,14 @@ Row baseline_row(const Row& json, const std::string& where) {
     return bad_input(where + ": " + field + " " + what,
                      "give each row mode, stage and ms (tests/bench/diffusers_report.py)");
   };
-  if (!json.is_object()) throw fail("it", "is no object");
+  if (!json.is_object()) throw fail("it", "is not an object");
   for (const char* field : {"mode", "stage"})
-    if (!json.contains(field) || !json[field].is_string()) throw fail(field, "is missing or no text");
+    if (!json.contains(field) || !json[field].is_string()) throw fail(field, "is missing or not a text");
   const std::string mode = json["mode"], stage = json["stage"];
   if (mode.empty() || mode == "full" || mode == "quantized" || mode == "sparse")
-    throw fail("mode", "is empty or one of this program's");
+    throw fail("mode", "is empty or a mode of this program");
   const auto ms = number_of(json, "ms");
-  if (!ms || !(*ms > 0)) throw fail("ms", "is missing or no number above 0");
+  if (!ms || !(*ms > 0)) throw fail("ms", "is missing or not a number above 0");
   Row row = stage == kStepStage ? step_row({.mode = attention::Mode::full}) : stage_row(stage);
   row["mode"] = mode;
   if (const auto peak = number_of(json, "peak_gib")) row["peak_gib"] = *peak;
@@ -261,7 +261,7 @@ Columns stage_columns() {
 
 Column latents_column() {
   return titled("rel_l1", "latents L1",
-                "relative L1 of the latents after these steps against full attention's; lower is nearer");
+                "relative L1 of the latents after these steps against full attention's; lower is closer");
 }
 
 Row stage_row(const std::string& stage) {
@@ -326,7 +326,7 @@ Rows read_baseline(const std::string& file, const nlohmann::json& settings) {
   const nlohmann::json json = models::read_json(file, remedy);
   const auto rows = json.is_object() ? json.find("rows") : json.end();
   if (rows == json.end() || !rows->is_array() || rows->empty())
-    throw bad_file(file, "rows is missing, empty or no array", remedy);
+    throw bad_file(file, "rows is missing, empty or not an array", remedy);
   check_settings(json.value("settings", nlohmann::json()), settings, file);
   Rows baselines;
   for (size_t i = 0; i < rows->size(); ++i)

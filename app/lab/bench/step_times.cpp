@@ -53,9 +53,9 @@ void add_report(const std::string& file, StepTimes& times) {
       if (text_of(row, "stage") == kStepStage && number_of(row, "ms").value_or(0) > 0)
         times.steps.push_back({row, report.at("settings").at("layers").get<int64_t>(), file});
   } catch (const nlohmann::json::exception&) {
-    throw bad_file(file, "is no report of bench pipeline", kRemedy);
+    throw bad_file(file, "is not a report of bench pipeline", kRemedy);
   }
-  if (times.steps.size() == before) throw bad_file(file, "holds no step with a time", kRemedy);
+  if (times.steps.size() == before) throw bad_file(file, "holds no step with a measured time", kRemedy);
 }
 
 }  // namespace
@@ -123,7 +123,8 @@ void StepTimes::fill(Row& row, int64_t run_steps) const {
   for (const std::string figure : {kMedian, "ms_lower_quartile", "ms_upper_quartile"}) {
     const bool is_known = !steps.empty() && steps.front().row.contains(figure);
     if (is_known ? fill(row, run_steps, figure) : figure != kMedian) continue;
-    const std::string note = text_of(row, "note"), why = "--times has no such step: add it to that 'bench pipeline'";
+    const std::string note = text_of(row, "note"),
+                      why = "--times has no such step: add it to that run of 'bench pipeline'";
     row["note"] = note.empty() ? why : note + "; " + why;
     return;
   }

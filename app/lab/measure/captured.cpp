@@ -12,7 +12,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kCaptureAgain = "let build/tests/bench/capture_attention write it";
+constexpr const char* kCaptureAgain = "write the file with build/tests/bench/capture_attention";
 constexpr int64_t kMostTokens = 1 << 24;
 
 std::string tensor_name(const CapturedCall& call, const std::string& part) {
@@ -55,7 +55,7 @@ class Reader {
     const models::TensorEntry* entry = file_.find(name);
     if (entry == nullptr) throw fail(" holds no tensor " + name);
     if (entry->dtype != models::Dtype::f16 || entry->shape.size() != 4)
-      throw fail(": " + name + " is no fp16 tensor [batch, tokens, heads, head_dim]");
+      throw fail(": " + name + " is not an fp16 tensor [batch, tokens, heads, head_dim]");
     return copy_of(file_, *entry);
   }
 
@@ -71,7 +71,7 @@ void check_shapes(const std::filesystem::path& file, const Capture& capture) {
       if (tensor->sizes() != sizes) throw bad_file(file, "its tensors differ in shape", kCaptureAgain);
   const int64_t tokens = capture.text_tokens + capture.grid.size();
   if (sizes[1] != tokens)
-    throw bad_input(file.string() + " holds " + std::to_string(sizes[1]) + " tokens, where grid and text have " +
+    throw bad_input(file.string() + " holds " + std::to_string(sizes[1]) + " tokens, but grid and text have " +
                         std::to_string(tokens),
                     kCaptureAgain);
 }

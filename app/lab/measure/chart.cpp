@@ -219,7 +219,8 @@ void write_heat_maps(const fs::path& path, const std::string& caption, const std
     axes.push_back(map.rows + " " + map.columns + " " + std::to_string(map.values.size()) + " " +
                    std::to_string(columns));
   }
-  if (titles.empty()) throw run_failure(path.string() + " is not drawn: no row has blocks left out", "see their notes");
+  if (titles.empty())
+    throw run_failure(path.string() + " is not drawn: no row leaves out blocks", "read the notes of the rows");
   input.set("maps", static_cast<double>(titles.size()));
   input.block("map_titles", titles);
   input.block("map_axes", axes);

@@ -55,12 +55,12 @@ const std::vector<Column> kFigures = {
     {"mean_share", "mean share", 3, "", "work on the means that stand for blocks, as a share of full attention's work"},
     {"predicted_error", "predicted", 3, "", "error of attention's calls as the selection of blocks predicts it"},
     {"rel_l1", "rel. L1", 3, "",
-     "error of attention's calls, each against exact attention on the same inputs; lower is nearer"},
+     "error of attention's calls, each against exact attention on the same inputs; lower is closer"},
     {"cosine", "cosine", 6, "", "cosine of the output and exact attention's; 1 is equal"},
     {"computed_steps", "computed", 3, "steps", "steps that no cache replaced"},
     {"computed_dense_steps", "computed dense", 3, "steps", "of these, steps that computed every block"},
     {"psnr", "PSNR dB", 3, "dB",
-     "of the frames against full attention's from the same noise, mean over the prompts; higher is nearer"},
+     "of the frames against full attention's from the same noise, mean over the prompts; higher is closer"},
     {"psnr_lowest", "lowest", 3, "dB", "PSNR of the prompt that came out worst"},
     {"psnr_difference", "paired, dB", 4, "dB",
      "PSNR less that of the row of --against for the same prompt, mean ± standard error"},
@@ -71,7 +71,7 @@ const std::vector<Column> kFigures = {
     {"full_step_ms", "full, ms a step", 4, "ms", kFullTime},
     {"full_denoise_seconds", "full, s", 4, "s", kFullTime},
     {"beaten_by", "beaten by", 0, "",
-     "the row that is nearest of those both nearer and faster than this one; faster: the quartiles of their times do "
+     "the closest row of those that are both closer and faster than this one; faster: the quartiles of their times do "
      "not overlap"},
     {"judge", "judge", 3, "", "prompts whose video the classifier calls right"},
     {"matmul_ms", "matmul", 3, "ms", "of the step, linear layers and matrix products outside of attention"},

@@ -206,8 +206,8 @@ Format parse_format(const TableOptions& options) {
   const std::string ending = std::filesystem::path(options.output).extension().string();
   const std::vector<std::string> known = {"", ".md", ".txt", ".csv", ".json"};
   if (!options.format && std::find(known.begin(), known.end(), ending) == known.end())
-    throw bad_input("--output " + options.output + ": " + ending + " is no table's ending",
-                    did_you_mean(ending, known, "use .md, .csv or .json, or say with --format what to write"));
+    throw bad_input("--output " + options.output + ": " + ending + " is not the ending of a table",
+                    did_you_mean(ending, known, "use .md, .csv or .json, or choose the format with --format"));
   const std::string text = options.format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
   require_choice("--format " + text, text, {"md", "csv", "json"}, "give one of them");
   return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;

@@ -32,14 +32,14 @@ void check_goal(const TuneOptions& options) {
   if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
     throw bad_input("--min-ssim is outside 0 to 1", "give for example 0.95");
   if (options.at_most && !(*options.at_most > 0 && *options.at_most <= kLongest))
-    throw bad_input("--at-most is no number of seconds above 0", "give the seconds that denoising a video may take");
+    throw bad_input("--at-most is not a number of seconds above 0", "give the seconds that denoising a video may take");
   if (options.videos > 0) return;
   for (const auto& [name, given] : {std::pair{"--min-psnr", options.min_psnr.has_value()},
                                     {"--min-ssim", options.min_ssim.has_value()},
                                     {"--at-most", options.at_most.has_value()},
                                     {"--times", !options.times.empty()}})
     if (given)
-      throw bad_input(std::string(name) + " contradicts --videos 0, which compares no video", "leave one of them out");
+      throw bad_input(std::string(name) + " contradicts --videos 0, which compares no videos", "leave one of them out");
 }
 
 Goal goal_of(const TuneOptions& options) {
@@ -86,7 +86,7 @@ std::map<std::string, std::string> given_selection(const Settings& settings) {
 
 double parse_duration(const std::string& text) {
   const auto fail = [&] {
-    return bad_input("--budget " + text + " is no length of time", "write for example 90s, 10m or 1h30m");
+    return bad_input("--budget " + text + " is not a length of time", "write for example 90s, 10m or 1h30m");
   };
   double seconds = 0;
   const char* at = text.data();
@@ -121,7 +121,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
     throw bad_input("there is no prompt to tune on", "name a file of prompts, or give one with -p \"...\"");
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   if (given.random_seed)
-    throw bad_option("seed", *settings.text("seed") + ": a search goes on by its seed, which must stay the same",
+    throw bad_option("seed", *settings.text("seed") + ": a search is resumed by its seed, which must stay the same",
                      "give a number");
   plan.run = given.run;
   plan.request = given.request;
@@ -156,7 +156,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.output = options.output;
   plan.heat_map = options.heat_map;
   if (plan.times && !plan.heat_map.empty()) {
-    plan.warnings.emplace_back("--heat-map has no effect with --times, which has no times of single heads");
+    plan.warnings.emplace_back("--heat-map has no effect with --times, which holds no times of single heads");
     plan.heat_map.clear();
   }
   return plan;

@@ -76,7 +76,8 @@ Rows rows_of(const TunePlan& plan, const Found& found, int64_t steps) {
   Rows rows;
   if (!found.best) return rows;
   rows.push_back(row_of("tuned", found.chosen(), found.full_seconds));
-  if (found.heads) rows.back()["setting"] = rows.back()["setting"].get<std::string>() + ", each head its own blocks";
+  if (found.heads)
+    rows.back()["setting"] = rows.back()["setting"].get<std::string>() + ", with blocks chosen for each head";
   for (const Preset& preset : plan.presets) {
     const auto known = found.search->find(preset.candidate);
     if (known && !found.search->standings()[*known].videos.empty())
@@ -154,10 +155,10 @@ std::string missed_goal(const TunePlan& plan, const Found& found) {
   const Goal& goal = plan.goal;
   const std::string of_psnr = plan.goal_asked ? "--min-psnr " : "the preset balanced's ";
   if (goal.at_most && best.seconds > *goal.at_most)
-    text = "the fastest setting that was compared takes " + number_text(best.seconds, 4) + " s of --at-most " +
+    text = "the fastest setting that was compared takes " + number_text(best.seconds, 4) + " s, more than --at-most " +
            exact_text(*goal.at_most);
   else if (best.seconds >= found.full_seconds)
-    text = "the best setting takes " + number_text(best.seconds, 4) + " s, full attention " +
+    text = "the best setting takes " + number_text(best.seconds, 4) + " s, but full attention takes only " +
            number_text(found.full_seconds, 4) + " s";
   if (goal.min_psnr && best.mean(&Seen::psnr) < *goal.min_psnr)
     add("PSNR " + fixed_below(best.mean(&Seen::psnr), *goal.min_psnr, 2) + " dB", of_psnr + exact_text(*goal.min_psnr));
@@ -167,8 +168,8 @@ std::string missed_goal(const TunePlan& plan, const Found& found) {
     add("in the worst " + fixed_below(best.lowest_psnr(), *goal.min_lowest, 2) + " dB",
         "its " + exact_text(*goal.min_lowest));
   if (text.empty())
-    text = "of the best setting that was found " + counted(static_cast<int64_t>(best.videos.size()), "video") + " of " +
-           std::to_string(plan.prompts.size()) + " could be compared";
+    text = "for the best setting that was found, only " + counted(static_cast<int64_t>(best.videos.size()), "video") +
+           " of " + std::to_string(plan.prompts.size()) + " could be compared";
   return text;
 }
 
@@ -179,11 +180,12 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
     for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
   if (beyond > 0)
     warnings.push_back(counted(beyond, "head") + " of the untuned policy exceed" + (beyond == 1 ? "s" : "") +
-                       " the usual bounds: within them the profile would be slower (give --l1 to have it so)");
+                       " the usual bounds; a profile within them would be slower (--l1 enforces the bounds)");
   if (!found.search)
     warnings.emplace_back("no whole videos were compared: cache, dense steps and weights were not searched");
   if (!found.complete)
-    warnings.push_back("the budget ended before " + found.ended_before + "; the same command again goes on from there");
+    warnings.push_back("the budget ended before " + found.ended_before +
+                       "; run the same command again to continue from there");
   return warnings;
 }
 
@@ -219,8 +221,9 @@ std::string summary(const TunePlan& plan, const Found& found, const attention::P
   std::string text = output.string() + ": ";
   if (!found.best) return text + of_heads(profile) + ", " + fixed(seconds, 0) + " s";
   const Standing chosen = found.chosen();
-  text += name(chosen.candidate) + (found.heads ? ", each head its own blocks (" + of_heads(profile) + ")" : "") +
-          ": PSNR " + fixed(chosen.mean(&Seen::psnr), 1) + " dB (lowest " + fixed(chosen.lowest_psnr(), 1) + "), " +
+  text += name(chosen.candidate) +
+          (found.heads ? ", with blocks chosen for each head (" + of_heads(profile) + ")" : "") + ": PSNR " +
+          fixed(chosen.mean(&Seen::psnr), 1) + " dB (lowest " + fixed(chosen.lowest_psnr(), 1) + "), " +
           fixed(found.full_seconds / chosen.seconds, 2) + " x as fast as full attention" + beside_presets(plan, found) +
           "; " + fixed(seconds, 0) + " s\n\n";
   for (const std::string& times : plan.times ? plan.times->summaries : std::vector<std::string>{})
@@ -230,7 +233,7 @@ std::string summary(const TunePlan& plan, const Found& found, const attention::P
 }
 
 HeatMap heat_map(const attention::Profile& profile) {
-  HeatMap map{.title = "sparsity of each head, dense steps and layers left aside",
+  HeatMap map{.title = "sparsity of each head, without dense steps and layers",
               .rows = "layer",
               .columns = "head",
               .values = {}};

@@ -50,7 +50,8 @@ Standing Found::chosen() const {
 
 double Session::full_seconds(const bench::StepTimes& times) const {
   const auto cost = cost_of(videos_.combination_of({.mode = attention::Mode::full}), times);
-  if (!cost) throw bad_input("--times has no step of full attention", "add the mode full to that 'bench pipeline'");
+  if (!cost)
+    throw bad_input("--times has no step of full attention", "add the mode full to that run of 'bench pipeline'");
   return cost->own * static_cast<double>(context_.untuned.num_inference_steps) / 1000;
 }
 
@@ -95,9 +96,9 @@ void Session::compare_presets(SettingSearch& search) {
 }
 
 void Session::search_setting(Found& found) {
-  found.ended_before = "videos of full attention were there";
+  found.ended_before = "all videos of full attention were made";
   videos_.make_references();
-  found.ended_before = "all settings that promise more were compared";
+  found.ended_before = "all promising settings were compared";
   std::vector<std::optional<double>> topks =
       context_.plan.axes.topks.empty() ? usual_topks() : context_.plan.axes.topks;
   for (const Preset& preset : context_.plan.presets)
@@ -140,7 +141,7 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
   }
   const FoundHeads heads = phase.found();
   const attention::Policy policy = phase.policy_of(heads);
-  found.no_heads = "within the bounds they leave no more out";
+  found.no_heads = "within the bounds they leave out no more blocks";
   if (heads.work > (1 - kLeastGain) * heads.untuned_work) return false;
   if (state.speedup == 0) {
     state.speedup = videos_.speedup_of(candidate, policy);
@@ -159,7 +160,7 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
   with.speedup = state.speedup;
   with.head_seconds = seconds_by_heads(candidate, state);
   const bool nearer = context_.plan.goal.at_most && with.chosen().mean(&Seen::psnr) < found.setting().mean(&Seen::psnr);
-  found.no_heads = "their videos miss what is asked for";
+  found.no_heads = "their videos miss the goal";
   if (!with.passed() || nearer) return false;
   found = std::move(with);
   found.no_heads.clear();
@@ -169,13 +170,13 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
 void Session::search_heads(Found& found) {
   const std::string weights = context_.pipelines.begin()->first;
   if (found.search && !found.passed())
-    found.no_heads = "no setting keeps what is asked for";
+    found.no_heads = "no setting reaches the goal";
   else if (found.search && !found.setting().candidate.sparse())
     found.no_heads = "every block is computed";
   else if (found.search && found.setting().candidate.block_error)
-    found.no_heads = "one bound on the errors of all blocks has given each its own";
+    found.no_heads = "one bound on the errors of all blocks already gives each head its own";
   else if (context_.plan.times)
-    found.no_heads = "--times has no times of them";
+    found.no_heads = "--times holds no times of heads";
   if (!found.no_heads.empty()) return;
   found.ended_before = "all heads were measured";
   const Candidate candidate = found.search ? found.setting().candidate : blocks_of(context_.untuned, weights);
@@ -207,8 +208,9 @@ Found Session::run() {
     if (!found.heads) found.no_heads = "the budget ended before " + found.ended_before;
     if (found.search) found.best = found.search->best();
     if (!found.best)
-      throw run_failure("--budget " + context_.plan.budget + " ended before " + found.ended_before,
-                        "give a larger --budget, or fewer --steps or a smaller --size; the same command again goes on");
+      throw run_failure(
+          "--budget " + context_.plan.budget + " ended before " + found.ended_before,
+          "give a larger --budget, fewer --steps or a smaller --size; run the same command again to continue");
   }
   return found;
 }

@@ -24,7 +24,7 @@ BesideKind search_kind() {
 }
 
 Error damaged(const fs::path& path) {
-  return bad_input(path.string() + " is no search that 'sparsereel tune' left there", "delete it and tune anew");
+  return bad_input(path.string() + " is not a saved search of 'sparsereel tune'", "delete it and tune again");
 }
 
 json to_json(const Videos& videos) {

@@ -61,7 +61,8 @@ class Deadline {
   }
   void require_time(const fs::path& path) const {
     if (is_over())
-      throw bad_file(path, "has no last picture that can be found within " + std::to_string(limit_.count()) + " s",
+      throw bad_file(path,
+                     "is a video whose last picture was not found within " + std::to_string(limit_.count()) + " s",
                      "save that picture as a PNG and name it");
   }
 
@@ -224,7 +225,8 @@ const AVInputFormat* reader_of(const fs::path& path) {
   const AVInputFormat* reader = av_probe_input_format(&probe, /*is_opened=*/1);
   if (reader == nullptr) throw unreadable(path, AVERROR_INVALIDDATA);
   if (av_match_list(reader->name, kReaders, ',') <= 0)
-    throw bad_file(path, std::string("is no picture and no video in one file, but ") + reader->name, kImageRemedy);
+    throw bad_file(path, std::string("is neither a picture nor a video in one file, but ") + reader->name,
+                   kImageRemedy);
   return reader;
 }
 

@@ -173,10 +173,10 @@ Error bad_codec(const Stream& stream, const std::string& cause) {
 /// Returns the encoder that --codec names. Throws Error if it is known to fail before it opens.
 const AVCodec& codec_asked_for(const Stream& stream) {
   const std::string& name = stream.options.codec;
-  if (name == kHangs) throw bad_codec(stream, " never comes back from being closed before its first frame");
+  if (name == kHangs) throw bad_codec(stream, " hangs when it is closed before its first frame");
   const AVCodec* codec = avcodec_find_encoder_by_name(name.c_str());
   if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
-    throw bad_codec(stream, ": the FFmpeg found has no such video encoder");
+    throw bad_codec(stream, ": this FFmpeg has no such video encoder");
   const AVOutputFormat* format = av_guess_format(stream.container.format, nullptr, nullptr);
   if (!makes_yuv420p(*codec) || avformat_query_codec(format, codec->id, FF_COMPLIANCE_NORMAL) != 1)
     throw bad_codec(stream, " cannot make yuv420p video for " + std::string(stream.container.extension));
@@ -188,7 +188,7 @@ std::vector<const AVCodec*> usual_codecs(const Container& container) {
   std::vector<const AVCodec*> known = encoders_of(container);
   if (!known.empty()) return known;
   throw bad_input(
-      "the FFmpeg found has no encoder for " + std::string(container.extension),
+      "this FFmpeg has no encoder for " + std::string(container.extension),
       std::string("install one with ") + container.encoders.front() + ", or write .gif, .y4m or a folder of PNGs");
 }
 
@@ -203,7 +203,7 @@ std::string size_text(const Stream& stream) {
 
 ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& stream) {
   if (stream.width % 2 != 0 || stream.height % 2 != 0)
-    throw bad_file(path, "such a video needs an even width and height, these frames are " + size_text(stream),
+    throw bad_file(path, "such a video needs an even width and height, but these frames are " + size_text(stream),
                    "write .gif, .y4m or a folder of PNGs");
   std::string why, failures;
   if (!stream.options.codec.empty()) {
@@ -216,7 +216,7 @@ ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& st
     const std::string preferred = stream.container.encoders.front();
     if (CodecContext encoder = working_encoder(*codec, stream, why))
       return {std::move(encoder), codec->name == preferred ? ""
-                                                           : "encoded by " + std::string(codec->name) +
+                                                           : "encoded with " + std::string(codec->name) +
                                                                  ": this FFmpeg offers no working " + preferred};
     failures += (failures.empty() ? "" : "; ") + std::string(codec->name) + ": " + why;
   }

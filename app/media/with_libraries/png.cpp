@@ -95,7 +95,7 @@ PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::mo
   ffmpeg::capture_log();
   const AVCodec* codec = avcodec_find_encoder(AV_CODEC_ID_PNG);
   if (codec == nullptr)
-    throw run_failure(target_.string() + ": the FFmpeg found has no PNG encoder", "choose another output");
+    throw run_failure(target_.string() + ": this FFmpeg has no PNG encoder", "choose another output");
   encoder_.reset(avcodec_alloc_context3(codec));
   if (!encoder_) throw std::bad_alloc();
   encoder_->width = width;

@@ -170,7 +170,7 @@ bool sees_all(const KernelParams& p) {
 const char* refusal(const KernelParams& p, int most_keys) {
   if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
   if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
-    return "few keys come without groups of heads, mask, lse and such a prologue";
+    return "attention over few keys supports no grouped heads, no mask, no lse and no such prologue";
   return nullptr;
 }
 

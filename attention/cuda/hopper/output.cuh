@@ -17,7 +17,7 @@ class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
   static constexpr int kSums = T::kChannels / 2;  // first accumulator that sums P
   static constexpr int kConsumers = 128 * T::kWarpgroups, kWarpBytes = 16 * T::kRowBytes;
-  static_assert(part_floats(D) >= kConsumers * (kOutputs + 2), "room for a part");
+  static_assert(part_floats(D) >= kConsumers * (kOutputs + 2), "a part does not fit into its room");
 
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; kSums and kSums + 2 sum P of the last subtile

@@ -54,7 +54,7 @@ struct Tile {
   static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 4) + 15) / 16 * 16;
   static constexpr int kSkipVotes = kWork + 32;  // bytes [2][kWarpgroups][4]
   static constexpr int kBytes = kSkipVotes + 8 * kWarpgroups;
-  static_assert(kBytes <= 232448, "shared memory of an SM");
+  static_assert(kBytes <= 232448, "a tile exceeds the shared memory of an SM");
   static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
 };
 
@@ -113,7 +113,7 @@ struct alignas(16) Work {
   int blocks;           // number of entries before the first of means; kNoMeans if there are none
 };
 constexpr int kNoMeans = 1 << 30;
-static_assert(sizeof(Work) == 32, "what Tile leaves it");
+static_assert(sizeof(Work) == 32, "Tile leaves 32 bytes for Work");
 
 /// The thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share. kMeans:
 /// lists may hold means.

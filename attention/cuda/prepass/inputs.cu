@@ -13,7 +13,7 @@ constexpr int kChoices = 64;  // heads per launch
 struct Choices {
   HeadChoice head[kChoices];
 };
-static_assert(sizeof(Choices) <= 2048, "arguments of a kernel are 4 KB at most");
+static_assert(sizeof(Choices) <= 2048, "the arguments of a kernel may have 4 KB");
 
 __global__ void store_choices(const __grid_constant__ Choices from, int count, HeadChoice* to) {
   const int head = static_cast<int>(threadIdx.x);

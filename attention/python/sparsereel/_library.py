@@ -99,7 +99,7 @@ def _declared(library, path):
         function.restype, function.argtypes = result, arguments
     version = library.sparsereel_attention_version().decode()
     if not version.startswith(VERSION + '.'):
-        raise ImportError(f'{path} is version {version}, this package is for {VERSION}: install the two of one source tree')
+        raise ImportError(f'{path} is version {version}, this package is for {VERSION}: install both from one source tree')
     return library
 
 

@@ -131,7 +131,7 @@ def block_sparse_sage2_attn_cuda(q, k, v, mask_id=None, dropout_p=0.0, scale=Non
     _refuse(dropout_p=dropout_p, attention_sink=attention_sink)
     del smooth_k
     if not isinstance(mask_id, Tensor):
-        raise ValueError('mask_id is no tensor: pass [batch, heads, ceil(queries / 128), ceil(keys / 64)]')
+        raise ValueError('mask_id is not a tensor: pass [batch, heads, ceil(queries / 128), ceil(keys / 64)]')
     q, k, v = _half(*_heads_first(tensor_layout, q, k, v))
     _check_tensors(q, k, v, 'HND')
     results = _run(q, k, v, mask_id != 0, False, scale, pvthreshd, tensor_layout, output_dtype, return_lse)

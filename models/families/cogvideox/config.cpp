@@ -67,8 +67,8 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
                        "out_channels, or twice that (image to video): " + std::to_string(config.out_channels) + " or " +
                            std::to_string(2 * config.out_channels));
   if (config.ofs_embed_dim.value_or(config.time_embed_dim) != config.time_embed_dim)
-    fields.fail("ofs_embed_dim", "is " + std::to_string(*config.ofs_embed_dim) + ", not time_embed_dim, to whose " +
-                                     std::to_string(config.time_embed_dim) + " channels it is added");
+    fields.fail("ofs_embed_dim", "is " + std::to_string(*config.ofs_embed_dim) + ", but it is added to the " +
+                                     std::to_string(config.time_embed_dim) + " channels of time_embed_dim");
   return config;
 }
 

@@ -22,7 +22,7 @@ void check_encoder(const ConfigFields& fields, const CogVideoXVaeConfig& config)
   constexpr double kMostFramesALatent = 8;  // so that a batch of eight frames has a latent
   check_types(fields, "down_block_types", "CogVideoXDownBlock3D", config.block_out_channels.size());
   if (config.in_channels != 3)
-    fields.fail("in_channels", "is " + std::to_string(config.in_channels) + ", but frames have three colours");
+    fields.fail("in_channels", "is " + std::to_string(config.in_channels) + ", but frames have three colors");
   if (config.temporal_compression_ratio > kMostFramesALatent)
     fields.unsupported("temporal_compression_ratio", "above 8, in an encoder", "8 at most");
   if (config.use_quant_conv && config.latent_channels != config.out_channels)
@@ -66,7 +66,7 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const 
   const double doublings = std::log2(config.temporal_compression_ratio);
   if (doublings != std::floor(doublings) || doublings > static_cast<double>(blocks - 1))
     fields.fail("temporal_compression_ratio", "is not a power of two of at most 2^" + std::to_string(blocks - 1) +
-                                                  ", one doubling a block but the last");
+                                                  ": each block but the last doubles it at most once");
   if (config.use_post_quant_conv && config.latent_channels != config.out_channels)
     fields.unsupported("use_post_quant_conv", "true where latent_channels differs from out_channels", "false");
   if (with_encoder) check_encoder(fields, config);

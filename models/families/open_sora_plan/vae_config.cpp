@@ -52,7 +52,7 @@ void check_layers(const ConfigFields& fields, size_t levels) {
   fields.choice("decoder_mid_resnet", kBlock, {kBlock});
   fields.choice("decoder_attention", "AttnBlock3D", {"AttnBlock3DFix"});
   if (!fields.integers("attn_resolutions", {}).empty())
-    fields.unsupported("attn_resolutions", "with entries", "attention in the middle alone");
+    fields.unsupported("attn_resolutions", "with entries", "attention in the middle only");
 }
 
 }  // namespace

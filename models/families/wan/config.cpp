@@ -19,14 +19,14 @@ void parse_images(const ConfigFields& fields, const std::string& file, WanConfig
   // Copies of 2.2's 5B have these fields of other models, but none of the weights.
   if (config.image_dim && config.in_channels == config.out_channels)
     throw bad_file(file,
-                   "image_dim is " + std::to_string(*config.image_dim) + ", but in_channels are the noise's " +
+                   "image_dim is " + std::to_string(*config.image_dim) + ", but in_channels has only the " +
                        std::to_string(config.in_channels) +
-                       " alone: a model that attends to images has their latents beside it",
-                   "set image_dim and added_kv_proj_dim to null, as the authors' own file has them");
+                       " channels of the noise: a model that attends to images also takes their latents",
+                   "set image_dim and added_kv_proj_dim to null, as in the authors' file");
   config.pos_embed_seq_len = fields.optional_integer("pos_embed_seq_len");
   const std::optional<int64_t> added = fields.optional_integer("added_kv_proj_dim");
   if (added.has_value() != config.image_dim.has_value())
-    fields.fail("added_kv_proj_dim", added ? "is given, but not image_dim" : "is missing beside image_dim");
+    fields.fail("added_kv_proj_dim", added ? "is given, but not image_dim" : "is missing, but image_dim is given");
   if (added && *added != config.width())
     fields.fail("added_kv_proj_dim", "is " + std::to_string(*added) +
                                          ", but num_attention_heads x attention_head_dim " +
@@ -54,7 +54,8 @@ WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file) 
   config.eps = fields.number("eps", 1e-6, 0, 1);
   config.rope_max_seq_len = fields.integer("rope_max_seq_len", 1024);
   parse_images(fields, file, config);
-  if (config.attention_head_dim % 2 != 0) fields.fail("attention_head_dim", "is odd: rotary positions turn pairs");
+  if (config.attention_head_dim % 2 != 0)
+    fields.fail("attention_head_dim", "is odd, but rotary positions turn pairs of channels");
   return config;
 }
 

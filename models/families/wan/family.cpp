@@ -28,7 +28,7 @@ constexpr const char *kSecond = "transformer_2", *kImageEncoder = "image_encoder
 
 [[noreturn]] void refuse(
     const Checkpoint& checkpoint, const std::string& cause,
-    const char* remedy = "a model of two experts has boundary_ratio and transformer_2, all others neither") {
+    const char* remedy = "a model of two experts has boundary_ratio and transformer_2, other models have neither") {
   throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
@@ -46,11 +46,11 @@ void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& va
 std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
   const nlohmann::json boundary = checkpoint.setting("boundary_ratio");
   const bool second = std::ranges::count(checkpoint.roles(), kSecond) > 0;
-  if (boundary.is_null() && second) refuse(checkpoint, "transformer_2 is there, but boundary_ratio is missing");
+  if (boundary.is_null() && second) refuse(checkpoint, "transformer_2 is given, but boundary_ratio is missing");
   if (boundary.is_null()) return {ExpertSpec{}};
   if (!second) refuse(checkpoint, "boundary_ratio is " + boundary.dump() + ", but transformer_2 is missing");
   if (!boundary.is_number() || boundary.get<double>() <= 0 || boundary.get<double>() >= 1)
-    refuse(checkpoint, "boundary_ratio is " + boundary.dump() + ", which is no number between 0 and 1");
+    refuse(checkpoint, "boundary_ratio is " + boundary.dump() + ", which is not a number between 0 and 1");
   return {{.role = "transformer", .name = "high", .from_share = boundary.get<double>()},
           {.role = kSecond, .name = "low"}};
 }
@@ -82,9 +82,9 @@ ImageSpec read_images(const Checkpoint& checkpoint, const WanConfig& config, con
   const int64_t images = vae.frames_a_latent() + vae.z_dim;
   if (config.in_channels != vae.z_dim + images)
     throw bad_file(file,
-                   "in_channels " + std::to_string(config.in_channels) + " is neither z_dim of the vae, " +
-                       std::to_string(vae.z_dim) + ", nor with the " + std::to_string(images) + " channels of images " +
-                       std::to_string(vae.z_dim + images),
+                   "in_channels " + std::to_string(config.in_channels) + " is neither " + std::to_string(vae.z_dim) +
+                       ", which is z_dim of the vae, nor " + std::to_string(vae.z_dim + images) +
+                       ", which includes the " + std::to_string(images) + " channels of images",
                    "use components of one checkpoint");
   return {.latents = Latents::beside_noise,
           .needed = true,

@@ -85,19 +85,19 @@ hilbert::Grid Wan::grid_of(const TransformerInput& input) const {
 void Wan::check_images(const Conditioning& given) const {
   const at::Tensor& images = given.context;
   if (images.defined() != config_.attends_to_images())
-    throw bad_input(config_file_ + " is of a model that " +
+    throw bad_input(config_file_ + " belongs to a model that " +
                         (images.defined() ? "takes no image tokens" : "attends to the tokens of an image encoder"),
                     images.defined() ? "leave them out" : "give an image");
   if (given.pooled.defined())
-    throw bad_input(config_file_ + " is of a model that takes no pooled text", "leave it out");
+    throw bad_input(config_file_ + " belongs to a model that takes no pooled text", "leave it out");
   if (!images.defined()) return;
   const int64_t count = config_.pos_embed_seq_len.value_or(images.size(1));
   if (images.dim() == 3 && images.size(0) == 1 && images.size(1) == count && images.size(2) == *config_.image_dim)
     return;
   throw bad_input(
-      "image tokens of shape " + shape_of(images) + " do not fit " + config_file_ + ": [1, " +
+      "image tokens of shape " + shape_of(images) + " do not fit " + config_file_ + ", which needs [1, " +
           (config_.pos_embed_seq_len ? std::to_string(count) : "tokens") + ", " + std::to_string(*config_.image_dim) +
-          "] is needed",
+          "]",
       "use the image encoder that the checkpoint was published with, and as many images as the model takes");
 }
 

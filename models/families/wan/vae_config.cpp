@@ -31,8 +31,8 @@ void check_levels(const ConfigFields& fields, const WanVaeConfig& config) {
     if (level.resized == 0) continue;
     if (!config.is_residual) fields.require_multiple("decoder_base_dim x dim_mult", level.out, 2);
     if (config.is_residual && level.out * (level.resizes_time ? 8 : 4) % level.in != 0)
-      fields.fail("dim_mult", "does not let the shortcut copy " + std::to_string(level.in) + " channels to " +
-                                  std::to_string(level.out) + " as often each");
+      fields.fail("dim_mult", "does not let the shortcut repeat each of " + std::to_string(level.in) +
+                                  " channels equally often to make " + std::to_string(level.out));
   }
 }
 
@@ -42,13 +42,13 @@ void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
   const int64_t colors = 3 * config.patch_size * config.patch_size;
   if (config.in_channels != colors)
     fields.fail("in_channels", "is " + std::to_string(config.in_channels) +
-                                   ", but three colours by patch_size squared are " + std::to_string(colors));
+                                   ", but three colors times patch_size squared are " + std::to_string(colors));
   for (const WanVaeLevel& level : encoder_levels(config)) {
     fields.check_width("base_dim x dim_mult", level.out);
     const int64_t places = level.resized == 0 ? 1 : level.resizes_time ? 8 : 4;
     if (config.is_residual && level.in * places % level.out != 0)
-      fields.fail("dim_mult", "does not let the shortcut average " + std::to_string(level.in) + " channels to " +
-                                  std::to_string(level.out) + " of as many each");
+      fields.fail("dim_mult", "does not let the shortcut average " + std::to_string(level.in) +
+                                  " channels in equal groups to make " + std::to_string(level.out));
   }
 }
 
@@ -56,7 +56,8 @@ void check_encoder(const ConfigFields& fields, const WanVaeConfig& config) {
 void check_scale(const ConfigFields& fields, const char* field, int64_t fallback, int64_t scale, const char* others) {
   const int64_t stated = fields.integer(field, fallback);
   if (stated != scale)
-    fields.fail(field, "is " + std::to_string(stated) + ", but by " + others + " it is " + std::to_string(scale));
+    fields.fail(field,
+                "is " + std::to_string(stated) + ", but must be " + std::to_string(scale) + " because of " + others);
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void check_sizes(const Component& component, const Part& part) {
   }
   if (!differences.empty())
     throw bad_file(component.origin, "does not fit " + component.config_file + ": " + differences,
-                   "use " + file_of(part) + ", or the folder of the model that they are for");
+                   "use " + file_of(part) + ", or the folder of the model to which the weights belong");
 }
 
 /// Returns the config.json beside a part's weights; null if there is none or it is another part's.
@@ -92,7 +92,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error))
     throw bad_file(path, "is not a folder",
-                   "check the path, and name a folder as diffusers has it, ComfyUI's folder, or a file of weights");
+                   "check the path, and name a diffusers folder, ComfyUI's folder or a file of weights");
   Checkpoint checkpoint;
   checkpoint.path_ = path;
   checkpoint.index_file_ = path / "model_index.json";
@@ -138,7 +138,7 @@ Checkpoint Checkpoint::with_random_weights(const fs::path& file, const std::stri
   }
   if (index.is_null())
     throw bad_file(file, "no model has the transformer " + in_quotes(transformer_class),
-                   "use the class that 'sparsereel inspect' shows of a checkpoint's transformer");
+                   "use the class that 'sparsereel inspect' shows for a checkpoint's transformer");
   checkpoint.pipeline_class_ = check_model_index(index, file.string());
   for (const std::string& role : checkpoint.roles())
     checkpoint.sources_[role] = {.class_name = index[role][1].get<std::string>(),
@@ -248,7 +248,7 @@ void Checkpoint::replace(const std::string& role, const fs::path& file) {
   const bool is_folder = fs::is_directory(file, ignored);
   if (role == kTokenizer) {
     if (is_folder ? !holds_tokenizer(file) : !fs::exists(file, ignored))
-      throw bad_file(file, is_folder ? "holds no spiece.model and no tokenizer.json" : "no such file",
+      throw bad_file(file, is_folder ? "holds neither a spiece.model nor a tokenizer.json" : "no such file",
                      "give " + spiece_of(part.published));
     tokenizer_ = file;
     return;

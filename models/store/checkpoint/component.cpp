@@ -65,9 +65,10 @@ const TensorEntry* entry_of(Component& component, const TensorEntry* stored, con
 void add_tensor(Component& component, const std::string& name, size_t file, const TensorEntry* entry) {
   const auto [other, is_new] = component.tensors.emplace(name, std::pair(file, entry));
   if (!is_new)
-    throw bad_file(component.origin,
-                   in_quotes(other->second.second->name) + " and " + in_quotes(entry->name) + " are one tensor",
-                   "export the file again under the names of one program");
+    throw bad_file(
+        component.origin,
+        in_quotes(other->second.second->name) + " and " + in_quotes(entry->name) + " are two names of one tensor",
+        "export the file again under the names of one program");
 }
 
 void rename_last_block(Component& component, const NameMap::Pairs& pairs) {

@@ -152,7 +152,7 @@ fs::path file_of_role(const std::string& role, const fs::path& given) {
   for (const std::string& file : all) choices.push_back({.title = file, .values = {{role, file}}});
   throw bad_option(role,
                    named.string() + (all.empty() ? ": holds no " + role + not_read : ": could be " + first_of(all)),
-                   "name the one file of the weights in it")
+                   "name the one file in it that holds the weights")
       .with_choices(std::move(choices));
 }
 

@@ -86,7 +86,7 @@ class GgufReader {
     bytes_.text(kMagic.size());
     const auto version = bytes_.number<uint32_t>();
     if (version != 2 && version != 3)
-      throw bad_file(path_, "GGUF version " + std::to_string(version) + " is unknown; 2 and 3 are read",
+      throw bad_file(path_, "GGUF version " + std::to_string(version) + " is not supported; versions 2 and 3 are",
                      "convert the model again, with a newer program, for little-endian machines");
     const uint64_t tensors = count_of("tensors", kLeastTensor), values = count_of("key-values", kLeastValue);
     for (uint64_t i = 0; i < values; ++i) read_value();
@@ -128,7 +128,7 @@ class GgufReader {
 
   void read_value() {
     const std::string key = name("key");
-    if (!keys_.insert(key).second) fail("key " + in_quotes(key) + " stands twice");
+    if (!keys_.insert(key).second) fail("key " + in_quotes(key) + " appears twice");
     const bool kept = is_kept(key);
     const auto type = static_cast<ValueType>(bytes_.number<uint32_t>());
     const json value = type == ValueType::array ? array(key, kept) : scalar(key, type);
@@ -215,7 +215,7 @@ class GgufReader {
     TensorEntry entry;
     entry.name = name("tensor");
     const std::string who = "tensor " + in_quotes(entry.name) + ": ";
-    if (!names_.insert(entry.name).second) fail(who + "stands twice");
+    if (!names_.insert(entry.name).second) fail(who + "appears twice");
     const auto rank = bytes_.number<uint32_t>();
     if (rank > kMaxGgufRank)
       fail(who + std::to_string(rank) + " dimensions, more than " + std::to_string(kMaxGgufRank));
@@ -251,7 +251,7 @@ class GgufReader {
     const auto found = shapes_.find(entry.name);
     if (found == shapes_.end()) return;
     if (byte_count(found->second, Dtype::u8) != byte_count(entry.shape, Dtype::u8))
-      fail(who + std::string(kShapeKey) + " names a shape of another size");
+      fail(who + std::string(kShapeKey) + " gives a shape of another size");
     entry.shape = found->second;
   }
 
@@ -277,7 +277,8 @@ class GgufReader {
     for (TensorEntry& entry : list_.entries) {
       const std::string who = "tensor " + in_quotes(entry.name) + ": ";
       if (entry.offset % alignment_ != 0)
-        fail(who + "its offset " + std::to_string(entry.offset) + " is no multiple of " + std::to_string(alignment_));
+        fail(who + "its offset " + std::to_string(entry.offset) + " is not a multiple of " +
+             std::to_string(alignment_));
       // If nothing follows the list, only empty tensors fit.
       const uint64_t data_bytes = file_.size() - std::min<uint64_t>(start, file_.size());
       if (entry.offset > data_bytes || entry.bytes > data_bytes - entry.offset)

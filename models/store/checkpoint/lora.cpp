@@ -182,22 +182,24 @@ struct Complaints {
       if (list.empty()) return;
       all += (all.empty() ? "" : "; ") + std::to_string(list.size()) + kind + first_of(list);
     };
-    add(unknown, unknown.size() == 1 ? " layer that this model has not: " : " layers that this model has not: ");
-    add(strangers, strangers.size() == 1 ? " tensor that is no LoRA's: " : " tensors that are no LoRA's: ");
-    add(other_channels, " of other input channels: ");
-    add(convolutions, " of convolutions with a kernel in B, which are not supported: ");
-    add(misshaped, " of another shape: ");
+    add(unknown,
+        unknown.size() == 1 ? " layer that this model does not have: " : " layers that this model does not have: ");
+    add(strangers,
+        strangers.size() == 1 ? " tensor that is not part of a LoRA: " : " tensors that are not part of a LoRA: ");
+    add(other_channels, " with other input channels: ");
+    add(convolutions, " for convolutions with a kernel in B, which are not supported: ");
+    add(misshaped, " with another shape: ");
     return all;
   }
 };
 
 /// Returns "it was made for inner width 5120, and this transformer has 1536"; empty if nothing tells.
 std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
-  if (origin.family == nullptr) return "its layers are those of no model that this program knows";
+  if (origin.family == nullptr) return "its layers belong to no model that this program knows";
   if (origin.family->name != family.name)
-    return "it seems made for " + origin.family->name + ", and this checkpoint is " + family.name;
+    return "it seems to be made for " + origin.family->name + ", but this checkpoint is " + family.name;
   const auto differs = [](const std::string& there, int64_t here) {
-    return "it was made for " + there + ", and this transformer has " + std::to_string(here);
+    return "it was made for " + there + ", but this transformer has " + std::to_string(here);
   };
   const int64_t width = spec.heads * spec.head_dim;
   if (origin.width != 0 && origin.width != width) return differs("inner width " + std::to_string(origin.width), width);
@@ -228,7 +230,7 @@ class Adding {
   /// Returns true if the text encoder changes.
   bool run() {
     if (!choice_.expert.empty() && names_experts_)
-      throw bad_option("lora", text_of({choice_}, true) + ": its layers say themselves which transformer they are for",
+      throw bad_option("lora", text_of({choice_}, true) + ": its layers already name the transformer that they are for",
                        "leave @" + choice_.expert + " out");
     for (const LoraLayer& layer : lora_.layers) {
       const std::vector<std::string> roles = roles_of(layer);
@@ -294,7 +296,7 @@ class Adding {
     }
     if (down == nullptr ? shape != wanted : !product_fits(shape, wanted, layers.rows(place.layer.name)))
       return note(takes_other_channels(shape, wanted) ? complaints_.other_channels : complaints_.misshaped,
-                  in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) + " is " +
+                  in_quotes(entry->name) + " is for " + shape_text(shape) + ", but " + in_quotes(tensor) + " is " +
                       shape_text(wanted));
     if (!fits_float(delta.scale))
       throw bad_option("lora",
@@ -314,7 +316,7 @@ class Adding {
     complaints_.strangers = lora_.strangers;
     const std::string listed = complaints_.text(), file = choice_.file.string();
     if (lora_.guesses_alpha)
-      warnings_.push_back(file + ": has PEFT's names and no alpha, which is taken to be the rank");
+      warnings_.push_back(file + ": has PEFT's names but no alpha, so alpha is taken to be the rank");
     if (listed.empty()) return;
     const LoraOrigin origin = origin_of(lora_);
     const std::string why = difference(origin, family_, spec_);
@@ -348,9 +350,9 @@ std::string chosen_by_name(const std::vector<LoraChoice>& given, const std::vect
     if (given[i].expert != chosen[i].expert)
       files += (files.empty() ? "" : ", ") + chosen[i].file.string() + " to the transformer for " + chosen[i].expert +
                " noise";
-  return files.empty()
-             ? files
-             : "by their names LoRAs are added to one expert: " + files + "; FILE@high or FILE@low decides otherwise";
+  return files.empty() ? files
+                       : "the names of LoRAs decide to which expert they are added: " + files +
+                             "; FILE@high or FILE@low overrides that";
 }
 
 void check_expert(const LoraChoice& choice, const ModelSpec& spec) {
@@ -360,7 +362,7 @@ void check_expert(const LoraChoice& choice, const ModelSpec& spec) {
   if (std::ranges::find(names, choice.expert) != names.end()) return;
   const std::string given = text_of({choice}, true);
   if (names.size() == 1)
-    throw bad_option("lora", given + ": this model has one transformer", "leave @" + choice.expert + " out");
+    throw bad_option("lora", given + ": this model has only one transformer", "leave @" + choice.expert + " out");
   throw bad_option("lora", given + ": no transformer is called " + choice.expert, "use " + list_of(names));
 }
 
@@ -405,7 +407,7 @@ std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec
   std::vector<std::string> warnings;
   if (given.empty()) return warnings;
   if (checkpoint.component(spec.experts.front().role).random_seed)
-    throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
+    throw bad_option("lora", "has no effect on random weights, for which no LoRA was trained", "name a checkpoint");
   const std::vector<LoraChoice> loras = with_experts(given, spec);
   if (const std::string chosen = chosen_by_name(given, loras); !chosen.empty()) warnings.push_back(chosen);
   std::map<std::filesystem::path, std::string> experts;  // expert of each file that changes the text encoder

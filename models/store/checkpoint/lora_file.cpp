@@ -21,8 +21,8 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char* kExportAgain =
-    "export the LoRA again: each layer has lora_A and lora_B, or lora_down and lora_up, and may have an alpha";
-constexpr const char* kUsePlain = "use a plain LoRA, or a checkpoint into which this was merged";
+    "export the LoRA again: each layer needs lora_A and lora_B, or lora_down and lora_up, and may have an alpha";
+constexpr const char* kUsePlain = "use a plain LoRA, or a checkpoint into which this one was merged";
 constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 bool is_floating(Dtype dtype) {
@@ -91,7 +91,7 @@ class Reader {
 
   void sort(const TensorEntry& entry) {
     if (const std::string_view kind = other_adapter(entry.name); !kind.empty())
-      fail(in_quotes(entry.name) + " makes it " + std::string(kind) + ", which is not supported", kUsePlain);
+      fail(in_quotes(entry.name) + " marks it as " + std::string(kind) + ", which is not supported", kUsePlain);
     const auto name = lora_name(entry.name);
     if (!name) return result_.strangers.push_back(in_quotes(entry.name));
     peft_names_ = peft_names_ || entry.name.find(kPeftPrefix) != std::string::npos;
@@ -110,15 +110,16 @@ class Reader {
         {LoraPiece::diff, &LoraLayer::diff},
         {LoraPiece::diff_bias, &LoraLayer::diff_bias}};
     const TensorEntry*& member = layer.*kMembers.at(name->piece);
-    if (member != nullptr) fail(entry, "stands beside " + in_quotes(member->name) + ", which means the same");
+    if (member != nullptr) fail(entry, "appears beside " + in_quotes(member->name) + ", which means the same");
     member = &entry;
   }
 
   void read_alpha(const TensorEntry& entry, const LoraLayer& layer) {
     const bool one = entry.bytes == size_of(entry.dtype);
     const std::optional<double> value = one ? scalar(*file_, entry) : std::nullopt;
-    if (!value) fail(entry, "is not one finite number");
-    if (!fits_float(*value)) fail(entry, "is " + exact_text(*value) + ", not one finite number that a float holds");
+    if (!value) fail(entry, "is not a single finite number");
+    if (!fits_float(*value))
+      fail(entry, "is " + exact_text(*value) + ", not a single finite number that a float holds");
     alphas_[{layer.part, layer.name, layer.underscores}] = *value;
   }
 
@@ -126,27 +127,27 @@ class Reader {
     if (result_.strangers.empty()) fail("holds no layer", kExportAgain);
     if (const std::string what = foreign_model(path_); !what.empty()) throw foreign_file(path_, what);
     const std::string count = std::to_string(result_.strangers.size());
-    fail(count + " of " + count + " tensors are no LoRA's: " + first_of(result_.strangers),
+    fail("none of the " + count + " tensors is part of a LoRA: " + first_of(result_.strangers),
          "give a LoRA file, whose tensors end in lora_A.weight and lora_B.weight, or lora_down and lora_up");
   }
 
   void finish(LoraLayer& layer) {
     if (layer.down == nullptr && layer.up == nullptr) {
       if (layer.diff == nullptr && layer.diff_bias == nullptr)
-        fail("the layer " + in_quotes(layer.name) + " has nothing but an alpha or a bias", kExportAgain);
+        fail("the layer " + in_quotes(layer.name) + " has only an alpha or a bias", kExportAgain);
       return;
     }
     if (layer.down == nullptr) fail(*layer.up, "has no A (lora_A, lora_down) beside it");
     if (layer.up == nullptr) fail(*layer.down, "has no B (lora_B, lora_up) beside it");
-    if (layer.diff != nullptr) fail(*layer.diff, "stands beside " + in_quotes(layer.up->name));
+    if (layer.diff != nullptr) fail(*layer.diff, "appears beside " + in_quotes(layer.up->name));
     for (const TensorEntry* matrix : {layer.down, layer.up})
       if (matrix->shape.size() < 2)
-        fail(*matrix, "has " + std::to_string(matrix->shape.size()) + " dimensions, and not two or more");
+        fail(*matrix, "has " + std::to_string(matrix->shape.size()) + " dimensions, not two or more");
     if (layer.rank() < 1 || layer.up->shape[1] != layer.rank())
-      fail(*layer.up, "has rank " + std::to_string(layer.up->shape[1]) + ", and " + in_quotes(layer.down->name) +
+      fail(*layer.up, "has rank " + std::to_string(layer.up->shape[1]) + ", but " + in_quotes(layer.down->name) +
                           " has " + std::to_string(layer.rank()));
     if (const std::string file = settings_.file_with_dora(layer.part); !file.empty())
-      throw bad_file(file, "says use_dora, which is not supported", kUsePlain);
+      throw bad_file(file, "sets use_dora, which is not supported", kUsePlain);
     const auto rank = static_cast<double>(layer.rank());
     const std::optional<double> alpha = alpha_of(layer);
     says_alpha_ = says_alpha_ || alpha;

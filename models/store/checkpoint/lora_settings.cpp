@@ -100,7 +100,7 @@ std::optional<double> LoraSettings::Config::alpha_of_pattern(const std::string& 
     if (!found)
       throw bad_file(file,
                      where + "alpha_pattern " + in_quotes(pattern) + " is a regular expression that cannot be read",
-                     "write the names of the layers out");
+                     "write out the names of the layers");
     if (*found) return number(alpha, "alpha_pattern");
   }
   return std::nullopt;

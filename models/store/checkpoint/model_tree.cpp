@@ -123,12 +123,12 @@ fs::path snapshot_of(const fs::path& repository) {
   for (const fs::path& snapshot : snapshots)
     if (snapshots.size() == 1 || snapshot.filename() == newest) return snapshot;
   if (snapshots.empty())
-    throw bad_file(repository, "is a repository's folder in the cache of Hugging Face, and it holds no snapshot",
+    throw bad_file(repository, "is a repository's folder in the Hugging Face cache, but it holds no snapshot",
                    "download the repository again");
   std::vector<std::string> names;
   for (const fs::path& snapshot : snapshots) names.push_back(snapshot.string());
   throw bad_file(repository,
-                 "is a repository's folder in the cache of Hugging Face, and refs/main names none of its snapshots",
+                 "is a repository's folder in the Hugging Face cache, but refs/main names none of its snapshots",
                  "give one of them: " + first_of(names));
 }
 

@@ -158,7 +158,7 @@ class Machine {
   }
   const PickleItem* pop_value() {
     const PickleItem* item = pop();
-    if (item->kind == Kind::mark) fail("is a damaged pickle: a mark stands for a value");
+    if (item->kind == Kind::mark) fail("is a damaged pickle: a mark is used as a value");
     return item;
   }
   std::vector<const PickleItem*> pop_values(size_t count) {
@@ -222,7 +222,7 @@ class Machine {
   std::string line() {
     std::string text;
     for (char c = bytes_.number<char>(); c != '\n'; c = bytes_.number<char>()) {
-      if (text.size() == kMaxGlobal) fail("names something of more than " + std::to_string(kMaxGlobal) + " bytes");
+      if (text.size() == kMaxGlobal) fail("contains a name of more than " + std::to_string(kMaxGlobal) + " bytes");
       text += c;
     }
     return text;
@@ -264,7 +264,7 @@ class Machine {
         // Sets attributes of an OrderedDict (_metadata), which hold no tensor.
         pop_value();
         if (top()->kind != Kind::dictionary && top()->kind != Kind::other)
-          fail("sets attributes of something that is no dictionary");
+          fail("sets attributes of something that is not a dictionary");
         return true;
       case kReduce:
       case kNewObject:
@@ -281,7 +281,7 @@ class Machine {
   void extend(const std::vector<const PickleItem*>& values, Kind kind) {
     PickleItem* container = top();
     if (container->kind != kind || (kind == Kind::dictionary && values.size() % 2 != 0))
-      fail("is a damaged pickle: it adds to something that is no " +
+      fail("is a damaged pickle: it adds to something that is not a " +
            std::string(kind == Kind::list ? "list" : "dictionary"));
     container->items.insert(container->items.end(), values.begin(), values.end());
   }
@@ -291,7 +291,7 @@ class Machine {
     const PickleItem* arguments = pop_value();
     const PickleItem* function = pop_value();
     if (function->kind != Kind::global || arguments->kind != Kind::tuple)
-      fail("calls something that is no function of torch");
+      fail("calls something that is not a function of torch");
     stack_.push_back(called(function->text, arguments->items));
   }
 
@@ -324,7 +324,7 @@ class Machine {
     PickleItem* dictionary = kept({.kind = Kind::dictionary});
     if (arguments.empty()) return dictionary;
     for (const PickleItem* pair : arguments[0]->items) {
-      if (pair->items.size() != 2) fail("makes a dictionary of something that is no list of pairs");
+      if (pair->items.size() != 2) fail("makes a dictionary from something that is not a list of pairs");
       dictionary->items.insert(dictionary->items.end(), pair->items.begin(), pair->items.end());
     }
     count(dictionary->items.size());
@@ -333,7 +333,8 @@ class Machine {
 
   void persistent() {
     const PickleItem* id = pop_value();
-    if (id->kind != Kind::tuple || id->items.size() != kStorageFields) fail("has a persistent id that is no storage");
+    if (id->kind != Kind::tuple || id->items.size() != kStorageFields)
+      fail("has a persistent id that is not a storage");
     push({.kind = Kind::storage, .items = id->items});
   }
 
@@ -357,7 +358,7 @@ class Machine {
   void recall(uint32_t place) {
     const auto found = memory_.find(place);
     if (found == memory_.end() || found->second->kind == Kind::mark)
-      fail("is a damaged pickle: it recalls what it never kept");
+      fail("is a damaged pickle: it reads a memo entry that it never wrote");
     stack_.push_back(found->second);
   }
 

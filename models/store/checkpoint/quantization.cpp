@@ -31,7 +31,7 @@ constexpr std::string_view kCompanions[] = {"weight",      "bias",        "weigh
                                             "input_scale", "scale_input", "comfy_quant"};
 
 [[noreturn]] void refuse(const TensorFile& file, const std::string& layer, const std::string& format) {
-  throw bad_file(file.path().string(), in_quotes(layer) + " is quantised as " + format + ", which is not supported",
+  throw bad_file(file.path().string(), in_quotes(layer) + " is quantized as " + format + ", which is not supported",
                  "use a variant in fp8 (fp8_scaled), in 16 bits or a GGUF");
 }
 
@@ -55,7 +55,7 @@ void check_keys(const TensorFile& file, const std::string& layer, const std::str
 /// weight.
 Dtype check_description(const TensorFile& file, const std::string& layer, const json& description) {
   const json format = description.is_object() ? description.value("format", json()) : description;
-  if (!format.is_string()) refuse(file, layer, "something that it does not name");
+  if (!format.is_string()) refuse(file, layer, "an unnamed format");
   const auto& name = format.get_ref<const std::string&>();
   const auto* found = std::ranges::find(kReadFormats, name, &ReadFormat::name);
   if (found == std::end(kReadFormats)) refuse(file, layer, name);
@@ -106,7 +106,7 @@ void check_companions(const QuantizedLayers& layers, const TensorFile& file) {
     if (std::ranges::find(kCompanions, last) == std::end(kCompanions))
       refuse(file, layer, "8 bits with " + in_quotes(last));
     if (last == "weight" && said && entry.dtype != *said)
-      refuse(file, layer, std::string(name(*said)) + " and stored as " + std::string(name(entry.dtype)));
+      refuse(file, layer, std::string(name(*said)) + " but stored as " + std::string(name(entry.dtype)));
   }
 }
 

@@ -137,11 +137,11 @@ Error no_weights(const fs::path& folder) {
   std::string cause;
   for (const auto& [ending, stems] : kWeightFiles)
     for (const char* stem : stems) cause += (cause.empty() ? "no " : ", ") + std::string(stem) + ending;
-  cause += ", and no index of shards of any";
+  cause += ", and no index of shards";
   if (found.empty()) return bad_file(folder, cause, kDownloadAgain);
-  return bad_file(
-      folder, cause + " (found " + found + ")",
-      "rename a variant to that name, or export the model with diffusers' save_pretrained(safe_serialization=True)");
+  return bad_file(folder, cause + " (found " + found + ")",
+                  "rename a variant to one of these names, or export the model with diffusers' "
+                  "save_pretrained(safe_serialization=True)");
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ std::map<std::string, std::string> parse_weight_map(const json& index, const std
   if (!index.is_object()) throw fail("is not a JSON object");
   const auto found = index.find("weight_map");
   if (found == index.end())
-    throw bad_file(file, "is no index of shards: it has no weight_map",
+    throw bad_file(file, "is not an index of shards: it has no weight_map",
                    "give the folder that it lies in, a file of weights or a *.index.json");
   if (!found->is_object()) throw fail("weight_map is not an object");
   std::map<std::string, std::string> weight_map;

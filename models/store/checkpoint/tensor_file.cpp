@@ -27,21 +27,20 @@ struct OtherFormat {
   const char *what, *remedy;
 };
 constexpr const char* kUnpack = "unpack it, and give the file of weights in it";
-constexpr const char* kDownloadFile =
-    "download the file itself: the page or the answer of a server was saved in its place";
+constexpr const char* kDownloadFile = "download the file itself: a web page or a server's answer was saved instead";
 constexpr const char* kSaveTensors =
     "load it with torch.load(path, weights_only=True), and save the tensors with safetensors.torch.save_file()";
 constexpr OtherFormat kOtherFormats[] = {
-    {0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9", "is a file of torch.save() in its format from before version 1.6",
+    {0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9", "is a torch.save() file in the format from before version 1.6",
      kSaveTensors},
     {0, "\x80\x02", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
     {0, "\x80\x03", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
     {0, "\x80\x04\x95", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
     {0, "\x80\x05\x95", "is a pickle of Python, not a file of torch.save()", kSaveTensors},
-    {0, "<!", "is a web page, no weights", kDownloadFile},
-    {0, "<html", "is a web page, no weights", kDownloadFile},
-    {0, "<?xml", "is a text in XML, no weights", kDownloadFile},
-    {0, "{\"", "is a text in JSON, no weights", kDownloadFile},
+    {0, "<!", "is a web page, not weights", kDownloadFile},
+    {0, "<html", "is a web page, not weights", kDownloadFile},
+    {0, "<?xml", "is XML text, not weights", kDownloadFile},
+    {0, "{\"", "is JSON text, not weights", kDownloadFile},
     {0, "\x1f\x8b", "is a compressed archive (gzip)", kUnpack},
     {0, "BZh", "is a compressed archive (bzip2)", kUnpack},
     {0,
@@ -52,10 +51,10 @@ constexpr OtherFormat kOtherFormats[] = {
     {0, "Rar!", "is a compressed archive (rar)", kUnpack},
     {0, "\x28\xb5\x2f\xfd", "is a compressed archive (zstd)", kUnpack},
     {257, "ustar", "is an archive (tar)", kUnpack},
-    {0, "\x89HDF", "is a file of HDF5 (Keras)", "give the weights as safetensors"},
-    {0, "\x93NUMPY", "is an array of numpy", "give the weights as safetensors"},
-    {0, "lmgg", "is a file of ggml from before GGUF", "convert the model to GGUF again"},
-    {0, "tjgg", "is a file of ggml from before GGUF", "convert the model to GGUF again"},
+    {0, "\x89HDF", "is an HDF5 file (Keras)", "give the weights as safetensors"},
+    {0, "\x93NUMPY", "is a numpy array", "give the weights as safetensors"},
+    {0, "lmgg", "is a ggml file from before GGUF", "convert the model to GGUF again"},
+    {0, "tjgg", "is a ggml file from before GGUF", "convert the model to GGUF again"},
 };
 
 void refuse_other_format(std::span<const std::byte> file, const std::string& path) {
@@ -67,7 +66,7 @@ void refuse_other_format(std::span<const std::byte> file, const std::string& pat
 
 TensorList parse_tensors(std::span<const std::byte> file, const std::string& path) {
   if (is_git_lfs_pointer({reinterpret_cast<const char*>(file.data()), file.size()}))
-    throw bad_file(path, "is a Git LFS pointer, the weights themselves were not downloaded",
+    throw bad_file(path, "is a Git LFS pointer: the weights themselves were not downloaded",
                    "run 'git lfs pull' in that folder");
   if (is_gguf(file)) return parse_gguf(file, path);
   if (is_zip(file)) return parse_torch_zip(file, path);

@@ -45,7 +45,7 @@ class Zip {
       bytes = number_at<uint64_t>(end64 + 40);
       offset = number_at<uint64_t>(end64 + 48);
     }
-    if (offset > end || bytes > end - offset) fail("truncated: its zip directory does not lie inside of the file");
+    if (offset > end || bytes > end - offset) fail("truncated: its zip directory lies outside the file");
     if (count > bytes / kEntryBytes || count > kMaxStorages)
       fail("its zip directory names " + std::to_string(count) + " entries");
     ByteReader directory(file.subspan(offset, bytes), path + ": zip directory", kZipRemedy);
@@ -98,7 +98,7 @@ class Zip {
                      "zip entry " + in_quotes(name) + " is compressed or encrypted, which torch.save() never does",
                      kSaveAgain);
     if (!entries_.emplace(name, extent_of(name, local, bytes)).second)
-      fail("zip entry " + in_quotes(name) + " stands twice");
+      fail("zip entry " + in_quotes(name) + " appears twice");
   }
 
   /// The data follows a local header, whose name and padding have their own lengths.
@@ -107,7 +107,7 @@ class Zip {
     if (local > file_.size() || file_.size() - local < kLocalBytes || number_at<uint32_t>(local) != kLocalMark)
       fail(who + " is not where the directory says");
     const uint64_t offset = local + kLocalBytes + number_at<uint16_t>(local + 26) + number_at<uint16_t>(local + 28);
-    if (offset > file_.size() || bytes > file_.size() - offset) fail("truncated: " + who + " ends behind the file");
+    if (offset > file_.size() || bytes > file_.size() - offset) fail("truncated: " + who + " ends beyond the file");
     return {offset, bytes};
   }
 
@@ -199,7 +199,7 @@ class TorchReader {
     if (root->kind == ItemKind::dictionary && root->items.size() <= 2 * kMostBeside)
       for (size_t i = 1; i < root->items.size(); i += 2)
         if (has_tensors(root->items[i])) inside.push_back(root->items[i]);
-    if (inside.size() != 1) fail("is no dictionary of tensors, nor does it hold just one");
+    if (inside.size() != 1) fail("is not a dictionary of tensors and does not hold exactly one");
     return inside[0];
   }
 
@@ -211,17 +211,17 @@ class TorchReader {
     } catch (const nlohmann::json::exception&) {
       fail("tensor " + in_quotes(key->text) + ": the name is not UTF-8");
     }
-    if (!names_.insert(key->text).second) fail("tensor " + in_quotes(key->text) + " stands twice");
+    if (!names_.insert(key->text).second) fail("tensor " + in_quotes(key->text) + " appears twice");
     return key->text;
   }
 
   int64_t natural(const PickleItem* item, const std::string& who) const {
-    if (item->kind != ItemKind::integer || item->number < 0) fail(who + "has a size that is no natural number");
+    if (item->kind != ItemKind::integer || item->number < 0) fail(who + "has a size that is not a natural number");
     return item->number;
   }
 
   std::vector<int64_t> naturals(const PickleItem* item, const std::string& who) const {
-    if (item->kind != ItemKind::tuple || item->items.size() > kMaxTorchRank) fail(who + "has a shape that is none");
+    if (item->kind != ItemKind::tuple || item->items.size() > kMaxTorchRank) fail(who + "has an invalid shape");
     std::vector<int64_t> numbers;
     for (const PickleItem* each : item->items) numbers.push_back(natural(each, who));
     return numbers;
@@ -234,7 +234,7 @@ class TorchReader {
     entry.dtype = dtype;
     entry.shape = naturals(tensor.items[2], who);
     entry.strides = naturals(tensor.items[3], who);
-    if (entry.shape.size() != entry.strides.size()) fail(who + "has not as many strides as dimensions");
+    if (entry.shape.size() != entry.strides.size()) fail(who + "does not have as many strides as dimensions");
     if (!byte_count(entry.shape, entry.dtype)) fail(who + "shape overflows: its product does not fit into 63 bits");
     if (is_contiguous(entry)) entry.strides.clear();
     const auto bytes = covered_bytes(entry);
@@ -263,13 +263,14 @@ class TorchReader {
   /// Returns nothing if no weight has such a dtype, such as complex numbers.
   std::optional<Dtype> dtype_of(const PickleItem& tensor, const std::string& who) const {
     const PickleItem& storage = *tensor.items[0];
-    if (storage.kind != ItemKind::storage) fail(who + "is made of no storage");
+    if (storage.kind != ItemKind::storage) fail(who + "does not refer to a storage");
     const auto& items = storage.items;
     const bool is_one = items[0]->kind == ItemKind::text && items[0]->text == "storage" &&
                         items[1]->kind == ItemKind::global && items[2]->kind == ItemKind::text;
-    if (!is_one) fail(who + "has a persistent id that is no storage");
+    if (!is_one) fail(who + "has a persistent id that is not a storage");
     const bool is_untyped = items[1]->text == kUntyped;
-    if (!is_untyped && !items[1]->text.ends_with("Storage")) fail(who + in_quotes(items[1]->text) + " is no storage");
+    if (!is_untyped && !items[1]->text.ends_with("Storage"))
+      fail(who + in_quotes(items[1]->text) + " is not a storage");
     if (is_untyped && (tensor.items.size() <= kDtypePlace || tensor.items[kDtypePlace]->kind != ItemKind::global))
       fail(who + "has no dtype");
     const std::string& name = is_untyped ? tensor.items[kDtypePlace]->text : items[1]->text;

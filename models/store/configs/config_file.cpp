@@ -43,7 +43,7 @@ void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& no
     if (!entry.first.IsScalar())
       throw bad_yaml(file, entry.first.Mark(), "a key is not a single word", "write lines of the form 'steps: 25'");
     if (!keys.insert(entry.first.Scalar()).second)
-      throw bad_yaml(file, entry.first.Mark(), entry.first.Scalar() + " stands there twice", "keep one");
+      throw bad_yaml(file, entry.first.Mark(), entry.first.Scalar() + " appears twice", "keep one");
     check_tree(entry.second, file, depth + 1, nodes);
   }
 }
@@ -264,7 +264,7 @@ std::optional<ModelConfig> find_model_config(const fs::path& folder, const Model
 
 std::string missing_configs_warning(const fs::path& folder) {
   if (!configs_in(folder).empty()) return {};
-  return folder.string() + " holds none of the configs that are to be there: a model's defaults are the checkpoint's";
+  return folder.string() + " holds no model configs, so the defaults come from the checkpoint";
 }
 
 }  // namespace sparsereel::models

@@ -51,15 +51,15 @@ Error no_transformer(const fs::path& model, const Offered& offered) {
     if (!part.other_model.empty()) return unsupported_part(part.file, part.role, part.other_model);
   if (offered.named.contains(kTransformer) && offered.named.contains(kSecondTransformer))
     return bad_option(kSecondTransformer,
-                      offered.named.at(kSecondTransformer).front().file.string() + ": is of another model than " +
+                      offered.named.at(kSecondTransformer).front().file.string() + ": belongs to another model than " +
                           offered.named.at(kTransformer).front().file.string(),
                       "name two experts of one model");
   if (!all.empty())
-    return bad_file(all.front().file, "is a transformer of no known model: " + sizes_text(all.front().sizes),
-                    "use one of a model that configs/ describes");
+    return bad_file(all.front().file, "is a transformer of an unknown model: " + sizes_text(all.front().sizes),
+                    "use a transformer of a model that configs/ describes");
   const std::string holds = offered.found.parts.empty() ? "" : ", but " + list_of(names_of(offered.found.parts));
   return bad_file(model, "holds no transformer of a known model" + holds + not_read(offered.found),
-                  "give a folder in diffusers' layout, or one of files that holds a transformer");
+                  "give a folder in diffusers' layout, or a folder whose files hold a transformer");
 }
 
 bool is_alone(const Candidate& candidate) {
@@ -76,8 +76,9 @@ Error lone_expert(const Candidate& candidate, const Offered& offered) {
   const FoundPart& part = main_part(candidate);
   const bool high = part.expert == "high";
   const std::string which = part.expert.empty() ? "one of two experts" : "the expert for " + part.expert + " noise";
-  return bad_file(part.file, "is " + which + ", and the other one is missing" + not_read(offered.found),
-                  "put it beside this one, or name it by " + std::string(high ? kSecondTransformer : kTransformer) +
+  return bad_file(part.file, "is " + which + ", but the other expert is missing" + not_read(offered.found),
+                  "put the other file beside this one, or name it by " +
+                      std::string(high ? kSecondTransformer : kTransformer) +
                       (high ? "" : ", and this one by " + std::string(kSecondTransformer)));
 }
 
@@ -103,7 +104,7 @@ Error several_without_parts(const fs::path& model, const std::vector<Candidate>&
                     every(candidate.missing));
     roles.insert(candidate.missing.begin(), candidate.missing.end());
   }
-  return bad_file(model, "holds no whole model: " + first_of(texts) + not_read(offered.found),
+  return bad_file(model, "holds no complete model: " + first_of(texts) + not_read(offered.found),
                   "name files by " + every({roles.begin(), roles.end()}) +
                       ", or put all into one folder and give that as the model");
 }
@@ -183,8 +184,8 @@ Error several_tokenizers(const std::vector<fs::path>& folders) {
 }
 
 Error one_file_for_two(const fs::path& file) {
-  return bad_option(kSecondTransformer, file.string() + ": is the file of " + kTransformer + " too",
-                    "name the file for low noise, and by " + std::string(kTransformer) + " that for high noise");
+  return bad_option(kSecondTransformer, file.string() + ": is also the file of " + kTransformer,
+                    "name the file for low noise here, and the file for high noise by " + std::string(kTransformer));
 }
 
 Error no_model(const fs::path& model, const Offered& offered, const std::vector<Candidate>& all) {

@@ -63,7 +63,7 @@ std::optional<double> parse_gigabytes(const YAML::Node& node, const fs::path& fi
   if (value.empty()) return std::nullopt;
   const std::optional<double> number = parse_number<double>(value);
   if (!number || !(*number > 0))
-    throw bad_yaml(file, node["gigabytes"].Mark(), "gigabytes is no positive number",
+    throw bad_yaml(file, node["gigabytes"].Mark(), "gigabytes is not a positive number",
                    "write a number, or leave it out");
   return number;
 }

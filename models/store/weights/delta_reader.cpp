@@ -51,7 +51,7 @@ void DeltaReader::blame(const StoredTensor& stored, const std::vector<WeightDelt
   const WeightDelta& largest =
       *std::ranges::max_element(deltas, {}, [](const WeightDelta& delta) { return std::abs(delta.scale); });
   throw bad_file(largest.file->path().string(),
-                 "with the scale " + exact_text(largest.scale) + " (alpha over rank is part of it) it makes " +
+                 "with the scale " + exact_text(largest.scale) + ", which includes alpha over rank, it makes " +
                      in_quotes(component_.name_in_file(stored.name)) + " larger than " + dtype_name(dtype) + " holds",
                  "give the LoRA a smaller scale");
 }

@@ -160,7 +160,7 @@ void check_threads(int64_t threads) {
   constexpr int64_t kMost = 512;
   if (threads < 1 || threads > kMost)
     throw bad_option("threads", std::to_string(threads) + " is outside 1 to " + std::to_string(kMost),
-                     "give the number of CPU cores to use: here are " +
+                     "give the number of CPU cores to use; this machine has " +
                          std::to_string(std::max(1U, std::thread::hardware_concurrency())));
 }
 

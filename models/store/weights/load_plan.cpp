@@ -30,7 +30,7 @@ std::string complaint_of(const TensorSource& source, const StoredTensor& stored,
       parameter.reshaped ? count(stored.shape) == count(parameter.stored) : stored.shape == parameter.stored;
   if (!fits) return "is " + text_of(stored.shape) + ", expected " + text_of(parameter.stored);
   if (!is_readable(stored))
-    return "is stored as " + std::string(name(stored.dtype)) + ", which no weight of its shape can be read from";
+    return "is stored as " + std::string(name(stored.dtype)) + ", which cannot be read into a weight of this shape";
   const auto is_there = [&](const std::string& place) { return source.find(place, {}).has_value(); };
   if (stored.dtype == Dtype::i8 && std::ranges::none_of(scale_names(stored.name), is_there))
     return "is stored as I8 without a scale";

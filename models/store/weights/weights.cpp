@@ -279,7 +279,7 @@ at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
       throw bad_file(
           component_.origin,
           in_quotes(component_.name_in_file(name)) + " has a scale for each block of a row, which is not supported",
-          "use a variant with one scale a layer or a row (fp8_scaled), or one in 16 bits");
+          "use a variant with one scale for each layer or row (fp8_scaled), or a variant in 16 bits");
     const bool is_one = found->shape.empty() || found->shape == std::vector<int64_t>{1};
     Parameter wanted = parameter(place, is_one ? found->shape : std::vector<int64_t>{rows});
     if (found->shape == std::vector<int64_t>{rows, 1}) wanted.reshaped = true;

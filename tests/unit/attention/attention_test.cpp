@@ -512,7 +512,7 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
         c.mode = Mode::quantized;
         c.policy.arithmetic = 16;
       },
-      "arithmetic 16 contradict each other");
+      "a quantized call computes every block in 8 bits, but arithmetic is 16");
   refused([](Context& c) { c.prologue.q_weight = at::ones({64}); }, "norm none");
   refused([](Context& c) { c.prologue.rotary_cos = at::ones({100, 64}); }, "only one of");
   refused([](Context& c) { c.prologue.rotary_pairs = at::ones({100, 32, 2}, at::kHalf); }, "without rotary_cos");
@@ -551,7 +551,7 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
         by_head(c);
         c.prologue.interleaved = false;
       },
-      "without interleaved");
+      "leaves out interleaved");
 }
 
 TEST(UnsupportedReason, IsEmptyOnACpuAndForFullAttention) {

@@ -117,7 +117,7 @@ TEST_F(HeadParts, HaveBudgetsOfTheirOwnWherePoliciesDiffer) {
 
 TEST_F(HeadParts, OfOtherHeadsOrWithHalfOfTheMomentsAreRefused) {
   context_.part = HeadPart{.first = 4, .all = kHeads, .alike = true, .sum = {}};
-  EXPECT_TRUE(test::throws_error([&] { run(Projection(qkv_), context_); }, {"5 heads from 4 on are not of 5"}));
+  EXPECT_TRUE(test::throws_error([&] { run(Projection(qkv_), context_); }, {"5 heads from 4 on are not among all 5"}));
   context_.part.reset();
   context_.prologue.q_moments = token_moments(context_.prologue, qkv_.select(2, 0));
   EXPECT_TRUE(test::throws_error([&] { run(Projection(qkv_), context_); }, {"only one of q_moments and k_moments"}));

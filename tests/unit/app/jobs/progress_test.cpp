@@ -81,8 +81,8 @@ TEST_F(ProgressLines, TellWhereALongStepIs) {
   progress.set("set", 1, 9, 1, 10);
   run.within_step({.step = 1, .steps = 50});
   EXPECT_EQ(printed(),
-            "denoise ...\ndenoise: step 1 of 50, 0 s in it\ndenoise 1/50  2.00 s/it  ETA 1:38\n"
-            "set 1/9  10.00 s/it  ETA 1:20\nset 1/9, denoise: step 2 of 50, 0 s in it\n");
+            "denoise ...\ndenoise: step 1 of 50, 0 s so far\ndenoise 1/50  2.00 s/it  ETA 1:38\n"
+            "set 1/9  10.00 s/it  ETA 1:20\nset 1/9, denoise: step 2 of 50, 0 s so far\n");
 }
 
 TEST_F(ProgressLines, SayNothingOfAShortStep) {

@@ -117,8 +117,8 @@ TEST(Image, APipeIsNotWaitedFor) {
   const test::TemporaryFolder folder;
   const fs::path pipe = folder / "pipe.png";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_TRUE(test::throws_error([&] { read_image(pipe); }, {"pipe.png", "is no regular file"}));
-  EXPECT_TRUE(test::throws_error([&] { read_image("/dev/zero"); }, {"/dev/zero", "is no regular file"}));
+  EXPECT_TRUE(test::throws_error([&] { read_image(pipe); }, {"pipe.png", "is not a regular file"}));
+  EXPECT_TRUE(test::throws_error([&] { read_image("/dev/zero"); }, {"/dev/zero", "is not a regular file"}));
 }
 
 std::string little(uint32_t number, int bytes) {
@@ -240,7 +240,7 @@ TEST(Image, FilesThatHoldNoPictureSayWhatIsNeeded) {
   std::ofstream(folder / "a.ppm") << "P6 # a comment\n2 # another\n1 255\nabcdef";
   EXPECT_EQ(read_image(folder / "a.ppm").pixels, (std::vector<uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
   std::ofstream(folder / "b.ppm") << "P6 2 x";
-  EXPECT_TRUE(test::throws_error([&] { read_image(folder / "b.ppm"); }, {"b.ppm", "is no PPM"}));
+  EXPECT_TRUE(test::throws_error([&] { read_image(folder / "b.ppm"); }, {"b.ppm", "is not a PPM"}));
   std::ofstream(folder / "c.pgm", std::ios::binary) << std::string("P5 1 1 1023\n\x01\xff", 14);  // about half
   EXPECT_EQ(read_image(folder / "c.pgm").pixels, (std::vector<uint8_t>{127, 127, 127}));
 }

@@ -126,7 +126,7 @@ TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
   EXPECT_THAT(cause_of(Source::config_file, {{"attention", "dense"}}, "c.yaml"), HasSubstr("sparse"));
   EXPECT_THAT(cause_of(Source::config_file, {{"stepz", "1"}}, "c.yaml"), HasSubstr("c.yaml: the key stepz"));
   EXPECT_THAT(cause_of(Source::command_line, {{"size", "64"}}), HasSubstr("WxH"));
-  EXPECT_THAT(cause_of(Source::command_line, {{"size", "720 p"}}), HasSubstr("no area such as 720p"));
+  EXPECT_THAT(cause_of(Source::command_line, {{"size", "720 p"}}), HasSubstr("nor an area such as 720p"));
   EXPECT_THAT(cause_of(Source::command_line, {{"topk", "1"}, {"cdf", "1"}}), HasSubstr("--topk and --cdf"));
   EXPECT_EQ(cause_of(Source::command_line, {{"topk", "1"}, {"error", "1"}}), "--topk and --error exclude each other");
   EXPECT_EQ(cause_of(Source::command_line, {{"error", "1"}, {"block_error", "1"}}),

@@ -52,7 +52,8 @@ TEST(AttentionRefusals, BitsThatThereAreNoneOf) {
     c.call.arithmetic = 16;
     c.call.quantized = 1;
   };
-  EXPECT_EQ(refused(contradict, "quantized) and arithmetic 16 contradict each other"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused(contradict, "a quantized call computes every block in 8 bits, but arithmetic is 16"),
+            SPARSEREEL_BAD_ARGUMENT);
 }
 
 TEST(AttentionRefusals, AWorkspaceTooSmall) {
@@ -102,7 +103,7 @@ TEST(AttentionRefusals, StridesOfOneElementDoNotMatter) {
 TEST(AttentionRefusals, SizesThatCannotBe) {
   EXPECT_EQ(refused([](Caller& c) { c.call.batch = 0; }, "batch is 0"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.keys = -5; }, "keys is -5"), SPARSEREEL_BAD_ARGUMENT);
-  EXPECT_EQ(refused([](Caller& c) { c.call.kv_heads = 3; }, "kv_heads is 3 of 2 heads"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.kv_heads = 3; }, "kv_heads is 3, heads is 2"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.kv_heads = -1; }, "pass a divisor of heads"), SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.queries = int64_t{1} << 31; }, "queries is 2147483648"),
             SPARSEREEL_BAD_ARGUMENT);
@@ -226,7 +227,7 @@ TEST(AttentionRefusals, MoreThreadsThanAMachineHas) {
 
 TEST(AttentionRefusals, PoliciesAndMasksThatCannotBe) {
   EXPECT_EQ(refused([](Caller& c) { c.call.policy.all.topk = 0; }, "topk is 0"), SPARSEREEL_BAD_ARGUMENT);
-  EXPECT_EQ(refused([](Caller& c) { c.call.policy.dropped = SPARSEREEL_NOTHING; }, "dropped blocks have none"),
+  EXPECT_EQ(refused([](Caller& c) { c.call.policy.dropped = SPARSEREEL_NOTHING; }, "dropped blocks have no means"),
             SPARSEREEL_BAD_ARGUMENT);
   EXPECT_EQ(refused([](Caller& c) { c.call.policy.selection_rows = 100; }, "selection_rows is 100"),
             SPARSEREEL_BAD_ARGUMENT);
@@ -275,7 +276,7 @@ TEST(AttentionRefusals, PartsThatCannotBe) {
     by_head(c);
     c.call.prologue.rotary_cos = c.call.prologue.rotary_sin = table.data();
   };
-  EXPECT_EQ(refused(beside_tables, "beside tables"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused(beside_tables, "both rotary_frequencies and rotary tables"), SPARSEREEL_BAD_ARGUMENT);
   const auto of_shared_keys = [&](Caller& c) {
     by_head(c);
     c.call.kv_heads = 1;
@@ -285,12 +286,12 @@ TEST(AttentionRefusals, PartsThatCannotBe) {
     by_head(c);
     c.call.prologue.interleaved = 0;
   };
-  EXPECT_EQ(refused(in_halves, "without interleaved"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused(in_halves, "leaves out interleaved"), SPARSEREEL_BAD_ARGUMENT);
   const auto across_heads = [&](Caller& c) {
     of_text(c);
     c.call.prologue.across_heads = 1;
   };
-  EXPECT_EQ(refused(across_heads, "with across_heads"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused(across_heads, "sets across_heads"), SPARSEREEL_BAD_ARGUMENT);
   const auto biased = [&](Caller& c) {
     of_text(c);
     c.call.prologue.k_bias = table.data();
@@ -320,7 +321,7 @@ TEST(AttentionRefusals, GPUsTooOld) {
   } catch (const Refusal& refusal) {
     EXPECT_EQ(refusal.status(), SPARSEREEL_NO_DEVICE);
     EXPECT_STREQ(refusal.what(), "attention: GPU 3 has compute capability 7.5");
-    EXPECT_EQ(refusal.remedy(), "use one of 8.0 or newer, or the CPU");
+    EXPECT_EQ(refusal.remedy(), "use a GPU of 8.0 or newer, or the CPU");
   }
   EXPECT_NO_THROW(check_capability(0, 80));
   EXPECT_NO_THROW(check_capability(0, 120));

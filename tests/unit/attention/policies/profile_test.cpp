@@ -122,18 +122,18 @@ std::string cause_of(const std::string& from, const std::string& to) {
 TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
   EXPECT_THAT(cause_of("topk: 0.35", "topk: 1.5"), AllOf(HasSubstr("p.yaml:"), HasSubstr("layers[0][0].topk")));
   EXPECT_THAT(cause_of("topk: 0.35", "topk: 0"), HasSubstr("topk is 0"));
-  EXPECT_THAT(cause_of("topk: 0.35", "topk: many"), HasSubstr("is no number"));
-  EXPECT_THAT(cause_of("topk: 0.35", "topk: nan"), HasSubstr("is no number"));
+  EXPECT_THAT(cause_of("topk: 0.35", "topk: many"), HasSubstr("is not a number"));
+  EXPECT_THAT(cause_of("topk: 0.35", "topk: nan"), HasSubstr("is not a number"));
   EXPECT_THAT(cause_of("similarity: 0.35, ", ""), HasSubstr("layers[1][0].similarity is missing"));
   EXPECT_THAT(cause_of("pv_threshold: 50", "pv_treshold: 50"), HasSubstr("pv_threshold is missing"));
-  EXPECT_THAT(cause_of("dense_steps: 3", "dense_steps: 3.5"), HasSubstr("dense_steps is no whole number"));
+  EXPECT_THAT(cause_of("dense_steps: 3", "dense_steps: 3.5"), HasSubstr("dense_steps is not a whole number"));
   EXPECT_THAT(cause_of("selection_rows: 128", "selection_rows: 100"), HasSubstr("selection_rows is 100"));
   EXPECT_THAT(cause_of("dropped: mean", "dropped: nothing"), HasSubstr("dropped is nothing, not mean or none"));
   EXPECT_THAT(cause_of("select: error", "select: most"), HasSubstr("select is most, not error or mass"));
   EXPECT_THAT(cause_of("cell: 32", "cell: 48"), HasSubstr("cell is 48"));
   EXPECT_THAT(cause_of("cell: 32\n", ""), HasSubstr("cell is missing"));
   EXPECT_THAT(cause_of("dropped: mean\n", ""), HasSubstr("dropped is missing"));
-  EXPECT_THAT(cause_of("dropped: mean", "dropped: none"), HasSubstr("dropped blocks have none"));
+  EXPECT_THAT(cause_of("dropped: mean", "dropped: none"), HasSubstr("dropped blocks have no means"));
   EXPECT_THAT(cause_of("select: error", "select: mass"), HasSubstr("but ranked by mass"));
   EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: 0"), HasSubstr("error is 0"));
   EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: -1"), HasSubstr("layers[1][1].error_bound"));
@@ -143,8 +143,8 @@ TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
   EXPECT_THAT(cause_of("block_error: 0.0045", "block_error: 0.1, cdf: 0.5"), HasSubstr("cdf is unknown"));
   EXPECT_THAT(cause_of("dense: true", "dense: yes"), HasSubstr("dense is not 'true'"));
   EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\nextra: 2"), HasSubstr("extra is unknown"));
-  EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\ndense_layers: 2"), HasSubstr("stands there twice"));
-  EXPECT_THAT(cause_of("layers:\n", "layers: []\nmore:\n"), HasSubstr("layers is no list"));
+  EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\ndense_layers: 2"), HasSubstr("appears twice"));
+  EXPECT_THAT(cause_of("layers:\n", "layers: []\nmore:\n"), HasSubstr("layers is not a list"));
   EXPECT_THAT(cause_of("{dense: true, error: 0, sparsity: 0}", "[1, 2]"), HasSubstr("layers[0][1] is not a map"));
   EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: ["), HasSubstr("not valid YAML"));
   for (const char* text : {"", "[]", "7", "- a", "%", "a: *b", "\xff\xfe"})
@@ -194,7 +194,7 @@ TEST(Profile, RefusesSettingsThatAreNoValues) {
   };
   EXPECT_THAT(cause("topk: 0.3", "topk: [0.3]"),
               AllOf(HasSubstr("p.yaml:"), HasSubstr("settings.topk is not a single")));
-  EXPECT_THAT(cause("topk: 0.3", "cache: 0"), HasSubstr("settings.cache stands there twice"));
+  EXPECT_THAT(cause("topk: 0.3", "cache: 0"), HasSubstr("settings.cache appears twice"));
   EXPECT_THAT(cause("full_seconds: 25.5", "full_seconds: -1"), HasSubstr("full_seconds is out of range"));
   const size_t start = text.find("settings: "), end = text.find('\n', start);
   const std::string whole = text.substr(start, end - start);

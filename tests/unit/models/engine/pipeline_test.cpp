@@ -161,7 +161,7 @@ TEST(Pipeline, AFileThatGetsShorterWhileItIsUsedEndsTheRunAndNoOther) {
         "vae/diffusion_pytorch_model.safetensors"}) {
     const test::TemporaryFolder folder;
     std::filesystem::copy(data, folder / "model", std::filesystem::copy_options::recursive);
-    EXPECT_TRUE(throws_error([&] { made_while_cut(folder / "model", file, request); }, {file, "got shorter"}));
+    EXPECT_TRUE(throws_error([&] { made_while_cut(folder / "model", file, request); }, {file, "became shorter"}));
     EXPECT_NO_THROW(other->generate(request));
   }
 }

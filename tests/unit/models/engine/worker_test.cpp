@@ -63,7 +63,7 @@ TEST(Worker, RefusesToMakeAnotherVideoThanRank0) {
                             {"recipe", {{"steps", 12345}}},
                             {"decode", true}});
   };
-  EXPECT_TRUE(refuses(other_recipe, "another video would be made here: steps is "));
+  EXPECT_TRUE(refuses(other_recipe, "this rank would make another video: steps is "));
 }
 
 TEST(Worker, ReadsNumbersWithinTheirRange) {

@@ -140,7 +140,7 @@ TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
     return {};
   };
   EXPECT_THAT(remedy("a.txt"), HasSubstr("link"));
-  EXPECT_THAT(remedy("file/x.mp4"), HasSubstr("a file stands where"));
+  EXPECT_THAT(remedy("file/x.mp4"), HasSubstr("a part of this path is a file"));
   EXPECT_THAT(remedy("none/x.mp4"), HasSubstr("create the folder"));
 }
 

@@ -40,7 +40,7 @@ TEST_F(MappedFiles, ReadZerosWhereTheyHaveEnded) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(file.bytes()[page_], std::byte{'x'});
   EXPECT_EQ(file.bytes()[2 * page_], std::byte{0});
-  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "got shorter"}));
+  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "became shorter"}));
   EXPECT_NO_THROW(whole->check_whole()) << "another file";
   fs::resize_file(path, 4 * page_);
   EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string()})) << "what was read was not the file";
@@ -51,7 +51,7 @@ TEST_F(MappedFiles, AreShorterByLessThanAPageToo) {
   const MappedFile file(path);
   fs::resize_file(path, 4 * page_ - 1);
   EXPECT_EQ(file.bytes().back(), std::byte{0});
-  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "got shorter"}));
+  EXPECT_TRUE(throws_error([&] { file.check_whole(); }, {path.string(), "became shorter"}));
 }
 
 TEST_F(MappedFiles, MayBeRemovedAndReplaced) {

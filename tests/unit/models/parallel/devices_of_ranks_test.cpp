@@ -23,8 +23,8 @@ TEST(DevicesOfRanks, AreRefusedWhereThereAreTooFew) {
   EXPECT_TRUE(refuses(2, "cuda:1", 4, {"device cuda:1", "gpus 2"}));
   EXPECT_TRUE(refuses(65, "cpu", 0, {"gpus 65"}));
   EXPECT_TRUE(refuses(0, "auto", 4, {"gpus 0"}));
-  EXPECT_TRUE(refuses(3, "auto", 2, {"gpus 3 is more than this machine has: 2"}));
-  EXPECT_TRUE(refuses(2, "auto", 0, {"gpus 2 is more than this machine has: 0"}));
+  EXPECT_TRUE(refuses(3, "auto", 2, {"gpus 3 exceeds the number of GPUs of this machine, 2"}));
+  EXPECT_TRUE(refuses(2, "auto", 0, {"gpus 2 exceeds the number of GPUs of this machine, 0"}));
 }
 
 }  // namespace

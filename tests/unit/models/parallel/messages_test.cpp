@@ -47,7 +47,7 @@ TEST(Messages, AreTakenOneByOneFromWhatHasCome) {
   EXPECT_EQ(taken, (std::vector<nlohmann::json>{first, second}));
   EXPECT_TRUE(come.empty());
   std::string wrong(16, '\xFF');
-  EXPECT_TRUE(test::throws_error([&] { take_message(wrong); }, {"a message of rank 0"}));
+  EXPECT_TRUE(test::throws_error([&] { take_message(wrong); }, {"a message from rank 0"}));
 }
 
 /// A message is checked, no matter who sends it.
@@ -69,7 +69,7 @@ TEST(Messages, ThatAreNoneOfOursAreRefused) {
           else
             hear(*group);
         },
-        {"a message of rank 0"});
+        {"a message from rank 0"});
     heard.set_value();
     other.join();
     return throws;

@@ -150,10 +150,10 @@ TEST(Rendezvous, CallerThatDripsHoldsUpNobody) {
 TEST(Rendezvous, SilentProgramAtTheMeetingPlaceIsNotWaitedForForEver) {
   const Listeners silent = listen_towards("127.0.0.1", 0, 16);
   const Rendezvous place = {.host = "127.0.0.1", .port = silent.port};
-  EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("does not answer as a rank does"));
+  EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("does not answer like a rank"));
   Rendezvous store = place;
   store.is_kept = true;
-  EXPECT_THAT(problem_of(store, 1, 2), HasSubstr("nobody keeps the ranks' meeting place at 127.0.0.1:"));
+  EXPECT_THAT(problem_of(store, 1, 2), HasSubstr("the ranks' meeting place cannot be reached at 127.0.0.1:"));
 }
 
 /// As behind a packet filter, the connection neither fails nor succeeds.
@@ -173,8 +173,8 @@ TEST(Rendezvous, RanksThatCountOthersAreNamed) {
   const Rendezvous place = some_place();
   auto rank_0 = begin_to_meet(place, 0, 2);
   EXPECT_EQ(problem_of(place, 1, 3, kPatient),
-            "rank 0 refuses this rank: rank 1 was started as one of 3, rank 0 as one of 2");
-  EXPECT_EQ(rank_0.get(), "rank 1 was started as one of 3, rank 0 as one of 2");
+            "rank 0 refuses this rank: rank 1 was started as one of 3 ranks, but rank 0 as one of 2");
+  EXPECT_EQ(rank_0.get(), "rank 1 was started as one of 3 ranks, but rank 0 as one of 2");
 }
 
 TEST(Rendezvous, SecondRankOfANumberIsRefusedAndTheFirstStays) {
@@ -188,7 +188,7 @@ TEST(Rendezvous, SecondRankOfANumberIsRefusedAndTheFirstStays) {
   EXPECT_EQ(problem_of(place, 2, 3, kPatient), "");
   EXPECT_EQ(rank_0.get(), "");
   const std::vector<std::string> both = {first.get(), second.get()};
-  EXPECT_THAT(both, ::testing::UnorderedElementsAre("", HasSubstr("rank 1 is there already")));
+  EXPECT_THAT(both, ::testing::UnorderedElementsAre("", HasSubstr("rank 1 has already connected")));
 }
 
 TEST(Rendezvous, MissingRankIsNamed) {
@@ -200,7 +200,7 @@ TEST(Rendezvous, UnknownHostIsOneLine) {
   for (const bool is_kept : {false, true}) {
     const Rendezvous place = {.host = "no-such-host.invalid", .port = 29400, .is_kept = is_kept};
     ::testing::internal::CaptureStderr();
-    EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("no host no-such-host.invalid"));
+    EXPECT_THAT(problem_of(place, 1, 2), HasSubstr("host no-such-host.invalid was not found"));
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   }
 }

@@ -98,7 +98,7 @@ TEST(ThreadGroup, NobodyWaitsForWhoHasLeftOrDoesNotCome) {
     EXPECT_TRUE(test::throws_error([&] { exchange(group); }, {"rank 1: it has left"}));
   });
   const auto groups = make_thread_groups(2, std::chrono::milliseconds(20));
-  EXPECT_TRUE(test::throws_error([&] { exchange(*groups[0]); }, {"rank 1: it did not come within 20 ms"}));
+  EXPECT_TRUE(test::throws_error([&] { exchange(*groups[0]); }, {"rank 1: it did not arrive within 20 ms"}));
 }
 
 TEST(ThreadGroup, RanksPutIntoEachOthersWindows) {
@@ -189,9 +189,11 @@ TEST(SplitGroups, MoreRanksThanHeadsAreRefused) {
   check_ranks(30, 1, 30, 1000);
   check_ranks(60, 2, 30, 1000);  // 30 per pass
   check_ranks(8, 2, 30, 1000);   // 4 per pass, with 7 or 8 heads each
-  EXPECT_TRUE(test::throws_error([] { check_ranks(3, 2, 2, 1000); },
-                                 {"3 ranks cannot share this video: 3 of them share a pass, of 2 attention heads"}));
-  EXPECT_TRUE(test::throws_error([] { check_ranks(6, 2, 12, 2); }, {"3 of them share a pass, of 2 tokens"}));
+  EXPECT_TRUE(test::throws_error(
+      [] { check_ranks(3, 2, 2, 1000); },
+      {"3 ranks cannot share this video: 3 of them share a guidance pass, which has only 2 attention heads"}));
+  EXPECT_TRUE(test::throws_error([] { check_ranks(6, 2, 12, 2); },
+                                 {"3 of them share a guidance pass, which has only 2 tokens"}));
 }
 
 TEST(SplitGroups, MoreRanksThanHeadsAreToldHowManyThereMayBe) {

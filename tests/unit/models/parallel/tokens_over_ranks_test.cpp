@@ -106,7 +106,7 @@ TEST_P(TokensOverRanks, QuantizedAttentionPredictsNearlyTheSame) {
 }
 
 TEST_P(TokensOverRanks, MoreRanksThanHeadsAreRefused) {
-  EXPECT_TRUE(test::throws_error([&] { over(6, {}); }, {"6 ranks share the tokens of a video of 5 attention heads"}));
+  EXPECT_TRUE(test::throws_error([&] { over(6, {}); }, {"6 ranks cannot share a video of only 5 attention heads"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TokensOverRanks, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),

@@ -204,7 +204,8 @@ TEST_P(FirstVideosOverRanks, EndOnAllRanksWhereTheFirstCannotTakeTheirFrames) {
 }
 
 TEST_P(FirstVideosOverRanks, AreRefusedWhereTheHeadsAreTooFew) {
-  EXPECT_TRUE(test::throws_error([] { over(6); }, {"6 ranks cannot share this video: 3 of them share a pass, of 2"}));
+  EXPECT_TRUE(test::throws_error(
+      [] { over(6); }, {"6 ranks cannot share this video: 3 of them share a guidance pass, which has only 2"}));
 }
 
 std::vector<test::ParityCase> first_cases() {

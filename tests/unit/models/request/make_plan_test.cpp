@@ -118,7 +118,7 @@ TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
   EXPECT_EQ(scheduler_config(plan, spec).sigmas, std::vector<double>(3, 0.5));
   spec.samplers[0].sigmas = nullptr;
   request.num_inference_steps = 4;
-  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas has 3 values, but steps is 4"}));
   request.scheduler = "b";  // has no sigmas
   EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
   EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
@@ -193,11 +193,11 @@ TEST(Request, ImagesAreThoseThatTheModelTakes) {
   spec.image.needs_last = true;
   EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("last_image is missing"));
   spec.defaults.frames = 1;
-  EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("frames 1 has no place for a last image"));
+  EXPECT_THAT(refusal("a", "b", spec), ::testing::StartsWith("frames 1 leaves no room for a last image"));
   spec.image.needed = spec.image.needs_last = false;
-  EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing beside"));
+  EXPECT_THAT(refusal("", "b", spec), ::testing::StartsWith("image is missing, but last_image is given"));
   spec.image = {};
-  EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("image is given, but this model makes videos of text"));
+  EXPECT_THAT(refusal("a", "", spec), ::testing::StartsWith("image is given, but this model makes videos from text"));
 }
 
 TEST(Request, AnImageGivesTheVideoItsShapeWithinTheArea) {

@@ -121,7 +121,8 @@ TEST(GgufTokenizer, WhatIsMissingOrDamagedIsRefusedByItsKey) {
   }
   Keys shorter = keys;
   shorter["tokenizer.ggml.scores"] = "[1]";
-  EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(shorter, "a.gguf"); }, {"a.gguf.tokens are not as many"}));
+  EXPECT_TRUE(throws_error([&] { parse_gguf_tokenizer(shorter, "a.gguf"); },
+                           {"a.gguf.tokens differ in number from scores or types"}));
 }
 
 TEST(TokenizerPlace, AnyOneFileOrItsFolderMayBeNamed) {

@@ -75,7 +75,7 @@ TEST(CacheRule, RefusesWhatIsNone) {
     parse_cache_rule("teacache:0.1");
     FAIL() << "read";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("teacache is no kind of cache"));
+    EXPECT_THAT(error.what(), HasSubstr("teacache is not a kind of cache"));
     EXPECT_THAT(error.remedy(), HasSubstr("first-block"));
   }
 }

@@ -76,7 +76,11 @@ TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
   const Grid full = expanded({{"topk", "0.5"}, {"cache", "0.1,first-block:0.1"}}, kDropping, {.modes = {Mode::full}});
   EXPECT_THAT(names(full), ElementsAre("full, cache first-block:0.1"));
   EXPECT_THAT(full.warnings, ElementsAre("--topk has no effect with --modes full"));
-  EXPECT_TRUE(throws_error([] { expanded({{"cache", "0.1,x"}}); }, {"--cache x: a finite number"}));
+  EXPECT_TRUE(throws_error(
+      [] {
+        expanded({{"cache", "0.1,x"}});
+      },
+      {"--cache x: the threshold must be a finite number"}));
 }
 
 /// Returns the names of the combinations that `bench quality` makes of the options.

@@ -155,7 +155,7 @@ TEST(QualityCurves, AreOneAMethod) {
   EXPECT_EQ(data.mark, 10);
   EXPECT_FALSE(data.joined);
   EXPECT_TRUE(throws_error([] { curves_of({{"rows", Rows{quality_row({})}}}, "r.json"); }, {"r.json", "no row"}));
-  EXPECT_TRUE(throws_error([] { curves_of({{"rows", 3}}, "r.json"); }, {"r.json", "no array"}));
+  EXPECT_TRUE(throws_error([] { curves_of({{"rows", 3}}, "r.json"); }, {"r.json", "not an array"}));
 }
 
 TEST(QualityCurves, HaveAFrontierAndPresetsByName) {

@@ -143,7 +143,7 @@ TEST_F(StepTimesOf, AnotherModelHaveNoTimeOfABoundWithoutATopk) {
 TEST_F(StepTimesOf, WhatIsNoReportIsRefusedByName) {
   EXPECT_TRUE(throws_error([&] { read_step_times({write("a.json", {{"rows", 3}})}); }, {"a.json", "bench pipeline"}));
   EXPECT_TRUE(throws_error([&] { read_step_times({write("b.json", report({stage_row("text")}))}); },
-                           {"b.json", "no step with a time"}));
+                           {"b.json", "no step with a measured time"}));
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(Capture, WhatIsWrongWithAFileIsNamed) {
   EXPECT_TRUE(throws_error([&] { read_capture(file); }, {"a.safetensors", "no tensor step0.layer1.q"}));
   const at::Tensor floats = at::zeros({1, 1, 1, 16});
   models::write_safetensors(file, {view_of("step0.layer1.q", floats)}, metadata);
-  EXPECT_TRUE(throws_error([&] { read_capture(file); }, {"step0.layer1.q", "no fp16 tensor"}));
+  EXPECT_TRUE(throws_error([&] { read_capture(file); }, {"step0.layer1.q", "not an fp16 tensor"}));
   wrong = capture();
   wrong.calls[0].q = wrong.calls[0].q * 1e6;
   EXPECT_TRUE(throws_error([&] { write_capture(file, wrong, {}); }, {"step3.layer0.q", "fp16"}));

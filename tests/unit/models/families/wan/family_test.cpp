@@ -131,13 +131,13 @@ TEST_F(WanFamily, AnImageEncoderThatIsMissingOrAnothersIsRefused) {
 TEST_F(WanFamily, ChannelsThatAreNeitherTasksAreRefused) {
   take("pipeline", "wan_i2v");
   edit("transformer/config.json", [](json& config) { config["in_channels"] = 8; });
-  EXPECT_TRUE(refused({"transformer", "in_channels 8 is neither z_dim of the vae, 4, nor", "12"}));
+  EXPECT_TRUE(refused({"transformer", "in_channels 8 is neither 4, which is z_dim of the vae, nor", "12"}));
 }
 
 TEST_F(WanFamily, ACopyThatSaysItAttendsToImagesWithoutTheirLatentsIsRefused) {
   take("pipeline_5b");
   edit("transformer/config.json", [](json& config) { config["image_dim"] = config["added_kv_proj_dim"] = 1280; });
-  EXPECT_TRUE(refused({"transformer", "image_dim is 1280, but in_channels are the noise's"}));
+  EXPECT_TRUE(refused({"transformer", "image_dim is 1280, but in_channels has only the"}));
 }
 
 TEST_F(WanFamily, AMissingExpertIsRefused) {

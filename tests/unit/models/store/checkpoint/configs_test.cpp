@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"transformer", "patch_size", 65, "from 1 to 64"}, Bad{"transformer", "patch_size_t", 0, "from 1 to 64"},
         Bad{"transformer", "patch_size_t", 2, "not supported"},
         Bad{"transformer", "ofs_embed_dim", "512", "not a whole number"},
-        Bad{"transformer", "ofs_embed_dim", 256, "not time_embed_dim"},
+        Bad{"transformer", "ofs_embed_dim", 256, "channels of time_embed_dim"},
         Bad{"transformer", "flip_sin_to_cos", 1, "not true or false"},
         Bad{"transformer", "in_channels", 24, "not supported"}, Bad{"transformer", "freq_shift", 7, "from 0 to 1"},
         Bad{"transformer", "spatial_interpolation_scale", 0, "positive"},
@@ -161,13 +161,13 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"wan_vae", "temperal_downsample", json::array({true, true}), "one fewer than dim_mult's 4"},
         Bad{"wan_vae", "temperal_downsample", json::array({0, 1, 1}), "not true or false"},
         Bad{"wan_vae", "temperal_downsample", json::array({true, true, true}),
-            "scale_factor_temporal is 4, but by temperal_downsample it is 8"},
+            "scale_factor_temporal is 4, but must be 8 because of temperal_downsample"},
         Bad{"wan_vae", "temperal_downsample", true, "not an array"},
         Bad{"wan_vae", "is_residual", 1, "not true or false"}, Bad{"wan_vae", "out_channels", 0, "not a whole number"},
         Bad{"wan_vae", "patch_size", 2, "is 3, not a multiple of 4"},
         Bad{"wan_vae", "patch_size", json::array({2}), "an array, not a whole number"},
-        Bad{"wan_vae", "scale_factor_spatial", 16, "is 16, but by dim_mult and patch_size it is 8"},
-        Bad{"wan_vae", "scale_factor_temporal", 8, "is 8, but by temperal_downsample it is 4"}));
+        Bad{"wan_vae", "scale_factor_spatial", 16, "is 16, but must be 8 because of dim_mult and patch_size"},
+        Bad{"wan_vae", "scale_factor_temporal", 8, "is 8, but must be 4 because of temperal_downsample"}));
 
 TEST(Configs, RefusesAWanVaeWhoseShortcutsDoNotFit) {
   json config = wan_vae();
@@ -175,7 +175,8 @@ TEST(Configs, RefusesAWanVaeWhoseShortcutsDoNotFit) {
   EXPECT_NO_THROW(parse_wan_vae_config(config, "f"));
   config["is_residual"] = true;
   config["dim_mult"] = {1, 1, 1, 3};
-  EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "dim_mult", "copy 288 channels to 96"}));
+  EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); },
+                           {"f", "dim_mult", "repeat each of 288 channels equally often to make 96"}));
   config["is_residual"] = false;
   config["base_dim"] = 3;
   EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "decoder_base_dim", "multiple of 2"}));

@@ -207,7 +207,7 @@ std::vector<MalformedGguf> malformed_ggufs() {
       {"UnknownType", of_type(4), {"\"w\"", "type 4 is unknown"}},
       {"OffsetIsNotAligned",
        Gguf{.tensors = {tensor("w", {4}, 0, 16)}, .data_bytes = 64}.bytes(),
-       {"\"w\"", "no multiple of 32"}},
+       {"\"w\"", "not a multiple of 32"}},
       {"OffsetBeyondTheFile",
        Gguf{.tensors = {tensor("w", {4}, 0, ~uint64_t{31})}, .data_bytes = 64}.bytes(),
        {"truncated", "\"w\""}},

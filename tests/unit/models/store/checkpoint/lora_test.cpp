@@ -184,7 +184,7 @@ TEST_F(Lora, OriginalNamesAreThoseOfEveryLayer) {
   // Every layer is found; only the shapes are wrong.
   EXPECT_TRUE(does_not_fit(
       "wan/pipeline", write(tensors).string(),
-      {"9 of another shape", "\"blocks.1.attn2.to_out.0.bias\" is [32]", "\"blocks.1.ffn.net.2.bias\"",
+      {"9 with another shape", "\"blocks.1.attn2.to_out.0.bias\" is [32]", "\"blocks.1.ffn.net.2.bias\"",
        "\"proj_out.bias\"", "\"patch_embedding.bias\"", "\"condition_embedder.time_proj.bias\" is [192]",
        "\"condition_embedder.text_embedder.linear_1.bias\"", "\"condition_embedder.time_embedder.linear_2.bias\"",
        "\"blocks.0.norm2.bias\"", "\"blocks.0.scale_shift_table\" is [1, 6, 32]"}));
@@ -210,7 +210,7 @@ TEST_F(Lora, AnExpertIsChosenByItsName) {
   EXPECT_TRUE(added(model, file + "@low:2", "transformer").empty());
   EXPECT_EQ(added(model, file + "@low:2", "transformer_2").size(), 20U);
   EXPECT_TRUE(does_not_fit(model, file + "@middle", {"no transformer is called middle"}));
-  EXPECT_TRUE(does_not_fit("wan/pipeline", file + "@high", {"this model has one transformer"}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", file + "@high", {"this model has only one transformer"}));
 }
 
 TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
@@ -225,7 +225,8 @@ TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
   };
   EXPECT_THAT(names("transformer"), ElementsAre("blocks.0.attn1.to_q.weight", "blocks.0.attn1.to_v.weight"));
   EXPECT_THAT(names("transformer_2"), ElementsAre("blocks.0.attn1.to_k.weight", "blocks.0.attn1.to_v.weight"));
-  EXPECT_TRUE(does_not_fit(model, file + "@high", {"@high", "which transformer they are for"}));
+  EXPECT_TRUE(
+      does_not_fit(model, file + "@high", {"@high", "its layers already name the transformer that they are for"}));
 }
 
 TEST_F(Lora, ANumberOfATransformerMeansNoOther) {
@@ -336,8 +337,8 @@ TEST_F(Lora, WhatFitsNothingIsListedOnce) {
     tensors.push_back({layer + ".lora_B.weight", {32, 1}});
   }
   EXPECT_TRUE(does_not_fit("pipeline", write(tensors).string(),
-                           {"a.safetensors", "it was made for 35 blocks, and this transformer has 2",
-                            "25 layers that this model has not", "transformer_blocks.29.attn1.to_q", ", ..."}));
+                           {"a.safetensors", "it was made for 35 blocks, but this transformer has 2",
+                            "25 layers that this model does not have", "transformer_blocks.29.attn1.to_q", ", ..."}));
 }
 
 std::vector<Tensor> image_to_video(const std::vector<Tensor>& others) {
@@ -362,9 +363,9 @@ TEST_F(Lora, LayersForAnImageAreLeftOutWithAWarning) {
   const std::vector<std::string> warned = warnings("wan/pipeline", file);
   ASSERT_EQ(warned.size(), 1U);
   for (const char* part :
-       {"a.safetensors: left out: 4 layers that this model has not: ", "cross_attn.k_img.lora_up",
+       {"a.safetensors: left out: 4 layers that this model does not have: ", "cross_attn.k_img.lora_up",
         "cross_attn.v_img.lora_up", "norm_k_img.diff", "img_emb.proj.1.diff_b",
-        "1 of other input channels: \"diffusion_model.patch_embedding.diff\" is for [32, 36, 1, 2, 2]"})
+        "1 with other input channels: \"diffusion_model.patch_embedding.diff\" is for [32, 36, 1, 2, 2]"})
     EXPECT_NE(warned[0].find(part), std::string::npos) << part << "\n" << warned[0];
   const WeightDeltas deltas = added("wan/pipeline", file.string(), "transformer");
   EXPECT_EQ(deltas.size(), 2U);
@@ -427,8 +428,8 @@ TEST_F(Lora, AConvolutionsLayerOfOtherChannelsIsLeftOutWithAWarning) {
   expect_left_out(both({2, 36, 1, 2, 2}, {32, 2, 1, 1, 1}), "other input channels: \"" + patches + ".lora_B.weight\"");
   expect_left_out(both({2, 144}, {32, 2}), "other input channels: \"" + patches + ".lora_B.weight\"");
   expect_left_out(both({2, 4, 1, 1, 1}, {32, 2, 1, 2, 2}), "convolutions with a kernel in B");
-  EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 4, 1, 2, 2}, {31, 2}).string(), {"1 of another shape"}));
-  EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 63}, {32, 2}).string(), {"1 of another shape"}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 4, 1, 2, 2}, {31, 2}).string(), {"1 with another shape"}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", both({2, 63}, {32, 2}).string(), {"1 with another shape"}));
 }
 
 TEST_F(Lora, OtherTensorsAreLeftOutWithAWarning) {
@@ -436,21 +437,22 @@ TEST_F(Lora, OtherTensorsAreLeftOutWithAWarning) {
   const fs::path file =
       write({{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}, {"step", {1}}, {"ema", {2}}});
   EXPECT_THAT(warnings("wan/pipeline", file),
-              ElementsAre(file.string() + ": left out: 2 tensors that are no LoRA's: \"ema\", \"step\""));
+              ElementsAre(file.string() + ": left out: 2 tensors that are not part of a LoRA: \"ema\", \"step\""));
   EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").size(), 1U);
   EXPECT_TRUE(throws_error([&] { warnings("wan/pipeline", file, /*strict=*/true); }, {"2 tensors", "\"step\""}));
   const std::string deep = "diffusion_model.blocks.7.self_attn.q";
   EXPECT_TRUE(does_not_fit(
       "wan/pipeline",
       write({{deep + ".lora_A.weight", {2, 32}}, {deep + ".lora_B.weight", {32, 2}}, {"step", {1}}}).string(),
-      {"1 layer that this model has not", "1 tensor that is no LoRA's"}));
+      {"1 layer that this model does not have", "1 tensor that is not part of a LoRA"}));
 }
 
 TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
-  EXPECT_TRUE(does_not_fit("wan/pipeline", write(image_to_video({})).string(), {"4 layers that this model has not"}));
+  EXPECT_TRUE(
+      does_not_fit("wan/pipeline", write(image_to_video({})).string(), {"4 layers that this model does not have"}));
   const std::string query = "diffusion_model.blocks.0.self_attn.q";
   EXPECT_TRUE(does_not_fit("wan/pipeline", write(image_to_video({{query + ".diff", {32, 31}}})).string(),
-                           {"1 of another shape: \"" + query, "4 layers"}));
+                           {"1 with another shape: \"" + query, "4 layers"}));
   const std::string deep = "diffusion_model.blocks.7.self_attn.q";
   EXPECT_TRUE(does_not_fit("wan/pipeline",
                            write({{query + ".lora_down.weight", {2, 32}},
@@ -458,7 +460,7 @@ TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
                                   {deep + ".lora_down.weight", {2, 32}},
                                   {deep + ".lora_up.weight", {32, 2}}})
                                .string(),
-                           {"made for 8 blocks, and this transformer has", "1 layer that this model has not"}));
+                           {"made for 8 blocks, but this transformer has", "1 layer that this model does not have"}));
 }
 
 TEST_F(Lora, PeftsNamesWithoutAnAlphaAreWarnedOf) {
@@ -466,7 +468,7 @@ TEST_F(Lora, PeftsNamesWithoutAnAlphaAreWarnedOf) {
   const std::vector<Tensor> pair = {{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}};
   const std::vector<std::string> warned = warnings("wan/pipeline", write(pair));
   ASSERT_EQ(warned.size(), 1U);
-  EXPECT_NE(warned[0].find("a.safetensors: has PEFT's names and no alpha, which is taken to be the rank"),
+  EXPECT_NE(warned[0].find("a.safetensors: has PEFT's names but no alpha, so alpha is taken to be the rank"),
             std::string::npos)
       << warned[0];
   std::vector<Tensor> with_alpha = pair;
@@ -478,13 +480,13 @@ TEST_F(Lora, PeftsNamesWithoutAnAlphaAreWarnedOf) {
 TEST_F(Lora, AFileForAnotherModelSaysSo) {
   const fs::path wide = write({{kQuery + ".lora_A.weight", {2, 1920}}, {kQuery + ".lora_B.weight", {1920, 2}}});
   EXPECT_TRUE(does_not_fit("pipeline", wide.string(),
-                           {"it was made for inner width 1920, and this transformer has 32",
+                           {"it was made for inner width 1920, but this transformer has 32",
                             "is for [1920, 1920], \"transformer_blocks.0.attn1.to_q.weight\" is [32, 32]"}));
   for (const char* file : {"kohya", "original", "diffusers"})
     EXPECT_TRUE(does_not_fit("pipeline", (kData / "wan/lora" / file).string() + ".safetensors",
-                             {"it seems made for Wan, and this checkpoint is CogVideoX"}));
+                             {"it seems to be made for Wan, but this checkpoint is CogVideoX"}));
   EXPECT_TRUE(does_not_fit("wan/pipeline", (kData / "lora/metadata.safetensors").string(),
-                           {"it seems made for CogVideoX, and this checkpoint is Wan"}));
+                           {"it seems to be made for CogVideoX, but this checkpoint is Wan"}));
   const std::string other = "unet.down_blocks.0.proj";
   const fs::path foreign = write({{other + ".lora_A.weight", {2, 8}}, {other + ".lora_B.weight", {8, 2}}});
   EXPECT_TRUE(
@@ -495,10 +497,10 @@ TEST_F(Lora, HalfALayerIsRefused) {
   const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
   EXPECT_TRUE(refused({down}, {kQuery + ".lora_A.weight", "has no B"}));
   EXPECT_TRUE(refused({up}, {kQuery + ".lora_B.weight", "has no A"}));
-  EXPECT_TRUE(refused({{kQuery + ".alpha", {}}}, {"nothing but an alpha"}));
+  EXPECT_TRUE(refused({{kQuery + ".alpha", {}}}, {"only an alpha or a bias"}));
   EXPECT_TRUE(refused({down, {kQuery + ".lora_B.weight", {32, 3}}}, {"has rank 3", "lora_A.weight\" has 2"}));
   EXPECT_TRUE(refused({down, up, {kQuery + ".lora_down.weight", {2, 32}}}, {"which means the same"}));
-  EXPECT_TRUE(refused({down, up, {kQuery + ".diff", {32, 32}}}, {kQuery + ".diff", "stands beside"}));
+  EXPECT_TRUE(refused({down, up, {kQuery + ".diff", {32, 32}}}, {kQuery + ".diff", "appears beside"}));
   EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {0, 32}}, {kQuery + ".lora_B.weight", {32, 0}}}, {"has rank 0"}));
   EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {2, 32}, 1, Dtype::i32}, up}, {"is stored as I32"}));
 }
@@ -506,8 +508,8 @@ TEST_F(Lora, HalfALayerIsRefused) {
 TEST_F(Lora, ImpossibleAlphasAreRefused) {
   const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
   for (const float alpha : {INFINITY, -INFINITY, NAN})
-    EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {}, alpha}}, {kQuery + ".alpha", "not one finite number"}));
-  EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {2}}}, {"not one finite number"}));
+    EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {}, alpha}}, {kQuery + ".alpha", "not a single finite number"}));
+  EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {2}}}, {"not a single finite number"}));
   const auto metadata = [](const char* text) {
     return std::map<std::string, std::string>{{"lora_adapter_metadata", text}};
   };
@@ -531,7 +533,8 @@ TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
   EXPECT_TRUE(refused({down, up}, {"use_dora"}, {{"lora_adapter_metadata", R"({"transformer.use_dora": true})"}}));
   EXPECT_TRUE(refused({{"lycoris_blocks_0_self_attn_q.lokr_w1", {2, 2}}}, {"LyCORIS", "not supported"}));
   EXPECT_TRUE(refused({{kQuery + ".oft_diag", {2, 2}}}, {"OFT"}));
-  EXPECT_TRUE(refused({{"transformer_blocks.0.attn1.to_q.weight", {2, 2}}}, {"1 of 1 tensors are no LoRA's"}));
+  EXPECT_TRUE(
+      refused({{"transformer_blocks.0.attn1.to_q.weight", {2, 2}}}, {"none of the 1 tensors is part of a LoRA"}));
 }
 
 TEST(IsLora, MeansThatMostTensorsAreOneAdapters) {

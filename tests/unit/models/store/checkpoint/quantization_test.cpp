@@ -100,7 +100,7 @@ TEST_F(Quantization, UnknownTensorsBesideAWeightOf8BitsAreRefused) {
 
 TEST_F(Quantization, AWeightThatIsStoredOtherwiseThanItSaysIsRefused) {
   write(R"({"format":"float8_e4m3fn"})", {}, "q.weight_scale", Dtype::i8);
-  EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 and stored as I8"}));
+  EXPECT_TRUE(is_refused({"\"q\"", "F8_E4M3 but stored as I8"}));
 }
 
 /// A weight and its companions may be in different shards.
@@ -120,7 +120,7 @@ TEST_F(Quantization, IsOfAllFilesTogether) {
 TEST_F(Quantization, DescriptionsThatSayNothingAreRefused) {
   for (const char* description : {"{}", R"({"format":8})", "[]", "null"}) {
     write(description);
-    EXPECT_TRUE(is_refused({"\"q\"", "does not name"})) << description;
+    EXPECT_TRUE(is_refused({"\"q\"", "is quantized as an unnamed format"})) << description;
   }
   write("not json");
   EXPECT_TRUE(is_refused({"wan.safetensors: q.comfy_quant", "not valid JSON"}));

@@ -22,7 +22,7 @@ TEST(TensorFile, OfAnotherFormatIsCalledByItsName) {
         {"\x80\x04\x95", "pickle of Python"},
         {"<!DOCTYPE html><html>", "web page"},
         {"<html><body>", "web page"},
-        {"{\"error\": \"Repository not found\"}", "text in JSON"},
+        {"{\"error\": \"Repository not found\"}", "JSON text"},
         {"\x1f\x8b\x08", "gzip"},
         {"\x89HDF\r\n", "HDF5"},
         {"\x93NUMPY", "numpy"},

@@ -241,7 +241,7 @@ TEST_F(Fp8Weights, OtherLayoutsAreRefusedByName) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::ones({2, 2})}, {"k.weight", k_}});
   EXPECT_NE(complaint().find("\"q.weight_scale\" is [2, 2], expected [16]"), std::string::npos) << complaint();
   write({{"q.weight", q8_}, {"q.weight_scale_inv", at::ones({1, 1})}, {"k.weight", k_}});
-  EXPECT_NE(complaint().find("\"q\" is quantised as 8 bits with \"weight_scale_inv\""), std::string::npos)
+  EXPECT_NE(complaint().find("\"q\" is quantized as 8 bits with \"weight_scale_inv\""), std::string::npos)
       << complaint();
 }
 

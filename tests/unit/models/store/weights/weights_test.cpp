@@ -385,7 +385,7 @@ TEST(Weights, OfAFileThatGotShorterMeanwhileAreNoModel) {
   WeightReader weights(component, at::kCPU, at::kFloat);
   std::filesystem::resize_file(folder / "model.safetensors", 1 << 10);
   EXPECT_EQ(weights.tensor("a", {1 << 16}).sum().item<float>() < 1 << 16, true);
-  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"model.safetensors", "got shorter"}));
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"model.safetensors", "became shorter"}));
 }
 
 TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
